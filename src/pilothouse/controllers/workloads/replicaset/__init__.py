@@ -1,13 +1,13 @@
 """Keeps the number of a ReplicaSet's pods at ``spec.replicas``, and updates its status.
 
 Behaviour: pods that count are neither finished nor being deleted, so a pod on its way out is replaced at once. One sync
-creates or deletes at most 500 pods, creates carefully at first (1, 2, 4, …, stopping at the first batch with a
-refusal), and does nothing before the caches have shown what earlier syncs did. Matching pods without a controller are
+creates or deletes at most 500 pods, creates in growing batches (1, 2, 4, …, stopping at the first batch with an
+error), and does nothing before the caches have shown what earlier syncs did. Matching pods without a controller are
 adopted, own pods that no longer match are released; no pod ever has two owners. New pods are the template as stored,
 also what this program does not know of it. The status names the generation that it is about.
 
-Not guaranteed: an exact number of pods at every instant. A create whose answer was lost is looked for before another
-one is sent; should the server carry it out even later, the one too many goes.
+Not guaranteed: an exact number of pods at every instant. After a create whose response was lost, the pods are listed
+before another one is sent; if the server carries it out even later, the surplus pod is deleted.
 
 docs/controllers/replicaset.md lists its triggers and its differences from upstream.
 """

@@ -1,10 +1,9 @@
-"""How many pods each owner has, by labels and state, kept up to date pod by pod.
+"""How many pods each owner has, by labels and state, updated with every event.
 
-A ReplicaSet is synced after nearly every event of one of its pods, mostly only to report how many there are. Going
-through 5,000 pods each time costs milliseconds; a census costs about a microsecond per event and answers in a few. It
-is fed by the pod informer's handlers, before the controller's own, and holds the same instant as the informer's cache.
-Pods are told apart by labels because it is the owner that knows its selector and its template; nearly always all pods
-of an owner carry the same ones.
+A ReplicaSet is synced after nearly every event of one of its pods, mostly only to update its status. Counting 5,000
+pods each time costs milliseconds, updating a census about a microsecond. It is updated by the pod handlers before they
+enqueue, and so agrees with the informer's cache. Pods are counted by their labels, since selector and template are
+known to the owner only; nearly always all pods of an owner have the same ones.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +15,7 @@ from pilothouse.controllers.workloads.replicaset.ranking import ActivePodsWithRa
 from pilothouse.semantics.pods import is_ready
 
 Labels = tuple[tuple[str, str], ...]
-"""Labels in the order in which they came. Another order is only another class of the same pods."""
+"""Labels in the order received. The same labels in another order are counted apart."""
 
 
 class Tally(msgspec.Struct, gc=False):
@@ -47,8 +46,8 @@ class Census:
         return self._owners.get(owner, {})
 
     def ranked_pods(self, owner: str, active: Callable[[], Iterable[Pod]]) -> ActivePodsWithRanks:
-        """The owner's pods in line for deletion, made from its ``active`` ones when it is first asked for, and kept as
-        the tallies are until ``dismiss``."""
+        """The owner's pods for ranking, made from its ``active`` ones at the first call, and updated until
+        ``dismiss``."""
         ranked_pods = self._ranked_pods.get(owner)
         if ranked_pods is None:
             ranked_pods = self._ranked_pods[owner] = ActivePodsWithRanks(active())
@@ -89,8 +88,8 @@ class Census:
                 tally.ready += by
             ranked_pods = self._ranked_pods.get(owner)
             if ranked_pods is not None and not (ranked_pods.add if by > 0 else ranked_pods.remove)(pod):
-                # A new list is in the cache as a whole before handlers hear of its pods. A line-up that was made in
-                # between is ahead of them: the next one is made anew.
+                # A new list is in the cache as a whole before the handlers are called for its pods. What was ranked in
+                # between is ahead of them.
                 self.dismiss(owner)
         if by < 0 and not tally.total:
             del tallies[labels]

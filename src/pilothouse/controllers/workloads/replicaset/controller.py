@@ -1,11 +1,8 @@
-"""The wiring: observe → decide → apply → report.
+"""The wiring: observe → decide → apply → report. The kind is a parameter, since ReplicationControllers have the same
+form. Upstream: v1.36 ``pkg/controller/replicaset/replica_set.go``.
 
-``pod_events`` says what enqueues a key; ``decide``, ``ranking`` and ``status`` say what to do and to report. The kind
-is a parameter: ReplicationControllers, which have the same form, are served too. Upstream: v1.36
-``pkg/controller/replicaset/replica_set.go``.
-
-Most syncs only report or make pods, and take their numbers from the census; deleting needs the pods to choose from.
-Only when pods may have to be adopted or released, or when time decides which are available, every pod is examined.
+Most syncs only create pods or update the status, and take their numbers from the census. Every pod is examined only if
+pods may have to be adopted or released, or if minReadySeconds decides which are available.
 """
 
 from collections import Counter
@@ -133,8 +130,8 @@ class ReplicaSetController(ManagedController):
     # Observe
 
     def _counted(self, owner: ReplicaSet, blueprint: Blueprint, selector: Selector) -> StatusCounts | None:
-        """The pods as the census has them, or None when each pod must be examined: some may have to be adopted
-        or released, only time tells which of them are available, or the cache is ahead of the census."""
+        """The counts of the census, or None if each pod must be examined: to adopt or release it, to see whether it has
+        become available, or because the cache is ahead of the census."""
         if self._pod_informer.replacing:
             return None
         meta = owner.metadata
@@ -201,16 +198,16 @@ class ReplicaSetController(ManagedController):
         own = self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata))
         pods = await self._claimed(key, owner, selector, own)
         if not self._owners.still_has(owner.metadata):
-            # Meanwhile it has gone, and perhaps another one of its name has come, for which what would now be expected
-            # could never be observed. The event has brought the key back.
+            # It was deleted meanwhile. If another one has its name, its expectations could never be observed. The event
+            # enqueues the key.
             return None
         terminating = sum(1 for pod in own if is_terminating(pod) and selector.matches(pod.metadata.labels))
         error: Exception | None = None
         failure: Failure | None = None
         action = self._decide(owner, len(pods), settled)
         if isinstance(action, DeletePods) and any(self._has_left(pod) for pod in pods):
-            # Claiming took time. What went meanwhile makes no further event that names this owner, so its deletion
-            # must not be expected: sync again.
+            # Claiming took time. A pod that is gone has no further event that names this owner, so its deletion must
+            # not be expected: sync again.
             self.queue.add(key)
             return None
         if action is not None:
@@ -229,7 +226,7 @@ class ReplicaSetController(ManagedController):
         if seen.ready == seen.available:
             return self._again(key)
         seconds = owner.spec.min_ready_seconds
-        # The report in between has taken its time.
+        # Writing the status has taken time.
         return self._again(key, seconds_until_next_available(pods, seconds, now, self.env.now()))
 
     def _ranked_pods(self, owner: ReplicaSet) -> ActivePodsWithRanks:
@@ -246,7 +243,7 @@ class ReplicaSetController(ManagedController):
         active: int,
         ranked_pods: Callable[[], ActivePodsWithRanks],
     ) -> tuple[Exception | None, Failure | None]:
-        """Make or delete pods; what failed, and how to report that. ``ranked_pods`` gives those to choose from."""
+        """Create or delete pods, those of ``ranked_pods``. Returns the error, and the condition for it."""
         if isinstance(action, CreatePods):
             error = await self._create(key, owner, action.count)
             message = str(error)
@@ -256,12 +253,12 @@ class ReplicaSetController(ManagedController):
         return error, None if error is None else Failure(message, active - _wanted(owner))
 
     def _again(self, key: str, wait: float | None = None) -> Requeue | None:
-        """Sync again after that time, but no later than when the key may be acted on at last."""
+        """Sync again after that time, but no later than when the expectations expire."""
         waits = [seconds for seconds in (wait, self._expectations.expires_in(key)) if seconds is not None]
         return Requeue(min(waits)) if waits else None
 
     def _has_left(self, pod: Pod) -> bool:
-        """Whether a claimed pod is, by the cache of now, another one, on its way out, or without its owner."""
+        """Whether a claimed pod is by now deleted, replaced, terminating, or released."""
         now = self._pods.get(object_key(pod.metadata))
         if now is pod:
             return False
@@ -283,14 +280,14 @@ class ReplicaSetController(ManagedController):
                 self._writes.failed(key, error)
                 if not has_cause(error, "NamespaceTerminating"):
                     raise
-                # The expectation stays, and holds the owner back while its namespace goes away around it.
+                # The expectation stays, and delays the owner while its namespace is deleted.
                 self.events.namespace_terminating(meta)
                 raise Futile from error
             self._writes.created(key, meta.uid, pod.metadata)
 
         created, error = await slow_start(missing, INITIAL_BATCH, create)
-        # Neither what failed nor what was not tried any more will be seen. A create without an answer counts as failed
-        # (kubernetes#67662: it must come back); the next sync finds out whether it happened before it does anything.
+        # Failed and skipped creates will not be observed. One without a response counts as failed (kubernetes#67662);
+        # the next sync first finds out whether it happened.
         if created < missing:
             self.log.info("Slow-start failure. Skipping creation of pods", v=2, skipped=missing - created, key=key)
             self._expectations.lower(key, missing - created, 0)
@@ -340,10 +337,8 @@ class ReplicaSetController(ManagedController):
     async def _report(
         self, key: str, owner: ReplicaSet, raw: bytes, seen: StatusCounts, failure: Failure | None
     ) -> None:
-        """Write the status if it changed: on the cached object first, and should that fail on the live one.
-
-        ``raw`` is the JSON of ``owner``, from when the sync began: what the cache has by now may be another object.
-        """
+        """Write the status if it changed: on the cached object first, then on the live one. ``raw`` is the JSON of
+        ``owner`` from when the sync began."""
         status = next_status(owner, seen, failure, self.env.now())
         if status == owner.status:
             return

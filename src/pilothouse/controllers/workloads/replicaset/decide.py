@@ -1,4 +1,4 @@
-"""How many pods to make or to remove. Pure: the controller observes and applies, ``ranking`` says which pods go."""
+"""How many pods to create or to delete. Pure; ``ranking`` chooses which."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ BURST = 500
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one decision may look at, read at one instant."""
+    """The input of one decision, read at one instant."""
 
     wanted: int
     active: int
@@ -19,27 +19,21 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreatePods(msgspec.Struct, frozen=True):
-    """Make so many pods, in batches of 1, 2, 4, …; a batch with a failure is the last one.
-
-    A refusal (quota, admission) usually hits every pod of a template alike: the growing batches find out with one
-    request instead of five hundred.
-    """
+    """Create so many pods, in batches of 1, 2, 4, …; a batch with a failure is the last one. An error of quota or
+    admission usually concerns every pod of a template: it takes one request to find out instead of 500."""
 
     count: int
 
 
 class DeletePods(msgspec.Struct, frozen=True):
-    """Remove so many of the active pods, all at once. ``ranking.choose`` names them."""
+    """Delete so many of the active pods, all at once."""
 
     count: int
 
 
 def decide(seen: Observed) -> CreatePods | DeletePods | None:
-    """Bring the number of active pods to what is wanted, one burst at a time.
-
-    A pod that is being deleted no longer counts, so its replacement does not wait for its grace period. Nothing is done
-    before earlier actions have been seen, nor once the owner itself is being deleted.
-    """
+    """Bring the number of active pods to what is wanted, one burst at a time. A terminating pod does not count, so its
+    replacement does not wait for its grace period."""
     if not seen.settled or seen.being_deleted:
         return None
     missing = seen.wanted - seen.active

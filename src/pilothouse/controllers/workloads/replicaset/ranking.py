@@ -1,11 +1,10 @@
-"""Which pods go first when there are too many. Pure; called by the controller for ``DeletePods``.
+"""Which pods to delete first. Pure.
 
-Eight rules, each a question about one pod whose smaller answer goes first; the first rule on which two pods differ
-decides between them (v1.36 ``ActivePodsWithRanks.Less``, ``pkg/controller/controller_utils.go``). All victims of one
-scale-down are deleted together, so nobody needs the whole order. Pods for which all rules but the last have the same
-answer are taken together: of 20,000 there are some dozen kinds, since times are whole seconds. Each rule is asked once
-per kind, and only about the kinds among which the line between staying and going falls. A line-up may be kept while a
-large owner shrinks burst by burst, as pods come, change and go.
+Eight rules give each pod a rank, the smallest is deleted first; the first rule on which two pods differ decides (v1.36
+``ActivePodsWithRanks.Less``, ``pkg/controller/controller_utils.go``). The victims of a scale-down are deleted together,
+so the whole order is not needed. Pods with the same rank by all rules but the last are one kind: of 20,000 pods there
+are some dozen kinds, since times are whole seconds. Each rule is evaluated once per kind, and only for the kinds that
+are not decided yet. The kinds are kept while a large owner shrinks burst by burst.
 """
 
 import datetime
@@ -52,7 +51,7 @@ class ActivePodsWithRanks:
         return self._count
 
     def add(self, pod: Pod) -> bool:
-        """The pod counts from now on. False, and nothing is done, if it is there already as it is."""
+        """Add a pod. False if it is there already as it is."""
         kind = _kind_of(pod)
         pods = self._kinds.get(kind)
         if pods is None:
@@ -64,7 +63,7 @@ class ActivePodsWithRanks:
         return True
 
     def remove(self, pod: Pod) -> bool:
-        """The pod, as it was when it was added, does not count any more. False if it is not there like this."""
+        """Remove a pod, as it was when it was added. False if it is not there like this."""
         kind = _kind_of(pod)
         pods = self._kinds.get(kind)
         if pods is None or pods.pop(pod.metadata.name, None) is None:
@@ -82,11 +81,8 @@ class ActivePodsWithRanks:
         neighbours: Callable[[], Mapping[str, int]] = dict,
         use_deletion_cost: bool = True,
     ) -> list[Pod]:
-        """The ``count`` pods that go first. In which order they were added has no influence on which.
-
-        ``neighbours`` gives the number of active pods of related owners by node; it is called only when rule 5 is
-        reached.
-        """
+        """The ``count`` pods to delete, whatever the order in which they were added. ``neighbours`` gives the number of
+        active pods of related owners by node; it is called only if rule 5 is reached."""
         rest: list[_Group] = [(kind, list(pods.values())) for kind, pods in self._kinds.items()]
         if count >= self._count:
             return [pod for _kind, pods in rest for pod in pods]
@@ -147,8 +143,7 @@ def _kind_of(pod: Pod) -> _Kind:
 
 
 def _settle(answered: list[tuple[int, _Group]], count: int, chosen: list[Pod]) -> list[_Group]:
-    """Move those that surely go, so that no more than ``count`` are chosen, and give back those among which the rule
-    could not tell."""
+    """Choose the groups that the rule decides on, at most ``count`` pods, and return those that it leaves undecided."""
     by_answer: defaultdict[int, list[_Group]] = defaultdict(list)
     for answer, group in answered:
         by_answer[answer].append(group)
@@ -171,14 +166,13 @@ def _by_node(groups: Iterable[_Group], crowd: Mapping[str, int]) -> Iterable[tup
 
 
 def _by_ready_time(groups: Iterable[_Group], count: int, bucket: "_Buckets") -> Iterable[Pod]:
-    """The last word between pods that the rules up to readiness on a logarithmic scale could not tell apart.
+    """The last rule, for pods with equal ranks up to readiness on a logarithmic scale.
 
     Ready at different instants: the smaller uid. Ready at the same one, or not ready at all: more restarts, then
-    younger on a logarithmic scale, then the smaller uid. Taken pair by pair this is no order: with uids 1, 2, 3, where
-    1 and 3 became ready together and 3 restarted more often, 3 goes before 1, 1 before 2, and 2 before 3. Upstream
-    sorts all the same and gets what its algorithm makes of it. Here the pods of one instant stand in a line of their
-    own, and of the pods at the head of the lines the one with the smallest uid goes: wherever the rules agree on an
-    order, this is it.
+    younger on a logarithmic scale, then the smaller uid. This is not transitive: with uids 1, 2, 3, where 1 and 3
+    became ready together and 3 restarted more often, 3 comes before 1, 1 before 2, and 2 before 3; upstream's result
+    depends on its sort algorithm. Here the pods of each instant are sorted, and merged by uid: this is the order of the
+    rules wherever they are transitive.
     """
     lines: defaultdict[datetime.datetime | None, list[_Group]] = defaultdict(list)
     for group in groups:

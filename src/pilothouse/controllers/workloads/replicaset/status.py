@@ -1,4 +1,4 @@
-"""What a ReplicaSet reports. Pure: what was seen, and what became of the attempt to change it, give the status."""
+"""The status of a ReplicaSet. Pure."""
 
 import datetime
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ class StatusCounts(msgspec.Struct, frozen=True, kw_only=True):
     ready: int = 0
     available: int = 0
     terminating: int | None = 0
-    """Pods on their way out, or ``None`` where they are not reported."""
+    """Terminating pods, or ``None`` where they are not reported."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Creating or deleting pods went wrong. ``difference`` is active minus wanted pods at that moment."""
+    """Creating or deleting pods failed. ``difference`` is active minus wanted pods then."""
 
     message: str
     difference: int
@@ -47,7 +47,7 @@ def count(
     min_ready_seconds: int,
     now: datetime.datetime,
 ) -> StatusCounts:
-    """Count active pods one by one (``census`` knows the usual numbers without looking at every pod)."""
+    """Count active pods one by one, when the census does not suffice."""
     active = fully_labeled = ready = available = 0
     wanted = template_labels.items()
     for pod in pods:
@@ -68,8 +68,8 @@ def next_status(
 ) -> ReplicaSetStatus:
     """The status after one sync, about the generation that was synced.
 
-    A ``ReplicaFailure`` that is there already keeps its first message and time while failures go on, and goes with the
-    first sync without one, also one that did nothing because it still waited (v1.36 ``calculateStatus``).
+    A ``ReplicaFailure`` keeps its first message and time while failures go on, and is removed by the first sync without
+    one, also if that did nothing because of expectations (v1.36 ``calculateStatus``).
     """
     conditions = owner.status.conditions
     present = any(condition.type == REPLICA_FAILURE for condition in conditions)
@@ -96,7 +96,7 @@ def next_status(
         conditions=conditions,
     )
     kind = type(owner.status)
-    # A ReplicationController's has the same fields but one, which is not counted for it.
+    # A ReplicationController's lacks the terminating replicas, which are not counted for it.
     return status if kind is ReplicaSetStatus else msgspec.convert(msgspec.to_builtins(status), kind)
 
 

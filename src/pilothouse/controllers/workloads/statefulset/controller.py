@@ -1,8 +1,4 @@
-"""The wiring: observe → decide → apply → report.
-
-The shared pod handlers say what enqueues a key; ``replicas``, ``decide`` and ``status`` are pure. Upstream: v1.36
-``pkg/controller/statefulset``.
-"""
+"""The wiring: observe → decide → apply → report. Upstream: v1.36 ``pkg/controller/statefulset``."""
 
 import datetime
 from collections.abc import Sequence
@@ -90,7 +86,7 @@ class StatefulSetController(ManagedController):
         self._claims = claims.cache
         self._recorder = EventRecorder(context.client, context.env, name)
         self.beside("events", self._recorder.run)
-        # Nothing is ever expected: what was made is known by its name, and the store waits for it.
+        # There are no expectations: pods are known by name, and the consistency store waits for them.
         self._blueprints: Blueprints[StatefulSet, Blueprint] = Blueprints(
             STATEFUL_SETS.kind,
             lambda owner: owner.spec.selector,
@@ -116,7 +112,7 @@ class StatefulSetController(ManagedController):
         )
         self._available_is_dropped = False
         self._awaited: dict[str, str] = {}
-        """Keys of claims that must go before a pod can be made, and of who waits for them."""
+        """By key of a claim that must be deleted before a pod can be created the key of the StatefulSet."""
         labels = ("statefulset_namespace", "statefulset_name", "pod_management_policy")
         self._max_unavailable = context.metrics.gauge(
             "statefulset_controller_statefulset_max_unavailable",
@@ -164,7 +160,7 @@ class StatefulSetController(ManagedController):
         )
         pods = await self._claimed(sync, selector)
         if not self._owners.still_has(sync.meta):
-            return None  # the event has brought the key back
+            return None  # the event enqueues the key
         live = {revision_of(pod.metadata) for pod in pods}
         try:
             settled = await self._history.settle(owner, blueprint, revisions)
@@ -174,7 +170,7 @@ class StatefulSetController(ManagedController):
             try:
                 await self._history.truncate(owner, revisions, live)
             except TROUBLE as second:
-                # The first failure is the one that is told; this one is only in the log.
+                # The first failure is raised; this one is only logged.
                 self.log.warning("Failed to clean up revisions", key=key, problem=str(second), first=str(error))
             raise
         await self._history.truncate(owner, revisions, live)
@@ -202,7 +198,7 @@ class StatefulSetController(ManagedController):
         return kept + await self._gate.pod_claims(sync.key, meta, selector).claim(doubtful, where=belongs)
 
     def _newest(self, pods: Sequence[Pod]) -> list[Pod]:
-        """The pods as the cache has them by now: claiming and the revisions may have taken a while."""
+        """The pods as the cache has them now, after claiming and the requests for revisions."""
         found = [(pod, self._pods.get(object_key(pod.metadata))) for pod in pods]
         return [now for pod, now in found if now is not None and now.metadata.uid == pod.metadata.uid]
 
@@ -307,7 +303,7 @@ class StatefulSetController(ManagedController):
             raw: bytes | None = sync.raw
             if attempt:
                 if not self._owners.still_has(sync.meta):
-                    return  # nobody to report on: to write on what is gone is a conflict too
+                    return  # deleted; a write would be a conflict again
                 raw = self._owners.raw(sync.key)
             assert raw is not None, "what is written back whole is cached with its JSON"
             await self._put_status(sync, raw, found)
@@ -341,7 +337,7 @@ class _Apply:
         self._seen = seen
         self._uids = {pod.metadata.name: pod.metadata.uid for pod in seen.replicas.pods()}
         self.replaced = 0
-        """How many current pods the update has deleted."""
+        """The number of current pods that the update has deleted."""
 
     async def carry_out(self, plan: Plan) -> None:
         """The groups one after the other."""

@@ -1,9 +1,7 @@
-"""Which pods one sync creates, updates and deletes.
+"""Which pods one sync creates, updates and deletes. Pure; the plan is carried out in order, up to the first failure.
 
-Pure: ``controller`` carries out the plan, in its order, up to the first failure.
-
-First the pods that there should be, in ascending order; then those that are too many, and then the update, both from
-the top. An ordered StatefulSet stops at the first pod that is not as it should be. Upstream: ``updateStatefulSet``,
+First the pods of the replicas, in ascending order; then condemned pods and the update, both in descending order. An
+ordered StatefulSet stops at the first pod that is not healthy. Upstream: ``updateStatefulSet``,
 ``processReplica``, ``processCondemned`` and ``updateStatefulSetAfterInvariantEstablished``, v1.36
 ``pkg/controller/statefulset/stateful_set_control.go``.
 """
@@ -36,7 +34,7 @@ from pilothouse.semantics.pods import is_terminal
 
 
 class CreatePod(msgspec.Struct, frozen=True):
-    """Make the pod, after its claims, from the current revision or from the one of the update."""
+    """Create the pod, after its claims, from the current revision or from the update revision."""
 
     name: str
     from_current: bool = False
@@ -48,19 +46,19 @@ class DeletePod(msgspec.Struct, frozen=True):
 
 
 class FillClaims(msgspec.Struct, frozen=True):
-    """Make the claims that a pod waits for, and give all of its claims the owners that they should have."""
+    """Create the missing claims of a pending pod, and set the owners of all its claims."""
 
     name: str
 
 
 class RepairPod(msgspec.Struct, frozen=True):
-    """Put the pod's labels and volumes right, and the owners of its claims."""
+    """Correct the pod's labels and volumes, and the owners of its claims."""
 
     name: str
 
 
 class SettleClaims(msgspec.Struct, frozen=True):
-    """Give the claims of a pod that is too many the owners that they should have."""
+    """Set the owners of the claims of a condemned pod."""
 
     name: str
 
@@ -70,19 +68,19 @@ Action = CreatePod | DeletePod | FillClaims | RepairPod | SettleClaims
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ordered: bool = True
-    """One after the other; else those of each group together, carefully at first."""
+    """One after the other; else those of each group in growing batches."""
     living: tuple[tuple[Action, ...], ...] = ()
-    """For pods that there should be: what to do with each, in this order."""
+    """For each pod of the replicas what to do, in this order."""
     settle: tuple[SettleClaims, ...] = ()
     condemned: tuple[DeletePod, ...] = ()
     waits_for: tuple[str, ...] = ()
-    """Claims that must go before a pod can be made."""
+    """Claims that must be deleted before a pod can be created."""
     update: tuple[DeletePod, ...] = ()
-    """Old pods to replace. They are deleted one by one, and no longer count as current."""
+    """Old pods to replace, one by one. They no longer count as current."""
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one decision may look at, read at one instant."""
+    """The input of one decision, read at one instant."""
 
     rules: Rules
     replicas: Replicas
@@ -96,11 +94,11 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy = Policy()
     templates: tuple[ClaimTemplate, ...] = ()
     claims: Mapping[str, PersistentVolumeClaim] = {}
-    """Those of its pods that there are, by name."""
+    """The existing claims of its pods, by name."""
     now: datetime.datetime
 
     def keeping(self, pod: str, uid: str) -> Keeping:
-        """What decides about the owners of this pod's claims."""
+        """The input for the owners of this pod's claims."""
         wanted = self.rules.is_wanted(ordinal_of(pod))
         return Keeping(self.policy, set_holder(self.rules.name, self.uid), pod_holder(pod, uid), wanted)
 
@@ -109,7 +107,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
         return [self.claims.get(template.claim_name(pod)) for template in self.templates]
 
     def keeps_well(self, pod: Pod) -> bool:
-        """Whether the claims of the pod have the owners that they should have. Missing ones do not matter."""
+        """Whether the existing claims of the pod have the right owners."""
         keeping = self.keeping(pod.metadata.name, pod.metadata.uid)
         return all(
             claim is None or is_up_to_date(claim.metadata.owner_references, keeping)
@@ -144,7 +142,7 @@ def decide(seen: Observed) -> Plan:
 
 
 def _attend(seen: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
-    """What a pod that there should be needs, and whether the ones after it must wait."""
+    """What a replica needs, and whether the ones after it must wait."""
     pod = slot.pod
     if pod is None:
         if _old_claims(seen, slot):
@@ -152,7 +150,7 @@ def _attend(seen: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
         return (CreatePod(slot.name, _is_made_from_current(seen, slot.ordinal)),), True
     terminating = pod.metadata.deletion_timestamp is not None
     if is_terminal(pod):
-        # How it ended does not matter: an evicted pod, or one of a node that was restarted, may count as Succeeded.
+        # Also a succeeded one: an evicted pod, or one of a restarted node, may have this phase.
         return (() if terminating else (DeletePod(slot.name, revision_of(pod.metadata)),)), True
     actions: list[Action] = []
     if pod.status.phase == "Pending" and not _has_all_claims(seen, pod):
@@ -166,8 +164,8 @@ def _attend(seen: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
 
 
 def _old_claims(seen: Observed, slot: Slot) -> list[str]:
-    """Claims that still belong to the pod that had the name of a missing one before. They will be deleted with it, so a
-    new pod must not be given them (``PodClaimIsStale``)."""
+    """Claims that are owned by an earlier pod with the name of a missing one. They will be deleted with it, so a new
+    pod must not use them (``PodClaimIsStale``)."""
     if slot.pod is not None or seen.policy.retains_when_scaled:
         return []
     to_be_made = pod_holder(slot.name, "")
@@ -186,7 +184,7 @@ def _has_all_claims(seen: Observed, pod: Pod) -> bool:
 
 
 def _is_made_from_current(seen: Observed, ordinal: int) -> bool:
-    """Whether a missing pod comes back as it was, or is updated while it is at it (``newVersionedStatefulSetPod``)."""
+    """Whether a missing pod is created from the current or the update revision (``newVersionedStatefulSetPod``)."""
     rules = seen.rules
     position = ordinal - rules.start
     if rules.partition is None:
@@ -204,7 +202,7 @@ def _condemn(seen: Observed) -> tuple[DeletePod, ...]:
             continue
         healthy = is_serving(pod) and seen.rules.is_available(pod, seen.now)
         if seen.rules.ordered and not healthy and meta.name != seen.replicas.first_missed:
-            break  # of those that are not well only the lowest may go
+            break  # of the unhealthy ones only the lowest may be deleted
         doomed.append(DeletePod(meta.name, revision_of(meta)))
         if seen.rules.ordered:
             break
@@ -228,16 +226,16 @@ def _roll(seen: Observed) -> tuple[DeletePod, ...]:
             revision = revision_of(pod.metadata)
             if revision != seen.update:
                 taken += 1
-                # One that has ended is deleted already, by this sync. Upstream deletes it again here and so counts it
-                # twice against maxUnavailable, because it is among the missed ones, too.
+                # One that has ended is deleted by this sync already. Upstream deletes it again here and counts it twice
+                # against maxUnavailable, since it is unavailable, too.
                 if not is_terminal(pod):
                     old.append(DeletePod(slot.name, revision))
                 continue
         if rules.max_unavailable is None and (pod is None or rules.is_missed(pod, seen.now)):
-            break  # an updated one must be there first
+            break  # wait until the updated one is available
     return tuple(old)
 
 
 def missed_slots(seen: Observed) -> int:
-    """How many of the pods that there should be serve nobody, whatever the partition."""
+    """How many replicas are unavailable, whatever the partition."""
     return sum(1 for slot in seen.replicas.slots if slot.pod is None or seen.rules.is_missed(slot.pod, seen.now))

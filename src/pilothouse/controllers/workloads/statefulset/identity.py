@@ -1,4 +1,4 @@
-"""Who a pod is: the name and ordinal that it keeps when it is made again. Pure.
+"""The name and ordinal that a pod keeps when it is created again. Pure.
 
 Upstream: v1.36 ``pkg/controller/statefulset/stateful_set_utils.go``.
 """
@@ -14,10 +14,8 @@ _LARGEST = 2**31 - 1
 
 
 def parent_and_ordinal(name: str) -> tuple[str, int]:
-    """``web-2`` is the third of ``web``. Without a number at its end a name is nobody's: ``("", -1)``.
-
-    A number that is too large for 32 bits is no ordinal, though the parent is known.
-    """
+    """``web-2`` is ``("web", 2)``. Without a number at its end it is ``("", -1)``; a number that is too large for 32
+    bits is no ordinal, though the parent is known."""
     parent, dash, digits = name.rpartition("-")
     if not dash or not (digits.isascii() and digits.isdecimal()):
         return "", NO_ORDINAL
@@ -36,12 +34,12 @@ def is_member(owner: str, name: str) -> bool:
 
 
 def pod_name(owner: str, ordinal: int) -> str:
-    """What the pod is called, and its hostname."""
+    """The name of the pod, and its hostname."""
     return f"{owner}-{ordinal}"
 
 
 def has_identity(meta: ObjectMeta) -> bool:
-    """Whether it carries its name as a label, by which a service can select it alone."""
+    """Whether it has its name as a label, by which a service can select it alone."""
     return meta.labels.get(NAME_LABEL) == meta.name
 
 

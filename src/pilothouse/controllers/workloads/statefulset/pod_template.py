@@ -1,5 +1,4 @@
-"""What a pod of a StatefulSet is made from, and what is put right on one that is there. Pure, and raw: fields that
-nobody here knows stay as they are.
+"""The template of a pod of a StatefulSet, and corrections of an existing pod. Pure, and raw: unknown fields stay.
 
 Upstream: ``newStatefulSetPod``, ``initIdentity``, ``updateStorage``, v1.36 ``pkg/controller/statefulset/
 stateful_set_utils.go``.
@@ -26,11 +25,11 @@ class _Named(msgspec.Struct):
 def numbered_template(
     template: bytes | msgspec.Raw, *, pod: str, subdomain: str, revision: str, claims: tuple[ClaimTemplate, ...]
 ) -> bytes:
-    """The template of the pod of that name: its labels, hostname and volumes put in."""
+    """The template of the pod with this name: with its labels, hostname and volumes."""
     labels = {**_labels(take_field(template, "metadata.labels")), **identity_labels(pod), REVISION_LABEL: revision}
     spec: dict[str, bytes | msgspec.Raw | None] = {
         "spec.hostname": _encode(pod),
-        # Also over what the template says: a pod is found under the name of the set's service or not at all.
+        # Also if the template has one: the pod's DNS name is that of the service.
         "spec.subdomain": _encode(subdomain) if subdomain else None,
     }
     if claims:

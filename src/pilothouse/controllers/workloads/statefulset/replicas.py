@@ -1,4 +1,4 @@
-"""Who stands where: the pods of a StatefulSet by ordinal, and what each of them is like. Pure.
+"""The pods of a StatefulSet by ordinal, and their state. Pure.
 
 Upstream: the first half of ``updateStatefulSet``, v1.36 ``pkg/controller/statefulset/stateful_set_control.go``.
 """
@@ -29,8 +29,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     min_ready_seconds: int = 0
     strategy: str = ROLLING_UPDATE
     partition: int | None = 0
-    """How many of the lowest ordinals an update leaves alone. ``None`` where ``rollingUpdate`` is not given: then none,
-    but a pod that is made again below ``currentReplicas`` is made from the current revision."""
+    """The number of lowest ordinals that are not updated. ``None`` without ``rollingUpdate``: then all are, but a pod
+    that is created again below ``currentReplicas`` is created from the current revision."""
     max_unavailable: int | None = None
     """How many pods may be missing during an update; ``None`` with the gate off: one after the other."""
 
@@ -46,7 +46,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         return is_available(pod, self.min_ready_seconds, now)
 
     def is_missed(self, pod: Pod, now: datetime.datetime) -> bool:
-        """Whether it serves nobody, or soon will not."""
+        """Whether it is unavailable or terminating."""
         return pod.metadata.deletion_timestamp is not None or not self.is_available(pod, now)
 
 
@@ -57,7 +57,7 @@ def rules_of(owner: StatefulSet, *, use_max_unavailable: bool) -> Rules:
     rolling = spec.update_strategy.rolling_update
     bound = 1
     if rolling is not None and rolling.max_unavailable is not None:
-        # Rounded down, for once: but an update must get somewhere (getStatefulSetMaxUnavailable).
+        # Rounded down, but at least 1 (getStatefulSetMaxUnavailable).
         bound = max(1, scaled(rolling.max_unavailable, wanted, up=False)) if use_max_unavailable else 1
     return Rules(
         name=owner.metadata.name,
@@ -72,7 +72,7 @@ def rules_of(owner: StatefulSet, *, use_max_unavailable: bool) -> Rules:
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """A place that should have a pod, and the pod that has it."""
+    """An ordinal that should have a pod, and the pod if it exists."""
 
     ordinal: int
     name: str
@@ -81,21 +81,19 @@ class Slot(msgspec.Struct, frozen=True):
 
 class Replicas(msgspec.Struct, frozen=True):
     slots: tuple[Slot, ...]
-    """Those that there should be, by ordinal."""
+    """The replicas, by ordinal."""
     condemned: tuple[Pod, ...]
-    """Those that are too many, the highest ordinal first."""
+    """Pods out of range, the highest ordinal first."""
     first_missed: str
-    """The name of the lowest of all that serves nobody, ``""`` if there is none."""
+    """The name of the lowest that is unavailable or terminating, ``""`` if there is none."""
 
     def pods(self) -> tuple[Pod, ...]:
         return (*(slot.pod for slot in self.slots if slot.pod is not None), *self.condemned)
 
 
 def split_replicas(pods: Iterable[Pod], rules: Rules, now: datetime.datetime) -> Replicas:
-    """Put the pods in their places.
-
-    A pod whose name is not the one of its ordinal (``web-01``, or a number too large) has none and is left alone.
-    """
+    """Sort the pods by ordinal. One whose name is not that of its ordinal (``web-01``, or a number too large) is
+    ignored."""
     by_ordinal: dict[int, Pod] = {}
     condemned: list[Pod] = []
     for pod in pods:
@@ -123,7 +121,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tally(pods: Iterable[Pod], rules: Rules, current: str, update: str, now: datetime.datetime) -> Tally:
-    """Count pods. Those on their way out still serve, but are of no revision any more (``computeReplicaStatus``)."""
+    """Count pods. Terminating ones may be ready, but are of no revision (``computeReplicaStatus``)."""
     replicas = ready = available = of_current = of_update = 0
     for pod in pods:
         if not pod.status.phase:
@@ -141,5 +139,5 @@ def tally(pods: Iterable[Pod], rules: Rules, current: str, update: str, now: dat
 
 
 def is_serving(pod: Pod) -> bool:
-    """Whether it runs and is ready."""
+    """Whether it is running and ready."""
     return pod.status.phase == "Running" and is_ready(pod)

@@ -1,4 +1,4 @@
-"""Whom a claim goes with: its owners by the retention policy. Pure; deleting is the garbage collector's work.
+"""The owners of a claim by the retention policy; the garbage collector deletes it with them. Pure.
 
 ========  ===========  ===================  ==============================
 scaled    deleted      the pod is wanted    the pod is one too many
@@ -38,7 +38,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     @property
     def retains_when_scaled(self) -> bool:
-        """Whether the claim of a pod that is one too many stays."""
+        """Whether the claim of a condemned pod stays."""
         return self.when_scaled == RETAIN
 
 
@@ -60,7 +60,7 @@ class Holder(msgspec.Struct, frozen=True):
     uid: str
 
     def is_named_by(self, reference: OwnerReference) -> bool:
-        """Whether the reference is to an object of that kind and name, be it this one or one before."""
+        """Whether the reference has this kind and name, with any uid."""
         return (reference.api_version, reference.kind, reference.name) == (self.api_version, self.kind, self.name)
 
     def reference(self) -> OwnerReference:
@@ -79,12 +79,12 @@ def set_holder(name: str, uid: str) -> Holder:
 
 
 def pod_holder(name: str, uid: str) -> Holder:
-    """A pod; without uid one that is yet to be made."""
+    """A pod; without uid one that does not exist yet."""
     return Holder(PODS.api_version, PODS.kind, name, uid)
 
 
 class Keeping(msgspec.Struct, frozen=True):
-    """Everything that decides about the owners of one pod's claims."""
+    """The input for the owners of one pod's claims."""
 
     policy: Policy
     owner: Holder
@@ -93,7 +93,6 @@ class Keeping(msgspec.Struct, frozen=True):
     """Whether the pod's ordinal is among those that there should be."""
 
     def wanted_owners(self) -> tuple[Holder, ...]:
-        """Whom the claim should go with."""
         policy = self.policy
         if self.wanted or policy.when_scaled != DELETE:
             return (self.owner,) if policy.when_deleted == DELETE else ()
@@ -101,7 +100,7 @@ class Keeping(msgspec.Struct, frozen=True):
 
 
 def is_stale(owners: Owners, holder: Holder) -> bool:
-    """Whether the claim goes with an earlier object of that name: it will be deleted, or was forgotten."""
+    """Whether the claim is owned by an earlier object of that name."""
     for reference in owners:
         if holder.is_named_by(reference):
             return reference.uid != holder.uid
@@ -109,7 +108,7 @@ def is_stale(owners: Owners, holder: Holder) -> bool:
 
 
 def has_unexpected_controller(owners: Owners, keeping: Keeping) -> bool:
-    """Whether somebody else rules the claim that is to be deleted with us. Then we keep out of it."""
+    """Whether a claim that is not to be retained has another controller. Then its owners are not changed."""
     if keeping.policy.retains:
         return False
     for reference in owners:
@@ -123,7 +122,7 @@ def has_unexpected_controller(owners: Owners, keeping: Keeping) -> bool:
 
 
 def is_up_to_date(owners: Owners, keeping: Keeping) -> bool:
-    """Whether the claim's owners need no change. What goes with an earlier object of our name is left alone."""
+    """Whether the claim's owners need no change. A claim of an earlier object of our name is not changed."""
     owner, pod = keeping.owner, keeping.pod
     if is_stale(owners, owner) or is_stale(owners, pod):
         return True

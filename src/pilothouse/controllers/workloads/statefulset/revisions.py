@@ -1,4 +1,4 @@
-"""The history of one StatefulSet: the revision that its pods are of, and the one that they are to be of.
+"""The history of one StatefulSet: the current revision and the update revision.
 
 Upstream: ``getStatefulSetRevisions`` and ``truncateHistory``, v1.36
 ``pkg/controller/statefulset/stateful_set_control.go``.
@@ -51,10 +51,10 @@ def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision
 
 
 def means_the_same(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
-    """Whether two revisions come to the same template once today's defaults are filled in.
+    """Whether two revisions have the same template with today's defaults.
 
-    A server that was upgraded fills in fields that older revisions lack. Without this every StatefulSet would then
-    roll, for nothing (gate ``StatefulSetSemanticRevisionComparison``).
+    An upgraded server sets fields that older revisions lack; without this every StatefulSet would then roll for nothing
+    (gate ``StatefulSetSemanticRevisionComparison``).
     """
     return _filled_in(bytes(one)) == _filled_in(bytes(other))
 
@@ -80,7 +80,7 @@ def _drop_empty(value: Any) -> None:
 
 
 def surplus(revisions: Sequence[ControllerRevision], live: frozenset[str], limit: int) -> list[ControllerRevision]:
-    """Those to delete, the oldest first, so that ``limit`` of those that nobody needs are left. Below 0: none."""
+    """Those to delete, the oldest first, so that ``limit`` unused ones are left. Below 0: none."""
     if limit < 0:
         return []
     past = [revision for revision in revisions if revision.metadata.name not in live]
@@ -108,11 +108,8 @@ class StatefulHistory:
     async def settle(
         self, owner: StatefulSet, blueprint: Blueprint, revisions: Sequence[ControllerRevision]
     ) -> Revisions:
-        """Find the revision of the template as it is, make it the newest, or make one if there is none.
-
-        The current one is the one that the status names; where that is gone, or there was none yet, pods count as being
-        of the new one.
-        """
+        """Make the revision of the template the newest, or create it. The current revision is the one of the status; if
+        that is deleted or there was none, it is the update revision."""
         collisions = owner.status.collision_count or 0
         newest = revisions[-1] if revisions else None
         number = next_number(revisions)
@@ -130,7 +127,7 @@ class StatefulHistory:
         return Revisions(current, update, collisions)
 
     async def _renumber(self, owner: StatefulSet, revision: ControllerRevision, number: int) -> ControllerRevision:
-        """Back to an older template: its revision becomes the newest."""
+        """After a rollback the revision of the older template becomes the newest."""
         meta = revision.metadata
 
         async def write(attempt: int) -> ControllerRevision:
@@ -160,8 +157,7 @@ class StatefulHistory:
             try:
                 made = await self._history.create(meta.namespace, body)
             except AlreadyExists:
-                # Made by an earlier sync that the cache does not show yet, or by another StatefulSet long ago: what it
-                # holds decides.
+                # Created by an earlier sync that the cache does not show yet, or by an earlier StatefulSet.
                 existing = await self._history.read(meta.namespace, name)
                 if same_data(existing.data, blueprint.patch):
                     return existing, collisions
@@ -171,7 +167,7 @@ class StatefulHistory:
                 return made, collisions
 
     async def truncate(self, owner: StatefulSet, revisions: Sequence[ControllerRevision], live: Iterable[str]) -> None:
-        """Delete what is over the limit and needed by nobody."""
+        """Delete unused revisions over the limit."""
         limit = owner.spec.revision_history_limit
         for revision in surplus(revisions, frozenset(live), DEFAULT_LIMIT if limit is None else limit):
             await self._history.delete(revision)

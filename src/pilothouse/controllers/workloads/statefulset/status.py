@@ -1,4 +1,4 @@
-"""What a StatefulSet reports. Pure: the counts and the revisions give the status.
+"""The status of a StatefulSet. Pure.
 
 Upstream: ``updateStatefulSetStatus``, ``completeRollingUpdate`` and ``inconsistentStatus``, v1.36
 ``pkg/controller/statefulset``.
@@ -24,11 +24,11 @@ def next_status(
     replaced: int = 0,
     report_available: bool = True,
 ) -> StatefulSetStatus | None:
-    """The status to write, or ``None`` when the one that is there says the same.
+    """The status to write, or ``None`` if nothing changed.
 
-    ``replaced`` current pods were deleted for the update after they had been counted. The update is over when all pods
-    there should be, and no others, are ready and updated: then its revision is the current one. Without
-    ``report_available`` the server keeps no ``availableReplicas``, so no difference is seen in them.
+    ``replaced`` current pods were deleted for the update after they had been counted. The update is complete when all
+    replicas, and no other pods, are ready and updated: then its revision is the current one. Without
+    ``report_available`` the server keeps no ``availableReplicas``, so they are not compared.
     """
     after = StatefulSetStatus(
         observed_generation=owner.metadata.generation,
@@ -57,10 +57,8 @@ _NAMES = tuple(msgspec.structs.fields(StatefulSetStatus))
 
 
 def encode(status: StatefulSetStatus, before: msgspec.Raw | bytes | None) -> bytes:
-    """The status as JSON, with what else the one before had: conditions, and fields that this program does not know.
-
-    Two numbers are sent also when they are 0, the others are left out then.
-    """
+    """The status as JSON. Other fields of the one before stay: conditions, and what is not known here. Two numbers are
+    sent also when they are 0."""
     fields: dict[str, Any] = {} if before is None else msgspec.json.decode(before, type=dict[str, msgspec.Raw])
     for field in _NAMES:
         fields.pop(field.encode_name, None)

@@ -1,4 +1,4 @@
-"""The claims of a pod: what they are called and what they are made from. Pure.
+"""The claims of a pod. Pure.
 
 Upstream: ``getPersistentVolumeClaims``, v1.36 ``pkg/controller/statefulset/stateful_set_utils.go``.
 """
@@ -45,7 +45,7 @@ class ClaimTemplate:
         )
 
     def claim_name(self, pod: str) -> str:
-        """What the claim of this pod is called: ``data-web-0``."""
+        """The name of the claim of this pod: ``data-web-0``."""
         return f"{self.name}-{pod}"
 
     def claim(self, pod: str, namespace: str) -> bytes:
@@ -62,7 +62,7 @@ def claim_templates(raw: msgspec.Raw, selected: Mapping[str, str]) -> tuple[Clai
 
 
 def has_volumes(pod: Pod, templates: tuple[ClaimTemplate, ...]) -> bool:
-    """Whether every template's volume is there and is of the pod's own claim."""
+    """Whether every template's volume exists and has the pod's own claim."""
     if not templates:
         return True
     by_name = {volume.name: volume.persistent_volume_claim for volume in pod.spec.volumes}

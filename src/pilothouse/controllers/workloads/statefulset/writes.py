@@ -29,11 +29,11 @@ _CLAIM_META = PERSISTENT_VOLUME_CLAIMS.read_as(Object)
 _pod = msgspec.json.Decoder(Pod)
 
 KeepingOf = Callable[[str, str], Keeping]
-"""What decides about the claims of a pod, by its name and uid."""
+"""By a pod's name and uid, the input for the owners of its claims."""
 
 
 class ClaimsNotReady(Exception):
-    """Claims of a pod could not be made, or one is on its way out."""
+    """Claims of a pod could not be created, or one is being deleted."""
 
     def __init__(self, errors: list[str]) -> None:
         # apimachinery's Aggregate prints one error as itself and several in brackets, each text once.
@@ -42,7 +42,7 @@ class ClaimsNotReady(Exception):
 
 
 class ClaimNotSettled(Exception):
-    """A claim could not be given its owners."""
+    """The owners of a claim could not be written."""
 
 
 TROUBLE = (ApiError, OSError, ClaimsNotReady, ClaimNotSettled)
@@ -64,7 +64,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
     # Pods
 
     async def create_pod(self, name: str, body: bytes) -> None:
-        """Make a pod after its claims. One that is there already makes no event: the cache will show it soon."""
+        """Create a pod after its claims. There is no event for one that exists already: the cache will show it soon."""
         try:
             await self._make_claims(name)
         except ClaimsNotReady as error:
@@ -85,10 +85,8 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
             raise failure
 
     async def delete_pod(self, name: str) -> None:
-        """Delete a pod with its own grace period, without preconditions. One that is gone already is as good.
-
-        Nothing more is decided before the cache shows that it goes: an ordered StatefulSet takes one at a time.
-        """
+        """Delete a pod with its own grace period. One that is gone already is as good. The next sync waits until the
+        cache shows the deletion."""
         try:
             answer = await self.client.delete(PODS, name, self.owner.namespace)
             going = msgspec.json.decode(answer, type=Object)
@@ -102,7 +100,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
         self._record_pod_event("delete", name, None)
 
     async def repair_pod(self, name: str) -> None:
-        """Put labels, volumes and the owners of claims right, on the pod as the server has it."""
+        """Correct labels, volumes and the owners of claims, on the live pod."""
         attempted = False
 
         async def write(_attempt: int) -> None:
@@ -122,7 +120,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
         try:
             await retry_on_conflict(write, BACKOFF)
         except NotFound:
-            return  # it went meanwhile; the event brings the key back
+            return  # it was deleted meanwhile; the event enqueues the key
         except TROUBLE as error:
             self._record_pod_event("update", name, error)
             raise
@@ -169,7 +167,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
             raise
 
     async def _settle(self, pod: str, uid: str) -> bool:
-        """Give claims their owners; whether any needed it. Missing ones are left for the next sync."""
+        """Set the owners of claims; whether any changed. Missing claims are left to the next sync."""
         keeping = self.keeping(pod, uid)
         changed = False
         for template in self.templates:
