@@ -56,9 +56,6 @@ INSTEAD = {
 EXCEPTIONS = frozenset({"refuse", "ConnectionRefused", "is_connection_refused"})
 """Names that contain such a word in the field's own sense: connections are refused."""
 
-OPEN: frozenset[str] = frozenset()
-"""Packages that are not finished."""
-
 
 def _names(tree: ast.AST) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
@@ -80,6 +77,4 @@ def _offences(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("package", sorted(path.name for path in _SOURCE.iterdir() if (path / "__init__.py").exists()))
 def test_names_are_upstreams(package: str) -> None:
     found = [line for path in sorted((_SOURCE / package).rglob("*.py")) for line in _offences(path)]
-    if package in OPEN:
-        pytest.skip(f"{len(found)} names of {package} are not renamed yet")
     assert found == []

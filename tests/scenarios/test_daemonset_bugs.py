@@ -230,12 +230,12 @@ async def test_a_pod_that_is_adopted_deleted_and_gone_before_the_watch_is_back(s
     await simulation.settle()
 
 
-woken = DaemonEvents._wake_owner
+enqueue = DaemonEvents._enqueue_owner
 
 
 def gone(self: DaemonEvents, revision: Any, _final_state_unknown: bool) -> None:
     reference = revision.metadata.owner_references[0]
-    woken(self, revision.metadata.namespace, reference)
+    enqueue(self, revision.metadata.namespace, reference)
 
 
 @broken_without((DaemonEvents, "revision_gone", gone), fails="has no revision")
