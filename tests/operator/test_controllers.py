@@ -255,6 +255,23 @@ async def test_namespaces_and_selectors_narrow_what_is_synced(cluster: AsyncClus
         assert seen == [("default", "gold")]
 
 
+async def test_writes_stay_in_the_watched_namespaces(cluster: AsyncCluster) -> None:
+    app, errors = App("things"), []
+
+    @app.controller(THINGS, owns=(CONFIG_MAPS,))
+    async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
+        try:
+            await ctx.apply({**config_map("a"), "metadata": {"name": "a", "namespace": "kube-system"}}, owned=False)
+        except TerminalError as error:
+            errors.append(str(error))
+
+    settings = Settings(namespaces=("default",))
+    async with cluster.running(lambda client, env: app.run(client, env, settings)):
+        await cluster.create(thing())
+        await asyncio.sleep(1)
+    assert errors == ["ConfigMap a is outside of the namespace default, which is watched"]
+
+
 def test_wrong_declarations_are_rejected() -> None:
     app = App("things")
 

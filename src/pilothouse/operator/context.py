@@ -101,7 +101,7 @@ class Context(Generic[T]):
         wanted = as_json(body)
         informer, key = self._prepare(wanted, owned=owned)
         kind, meta = informer.kind, wanted["metadata"]
-        records = self._parts.applied.setdefault(self.key, {})
+        records = self._records()
         place, digest = (kind.group_resource, key), applying.digest(wanted)
         cached = informer.cache.get(key)
         version = cached.metadata.resource_version if cached is not None else ""
@@ -185,6 +185,15 @@ class Context(Generic[T]):
 
     # Parts
 
+    def _records(self) -> dict[tuple[str, str], Applied]:
+        """What was applied for the object; new ones are not kept for an object that has gone meanwhile."""
+        records = self._parts.applied.get(self.key)
+        if records is None:
+            records = {}
+            if self._informer(self._parts.declaration.kind).cache.still_has(self.object.metadata):
+                self._parts.applied[self.key] = records
+        return records
+
     def _informer(self, kind: Kind[Any]) -> SharedInformer[Any]:
         informer = self._parts.informers.get((kind.api_version, kind.kind))
         if informer is None:
@@ -216,6 +225,9 @@ class Context(Generic[T]):
             meta.setdefault("namespace", owner.namespace)
             if not meta["namespace"]:
                 raise TerminalError(f"metadata.namespace of {kind.kind} {meta['name']} is missing")
+        watched = informer.namespace
+        if watched and meta.get("namespace") != watched:
+            raise TerminalError(f"{kind.kind} {meta['name']} is outside of the namespace {watched}, which is watched")
         if owned:
             if owner.namespace and meta.get("namespace") != owner.namespace:
                 raise TerminalError(

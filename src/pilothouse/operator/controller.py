@@ -191,6 +191,8 @@ class DeclaredController(Controller):
         except Exception:
             try:
                 await ctx.write_status()
+            except NotFound:
+                pass  # deleted meanwhile
             except ApiError as error:
                 self.log.error("Cannot write the status of a failed sync", error=error, key=ctx.key)  # noqa: TRY400
             raise
