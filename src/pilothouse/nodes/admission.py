@@ -1,7 +1,7 @@
-"""Whether a node takes a pod that is bound to it. Pure.
+"""Admission of pods by a node. Pure.
 
-A kubelet looks for itself, since the scheduler may have decided on an old picture, or somebody else bound the pod:
-room, node selector and affinity, host ports, NoExecute taints, and pressure. Order, reasons and messages: kubelet v1.36
+A kubelet checks pods that are bound to its node, since the scheduler may have used an old cache: resources, node
+selector and affinity, host ports, NoExecute taints, and pressure. Order, reasons and messages: kubelet v1.36
 ``pkg/kubelet/lifecycle/predicate.go``, ``pkg/kubelet/eviction/eviction_manager.go`` (``Admit``).
 """
 
@@ -25,17 +25,17 @@ Port = tuple[str, str, int]
 
 
 class PodInfo(msgspec.Struct, frozen=True):
-    """What one pod takes of its node."""
+    """The resources and ports that one pod uses."""
 
     requests: Mapping[str, int]
     ports: tuple[Port, ...]
 
 
 def new_pod_info(pod: NodePod) -> PodInfo:
-    """What a pod takes of its node."""
+    """The resources and ports that a pod uses."""
     spec = pod.spec
     ports = tuple(
-        (port.protocol or "TCP", port.host_ip or "0.0.0.0", port.host_port)  # noqa: S104  # the pod's wish, no listener
+        (port.protocol or "TCP", port.host_ip or "0.0.0.0", port.host_port)  # noqa: S104  # compared, not listened on
         for container in (*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always"))
         for port in container.ports
         if port.host_port
@@ -44,7 +44,7 @@ def new_pod_info(pod: NodePod) -> PodInfo:
 
 
 class NodeInfo:
-    """The pods that a node has taken, by key, and the sum of what they request."""
+    """The admitted pods of a node, by key, and the sum of their requests."""
 
     __slots__ = ("pods", "requests")
 
@@ -53,14 +53,14 @@ class NodeInfo:
         self.requests: dict[str, int] = {}
 
     def add(self, key: str, pod_info: PodInfo) -> None:
-        """The node takes a pod; again if the key is known."""
+        """Add or replace a pod."""
         self.drop(key)
         self.pods[key] = pod_info
         for name, amount in pod_info.requests.items():
             self.requests[name] = self.requests.get(name, 0) + amount
 
     def drop(self, key: str) -> None:
-        """The pod takes nothing any more."""
+        """Remove a pod."""
         pod_info = self.pods.pop(key, None)
         if pod_info is not None:
             for name, amount in pod_info.requests.items():
@@ -70,7 +70,7 @@ class NodeInfo:
 def admit(
     pod: NodePod, key: str, pod_info: PodInfo, node_info: NodeInfo, node: Node, pressures: Sequence[str]
 ) -> PodFailure | None:
-    """Why the node does not take the pod, None if it does. ``pressures``: its conditions that hold."""
+    """Why the node rejects the pod, None if it admits it. ``pressures``: the pressure conditions of the node."""
     if pressures and not is_critical(pod) and not _tolerates_pressure(pod, pressures):
         return PodFailure("Evicted", f"The node had condition: [{' '.join(pressures)}]. ")
     if failure := _insufficient_resource(key, pod_info, node_info, node):
@@ -89,7 +89,7 @@ def admit(
 
 
 def is_critical(pod: NodePod) -> bool:
-    """Pods that a kubelet keeps whatever happens (``pkg/kubelet/types/pod_update.go``)."""
+    """Pods that are never evicted (``pkg/kubelet/types/pod_update.go``)."""
     return (pod.spec.priority or 0) >= SYSTEM_CRITICAL
 
 
@@ -112,7 +112,7 @@ def _insufficient_resource(key: str, pod_info: PodInfo, node_info: NodeInfo, nod
     for name in names:
         wanted = pod_info.requests[name]
         if not wanted or (name not in room and "/" in name):
-            continue  # an extended resource that the node does not know is the cluster's
+            continue  # an extended resource that the node does not report is managed cluster-wide
         quantity = parse_quantity(room.get(name, "0"))
         capacity = quantity.milli_value if name == "cpu" else quantity.value
         used = node_info.requests.get(name, 0) - own.get(name, 0)
@@ -127,7 +127,7 @@ def _insufficient(name: str, wanted: int, used: int, capacity: int) -> PodFailur
 
 
 def _ports_conflict(wanted: Sequence[Port], taken: Iterable[Port]) -> bool:
-    """Two ports collide on the same address, or if one is for all of them."""
+    """Two ports conflict on the same address, or if one is for all addresses."""
     everywhere = "0.0.0.0"  # noqa: S104  # compared, not listened on
     return any(
         (protocol, number) == (other_protocol, other_number) and (ip == other_ip or everywhere in (ip, other_ip))

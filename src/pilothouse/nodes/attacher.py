@@ -1,8 +1,8 @@
-"""Simulated storage: a driver's attacher, for volumes that are nothing but their objects.
+"""Simulated storage: the external-attacher of a CSI driver whose volumes are API objects only.
 
-It answers each VolumeAttachment of its driver: attached at once, and let go of when it is deleted. Requests, finalizers
-and annotation are those of external-attacher v4 (``pkg/controller/{csi_handler,controller}.go``). A client like any
-other; works against any API server, and beside the Go manager's attach/detach controller.
+It reports each VolumeAttachment of its driver as attached at once, and as detached when it is deleted. Requests,
+finalizers and annotation are those of external-attacher v4 (``pkg/controller/{csi_handler,controller}.go``). A client
+like any other; works against any API server, and beside the Go manager's attach/detach controller.
 
 Not simulated: that attaching takes time or fails, and how many volumes a node can have.
 """
@@ -25,7 +25,7 @@ Key = tuple[str, str]
 
 
 def finalizer_of(driver: str) -> str:
-    """What keeps attachments and volumes of a driver until they are detached."""
+    """The finalizer on attachments and volumes of a driver."""
     return f"external-attacher/{driver.replace('.', '-')}"
 
 
@@ -57,7 +57,7 @@ class Attacher:
         )
 
     async def run(self) -> None:
-        """Answer until cancelled."""
+        """Sync until cancelled."""
         for informer in self._waits_for:
             await informer.wait_synced()
         await self._pool.run()
@@ -89,7 +89,7 @@ class Attacher:
             await self._attach(found)
 
     async def _attach(self, found: VolumeAttachment) -> None:
-        """Both objects are to outlive the wish, until it is taken back."""
+        """Finalizers keep volume and attachment until the attachment is deleted and detached."""
         name = found.spec.source.persistent_volume_name or ""
         volume = self._volumes.get(name)
         if volume is None or volume.metadata.deletion_timestamp is not None:
@@ -127,7 +127,7 @@ class Attacher:
         return bytes(raw)
 
     async def _sync_volume(self, name: str) -> None:
-        """A volume that is being deleted is held no longer than it is attached."""
+        """Remove the finalizer of a deleted volume once it is not attached."""
         volume = self._volumes.get(name)
         if volume is None or volume.metadata.deletion_timestamp is None:
             return

@@ -1,8 +1,7 @@
-"""How a pod behaves on a simulated node: what the profile says, changed by the pod's own annotations. Pure.
+"""The behaviour of a pod on a simulated node: the profile, overridden by the pod's annotations. Pure.
 
-Read by ``containers``. The keys are ``simulated.pilothouse.dev/KEY``, for one container ``KEY.CONTAINER``. An
-annotation that can't be read is reported as an event, and the profile counts in its place. The table is in
-``docs/nodes.md``.
+Keys are ``simulated.pilothouse.dev/KEY``, for one container ``KEY.CONTAINER``; ``docs/nodes.md`` lists them. An invalid
+annotation is reported as an event and ignored.
 """
 
 import math
@@ -57,7 +56,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     exit_message: str = ""
     stop_exit_code: int = 0
     pull: "PullFailure | None" = None
-    """Its image cannot be had."""
+    """Its image cannot be pulled."""
     waiting: str = ""
     """A reason for which the container can't start: ``ImagePullBackOff``, ``CreateContainerConfigError``, …"""
     startup: Timeline = PASSES
@@ -80,13 +79,13 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     scripts: tuple[Script, ...]
     ephemeral: tuple[tuple[str, Script], ...] = ()
     usage: Mapping[str, int] = {}
-    """What it uses of memory, disk and pids, if that was said."""
+    """Annotated usage of memory, disk and pids."""
     invalid_annotations: tuple[str, ...] = ()
-    """What is wrong with its annotations."""
+    """Error messages about its annotations."""
 
     @property
     def waits_for_images(self) -> bool:
-        """Whether some image cannot be had."""
+        """Whether some image cannot be pulled."""
         return any(script.pull is not None for script in self.scripts)
 
 
@@ -138,7 +137,7 @@ _ENDS_SECONDS = 1.0
 
 
 _INIT, _JOB, _ENDS, _STAYS, _EPHEMERAL = "init", "job", "ends", "stays", "ephemeral"
-"""What a container is for, which says how it ends where nothing else does."""
+"""The role of a container, which decides how it ends by default."""
 
 
 def _script(container: NodeContainer, profile: Profile, own: "_Reader | None", role: str) -> Script:
@@ -167,11 +166,11 @@ def _script(container: NodeContainer, profile: Profile, own: "_Reader | None", r
     def read(key: str, parse: Callable[[str], Any], default: Any) -> Any:
         return own.read(f"{key}.{container.name}", parse, default if alone else own.read(key, parse, default))
 
-    read("log", str, "")  # a known key; ``logs`` reads it when somebody wants to see it
+    read("log", str, "")  # a known key; ``logs`` reads it on request
     for key in ("cpu-usage", "memory-usage"):
         read(key, parse_quantity, None)  # likewise; ``usage`` reads them
     codes = read("exit-code", _codes, None)
-    # Whoever says how a container ends, and not when, wants to see it end.
+    # An exit code without a run time means that the container exits.
     stays = sidecar or role in (_ENDS, _STAYS)
     lasts = script.run_seconds if codes is None or not stays else (_ENDS_SECONDS,)
     return Script(
@@ -189,7 +188,7 @@ def _script(container: NodeContainer, profile: Profile, own: "_Reader | None", r
 
 
 def _is_scripted(container: NodeContainer, own: "_Reader | None", role: str) -> bool:
-    """Whether annotations say how long the container runs, or how it ends."""
+    """Whether annotations set the run time or the exit code."""
     if own is None:
         return False
     keys = ("run-time", "exit-code")
@@ -206,7 +205,7 @@ def _plain_outcome(words: tuple[str, ...]) -> "Outcome | None":
 
 
 def _usual_seconds(container: NodeContainer, profile: Profile, words: tuple[str, ...], role: str) -> float:
-    """How long a container runs of which nothing plain is known."""
+    """How long a container runs whose command is not understood."""
     if role == _INIT:
         return profile.init_run_time
     if role == _JOB:
@@ -233,7 +232,7 @@ def _after(seconds: float) -> Timeline:
 
 
 class _Reader:
-    """Reads annotations, remembering which were asked for and what was wrong."""
+    """Reads annotations, and collects unknown keys and errors."""
 
     def __init__(self, own: Mapping[str, str]) -> None:
         self._own = own

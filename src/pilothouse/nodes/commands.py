@@ -1,8 +1,8 @@
-"""What a person commands a simulated node by annotations on its Node. Pure; ``heartbeats`` obeys.
+"""Faults of a simulated node that annotations of its Node request. Pure; ``heartbeats`` applies them.
 
 ``simulated.pilothouse.dev/fault``: ``silent``, ``slow=5s``, ``gone``, ``out-of-service``; ``…/pressure``: ``memory``,
-``disk``, ``pids``, each maybe with the amount to be freed (``memory=1Gi``); several with commas. ``…/boot``: any text,
-a new one boots the machine anew.
+``disk``, ``pids``, each optionally with the amount to free (``memory=1Gi``); several with commas. ``…/boot``: any text,
+a new one reboots the node.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _SLOW_SECONDS = 5.0
 
 
 class Commands(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted of one node; nothing, if it is to be as it is."""
+    """The requested faults of one node."""
 
     silent: bool = False
     gone: bool = False
@@ -27,17 +27,17 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True):
     pressures: Mapping[str, int | None] = {}
     boot: str = ""
     invalid_annotations: tuple[str, ...] = ()
-    """What can't be understood."""
+    """Error messages."""
 
     @property
     def faults(self) -> frozenset[str]:
-        """Those for which the node is to send nothing."""
+        """The faults with which the node sends nothing."""
         faults = {"silent": self.silent, "gone": self.gone, "out-of-service": self.out_of_service}
         return frozenset(name for name, there in faults.items() if there)
 
 
 def commands_of(annotations: Mapping[str, str]) -> Commands:
-    """What the annotations of a Node say."""
+    """Read the annotations of a Node."""
     own = {key[len(PREFIX) :]: text for key, text in annotations.items() if key.startswith(PREFIX)}
     if not own:
         return _NONE

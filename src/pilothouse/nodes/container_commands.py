@@ -1,7 +1,7 @@
-"""What a container does by its command, where that says it plainly: ``sleep 5``, ``sh -c "echo x; exit 3"``. Pure.
+"""The outcome of a container's command, if it is understood: ``sleep 5``, ``sh -c "echo x; exit 3"``. Pure.
 
-``behaviour`` asks for pods that nobody has scripted, ``logs`` for what is written. ``shell`` reads scripts; nothing is
-run. Where a command says nothing, the restart policy of the pod decides, and whether the container is a server.
+``shell`` interprets scripts; nothing is executed. For other commands the restart policy of the pod decides, and whether
+the container is a server.
 """
 
 import re
@@ -47,12 +47,12 @@ class Outcome(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def outcome_of(words: tuple[str, ...]) -> Outcome | None:
-    """What a container with this command and these arguments does, None if they do not say it plainly."""
+    """What a container with this command and these arguments does, None if they are not understood."""
     if not words:
         return None
     if _server_of(words):
         return Outcome(float("inf"), 0)
-    # What a kubelet would put in from the container's environment is not known here.
+    # Variables that a kubelet expands from the container's environment are unknown here.
     values: list[Value] = [
         None if _VARIABLE.search(word) and not _is_script(words, at) else word for at, word in enumerate(words)
     ]

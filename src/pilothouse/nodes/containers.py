@@ -1,14 +1,14 @@
-"""The containers of one pod as a runtime would have them: who runs, who waits, who has ended, and when that changes.
+"""The simulated container runtime: the state of the containers of one pod, and when it changes.
 
-Pure but for the values it changes: ``advance`` lets everything happen that is due, each thing at its own instant, so
-that a node that was silent for an hour tells afterwards what happened meanwhile. ``behaviour`` says what containers do,
-``pod_status`` what is written about them, ``pod_workers`` carries it. Times are loop times.
+``advance`` executes all changes that are due, each at its own time, so that a node that was silent for an hour reports
+the right times afterwards. ``behaviour`` configures the containers, ``pod_status`` builds the status. Times are loop
+times.
 
 Rules: init containers one by one, sidecars (restartPolicy Always) started before the next, then all others; restarts by
 policy, the first at once, then after 10 s doubling to 5 min, from the start again after 10 min without a restart;
 sidecars end after the others; ephemeral containers start as soon as there is a sandbox, run once, and end with the
-rest (kubelet v1.36 ``pkg/kubelet/kuberuntime``, client-go ``util/flowcontrol/backoff.go``). A container whose image
-cannot be had waits, as ``image_pulls`` says.
+rest (kubelet v1.36 ``pkg/kubelet/kuberuntime``, client-go ``util/flowcontrol/backoff.go``). A container whose
+image cannot be pulled waits (``image_pulls``).
 """
 
 import math
@@ -30,7 +30,7 @@ BACKOFF_RESET_SECONDS = 600.0
 WAITING, RUNNING, TERMINATED = "waiting", "running", "terminated"
 KILLED_CODE = 137
 LOST_CODE = 255
-"""What a runtime says of containers that it finds ended after a boot."""
+"""The exit code of containers that were terminated by a reboot."""
 CRASH_LOOP = "CrashLoopBackOff"
 
 
@@ -47,7 +47,7 @@ class Termination(msgspec.Struct, frozen=True):
 
 
 class ContainerEvent(msgspec.Struct, frozen=True):
-    """Something that a kubelet tells in an event: about which container (by its place), reason, message."""
+    """An event about the container at ``index``."""
 
     index: int
     reason: str
@@ -56,7 +56,7 @@ class ContainerEvent(msgspec.Struct, frozen=True):
 
 
 class RuntimeContainer(msgspec.Struct, kw_only=True):
-    """One container. ``since`` is when its state began; ``*_at`` are the instants at which something will happen."""
+    """One container. ``since``: when its state began. ``*_at``: times of future changes."""
 
     name: str
     script: Script
@@ -66,13 +66,13 @@ class RuntimeContainer(msgspec.Struct, kw_only=True):
     """``Always``, ``OnFailure`` or ``Never``."""
     ephemeral: bool = False
     added_at: float = 0.0
-    """When it came, for ephemeral ones."""
+    """When an ephemeral container was added."""
     state: str = WAITING
     since: float = 0.0
     reason: str = ""
-    """Why it waits, where that is neither creation nor initialization."""
+    """Why it waits, if not for creation or initialization."""
     message: str = ""
-    """What is said about that."""
+    """The message of ``reason``."""
     restarts: int = 0
     started: bool = False
     """Its startup probe has passed."""
@@ -95,7 +95,7 @@ class RuntimeContainer(msgspec.Struct, kw_only=True):
     @property
     def restartable(self) -> bool:
         """Whether its last end leads to a restart."""
-        assert self.end is not None, "asked of a container that has ended"
+        assert self.end is not None, "the container has ended"
         return self.policy == "Always" or (self.policy == "OnFailure" and self.end.code != 0)
 
     @property
@@ -113,7 +113,7 @@ class RuntimePod(msgspec.Struct, kw_only=True):
     starts_at: float
     """When the first container may start: images are there, volumes mounted."""
     gap: float
-    """From an end to what follows."""
+    """From the end of a container to its restart."""
     stop_delay: float
     sandbox: bool = False
     stopping: bool = False
@@ -122,7 +122,7 @@ class RuntimePod(msgspec.Struct, kw_only=True):
 
     @property
     def all_containers(self) -> list[RuntimeContainer]:
-        """Ephemeral containers included. Places count in this order."""
+        """Ephemeral containers included. An ``index`` counts in this order."""
         return [*self.containers, *self.ephemeral] if self.ephemeral else self.containers
 
     @property
@@ -160,7 +160,7 @@ def new_runtime_pod(pod: NodePod, behaviour: Behaviour, profile: Profile, starts
 
 
 def _add_ephemeral(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
-    """Those that have come, wherever in the list; none is ever taken away."""
+    """Add new ones, at any position; none is ever removed."""
     known = {container.name: container for container in pod.ephemeral}
     pod.ephemeral = [
         known.get(name)
@@ -172,7 +172,7 @@ def _add_ephemeral(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
 
 
 def advance(pod: RuntimePod, now: float) -> None:
-    """Everything happens that is due by ``now``, in order."""
+    """Execute all changes that are due by ``now``, in order."""
     while True:
         index, at = _next(pod)
         if at > now:
@@ -184,12 +184,12 @@ def advance(pod: RuntimePod, now: float) -> None:
 
 
 def next_change(pod: RuntimePod) -> float:
-    """When something happens next, infinite if nothing does by itself."""
+    """When the next change is due, infinite if none is."""
     return _next(pod)[1]
 
 
 def stop(pod: RuntimePod, at: float, code: int | None = None, reason: str = "") -> None:
-    """Every container that runs ends now: with its own exit code for that, or with ``code``."""
+    """Terminate all running containers, with ``code`` or their own ``stop_exit_code``."""
     pod.stopping = True
     for container in pod.all_containers:
         if container.state == RUNNING:
@@ -197,7 +197,7 @@ def stop(pod: RuntimePod, at: float, code: int | None = None, reason: str = "") 
 
 
 def reboot(pod: RuntimePod, at: float) -> None:
-    """The machine has booted anew: what ran has ended without anybody's doing, and has to be prepared again."""
+    """The node has rebooted: running containers are terminated, and init containers run again."""
     if pod.stopping:
         stop(pod, at, LOST_CODE, "Unknown")
         return
@@ -215,7 +215,7 @@ def reboot(pod: RuntimePod, at: float) -> None:
 
 
 def update_behaviour(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
-    """From now on the containers behave otherwise: what was scripted for a run that is on counts anew from here."""
+    """Apply a changed behaviour; the probes of running containers start over."""
     pod.stop_delay = behaviour.stop_delay
     _add_ephemeral(pod, behaviour, now)
     scripts = (*behaviour.scripts, *(script for _name, script in behaviour.ephemeral))
@@ -239,11 +239,11 @@ def update_behaviour(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
                 container.startup_at = max(now, container.since + script.startup.first(True))
 
 
-# What is due
+# When
 
 
 def _next(pod: RuntimePod) -> tuple[int, float]:
-    """What is due first: the place of a container, or -1 for the end of the sidecars."""
+    """The next change: the index of a container, or -1 for the end of the sidecars; and when it is due."""
     found, soonest = 0, math.inf
     may_start_at = pod.starts_at
     for index, container in enumerate(pod.containers):
@@ -279,7 +279,7 @@ def _due(pod: RuntimePod, container: RuntimeContainer, may_start_at: float) -> f
 
 
 def _passed_at(container: RuntimeContainer) -> float:
-    """Since when an init container lets the next one start."""
+    """When an init container let the next one start."""
     if container.sidecar:
         return container.started_at if container.started else math.inf
     return (
@@ -290,7 +290,7 @@ def _passed_at(container: RuntimeContainer) -> float:
 
 
 def _sidecars_end_at(pod: RuntimePod) -> float:
-    """When those sidecars, and ephemeral containers, end that run on although nobody needs them any more."""
+    """When sidecars and ephemeral containers end, after all others have."""
     if not any((c.sidecar or c.ephemeral) and c.state == RUNNING for c in pod.all_containers):
         return math.inf
     failed = [c for c in pod.containers[: pod.inits] if not c.sidecar and c.over and c.end and c.end.code]
@@ -300,7 +300,7 @@ def _sidecars_end_at(pod: RuntimePod) -> float:
     return max(c.end.finished_at for c in others if c.end is not None) + pod.stop_delay
 
 
-# What happens
+# Changes
 
 
 def _change(pod: RuntimePod, index: int, at: float) -> None:
@@ -402,7 +402,7 @@ def _terminate(container: RuntimeContainer, at: float, code: int, reason: str = 
     container.end = Termination(code, reason, message, container.since, at, container.restarts)
     container.state, container.since, container.started, container.ready = TERMINATED, at, False, False
     if container.init and not container.sidecar and code == 0:
-        container.ready = True  # it has done what it was for
+        container.ready = True  # an init container that has succeeded counts as ready
     container.ends_at = container.startup_at = container.probe_at = container.unhealthy_at = math.inf
 
 

@@ -1,6 +1,6 @@
 """Nodes under memory, disk or PID pressure: their conditions, and the pods that they evict.
 
-Pressure comes by command only; a simulated node never runs out of resources by itself. While it lasts, one pod is
+Pressure is only simulated on request. While it lasts, one pod is
 evicted per period, the first by rank. With an amount, pressure ends when the evicted pods used that much; otherwise
 when it is relieved. The condition stays for another five minutes. Ranking and messages: kubelet v1.36
 ``pkg/kubelet/eviction/helpers.go``.
@@ -22,26 +22,26 @@ from pilothouse.nodes.views import NodePod
 from pilothouse.runtime import Requeue, WorkerPool, WorkQueue
 
 CONDITIONS = {"memory": "MemoryPressure", "disk": "DiskPressure", "pids": "PIDPressure"}
-"""The resources, in the order in which they are reclaimed, and what a node says of their lack."""
+"""The resources, in the order in which they are reclaimed, and their conditions."""
 _REQUESTED = {"memory": "memory", "disk": "ephemeral-storage", "pids": ""}
 _DEFAULT_USAGE = {"memory": 32 << 20, "disk": 16 << 20, "pids": 1}
-"""What a container uses of which nobody said anything, and which requests nothing."""
+"""The usage of a container without annotations and requests."""
 _THRESHOLD = {"memory": "100Mi", "disk": "10%", "pids": "10%"}
 
 
 class ResourcePressure(msgspec.Struct):
-    """The lack of one resource on one node. Times are loop times."""
+    """Pressure on one resource of one node. Times are loop times."""
 
     wanted: int | None
-    """How much has to be freed, None for as long as it is commanded."""
+    """How much has to be freed; None: until relieved."""
     freed: int = 0
     active: bool = True
     last_at: float = 0.0
-    """When it was last felt."""
+    """When the pressure was last active."""
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a pod uses of one resource, and what it requested."""
+    """Usage and request of a pod for one resource."""
 
     used: int
     requested: int
@@ -137,7 +137,7 @@ class EvictionManager:
 
 
 def usage_of(pod: NodePod, behaviour: Behaviour, resource: str) -> Usage:
-    """What a pod uses: what its annotation says, or what its containers request, or a little."""
+    """Usage by annotation, else by requests, else a default."""
     name = _REQUESTED[resource]
     requested = used = 0
     for container in pod.spec.containers:
@@ -161,7 +161,7 @@ def rank(pod: NodePod, usage: Usage, resource: str) -> tuple[object, ...]:
 
 
 def message(pod: NodePod, usage: Usage, resource: str) -> str:
-    """Why a pod is evicted, in the kubelet's words."""
+    """The kubelet's message for an eviction."""
     name = _REQUESTED[resource] or resource
     text = f"The node was low on resource: {name}. Threshold quantity: {_THRESHOLD[resource]}, available: 0. "
     if usage.used > usage.requested and resource != "pids":

@@ -1,13 +1,13 @@
 """Registration, Leases and status reports of simulated nodes.
 
-One queue for all nodes; a node is due when its Lease or its status is, or when somebody changed what it had written.
+One queue for all nodes; a node is due when its Lease or its status is, or when another client changed its status.
 Liveness is the Lease; the status is written at registration, when it differs, and every ``status_period``. Facts:
 kubelet v1.36 ``pkg/kubelet/kubelet_node_status.go``, component-helpers ``apimachinery/lease/controller.go``.
 
 A node that is down (``outages``) sends nothing. Annotations on the Node can cause faults (``commands``). With
 ``reports`` off another program writes the status, and only Leases are renewed here.
 
-As with a kubelet, a Node that is deleted stays deleted until somebody creates it again, or the simulator restarts:
+As with a kubelet, a Node that is deleted stays deleted until it is created again, or the simulator restarts:
 then the simulator writes its whole status and a new Lease.
 """
 
@@ -69,7 +69,7 @@ class _NodeState(msgspec.Struct):
         self.remember(node)
 
     def remember(self, node: Node) -> None:
-        """This is the newest version of the Node that was seen."""
+        """Keep the newest version of the Node."""
         self.version = node.metadata.resource_version
         self.conditions = node.status.conditions
 
@@ -350,7 +350,7 @@ class Heartbeats:
             node_state.new = node_state.whole = node_state.deletion_sent = False
             if not is_newer(node_state.version, node.metadata.resource_version):
                 node_state.remember(node)
-            # While this was on its way the pressure may have changed, or somebody else the conditions.
+            # Meanwhile the pressure may have changed, or another client the conditions.
             period = self._stretched(self._profile.status_period)
             if self._rows(name) != rows:
                 period = 0.0

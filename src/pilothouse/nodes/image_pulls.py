@@ -1,4 +1,4 @@
-"""Images that cannot be pulled: which, what a kubelet says of them, and when it tries again. Pure.
+"""Images that cannot be pulled, and the kubelet's errors about them. Pure.
 
 Nothing is pulled here, so an image is there unless its name says that it is not: a host in the domain ``invalid`` (RFC
 2606), a tag such as ``404`` or ``nonexistent``. Reasons, messages and pauses: kubelet v1.36

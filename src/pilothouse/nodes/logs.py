@@ -1,9 +1,8 @@
-"""What simulated containers write: the lines that ``kubectl logs`` shows. Pure.
+"""The logs of simulated containers, for ``kubectl logs``. Pure.
 
-A function of the pod as it is stored and of the time, so that a log needs no memory: the same run of a container always
-begins with the same lines. Annotations script them (``docs/nodes.md``); otherwise they are what its command plainly
-writes, if anything, or it says that it has started and how it ended. Refusals are a kubelet's
-(``validateContainerLogStatus``, ``pkg/kubelet/kubelet_pods.go``, v1.36).
+A log is computed from the stored pod and the time; nothing is kept. The lines come from annotations
+(``docs/nodes.md``), else from the output of the command, else one line at the start and one at the exit. Errors are a
+kubelet's (``validateContainerLogStatus``, ``pkg/kubelet/kubelet_pods.go``, v1.36).
 """
 
 import datetime
@@ -90,7 +89,7 @@ def _written(
 
 
 def _output(pod: Mapping[str, Any], container: str) -> Sequence[tuple[float, str]]:
-    """What the command of the container plainly writes, if nobody has scripted it otherwise."""
+    """The output of the container's command, unless annotations replace it."""
     own = pod["metadata"].get("annotations") or {}
     if any(f"{PREFIX}{key}{name}" in own for key in _SCRIPTED for name in ("", f".{container}")):
         return ()

@@ -1,4 +1,4 @@
-"""What a kubelet writes about its node: the Node, its status, its Lease. Pure.
+"""The Node, its status and its Lease, as a kubelet writes them. Pure.
 
 Order of fields and conditions, reasons and messages: kubelet v1.36 ``pkg/kubelet/nodestatus/setters.go``.
 """
@@ -51,7 +51,7 @@ STATUS_EVENTS = {
     ("PIDPressure", "True"): "NodeHasInsufficientPID",
     ("Ready", "True"): "NodeReady",
 }
-"""The event that tells that a condition has changed to a status."""
+"""The event for a condition that has changed to a status."""
 
 
 def rows_under(pressures: Sequence[str]) -> tuple[Row, ...]:
@@ -64,7 +64,7 @@ def rows_under(pressures: Sequence[str]) -> tuple[Row, ...]:
 def new_node(
     name: str, index: int, profile: Profile, now: datetime.datetime, *, conditions: bool = True
 ) -> dict[str, Any]:
-    """The Node as it registers: complete, and not ready yet. Without ``conditions`` others will write them."""
+    """The Node at registration: complete, and not ready. ``conditions``: whether to include them."""
     labels = {
         "beta.kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/os": "linux",
@@ -130,7 +130,7 @@ def status_patch(
 ) -> dict[str, Any]:
     """The strategic merge patch of a node's status with the conditions ``rows``, where those ``before`` were.
 
-    ``whole`` is the ``machine`` where it may not be there: the Node was made by somebody else, or by an older process.
+    ``whole`` is the ``machine``, for a Node that another client or an older process has created.
     """
     status: dict[str, Any] = {}
     if whole is not None:

@@ -1,8 +1,8 @@
-"""What is wrong with which node: silent, slow, gone, under pressure. Everything that writes as a node asks here first.
+"""Faults of nodes: silent, slow, gone, out of service. Everything that writes as a node checks them first.
 
-Commands come through ``NodeSimulator``, and from a Node's annotations through ``heartbeats``. A node that is *down*
-sends nothing: its containers run on (``silent``) or are lost with the machine (``gone``). One that is *slow* sends
-everything late. *Pressure* is the business of ``eviction_manager``.
+They are set through ``NodeSimulator``, and by annotations through ``heartbeats``. A node that is *down* sends nothing:
+its containers keep running (``silent``) or are lost with the machine (``gone``). A *slow* node sends everything late.
+Pressure is in ``eviction_manager``.
 """
 
 from collections.abc import Callable
@@ -54,22 +54,22 @@ class Outages:
             self._changed(node)
 
     def take_out_of_service(self, node: str) -> None:
-        """The node is silent, and somebody declares that it will not come back."""
+        """The node is silent, and declared not to come back."""
         if node not in self._serviceless:
             self._serviceless.add(node)
             self._silent.setdefault(node, self._env.monotonic())
             self._changed(node)
 
     def is_out_of_service(self, node: str) -> bool:
-        """Whether the node is declared so."""
+        """Whether the node is out of service."""
         return node in self._serviceless
 
     def boots(self, node: str) -> int:
-        """How often the machine has booted anew."""
+        """How often the node has rebooted."""
         return self._boots.get(node, 0)
 
     def restore(self, node: str, *, containers: bool) -> None:
-        """The node is back. ``containers``: they have run on meanwhile, otherwise it has booted anew."""
+        """The node is back. ``containers``: they have kept running; otherwise it has rebooted."""
         was_gone = self._gone.pop(node, None) is not None
         was_silent = self._silent.pop(node, None) is not None
         self._slow.pop(node, None)
@@ -91,7 +91,7 @@ class Outages:
     def lateness(self, node: str, what: str) -> float:
         """How many seconds the node has to wait before it sends ``what``, 0.0 if it may.
 
-        Nobody sleeps meanwhile: ask again then. Once 0.0 was answered the next sending waits anew.
+        The caller asks again then. After an answer of 0.0 the next request is delayed again.
         """
         seconds = self._slow.get(node)
         if seconds is None:
@@ -105,7 +105,7 @@ class Outages:
         return 0.0
 
     def forget(self, node: str, what: str) -> None:
-        """The node has nothing to send about ``what`` any more: another thing of that name waits its own time."""
+        """Drop the delay of ``what``, which is gone."""
         waiting = self._late.get(node)
         if waiting is not None:
             waiting.pop(what, None)

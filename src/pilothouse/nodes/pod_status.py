@@ -1,6 +1,6 @@
-"""What a kubelet writes about a pod. Pure: the pod, its containers and the time in, a status patch out.
+"""The status of a pod, as a kubelet writes it. Pure: the pod, its containers and the time in, a patch out.
 
-``containers`` says what the containers do, ``pod_phase`` what that makes of the pod. Fields, order, reasons and
+``containers`` has the state of the containers, ``pod_phase`` the phase. Fields, order, reasons and
 messages: kubelet v1.36 ``pkg/kubelet/kubelet_pods.go``, ``pkg/kubelet/status``.
 """
 
@@ -18,7 +18,7 @@ from pilothouse.nodes.pod_phase import FAILED, PENDING, RUNS, SUCCEEDED, phase_o
 from pilothouse.nodes.views import NodePod
 
 OWNED = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-"""The kubelet's conditions, in its order. Those of others are kept, and stand before them."""
+"""The kubelet's conditions, in its order. Those of other clients are kept, before them."""
 
 _LOST = {
     "exitCode": 137,
@@ -33,27 +33,27 @@ _Rows = list[tuple[str, bool, str, str]]
 
 
 class PodFailure(msgspec.Struct, frozen=True):
-    """Why the kubelet has ended a pod for good: its phase is Failed then, whatever its containers did."""
+    """Why the kubelet has failed a pod: rejected, evicted, or past its deadline."""
 
     reason: str
     message: str
     disruption: bool = False
-    """Told in the condition ``DisruptionTarget`` too, so that a Job does not count it as a failure."""
+    """Also set the condition ``DisruptionTarget``, so that a Job does not count it as a failure."""
 
 
 class Instant(msgspec.Struct, frozen=True):
-    """An instant on both clocks: the loop's, and the one on the wall."""
+    """The same instant on the loop's clock and on the wall clock."""
 
     loop: float
     wall: datetime.datetime
 
     def at(self, loop: float) -> str:
-        """What the clock on the wall showed at a loop time."""
+        """The wall time of a loop time."""
         return format_time(self.wall - datetime.timedelta(seconds=self.loop - loop))
 
 
 def rejected(pod: NodePod, now: Instant, failure: PodFailure) -> dict[str, Any]:
-    """The kubelet does not take the pod (``rejectPod`` in ``pkg/kubelet/kubelet.go``)."""
+    """The node rejects the pod (``rejectPod`` in ``pkg/kubelet/kubelet.go``)."""
     message = f"Pod was rejected: {failure.message}"
     body = {"phase": FAILED, "reason": failure.reason, "message": message, "startTime": format_time(now.wall)}
     rows: _Rows = [("Ready", False, "PodFailed", ""), ("ContainersReady", False, "PodFailed", "")]
@@ -89,9 +89,9 @@ def status(
     initialized = _incomplete(runtime_pod) == []
     kinds = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
     statuses = []
-    # An ephemeral container of which nobody has heard yet has no status yet.
+    # A new ephemeral container that the worker has not seen yet has no status.
     for spec, container in zip(kinds, runtime_pod.all_containers, strict=False):
-        # Regular containers of a pod that never got so far are told as waiting still.
+        # Regular containers of a pod that was never initialized are still reported as waiting.
         is_lost = lost and (not container.init and (initialized or begun)) and container.end is None
         statuses.append(_container(spec, container, pod, now, waits, lost=is_lost))
     # Init containers in their order, all others by name (``convertToAPIContainerStatuses``).
@@ -122,7 +122,7 @@ def final_phase(runtime_pod: RuntimePod, failure: PodFailure | None) -> str:
 
 
 def expected(pod: NodePod, runtime_pod: RuntimePod) -> dict[str, str]:
-    """The status of each of the kubelet's conditions as they would be written now."""
+    """The current status of each of the kubelet's conditions."""
     return {
         kind: _word(holds)
         for kind, holds, _r, _m in _conditions(pod, runtime_pod, final_phase(runtime_pod, None), None)
@@ -130,7 +130,7 @@ def expected(pod: NodePod, runtime_pod: RuntimePod) -> dict[str, str]:
 
 
 def fingerprint(runtime_pod: RuntimePod, failure: PodFailure | None) -> tuple[Any, ...]:
-    """Equal for two states that would be written alike."""
+    """Equal for two states with the same status."""
     return (
         runtime_pod.sandbox,
         runtime_pod.stopping and not runtime_pod.alive,
@@ -140,7 +140,7 @@ def fingerprint(runtime_pod: RuntimePod, failure: PodFailure | None) -> tuple[An
 
 
 def container_id(uid: str, name: str, restart_count: int) -> str:
-    """A made-up one, another for every run."""
+    """A different id for every run."""
     identity = f"{uid}/{name}/{restart_count}" if restart_count else f"{uid}/{name}"
     return f"simulated://{hashlib.sha256(identity.encode()).hexdigest()}"
 
@@ -260,7 +260,7 @@ def _conditions(pod: NodePod, runtime_pod: RuntimePod, phase: str, failure: PodF
             rows.append(("Ready", False, "ReadinessGatesNotReady", gates) if gates else ("Ready", True, "", ""))
             rows.append(("ContainersReady", True, "", ""))
     if failure is not None and failure.disruption:
-        # First, as in the order that is asked for: the API server refuses a patch whose two orders differ.
+        # First, as in ``$setElementOrder``: the API server rejects a patch whose two orders differ.
         rows.insert(0, ("DisruptionTarget", True, "TerminationByKubelet", failure.message))
     return rows
 
@@ -277,7 +277,7 @@ def _word(holds: bool) -> str:
 
 
 def _closed_gates(pod: NodePod) -> str:
-    """Which readiness gates keep the pod from being ready, "" for none."""
+    """The message about readiness gates that are not met, "" for none."""
     if not pod.spec.readiness_gates:
         return ""
     present = {c.type: c.status for c in pod.status.conditions}
@@ -300,7 +300,7 @@ def _patch(pod: NodePod, now: Instant, body: dict[str, Any], rows: _Rows) -> dic
     for kind, holds, reason, message in [*rows, ("PodScheduled", True, "", "")]:
         known = before.get(kind)
         stays = known is not None and known.status == _word(holds) and known.last_transition_time is not None
-        # A merge keeps what it is not told to change: reason and message of a condition that holds again must go.
+        # A merge keeps omitted fields: reason and message of a condition that is true again must be null.
         conditions.append(
             {
                 "type": kind,

@@ -1,7 +1,7 @@
-"""Decides the next step for a pod on a simulated node, from the pod, its state in memory and the time. Pure.
+"""Decides the next step of a pod worker from the pod, its sync status and the time. Pure.
 
-A bound pod is admitted or rejected by its node; after that its containers (``containers``) decide, until it is deleted
-or evicted, or ends by itself. ``pod_workers`` carries the steps out: one write per change of the status.
+A node admits or rejects a bound pod; then its containers (``containers``) decide, until the pod is deleted or evicted,
+or ends. ``pod_workers`` executes the steps: one write per change of the status.
 """
 
 import datetime
@@ -33,40 +33,40 @@ DEADLINE = PodFailure("DeadlineExceeded", "Pod was active on the node longer tha
 
 
 class PodSyncStatus(msgspec.Struct, kw_only=True):
-    """What is remembered of one pod on top of the cache. Times are loop times."""
+    """The state of one pod worker besides the cache, as the kubelet's ``podSyncStatus``. Times are loop times."""
 
     uid: str
     behaviour: Behaviour
     annotations: dict[str, str]
     seen_at: float
     runtime_pod: RuntimePod | None = None
-    """None until the node has taken the pod."""
+    """None until the node has admitted the pod."""
     written: tuple[Any, ...] | None = None
     """The fingerprint of the last write."""
     version: str = ""
-    """The resourceVersion that the last write gave the pod. An older one in the cache says nothing."""
+    """The resourceVersion of the last write. An older one in the cache is ignored."""
     address: str = ""
     failure: PodFailure | None = None
     deadline_at: float = math.inf
     stopping_since: float | None = None
     kill_at: float = math.inf
-    """When the grace period is over, by the shortest one seen."""
+    """When the shortest grace period so far is over."""
     ended_at: float = 0.0
     """When the terminal phase was written or first seen."""
     differs_since: float | None = None
     """Since when the status is not what this node last wrote."""
     finished: bool = False
-    """The final delete was sent: whatever keeps the object now is not the node's business."""
+    """The final delete was sent: if finalizers keep the object, the node does nothing more."""
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nothing to do for so long."""
+    """Nothing to do for this long."""
 
     seconds: float
 
 
 class Admit(msgspec.Struct, frozen=True):
-    """Look whether the node can take the pod."""
+    """Admit or reject the pod."""
 
 
 class WriteStatus(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ def deadline_of(pod: NodePod, now: pod_status.Instant) -> float:
 
 
 def observe(pod: NodePod, sync_status: PodSyncStatus, now: float) -> None:
-    """Remember what has to be known later: since when the pod is stopping, how long it may, since when it differs."""
+    """Update the deletion, the grace period and the difference from the last write in the sync status."""
     if pod.metadata.deletion_timestamp is not None:
         if sync_status.stopping_since is None:
             sync_status.stopping_since = now
@@ -102,7 +102,7 @@ def observe(pod: NodePod, sync_status: PodSyncStatus, now: float) -> None:
                 advance(sync_status.runtime_pod, now)
                 sync_status.runtime_pod.stopping = True
                 for container in sync_status.runtime_pod.containers:
-                    # What was scripted does not hold for the end; readiness is probed on, liveness is not.
+                    # While a pod terminates readiness is still probed, liveness is not.
                     container.unhealthy_at = math.inf
         # A second, shorter grace period counts from when it was given; a longer one is not accepted by the API server.
         sync_status.kill_at = min(sync_status.kill_at, now + (pod.metadata.deletion_grace_period_seconds or 0))
@@ -123,22 +123,22 @@ def observe(pod: NodePod, sync_status: PodSyncStatus, now: float) -> None:
 
 
 def decide(pod: NodePod, sync_status: PodSyncStatus, now: float, profile: Profile) -> Step:
-    """The next step of a pod that ``observe`` has seen. Lets everything happen to its containers that is due."""
+    """The next step after ``observe``. Advances the containers to ``now``."""
     if sync_status.finished:
         return IDLE
     deleted = pod.metadata.deletion_timestamp is not None
     if is_terminal(pod):
         if not deleted:
-            return IDLE  # a phase that is over never changes again
-        # kube-apiserver writes the grace period of 0 first and deletes then: one that dies in between leaves a pod that
-        # looks as if finalizers kept it.
+            return IDLE  # a terminal phase never changes
+        # kube-apiserver writes the grace period of 0 before it deletes: if it dies in between, the pod looks as if
+        # finalizers kept it.
         if pod.metadata.deletion_grace_period_seconds == 0 and pod.metadata.finalizers:
             return IDLE
         return _after(sync_status.ended_at + sync_status.behaviour.remove_delay, now, DELETE_POD)
     runtime_pod = sync_status.runtime_pod
     if runtime_pod is None:
         if deleted:
-            return ADMIT  # a pod that nothing ran of has to be written as lost
+            return ADMIT  # its containers have to be reported as lost
         return _after(sync_status.seen_at + sync_status.behaviour.accept_delay, now, ADMIT)
     advance(runtime_pod, now)
     if now >= sync_status.deadline_at and sync_status.failure is None:
@@ -151,7 +151,7 @@ def decide(pod: NodePod, sync_status: PodSyncStatus, now: float, profile: Profil
     if pod_status.fingerprint(runtime_pod, sync_status.failure) != sync_status.written:
         return WRITE_STATUS
     if sync_status.differs_since is not None:
-        # A kubelet compares its status with the API server's every ten seconds; readiness gates it looks at at once.
+        # A kubelet compares its status with the API server's every ten seconds; readiness gates at once.
         at = sync_status.differs_since + (0.0 if pod.spec.readiness_gates else profile.sync_period)
         if now >= at:
             return WRITE_STATUS
@@ -161,7 +161,7 @@ def decide(pod: NodePod, sync_status: PodSyncStatus, now: float, profile: Profil
 
 
 def _decide_end(sync_status: PodSyncStatus, runtime_pod: RuntimePod, now: float) -> float:
-    """Let the containers of a deleted pod end; return when, if that is still to come."""
+    """Stop the containers of a deleted pod, or return when they stop."""
     assert sync_status.stopping_since is not None, "note() comes before decide()"
     # Containers that never ran need no time to stop.
     stops_at = sync_status.stopping_since + (sync_status.behaviour.stop_delay if runtime_pod.alive else 0.0)
@@ -196,7 +196,7 @@ def _is_as_written(pod: NodePod, runtime_pod: RuntimePod) -> bool:
 
 
 def recover(pod: NodePod, behaviour: Behaviour, profile: Profile, now: pod_status.Instant) -> RuntimePod | None:
-    """The containers as the pod's status tells of them, None if no node has taken the pod yet."""
+    """The containers according to the pod's status, None if the node has not admitted the pod yet."""
     if pod.status.start_time is None or is_terminal(pod):
         return None
     runtime_pod = new_runtime_pod(pod, behaviour, profile, now.loop + behaviour.start_delay)
@@ -237,7 +237,7 @@ def _recover(container: RuntimeContainer, status: NodeContainerStatus, now: pod_
         container.state, container.ready = TERMINATED, status.ready
         container.end = _termination(status.state.terminated, status.restart_count, now)
     elif container.last is not None:
-        # It waited for its restart. The kubelet that did is gone, and its patience with it.
+        # It waited for its restart; the back-off is lost with the old process.
         container.end, container.last, container.state = container.last, None, TERMINATED
 
 

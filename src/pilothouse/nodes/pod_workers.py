@@ -53,7 +53,7 @@ from pilothouse.semantics.pods import is_terminal
 
 _WORKERS = 16
 _RETRY_SECONDS = (0.05, 10.0)
-"""First and longest pause after a failed write; a kubelet's own is its look at all pods every ten seconds."""
+"""First and longest pause after a failed write; a kubelet retries with its next sync, every ten seconds."""
 
 
 class PodWorkers:
@@ -105,14 +105,14 @@ class PodWorkers:
 
     async def run(self) -> None:
         """Serve pods until cancelled."""
-        # All addresses in use have to be known before the first one is given away.
+        # All addresses in use have to be known before the first one is assigned.
         await self._pods.wait_synced()
         if self.volume_manager is not None:
             await self.volume_manager.wait_synced()
         await self._pool.run()
 
     def active_pods(self, node: str) -> list[tuple[str, NodePod, Behaviour]]:
-        """The pods of a node that run, and may be evicted."""
+        """The pods of a node that may be evicted."""
         found = []
         for key in self._on_node[node]:
             pod, sync_status = self._pods.cache.get(key), self._sync_statuses.get(key)
@@ -128,7 +128,7 @@ class PodWorkers:
         return found
 
     def evict(self, key: str, failure: PodFailure) -> None:
-        """End a pod for good."""
+        """Evict a pod."""
         pod, sync_status = self._pods.cache.get(key), self._sync_statuses[key]
         sync_status.failure = failure
         if pod is not None:
@@ -136,12 +136,12 @@ class PodWorkers:
             self._record_event(pod.spec.node_name, about, failure.reason, failure.message, warning=True)
         self._queue.add(key)
 
-    # What the watch tells
+    # Events of the watch
 
     def _on_update(self, old: NodePod | None, pod: NodePod) -> None:
         meta, node = pod.metadata, pod.spec.node_name
         if old is not None and old.metadata.uid != meta.uid:
-            # Replaced while nobody watched, maybe on another node.
+            # Replaced while the watch was lost, maybe on another node.
             self._on_delete(old)
             old = None
         if old is not None and old.status.pod_ip != pod.status.pod_ip != "":
@@ -204,7 +204,7 @@ class PodWorkers:
         except NotFound:
             self._forget(key, sync_status)
         except Conflict as error:
-            # Another pod has the name by now, or another program wrote at the same time. The watch will show which.
+            # A new pod of this name, or a concurrent write: the watch will show which.
             raise RetryLater(str(error)) from error
         return None
 
@@ -228,8 +228,7 @@ class PodWorkers:
         return sync_status
 
     def _is_changed(self, pod: NodePod, sync_status: PodSyncStatus) -> bool:
-        """Whether the pod may behave otherwise than it did: it is annotated otherwise, somebody debugs it, or an image
-        that could not be had may be another one."""
+        """Whether the behaviour may have changed: by annotations, ephemeral containers or images."""
         if (
             sync_status.annotations is not pod.metadata.annotations
             and sync_status.annotations != pod.metadata.annotations
@@ -310,7 +309,7 @@ class PodWorkers:
         return await self._send(pod, sync_status, pod_status.rejected(pod, now, failure))
 
     def _mount(self, pod: NodePod) -> bool:
-        """Whether the pod's volumes are there; if not its turn comes when they may be."""
+        """Whether the pod's volumes are attached; if not, the pod is enqueued when they may be."""
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         return self.volume_manager is None or self.volume_manager.mount(key, pod)
 
@@ -320,7 +319,7 @@ class PodWorkers:
 
     async def _write(self, key: str, pod: NodePod, sync_status: PodSyncStatus) -> NodePod:
         runtime_pod = sync_status.runtime_pod
-        assert runtime_pod is not None, "only the pods that the node has taken have a status"
+        assert runtime_pod is not None, "the node has admitted the pod"
         name = pod.spec.node_name
         host = node_address(self._index[name])
         if runtime_pod.sandbox and not sync_status.address:
@@ -394,7 +393,7 @@ class PodWorkers:
 
 
 def _container_at(pod: NodePod, index: int) -> tuple[str, Container]:
-    """A container by its place, with its path in the pod."""
+    """The field path and the spec of a container."""
     inits = pod.spec.init_containers
     if index < len(inits):
         return f"spec.initContainers{{{inits[index].name}}}", inits[index]

@@ -3,7 +3,7 @@
 import msgspec
 
 EVENTFUL_NODES = 20
-"""Up to so many nodes send a kubelet's events unless told otherwise."""
+"""By default simulators of up to so many nodes record events."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Take off the taint that admission gives every new node, in place of a node lifecycle controller."""
     events: bool | None = None
     """Send a kubelet's events about pods and nodes (Pulled, Created, Started, Killing, NodeReady, ...). They double the
-    writes per pod. None: in clusters of up to ``EVENTFUL_NODES``, where people look at them."""
+    writes per pod. None: in clusters of up to ``EVENTFUL_NODES``."""
 
     accept_delay: float = 0.0
     """From the binding to the first status (Pending, ContainerCreating)."""
@@ -35,23 +35,23 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     job_run_time: float = 1.0
     """How long the containers of a Job's pods run, before they end with exit code 0."""
     commands: bool = True
-    """Do what pods that nobody has annotated plainly say. Commands such as ``sleep 5`` and ``exit 3`` end so;
-    containers that are not started again end as a Job's do, unless they are servers; images of a name like ``app:404``
-    can't be pulled. Without it all containers but those of Jobs run on, whatever they say."""
+    """Derive the behaviour of pods from their specs: commands such as ``sleep 5`` and ``exit 3`` end accordingly;
+    containers that are not restarted end as those of Jobs, unless they are servers; images such as ``app:404`` can't be
+    pulled. Without it all containers except those of Jobs run until stopped."""
     restart_gap: float = 1.0
-    """From the end of a container to what comes next: a kubelet looks at its runtime once a second."""
+    """From the end of a container to the next step: a kubelet relists the containers once a second."""
 
     eviction_period: float = 10.0
     """Under pressure one pod is evicted per so many seconds."""
     pressure_transition: float = 300.0
-    """How long a node's condition tells of pressure after the last of it."""
+    """How long the condition of a node remains after the pressure has ended."""
 
     lease_period: float = 10.0
     """Renewal of the node's Lease: a quarter of its 40 s, as the kubelet does (v1.36 ``pkg/kubelet``)."""
     status_period: float = 300.0
     """Report of an unchanged node status."""
     sync_period: float = 10.0
-    """How soon a status that somebody else changed, of a node or a pod, is written as it is."""
+    """How soon a status that another client changed, of a node or a pod, is corrected."""
     jitter: float = 0.04
     """Periods are stretched by up to this share, drawn anew each time."""
 

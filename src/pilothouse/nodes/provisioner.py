@@ -147,7 +147,7 @@ class Provisioner:
             await self._pool.run()
 
     async def _create_default_class(self) -> None:
-        """Once: who deletes the class or makes another one the default has said what they want."""
+        """Only at the start: an administrator may delete it or make another one the default."""
         if self._classes.cache.list():
             return
         try:
@@ -218,7 +218,7 @@ class Provisioner:
         ] or None
 
     async def _reschedule(self, claim: PersistentVolumeClaim, class_: StorageClass, chosen: str) -> None:
-        """The node is gone: the scheduler is to choose another one."""
+        """The selected node is gone: let the scheduler select another one."""
         why = f"failed to get target node: node {quote(chosen)} not found"
         text = f"failed to provision volume with StorageClass {quote(class_.metadata.name)}: {why}"
         self._record_event(claim, WARNING, "ProvisioningFailed", text)

@@ -1,8 +1,8 @@
-"""What a shell script plainly does: how long it takes, how it ends, what it writes. Pure; nothing is ever run.
+"""Interprets shell scripts: how long they take, how they end, what they write. Pure; nothing is executed.
 
-Only what needs no machine to know: ``sleep``, ``exit``, ``true``, ``false``, ``echo`` and the like, with lists, loops
-and conditions around them. A program that nobody knows makes the script ``Unclear``, unless it runs in the background
-or in a loop without end. Bounded: in size, in depth, and in the number of commands.
+Known are ``sleep``, ``exit``, ``true``, ``false``, ``echo`` and the like, with lists, loops and conditions. An unknown
+program makes the script ``Unclear``, unless it runs in the background or in an endless loop. Size, depth and the number
+of commands are limited.
 """
 
 import math
@@ -73,7 +73,7 @@ def run_words(words: Sequence[Value]) -> Result:
 
 
 class _TooMuch(Unclear):
-    """More commands than anybody waits for."""
+    """More commands than the limit."""
 
 
 class _Forever(Exception):
@@ -104,7 +104,7 @@ class Shell:
         self._exits_on_error: bool = parent._exits_on_error if parent else False
         self._depth: int = parent._depth if parent else 0
         self._background: list[float | None] = []
-        """When each of them ends, None if nobody knows."""
+        """When each of them ends, None if unknown."""
 
     def result(self, run: Callable[[], object]) -> Result:
         """What has happened when ``run`` is over."""
@@ -399,7 +399,7 @@ class Shell:
     def _wait(self) -> None:
         for ends in self._background:
             if ends is None:
-                raise Unclear("waiting for a program that nobody knows")
+                raise Unclear("waiting for an unknown program")
             if ends == math.inf:
                 raise _Forever
             self.seconds = max(self.seconds, ends)

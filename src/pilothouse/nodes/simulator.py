@@ -35,14 +35,13 @@ with lazy_imports():
 class NodeSimulator:
     """Simulated nodes ``names`` on one API server.
 
-    For a kind that ``stages`` speaks of, they take the place of what is built in: of a kubelet's status of Nodes, of
-    all that happens to Pods. Registration and Leases stay. With ``storage`` pods wait for volumes that have to be
-    attached.
+    For their kinds ``stages`` replace the built-in behaviour: the status of Nodes, the lifecycle of Pods. Registration
+    and Leases stay. With ``storage`` pods wait for volumes that have to be attached.
 
-    ``administrator`` writes what a node must not write about itself: taints, the deletion of a Node whose machine is
-    gone, and whatever stages do. Without it the node's own client does.
+    ``administrator`` makes the writes that a node may not make: taints, the deletion of a Node whose machine is gone,
+    and those of stages. Default: the node's own client.
 
-    Commands (``silence`` …) return at once and may be given at any time; the nodes follow within their next turn.
+    Faults (``silence`` …) may be set at any time; they take effect with the next sync of the node.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class NodeSimulator:
                 group.start(controller.run(), name="stages")
 
     def log(self, pod: Mapping[str, Any], container: str, previous: bool) -> ContainerLog | None:
-        """The log of a container on one of these nodes, None for any other. A node out of reach refuses."""
+        """The log of a container on one of these nodes, None for any other; an error if the node is down."""
         node = (pod.get("spec") or {}).get("nodeName") or ""
         if node not in self._index:
             return None
@@ -157,10 +156,10 @@ class NodeSimulator:
     def _answers(self, node: str) -> bool:
         return node in self._index and not self._outages.is_down(node)
 
-    # Commands
+    # Faults
 
     def silence(self, name: str) -> None:
-        """The node sends nothing any more, as behind a broken network; its containers run on."""
+        """The node sends nothing, as with a broken network; its containers keep running."""
         self._outages.silence(self._known(name))
 
     def slow(self, name: str, seconds: float) -> None:

@@ -1,9 +1,9 @@
-"""What simulated containers use of cpu and memory: annotations say so, otherwise it follows from what they request.
+"""Cpu and memory usage of simulated containers: by annotations, else derived from their requests.
 
-A function of the pod as it is stored, so that usage changes the moment somebody changes an annotation, and needs no
-memory. For a pod: ``simulated.pilothouse.dev/cpu-usage`` and ``memory-usage``, for one container with ``.CONTAINER``
-behind. A load on a whole workload (``cpu-load``, ``memory-load`` on a Deployment, …) comes in here as each pod's share
-of it. The table is in docs/nodes.md.
+Usage is computed from the stored pod: it changes with the annotations, and nothing is kept. For a pod:
+``simulated.pilothouse.dev/cpu-usage`` and ``memory-usage``, for one container with ``.CONTAINER`` behind. A load on a
+whole workload (``cpu-load``, ``memory-load`` on a Deployment, …) comes in here as each pod's share of it. The table is
+in docs/nodes.md.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ UNSAID = Usage(cpu=1, memory=32 << 20)
 """What a container uses that requests nothing."""
 CPU_SHARE, MEMORY_SHARE = 10, 50
 """What a container uses of its requests, in percent: a program that waits for work needs little cpu, and memory it has
-already. So nothing is scaled up before somebody puts a load on it."""
+already. So nothing is scaled up without a load."""
 
 
 def container_usages(pod: Mapping[str, Any], share: Mapping[str, int]) -> list[ContainerUsage]:
@@ -63,7 +63,7 @@ def _running(pod: Mapping[str, Any]) -> list[str]:
 
 
 def _read(annotations: Mapping[str, str], key: str, resource: str) -> int | None:
-    """What cannot be read counts as unsaid; the node complains of it in an event."""
+    """An invalid value counts as absent; the node reports it in an event."""
     text = annotations.get(PREFIX + key)
     if text is None:
         return None

@@ -1,7 +1,4 @@
-"""Pods as the simulator sees them: more of a container than the controllers look at.
-
-A view of its own, so that nobody else pays for what only a kubelet needs.
-"""
+"""The fields of pods that a kubelet needs, in structs of their own: controllers decode fewer fields."""
 
 import datetime
 

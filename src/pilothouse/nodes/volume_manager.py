@@ -160,7 +160,7 @@ class VolumeManager:
             not is_newer(reported.version, node.metadata.resource_version)
             and tuple(sorted(node.status.volumes_in_use)) != reported.volumes
         ):
-            # A new Node, or somebody else wrote on it.
+            # A new Node, or another client changed the list.
             reported.uid, reported.version = node.metadata.uid, node.metadata.resource_version
             reported.volumes = tuple(sorted(node.status.volumes_in_use))
             self._queue.add(name)

@@ -267,7 +267,7 @@ class Scheduler:
                 self._handlers.move_pods_for_assigned_pod(forgotten, None)
             if isinstance(error, NotFound | Conflict):
                 # The pod was deleted or bound by another program: the watch will show it.
-                self._log.info("Binding was refused", v=2, pod=key, node=node_name, err=str(error))
+                self._log.info("Binding was rejected", v=2, pod=key, node=node_name, err=str(error))
             else:
                 self._log.error("Failed to bind pod", error=error, pod=key, node=node_name)
                 await self._report_binding_error(queued_pod, pod, error)

@@ -139,7 +139,7 @@ def _seconds(value: ValueFrom | None, document: Document, now: datetime.datetime
         try:
             return (parse_time(found) - now).total_seconds()
         except TimeError:
-            pass  # then it is a duration, or neither: the next line tells
+            pass  # then it is a duration, or neither
         try:
             return parse_duration(found)
         except DurationError:

@@ -1,8 +1,8 @@
 """Stages as they are written in files: read, checked, and made ready to be applied.
 
 The format is KWOK's ``Stage`` (``kwok.x-k8s.io/v1alpha1``, ``pkg/apis/v1alpha1/stage_types.go``), for Nodes and Pods.
-Everything that is not supported is refused here, with file, stage and place: CEL, ``apply`` steps, impersonation,
-other kinds, and fields that nobody knows. Selectors and templates are compiled, so that a mistake shows at once.
+What is not supported is rejected here, with file, stage and field: CEL, ``apply`` steps, impersonation, other kinds,
+and unknown fields. Selectors and templates are compiled, so that errors show at once.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""Plays stages: after each change of an object on a simulated node its stage is matched, delayed, and applied.
+"""Applies stages: after each change of an object on a simulated node its stage is matched, delayed, and applied.
 
 As KWOK's controllers (``pkg/kwok/controllers/pod_controller.go``): a change before the delay is over starts over; a
 stage works on the object as it was when it matched; steps that were done are not repeated after a failure. One informer
@@ -126,11 +126,11 @@ class StageController:
         await self._informer.wait_synced()
         await self._pool.run()
 
-    # What the watch tells
+    # Events of the watch
 
     def _see_pod(self, old: Pod | None, pod: Pod) -> None:
         if old is not None and old.metadata.uid != pod.metadata.uid:
-            self._on_delete(old)  # replaced while nobody watched
+            self._on_delete(old)  # replaced while the watch was lost
         if pod.status.pod_ip and not pod.spec.host_network:
             self._addresses.hold(pod.status.pod_ip, pod.metadata.uid)
         self._on_update(pod.metadata, pod.spec.node_name)
@@ -184,7 +184,7 @@ class StageController:
 
     def _match(self, raw: bytes, version: str, uid: str) -> _Job:
         document: dict[str, Any] = msgspec.json.decode(raw)
-        # Items of a list come without them, and templates may look.
+        # Items of a list come without these fields, and templates may use them.
         document = {"apiVersion": "v1", "kind": self._kind.kind, **document}
         stage = choose(self._stages, document, self._random)
         if stage is None:
@@ -246,7 +246,7 @@ class StageController:
                         raise StageError(f"{step.where} for {meta.name}: {error}") from error
                     raise
 
-    # What templates may ask
+    # Functions for templates
 
     def _context(self, node: str, thing: Pod | Node) -> dict[str, Callable[..., Any]]:
         def pod_ip(_node: str = "", host: bool = False, uid: str = "", *_name: str) -> str:

@@ -2,7 +2,7 @@
 
 ``Template(source)`` reads once and can then be rendered often. There are pipelines, variables, ``if``, ``range``,
 ``with``, ``break``, ``continue``, parentheses, Go's own functions, and those of ``template_functions``. Not supported,
-and refused when the template is read: ``define``, ``template``, ``block``, method calls, unknown functions.
+and rejected when the template is read: ``define``, ``template``, ``block``, method calls, unknown functions.
 
 As in Go over ``map[string]any``, what is missing is no error: it prints as ``<no value>``, is false, and so are its
 fields.

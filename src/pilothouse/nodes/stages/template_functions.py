@@ -1,7 +1,7 @@
 """The functions that templates may call: Go's own, KWOK's, and the part of sprig that stages use.
 
-Argument order is sprig's: the value that a pipe brings comes last. ``CONTEXT`` are those whose answer depends on the
-cluster or the time; whoever renders brings them.
+Argument order is sprig's: the value that a pipe brings comes last. ``CONTEXT`` are those that depend on the cluster
+or the time; the caller of ``render`` passes them.
 """
 
 import base64
