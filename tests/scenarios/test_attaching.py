@@ -65,11 +65,11 @@ class Owner(Restless):
 
     async def stop(self) -> None:
         """Delete a pod, as gently as it may."""
-        await self._delete(PODS)
+        await self.delete_any(PODS)
 
     async def give_up(self) -> None:
         """Delete a claim."""
-        await self._delete(CLAIMS)
+        await self.delete_any(CLAIMS)
 
     async def grow(self) -> None:
         """Ask for more of a claim."""
@@ -78,11 +78,6 @@ class Owner(Restless):
             size = f"{self._chance.randrange(2, 9)}Gi"
             changes = {"spec": {"resources": {"requests": {"storage": size}}}}
             await self.merge(f"{CLAIMS}/{self._chance.choice(items)['metadata']['name']}", changes)
-
-    async def _delete(self, path: str) -> None:
-        items = await self.items(path)
-        if items:
-            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}")
 
     async def end(self, simulation: Simulation) -> None:
         """All is deleted: nothing may stay."""

@@ -55,11 +55,11 @@ class Owner(Restless):
 
     async def delete(self) -> None:
         """A class."""
-        await self._one(CLASSES)
+        await self.delete_any(CLASSES)
 
     async def give_up(self) -> None:
         """A claim."""
-        await self._one(CLAIMS)
+        await self.delete_any(CLAIMS)
 
     async def undo(self) -> None:
         """Take the finalizer off a class that lives."""
@@ -68,11 +68,6 @@ class Owner(Restless):
             meta = self._chance.choice(living)
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
             await self.merge(f"{CLASSES}/{meta['name']}", {"metadata": changes})
-
-    async def _one(self, path: str) -> None:
-        items = await self.items(path)
-        if items:
-            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}")
 
 
 async def end(simulation: Simulation, user: Owner) -> None:

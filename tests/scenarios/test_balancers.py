@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.controllers.service_lb.clouds import FaultyCloud
-from tests.scenarios.users import NAMESPACE, User
+from tests.scenarios.users import NAMESPACE, Restless
 
-from pilothouse.client.errors import ApiError
 from pilothouse.controllers.cloud.service_lb import ServiceLBOptions
 from pilothouse.controllers.cloud.service_lb.controller import ServiceLBController
 from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
@@ -44,27 +43,12 @@ class Weather:
             raise OSError("the cloud is out of order")
 
 
-class Owner(User):
+class Owner(Restless):
     """Somebody with Services, who changes his mind."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
-        self._chance: random.Random = simulation.env.stream("user")
-
-    async def work(self, count: int) -> None:
-        """Do so many things."""
-        actions: Sequence[Callable[[], Awaitable[None]]] = (
-            self.serve,
-            self.serve,
-            self.restrict,
-            self.change_type,
-            self.give_up,
-            self.exclude,
-        )
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self._chance.choice(actions)()
-            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        return [self.serve, self.serve, self.restrict, self.change_type, self.give_up, self.exclude]
 
     def _path(self) -> str:
         return f"{SERVICES}/s{self._chance.randrange(3)}"

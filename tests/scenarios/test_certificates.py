@@ -104,9 +104,7 @@ class Everybody(Restless):
 
     async def withdraw(self) -> None:
         """Delete a request."""
-        items = await self.items(REQUESTS)
-        if items:
-            await self.ask("DELETE", f"{REQUESTS}/{self._chance.choice(items)['metadata']['name']}")
+        await self.delete_any(REQUESTS)
 
     async def grant(self) -> None:
         """Give or take a right."""

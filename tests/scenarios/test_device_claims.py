@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.scenarios.users import NAMESPACE, Doc, User
+from tests.scenarios.users import NAMESPACE, Doc, Restless, User
 from tests.scenarios.variants import broken_without
 
 from pilothouse.client.errors import ApiError
@@ -66,29 +65,18 @@ class DeviceScheduler(User):
             await self.ask("PUT", f"{path}/status", claim)
 
 
-class Owner(User):
+class Owner(Restless):
     """Somebody with pods that want devices, and claims of his own, who deletes both in any order."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
-        self._chance: random.Random = simulation.env.stream("user")
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        return [self.claim, self.pod, self.pod, self.pod, self.give_up, self.stop]
 
     async def work(self, count: int) -> None:
-        """Do so many things."""
+        """Make the templates, then do so many things."""
         for name in ("one", "two"):
             await self.ask("POST", TEMPLATES, {"metadata": {"name": name}, "spec": {"spec": SPEC}})
-        actions: list[Callable[[], Awaitable[None]]] = [
-            self.claim,
-            self.pod,
-            self.pod,
-            self.pod,
-            self.give_up,
-            self.stop,
-        ]
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self._chance.choice(actions)()
-            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
+        await super().work(count)
 
     async def claim(self) -> None:
         """Of one of a few names, so that some come again."""
@@ -120,16 +108,11 @@ class Owner(User):
 
     async def give_up(self) -> None:
         """Delete a claim, whoever has it."""
-        await self._delete(CLAIMS)
+        await self.delete_any(CLAIMS)
 
     async def stop(self) -> None:
         """Delete a pod, some by force."""
-        await self._delete(PODS, self._chance.choice((None, {"gracePeriodSeconds": 0})))
-
-    async def _delete(self, path: str, body: Doc | None = None) -> None:
-        items = await self.items(path)
-        if items:
-            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}", body)
+        await self.delete_any(PODS, self._chance.choice((None, {"gracePeriodSeconds": 0})))
 
 
 async def run_with_scheduler(simulation: Simulation, story: Callable[[], Awaitable[None]]) -> None:

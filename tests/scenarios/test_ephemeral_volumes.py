@@ -55,9 +55,7 @@ class Owner(Restless):
 
     async def tidy(self) -> None:
         """Delete a claim, whosever it is."""
-        items = await self.items(CLAIMS)
-        if items:
-            await self.ask("DELETE", f"{CLAIMS}/{self._chance.choice(items)['metadata']['name']}")
+        await self.delete_any(CLAIMS)
 
     async def claim(self) -> None:
         """A claim that has the name which one of the pods needs, or will."""

@@ -60,9 +60,7 @@ class Planner(Restless):
         await self.merge(f"{GROUPS}/{name}", {"metadata": {"labels": {"note": str(self._chance.random())}}})
 
     async def _delete(self, path: str, body: dict[str, int] | None = None) -> None:
-        items = await self.items(path)
-        if items:
-            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}", body)
+        await self.delete_any(path, body)
 
 
 def pod(name: str, group: str, annotations: dict[str, str] | None = None) -> Doc:

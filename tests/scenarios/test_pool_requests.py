@@ -4,7 +4,6 @@ the last one with what is really there, and all are gone in the end."""
 import asyncio
 import contextlib
 import datetime
-import random
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -17,9 +16,8 @@ from tests.controllers.resourcepoolstatusrequest.pools import (
     allocation,
     slice_doc,
 )
-from tests.scenarios.users import Doc, User
+from tests.scenarios.users import Doc, Restless
 
-from pilothouse.client.errors import ApiError
 from pilothouse.controllers.devices.resourcepoolstatusrequest import controller
 from pilothouse.machinery.times import parse_time
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
@@ -34,33 +32,18 @@ HOUR = 3600.0
 EFFECTS = ("NoSchedule", "NoExecute", "None")
 
 
-class Cluster(User):
+class Cluster(Restless):
     """Drivers, users of devices, and people who ask how many there are."""
 
     def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
-        self._chance: random.Random = simulation.env.stream("user")
+        super().__init__(simulation)
         self._asked = 0
         self._generation = 1
 
-    async def work(self, count: int) -> None:
-        """Do so many things."""
-        actions: list[Callable[[], Awaitable[None]]] = [
-            self.publish,
-            self.publish,
-            self.publish,
-            self.withdraw,
-            self.take,
-            self.take,
-            self.give_back,
-            self.ask_about_pools,
-            self.ask_about_pools,
-            self.ask_about_pools,
-        ]
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self._chance.choice(actions)()
-            await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may be done, the likelier more than once."""
+        own = [self.publish, self.publish, self.publish, self.withdraw, self.take, self.take, self.give_back]
+        return [*own, self.ask_about_pools, self.ask_about_pools, self.ask_about_pools]
 
     async def publish(self) -> None:
         """A slice of one of two pools, sometimes of a newer generation, sometimes one of two."""
@@ -78,7 +61,7 @@ class Cluster(User):
 
     async def withdraw(self) -> None:
         """A slice."""
-        await self._delete(SLICES)
+        await self.delete_any(SLICES)
 
     async def take(self) -> None:
         """A claim gets some devices."""
@@ -90,18 +73,13 @@ class Cluster(User):
 
     async def give_back(self) -> None:
         """A claim goes."""
-        await self._delete(CLAIMS)
+        await self.delete_any(CLAIMS)
 
     async def ask_about_pools(self) -> None:
         """Of all, or of one; some ask for less."""
         self._asked += 1
         spec = {"driver": DRIVER, **self._chance.choice(({}, {}, {"poolName": "pool-1"}, {"limit": 1}))}
         await self.ask("POST", REQUESTS, {"metadata": {"name": f"r{self._asked}"}, "spec": spec})
-
-    async def _delete(self, path: str) -> None:
-        items = await self.items(path)
-        if items:
-            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}")
 
 
 def counted(slices: list[Doc], claims: list[Doc]) -> dict[str, tuple[int, ...] | None]:

@@ -65,9 +65,7 @@ class Owner(Restless):
             await self.merge(f"{CLAIMS}/{meta['name']}", {"metadata": changes})
 
     async def _delete(self, path: str, body: dict[str, int] | None = None) -> None:
-        items = await self.items(path)
-        if items:
-            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}", body)
+        await self.delete_any(path, body)
 
 
 async def end(simulation: Simulation, user: Owner) -> None:

@@ -2,15 +2,12 @@
 made of others, and for each node a route as long as its machine is there."""
 
 import asyncio
-import contextlib
-import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.scenarios.users import Doc, User
+from tests.scenarios.users import Doc, Restless
 
 from pilothouse.api.core import ROOT_CA_CONFIG_MAP
-from pilothouse.client.errors import ApiError
 from pilothouse.controllers.cloud.cloud_node_lifecycle import DESCRIPTOR as MACHINES
 from pilothouse.controllers.cloud.cloud_node_lifecycle import CloudNodeLifecycleOptions
 from pilothouse.controllers.cloud.node_route import DESCRIPTOR as ROUTES
@@ -29,83 +26,68 @@ BUNDLE = "the authority"
 WHOLES = ("whole-0", "whole-1")
 
 
-class Person(User):
-    """Does what is drawn, one thing after the other."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation.user)
-        self.chance: random.Random = simulation.env.stream("user")
-
-    def actions(self) -> list[Callable[[], Awaitable[object]]]:
-        """What may be done, the likelier more than once."""
-        raise AssertionError("somebody in particular")
-
-    async def work(self, count: int) -> None:
-        """Do so many things."""
-        for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
-                await self.chance.choice(self.actions())()
-            await asyncio.sleep(self.chance.choice((0.0, 0.0, 0.05, 0.5, 3.0, 8.0)))
+class Person(Restless):
+    PAUSES = (0.0, 0.0, 0.05, 0.5, 3.0, 8.0)
 
 
 class Housekeeper(Person):
     """Makes namespaces and roles, and breaks what is in them."""
 
-    def actions(self) -> list[Callable[[], Awaitable[object]]]:
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
         often = [self.make, self.lose, self.tamper, self.part]
         return [*often, *often, self.leave, self.move, self.drop, self.combine, self.rewrite]
 
     def _namespace(self) -> str:
-        return f"{NAMESPACES}/{self.chance.choice(('default', 'n0', 'n1', 'n2'))}"
+        return f"{NAMESPACES}/{self._chance.choice(('default', 'n0', 'n1', 'n2'))}"
 
     async def make(self) -> None:
         """A namespace of one of a few names."""
-        await self.ask("POST", NAMESPACES, {"metadata": {"name": f"n{self.chance.randrange(3)}"}})
+        await self.ask("POST", NAMESPACES, {"metadata": {"name": f"n{self._chance.randrange(3)}"}})
 
     async def leave(self) -> None:
         """Delete one; sometimes it is made again at once."""
-        path = f"{NAMESPACES}/n{self.chance.randrange(3)}"
+        path = f"{NAMESPACES}/n{self._chance.randrange(3)}"
         await self.ask("DELETE", path)
-        if self.chance.random() < 0.5:
+        if self._chance.random() < 0.5:
             await asyncio.sleep(6.0)
             await self.ask("POST", NAMESPACES, {"metadata": {"name": path.rpartition("/")[2]}})
 
     async def lose(self) -> None:
         """Delete an account, or an authority."""
-        what = self.chance.choice(("serviceaccounts/default", f"configmaps/{ROOT_CA_CONFIG_MAP}"))
+        what = self._chance.choice(("serviceaccounts/default", f"configmaps/{ROOT_CA_CONFIG_MAP}"))
         await self.ask("DELETE", f"{self._namespace()}/{what}")
 
     async def tamper(self) -> None:
         """Write something else into an authority."""
         changes: list[Doc] = [{"data": {"ca.crt": "mine"}}, {"data": {"more": "x"}}, {"data": None}]
         changes.append({"metadata": {"annotations": None}})
-        await self.merge(f"{self._namespace()}/configmaps/{ROOT_CA_CONFIG_MAP}", self.chance.choice(changes))
+        await self.merge(f"{self._namespace()}/configmaps/{ROOT_CA_CONFIG_MAP}", self._chance.choice(changes))
 
     async def part(self) -> None:
         """A role that others are made of."""
-        metadata = {"name": f"part-{self.chance.randrange(4)}", "labels": {self.chance.choice(WHOLES): "yes"}}
-        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": [self.chance.choice(("get", "list"))]}]
+        metadata = {"name": f"part-{self._chance.randrange(4)}", "labels": {self._chance.choice(WHOLES): "yes"}}
+        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": [self._chance.choice(("get", "list"))]}]
         await self.ask("POST", ROLES, {"metadata": metadata, "rules": rules})
 
     async def move(self) -> None:
         """A part belongs to others now."""
-        labels = {whole: self.chance.choice(("yes", None)) for whole in WHOLES}
-        await self.merge(f"{ROLES}/part-{self.chance.randrange(4)}", {"metadata": {"labels": labels}})
+        labels = {whole: self._chance.choice(("yes", None)) for whole in WHOLES}
+        await self.merge(f"{ROLES}/part-{self._chance.randrange(4)}", {"metadata": {"labels": labels}})
 
     async def drop(self) -> None:
         """Delete a part, or a whole."""
-        await self.ask("DELETE", f"{ROLES}/{self.chance.choice((*WHOLES, 'part-0', 'part-1', 'part-2'))}")
+        await self.ask("DELETE", f"{ROLES}/{self._chance.choice((*WHOLES, 'part-0', 'part-1', 'part-2'))}")
 
     async def combine(self) -> None:
         """A role that is made of others."""
-        name = self.chance.choice(WHOLES)
+        name = self._chance.choice(WHOLES)
         picks = {"clusterRoleSelectors": [{"matchLabels": {name: "yes"}}]}
         await self.ask("POST", ROLES, {"metadata": {"name": name}, "aggregationRule": picks})
 
     async def rewrite(self) -> None:
         """Give such a role rules by hand."""
         rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}]
-        await self.merge(f"{ROLES}/{self.chance.choice(WHOLES)}", {"rules": rules})
+        await self.merge(f"{ROLES}/{self._chance.choice(WHOLES)}", {"rules": rules})
 
 
 async def judge(user: Housekeeper) -> None:
@@ -148,22 +130,22 @@ async def test_namespaces_and_roles_have_in_the_end_what_they_should(simulation:
 class Operator(Person):
     """Adds machines and takes them away."""
 
-    def actions(self) -> list[Callable[[], Awaitable[object]]]:
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
         return [self.join, self.join, self.join, self.leave, self.lose, self.lose, self.find]
 
     def _name(self) -> str:
-        return f"m{self.chance.randrange(4)}"
+        return f"m{self._chance.randrange(4)}"
 
     async def join(self) -> None:
         """A node that nobody has started yet, with a range of its own."""
         name = self._name()
-        cidr = f"10.120.{self.chance.randrange(1, 5)}{name[1:]}.0/24"
+        cidr = f"10.120.{self._chance.randrange(1, 5)}{name[1:]}.0/24"
         await self.ask("POST", NODES, {"metadata": {"name": name}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
 
     async def leave(self) -> None:
         """Delete a node; often it comes again, and has another range."""
         await self.ask("DELETE", f"{NODES}/{self._name()}")
-        if self.chance.random() < 0.5:
+        if self._chance.random() < 0.5:
             await self.join()
 
     async def lose(self) -> None:

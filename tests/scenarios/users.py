@@ -70,10 +70,16 @@ class Restless(User, ABC):
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """What may be done, the likelier more than once."""
 
+    async def delete_any(self, path: str, body: Any = None) -> None:
+        """Delete one of the objects of a collection."""
+        items = await self.items(path)
+        if items:
+            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}", body)
+
     async def work(self, count: int) -> None:
         """Do so many things."""
         for _ in range(count):
-            with contextlib.suppress(ApiError):  # a person shrugs
+            with contextlib.suppress(ApiError):  # rejected, or another client was faster
                 await self._chance.choice(self.actions())()
             await asyncio.sleep(self._chance.choice(self.PAUSES))
 
