@@ -82,7 +82,7 @@ def test_a_controller_of_objects_that_own_pods_works_and_passes_the_checks(tree:
     succeed(tree, *given)
     succeed(tree, "-m", "ruff", "check", "--quiet", "src/pilothouse/controllers", "tests")
     succeed(tree, "-m", "ruff", "format", "--check", "src/pilothouse/controllers", "tests")
-    assert "18 passed" in succeed(tree, "-m", "pytest", *PYTEST_OPTIONS, "tests")
+    assert "19 passed" in succeed(tree, "-m", "pytest", *PYTEST_OPTIONS, "tests")
     if soak:
         generated = ["src/pilothouse/controllers/policy/widget_labeler", "tests/controllers/widget_labeler"]
         succeed(tree, "-m", "mypy", *generated)
