@@ -61,7 +61,7 @@ _pilothouse() {
     case "$command $flag" in
 """
 _BASH_END = r"""    esac
-    # A flag whose value nobody can guess; switches take one only behind "=".
+    # A flag with a free value; switches take one only behind "=".
     [[ $given ]] && return
     case "$command" in
 """

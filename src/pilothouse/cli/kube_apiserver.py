@@ -140,7 +140,7 @@ def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> A
     )
     if served.authority is not None:
         manager = root_authority.with_authority(manager, served.authority.certificate)
-        if not served.options.client_authority:  # or nobody would take what is signed
+        if not served.options.client_authority:  # otherwise no server would accept what is signed
             manager = root_authority.with_signing_authority(manager, served.authority)
     options = plane.PlaneOptions(nodes=0, scheduler=False, manager=manager)
     return plane.Plane(env, served.store, options, server=served.server).run()
@@ -227,7 +227,7 @@ async def _data_of(urls: Sequence[str]) -> dict[str, Any]:
 
 
 def _fetch(url: str) -> dict[str, Any]:
-    """Raises ``OSError`` when nobody answers and ``ValueError`` when somebody else does."""
+    """Raises ``OSError`` when no server answers and ``ValueError`` when it is another server."""
     parts = urls.urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
     try:

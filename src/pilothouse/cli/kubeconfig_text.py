@@ -1,4 +1,4 @@
-"""A kubeconfig that belongs to somebody, as text: a context is put in and taken out again. Pure.
+"""A user's kubeconfig as text: a context is put in and taken out again. Pure.
 
 Only the lines of that context change; comments, order and whatever other programs keep there stay as they are. A file
 whose lines cannot be distinguished (as JSON, say) is written anew from what it says, as kubectl does
@@ -93,7 +93,7 @@ def take_out(text: str, name: str) -> str:
 
 
 def is_empty(text: str) -> bool:
-    """Whether nothing is left that somebody could miss."""
+    """Whether nothing is left but apiVersion and kind."""
     document = read(text)
     says_nothing = not any(document.get(key) for key in document if key not in ("apiVersion", "kind"))
     return says_nothing and not any(line.lstrip().startswith("#") for line in text.splitlines())

@@ -76,7 +76,7 @@ def serve(
         return loops.run(_until_signal(work, stopped))
     except UserError as error:
         if json_lines:
-            # Whoever collects JSON wants to read this too.
+            # In JSON too, for the collector of logs.
             logging.Log(program).error("command failed", error=error)
             return error.code
         _complain(str(error), program, error.code)

@@ -60,7 +60,7 @@ def run(program: str, words: Sequence[str]) -> int:
     parsed = parse(flag_set(program), program, words)
     if isinstance(parsed, int):
         return parsed
-    # Whoever runs all of it wants to read about the rollout; the programs' own lines come with --v=1.
+    # The user of `up` wants to read about the rollout; the programs' own lines come with --v=1.
     return serve(program, _up(parsed), v=parsed["v"] - 1, stopped=130 if parsed["wait"] else 0)
 
 
@@ -153,8 +153,8 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
     unknown = controller_selection.unknown_names(parsed["controllers"], registry.DESCRIPTORS)
     if unknown:
         raise UserError(f'"{unknown[0]}" is not in the list of known controllers', code=2)
-    # Nobody else can have this data directory, so whoever held the lease under this name before is gone: a restart
-    # takes it over at once, where a new name would wait for it to expire.
+    # The data directory is ours alone, so the previous holder of the lease under this name has ended: a restart takes
+    # it over at once, where a new name would wait for it to expire.
     identity = f"{socket.gethostname()}_pilothouse-up"
     manager = manager_options.Options(
         controllers=parsed["controllers"],

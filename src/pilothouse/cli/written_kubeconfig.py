@@ -1,7 +1,7 @@
 """The kubeconfigs that ``up`` and ``apiserver`` write for their users, and take back.
 
 One file is all ours: mode 0600, written in one step, and never over a file that was not written here, since such a file
-may hold the only copy of somebody's credentials; nor over that of a server that still runs. Into another, which is the
+may hold the only copy of a user's credentials; nor over that of a server that still runs. Into another, which is the
 user's, a context is put (``kubeconfig_text``). Both are changed under client-go's lock, ``FILE.lock``, so that kubectl
 and this program do not overwrite each other's changes.
 """
@@ -237,7 +237,7 @@ async def _locked(path: Path) -> AsyncIterator[None]:
 
 @contextlib.contextmanager
 def _reported(what: str) -> Iterator[None]:
-    """Say on standard error what went wrong: there is nobody left to handle it."""
+    """Print an error on standard error: no caller is left to handle it."""
     try:
         yield
     except (UserError, NoKubeconfig, OSError) as error:

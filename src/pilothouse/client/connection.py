@@ -101,8 +101,8 @@ class Connection(asyncio.Protocol):
         return opening
 
     def is_stale(self) -> bool:
-        """Whether the server has closed an idle connection, or sent something nobody asked for, and the loop has not
-        told yet. Asks the socket; costs a system call."""
+        """Whether the server has closed an idle connection or sent unrequested bytes, and the loop has not seen it yet.
+        Asks the socket; costs a system call."""
         if self.closed or self._transport is None or self._transport.is_closing():
             return True
         if self._poller is None:

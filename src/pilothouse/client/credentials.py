@@ -124,7 +124,7 @@ class IssuedToken(Anonymous):
     """A bearer token that a function of the program's own issues, such as a TokenRequest for a service account.
 
     ``issue`` returns the token and for how many seconds to use it. It is asked again when those have passed, and after
-    a 401; one call at a time serves everybody who waits. When there is no new one to be had, the old one is used on
+    a 401; one call at a time serves all that wait. When there is no new one, the old one is used on
     (client-go ``transport/token_source.go``, v0.36): it was to be renewed well before its end.
     """
 

@@ -70,8 +70,7 @@ class RestMapper:
         self._asking: asyncio.Future[Discovery] | None = None
 
     def reset(self) -> None:
-        """Forget; the next use asks the server again. What is being answered now was asked before, and is for those who
-        wait for it."""
+        """Forget; the next use asks the server again. A request under way is for its own callers only."""
         self._discovery = None
         self._asking = None
 
@@ -79,7 +78,7 @@ class RestMapper:
         """What the server serves, as remembered."""
         if self._discovery is None:
             if self._asking is None:
-                # One question for all who want to know now. It must not die with the caller that happened to be first.
+                # One request for all callers. It must not be cancelled with the first of them.
                 self._asking = asyncio.ensure_future(discover(self._client))
                 self._asking.add_done_callback(self._answered)
             return await asyncio.shield(self._asking)
@@ -218,7 +217,7 @@ async def _root(client: Requester, path: str) -> _Root:
 
 @lru_cache(maxsize=8)
 def _aggregated(body: bytes) -> _Root:
-    """What the document says. Who asks every half minute mostly gets the same bytes, and then the same parts."""
+    """The document, decoded. With every half minute's request mostly the same bytes, and then the same parts."""
     document = _decode(body, _AggregatedList, "an aggregated document")
     root = _Root()
     for group in document.items:

@@ -187,7 +187,7 @@ class ExecPlugin:
 
 
 def _lifetime(pair: KeyPair | None) -> tuple[datetime.datetime, datetime.datetime] | None:
-    """From when until when a certificate is valid, if it is one; if not, whoever uses it will say so."""
+    """From when until when a certificate is valid; None for an invalid one, which is an error when it is used."""
     if pair is None:
         return None
     try:

@@ -155,7 +155,7 @@ class Pool:
                 self._open[connection] = None
                 self.release(connection)
             elif not turn.done():
-                # The call it was made for hears of it. If that one has been served meanwhile, nobody needs to.
+                # The error is for the call it was made for, unless that one has been served meanwhile.
                 turn.set_exception(error)
         self._dial_more()
 

@@ -64,8 +64,8 @@ class Watch(Generic[T]):
     Batches come in the server's order; none is empty. Iteration ends when the server ends the watch, raises the
     ``ApiError`` of an ERROR event (after the events before it were delivered), and ``ConnectionLost`` when the
     connection breaks or the server stays silent for ``grace_seconds`` past the end that was asked for. An event that
-    does not fit the view is left out if ``on_undecodable`` takes it; not so a deletion, since whoever misses one keeps
-    the object for ever: it is raised as ``UndecodableObject``.
+    does not fit the view is left out if ``on_undecodable`` takes it. A deletion is raised as ``UndecodableObject``:
+    a reader that misses one keeps the object for ever.
     """
 
     grace_seconds = 30.0
@@ -121,7 +121,7 @@ class Watch(Generic[T]):
         if self._stream is not None:
             await self._stream.close()
         if isinstance(pieces, AsyncGenerator) and self._waiting is None:
-            await pieces.aclose()  # left to the collector it would be closed at a moment that nobody chose
+            await pieces.aclose()  # the garbage collector would close it at an arbitrary moment
 
     def __aiter__(self) -> Self:
         return self

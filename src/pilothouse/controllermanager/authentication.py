@@ -1,4 +1,4 @@
-"""Who calls the secure port: a front proxy's word, a client certificate, a bearer token, or nobody in particular.
+"""Authentication of the secure port: a front proxy's headers, a client certificate, a bearer token, or anonymous.
 
 The order, and what counts as a wrong credential, are those of the apiserver library's delegating authenticator (v0.36
 ``pkg/authentication/authenticatorfactory/delegating.go``): each way is tried, the first that knows the caller decides;

@@ -39,7 +39,7 @@ CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
 
 
 class FrontProxies(msgspec.Struct, frozen=True, kw_only=True):
-    """Whoever shows a certificate of these authorities, under an allowed name, may say in headers who the user is."""
+    """A client with a certificate of these authorities, under an allowed name, may name the user in headers."""
 
     authorities: Authorities
     allowed_names: tuple[str, ...] = ()

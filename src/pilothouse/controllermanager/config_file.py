@@ -84,7 +84,7 @@ def _words(flag: Flag, value: Any) -> Sequence[str]:
         pairs = [f"{name}={_scalar(item)}" for name, item in value.items()]
         return [show_csv(pairs)] if flag.type is PAIRS and len(pairs) > 1 else pairs
     if isinstance(value, bool) and flag.type is not BOOL:
-        # "no" and "on" are booleans in YAML; who writes them for a name wants to know.
+        # "no" and "on" are booleans in YAML, also where a name was meant.
         raise ValueError("wanted no boolean; write it in quotes if it is meant as text")
     return [_scalar(value)]
 

@@ -1,7 +1,7 @@
 """``/configz``: the settings as upstream shows them, a ``KubeControllerManagerConfiguration``.
 
 Since v1.36 the versioned form (``kubecontrollermanager.config.k8s.io/v1alpha1``). It has every section of upstream's,
-also of controllers that are not part of this release: their flags were read, and somebody compares. Facts:
+also of controllers that are not part of this release: their flags were read. Facts:
 ``k8s.io/kube-controller-manager`` v0.36 ``config/v1alpha1``, and the defaults of ``pkg/controller/*/config/v1alpha1``.
 """
 

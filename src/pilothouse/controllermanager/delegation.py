@@ -58,7 +58,7 @@ class _TokenReview(View, frozen=True):
 
 
 class ReviewStatus(View, frozen=True):
-    """Whether somebody may do something, and the reason that the API server gave."""
+    """Whether a user may do something, and the reason that the API server gave."""
 
     allowed: bool = False
     reason: str = ""

@@ -1,6 +1,6 @@
-"""The secure port as an ASGI application: who is it, may they, what is there.
+"""The secure port as an ASGI application.
 
-Authentication, authorization and refusals in the apiserver library's order and words (v0.36
+Authentication, authorization and errors in the apiserver library's order and words (v0.36
 ``pkg/endpoints/filters``). ``serving`` below it has the sockets, ``pages`` what can be read.
 """
 

@@ -71,8 +71,8 @@ class RemoteClients:
     async def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
         """A controller's client: its service account's, or the manager's own identity.
 
-        An account that is missing is made now, as upstream does: it is there for whoever grants rights to it, also
-        while its controller has nothing to say. If that fails it is tried again with the first token.
+        An account that is missing is made now, as upstream does: rights can be granted to it also
+        while its controller sends no requests. If that fails it is tried again with the first token.
         """
         if not self._use_service_accounts:
             return self.shared(name, qps=qps, burst=burst, fence=fence)

@@ -113,7 +113,7 @@ class Manager:
     async def run(self) -> None:
         """Manage until cancelled."""
         await wait_for_api_server(self._client("shared-informers"), self._env)
-        # Not before: whoever has mistyped something wants to read that, and nothing else.
+        # Not before: a wrong flag is reported without any other line.
         own = f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
         self._log.info("Starting", version=self._options.version or own)
         if self._options.leader_election.enabled:
@@ -299,7 +299,7 @@ class Manager:
     ) -> RunnableController:
         qps, burst = self._options.qps * descriptor.qps_factor, self._options.burst * descriptor.burst_factor
         if descriptor.name == FIRST:
-            # Whoever issues tokens can't wait for one of its own.
+            # The token controller can't wait for a token of its own.
             client = self._clients.shared(descriptor.client_name, qps=qps, burst=burst, fence=fence)
         else:
             client = await self._clients.for_controller(descriptor.client_name, qps=qps, burst=burst, fence=fence)

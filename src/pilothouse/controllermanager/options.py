@@ -147,7 +147,7 @@ def unsupported_gates(options: Options, descriptors: Sequence[Descriptor]) -> It
 
 
 def not_followed(descriptors: Iterable[Descriptor]) -> dict[str, str]:
-    """Gates that these controllers and the manager itself would follow upstream and do not here, and who they are."""
+    """Gates that these controllers or the manager follow upstream and do not here, with their names."""
     found = {name: [who] for name, who in UNSUPPORTED.items()}
     for descriptor in descriptors:
         for name in descriptor.unsupported_gates:

@@ -26,7 +26,7 @@ async def _no_body() -> bytes:
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that was allowed. ``body`` reads it, as far as anybody needs it."""
+    """A request that was allowed. ``body`` reads it on demand."""
 
     method: str = "GET"
     path: str

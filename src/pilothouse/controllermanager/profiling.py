@@ -170,7 +170,7 @@ class _Sampler:
 
     def stop(self) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        # One that is on its way must find somebody: by default it ends the process.
+        # A signal on its way needs a handler: by default it ends the process.
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The secure port of the manager, put together: certificates, whose clients are believed, who is asked about them.
+"""The secure port of the manager, put together: certificates, authentication, authorization.
 
 ``app`` opens it before leadership is won. What it answers is in ``endpoints``; ``client_trust`` and ``authentication``
 distinguish callers, ``delegation`` asks the API server about them.

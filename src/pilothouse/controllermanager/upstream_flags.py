@@ -1,8 +1,8 @@
 """The flags of kube-controller-manager v1.36 that no controller of ours brings along: groups, types, defaults, help.
 
 Facts: ``cmd/kube-controller-manager/app/options`` and the option packages of component-base, apiserver and
-controller-manager. Whoever brings a controller gives its descriptor the controller's flags; what a descriptor has is
-no longer taken from here. ``options`` makes the flag set of both.
+controller-manager. The flags of a controller that is implemented are in its descriptor, and
+not taken from here. ``options`` makes the flag set of both.
 
 A row is ``name type default | help | note``. A note says where the flag means something else here than upstream; one
 that begins with ``no effect`` makes the flag accepted with a warning.

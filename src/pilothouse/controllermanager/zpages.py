@@ -1,7 +1,7 @@
 """``/statusz`` and ``/flagz``: what is running here, and with which flags (component-base ``zpages``, v0.36).
 
-Text for people, and a versioned object in JSON or YAML for those who ask for it by its kind. The text has a separator
-that changes from start to start, so that nobody comes to rely on it: upstream's idea.
+Text for people, and a versioned object in JSON or YAML when it is requested by its kind. The text has a separator
+that changes from start to start, so that no parser relies on it: upstream's idea.
 """
 
 import platform

@@ -18,7 +18,7 @@ def _is_coarse(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def perf_counter_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """``Env.perf_counter`` for whoever asks often and knows the loop."""
+    """``Env.perf_counter`` for frequent callers that know the loop."""
     return time.monotonic if _is_coarse(loop) else loop.time
 
 
@@ -28,7 +28,7 @@ class Env(msgspec.Struct, frozen=True):
     clock: Clock = msgspec.field(default_factory=SystemClock)
     chance: Chance = msgspec.field(default_factory=Chance)
     zone: datetime.tzinfo = datetime.UTC
-    """The zone of who runs the process, for the few things that are meant in it. Programs take ``local_zone()``."""
+    """The local time zone, for the few times that are meant in it. Programs take ``local_zone()``."""
 
     def now(self) -> datetime.datetime:
         """Wall time, aware, in UTC. It may jump, also against ``monotonic``."""

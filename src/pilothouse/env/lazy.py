@@ -119,7 +119,7 @@ class _Block:
             self.is_open = False
             del _open[id(self.importer)]
             ours = builtins.__import__
-            # Somebody who has put a hook of their own in front of it keeps it: without open blocks it only forwards.
+            # Another hook in front of it stays: without open blocks ours only forwards.
             if not _open and isinstance(ours, functools.partial) and ours.func is _import:
                 builtins.__import__ = ours.args[0]
 
@@ -161,7 +161,7 @@ class lazy_imports(_Block):  # noqa: N801  reads as a statement
         package = self.importer["__name__"]
         for name, value in self.importer.items():
             if _is_of(value, self) and value._name == f"{package}.{name}":
-                # Whoever imports it from the package would get the proxy, and keep it.
+                # An import from the package would get the proxy, and keep it.
                 raise ImportError(f"{package} imports its submodule {name} lazily: give it another name")
 
 

@@ -82,7 +82,7 @@ _loop_time = _LoopTime()
 
 
 class _LogLine:
-    """A message and its values. In the log of whoever knows nothing of values, pytest say, they follow the message."""
+    """A message and its values. Where a handler knows nothing of values, pytest's say, they follow the message."""
 
     __slots__ = ("message", "values")
 
@@ -220,7 +220,7 @@ def _quoted(value: object) -> str:
 
 
 class Streams(NamedTuple):
-    """Where a program's log goes, for ``configure`` and whoever flushes."""
+    """Where a program's log goes, for ``configure`` and ``flush``."""
 
     split: bool = False
     """Whether what is no error goes to standard output."""
@@ -234,7 +234,7 @@ ONE_STREAM = Streams()
 
 
 class _Buffered:
-    """Whole lines, kept until there is no room for another or somebody flushes (``logs/api/v1/text.go``, v0.36)."""
+    """Whole lines, kept until there is no room for another or until a flush (``logs/api/v1/text.go``, v0.36)."""
 
     def __init__(self, stream: TextIO, size: int) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Files and directories that hold credentials: nobody else reads them, or has put something in their place."""
+"""Files and directories that hold credentials: other users can neither read nor replace them."""
 
 import os
 import secrets

@@ -41,7 +41,7 @@ class TaskGroup:
         self._tasks[task] = None
         task.add_done_callback(self._on_done)
         if self._failing:
-            task.cancel()  # the others have been, and nobody would think of this one any more
+            task.cancel()  # the others have been, and no later call would cancel this one
         return task
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ class TaskGroup:
             task.cancel()
 
     def _fail(self) -> None:
-        # Once: whoever is finishing what it does must not be hurried by the next failure.
+        # Once: a task that is cleaning up must not be cancelled again by the next failure.
         if not self._failing:
             self._failing = True
             self.cancel()

@@ -1,4 +1,4 @@
-"""An API server over plain HTTP: nothing proves who calls, and every caller is the administrator.
+"""An API server over plain HTTP: without authentication, every caller is the administrator.
 
 For tests on loopback. A web page must not be such a caller: a browser on the same machine reaches the port as well, and
 a page whose name is made to resolve to 127.0.0.1 (DNS rebinding) may even read the answers. So a request has to name

@@ -59,8 +59,7 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str = ""
     """Empty keeps everything in memory."""
     secure: bool = True
-    """Off: plain HTTP, and whoever connects is the administrator, but for web pages (``plain_http``). For tests on
-    loopback."""
+    """Off: plain HTTP, and every client is the administrator, not web pages (``plain_http``). For tests on loopback."""
     authorization: str = "AlwaysAllow"
     token_auth_file: str = ""
     extra_hosts: tuple[str, ...] = ()
@@ -162,7 +161,7 @@ class ServedApiServer:
         """Listen. Raises ``serving.server.CannotListen``."""
         await self.handler_chain.start()
         if self._authentication is not None:
-            # Before anybody can ask: a manager that starts beside this server ends where it finds none.
+            # Before the first request: a manager that starts beside this server ends where it finds none.
             await self._authentication.sync()
         self.server.set_lag(self.options.replica_lag)
         await self._http.start()
@@ -259,7 +258,7 @@ def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes
 
 
 def _process_metrics() -> Callable[[], str]:
-    """What the process uses, from when somebody first asks."""
+    """Metrics of the process, from the first request on."""
     registries: list[Registry] = []
 
     def show() -> str:

@@ -1,7 +1,7 @@
 """Is there an API server, and does it let us in? What every program asks before it starts anything.
 
-The manager, the scheduler and the nodes wait here, so that a start order is nobody's problem, and a server that never
-comes or credentials that are wrong are one clear error instead of a stream of them.
+The manager, the scheduler and the nodes wait here, so that the start order does not matter, and a missing server or
+wrong credentials are one clear error instead of a stream of them.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ async def wait_for_api_server(client: Client, env: Env) -> None:
             await client.request("GET", "/healthz")
             return
         except Unauthorized as error:
-            # /healthz is open to everybody but those whose credentials are wrong.
+            # /healthz is open to all but wrong credentials.
             raise ConnectionError(
                 f"the API server does not accept the credentials in use: {error}. They are wrong, expired or revoked;"
                 " check the user of the kubeconfig"

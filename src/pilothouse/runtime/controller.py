@@ -177,7 +177,7 @@ class WorkerPool(Generic[K]):
 
 
 def _is_overtaken(key: Hashable, error: Exception) -> bool:
-    """Whether somebody else has changed what was to be written, or has deleted the very object that the key names."""
+    """Whether another client has changed what was to be written, or has deleted the object of the key."""
     if isinstance(error, NotFound) and error.status.details is not None:
         return error.status.details.name == str(key).rpartition("/")[2]
     return isinstance(error, Conflict)

@@ -26,7 +26,7 @@ NORMAL, WARNING = EVENT_TYPE_NORMAL, EVENT_TYPE_WARNING
 QUEUE_LIMIT = 1000
 ROOM_LIMIT = 500
 ROOM_SECONDS = 1.0
-"""Whoever waits for room waits while so many events wait to be sent, and so long at most."""
+"""``room`` waits while so many events are queued, and so long at most."""
 CACHE_ENTRIES = 4096
 AGGREGATE_AT = 10
 AGGREGATE_SECONDS = 600.0

@@ -96,8 +96,8 @@ class Expectations:
 
     def expires_in(self, key: str) -> float | None:
         """In how many seconds the key may be acted on although something expected is still missing; ``None`` when
-        nothing is. Whoever holds back for an expectation syncs again then: what never comes enqueues nothing (upstream
-        syncs again only when something else happens to the owner)."""
+        nothing is. A sync that an expectation holds back is repeated then, since an event that never comes enqueues
+        nothing (upstream syncs again only when something else happens to the owner)."""
         record = self._records.get(key)
         if record is None or self.satisfied(key):
             return None

@@ -485,7 +485,7 @@ class InformerFactory:
     def keep_raw(
         self, kind: Kind[Any], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> None:
-        """Whoever asks for this informer first: it keeps each object's JSON, for somebody who comes later."""
+        """Have this informer keep each object's JSON, for a later caller, whoever asks for it first."""
         self._raw.add(_key(kind, namespace, label_selector, field_selector))
 
     def informer(
@@ -498,7 +498,7 @@ class InformerFactory:
         keep_raw: bool = False,
         offer: bool = True,
     ) -> SharedInformer[T]:
-        """The informer of that kind and selection; the same one for everybody who reads it with the same view.
+        """The informer of that kind and selection; the same one for all readers with the same view.
 
         ``keep_raw`` also keeps each object's JSON, for controllers that write it back whole. It must be asked for
         before the informer starts. Whose view shows less than others need of the kind does not ``offer`` it to those
@@ -536,7 +536,7 @@ class InformerFactory:
         return informer
 
     def existing(self, group: str, version: str, resource: str) -> SharedInformer[Any] | None:
-        """An informer of all objects of that resource that somebody has asked for, whatever the view, or None."""
+        """An informer of all objects of that resource, of any view, if there is one already."""
         for key, informer in self._informers.items():
             kind = informer.kind
             found = (kind.group, kind.version, kind.resource) == (group, version, resource)

@@ -72,12 +72,12 @@ class OnDemand:
 
 
 def can_wait(watches: Iterable[Watch]) -> bool:
-    """Whether there is a state of the cluster in which who watches these has nothing to do."""
+    """Whether a controller with these watches may have nothing to do."""
     return any(watch.predicate is not None for watch in watches)
 
 
 def keep_raw_for(watches: Iterable[Watch], informers: InformerFactory) -> None:
-    """An informer that runs can't begin to keep raw objects: what somebody wants who comes late is said now."""
+    """Have informers keep the raw objects that a controller needs later: a running informer can't begin to."""
     for watch in watches:
         if watch.keep_raw:
             informers.keep_raw(

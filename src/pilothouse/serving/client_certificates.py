@@ -135,7 +135,7 @@ def _costly(certificate: "x509.Certificate") -> str | None:
     try:
         key = certificate.public_key()
     except (ValueError, exceptions.UnsupportedAlgorithm):
-        return None  # with which nothing can be signed that anybody here could check
+        return None  # nothing signed with it could be verified here
     if not isinstance(key, rsa.RSAPublicKey):
         return None
     if key.key_size > _MOST_BITS:
@@ -151,7 +151,7 @@ def _is_authority(certificate: "x509.Certificate") -> bool:
 
 
 def _unfit_to_sign(issuer: "x509.Certificate", below: int) -> str | None:
-    """A root of the first version has no extensions and may sign; whoever has them must be allowed to."""
+    """A root of the first version has no extensions and may sign; extensions must allow it."""
     constraints = _constraints(issuer)
     if constraints is not None:
         if not constraints.ca:

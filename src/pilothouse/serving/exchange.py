@@ -104,7 +104,7 @@ class Exchange:
         """The head of the answer, until it is written."""
         self._chunked = False
         self._expected: int | None = None
-        """How many bytes of the answer's body are still to come; None when nobody has said."""
+        """How many bytes of the answer's body are still to come; None when it is unknown."""
 
     # From the connection
 
@@ -121,8 +121,8 @@ class Exchange:
         self._notify()
 
     def disconnect(self) -> None:
-        """The client is gone. A streamed answer is cancelled; any other runs to its end, because half a write helps
-        nobody."""
+        """The client is gone. A streamed answer is cancelled; any other runs to its end, because half a write is no
+        use."""
         self.disconnected = True
         self._notify()
         if self.streaming is not None:

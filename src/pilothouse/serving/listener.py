@@ -1,7 +1,7 @@
-"""Who comes in: connections are accepted from a socket as ``limits`` have room for them.
+"""Connections are accepted from a socket as ``limits`` have room for them.
 
 A socket that says nothing is no more than an open file; with its first byte it becomes a ``Connection``, and its
-handshake begins. ``State`` knows which of the connections are whose.
+handshake begins. ``State`` has the connections by their class.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Listener:
         self._accepting = self._loop.create_task(self._accept())
 
     async def close(self) -> None:
-        """Accept no more, and let go of whoever is not in yet."""
+        """Accept no more, and close what is not a connection yet."""
         self._state.on_room = None
         for timer in (self._retry, self._sweep):
             if timer is not None:
@@ -123,7 +123,7 @@ class Listener:
             self._admit()
 
     def _admit(self) -> None:
-        """Make connections of those who speak, as far as there is room."""
+        """Make connections of sockets that have sent something, as far as there is room."""
         self._state.on_room = None
         while self._spoken and self._has_room():
             connected = self._spoken.popleft()

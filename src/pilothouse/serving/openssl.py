@@ -52,7 +52,7 @@ def set_groups(context: ssl.SSLContext, names: Sequence[str]) -> bool:
     if library is None or pointer is None:
         return False
     done = bool(library.SSL_CTX_ctrl(pointer, _SET_GROUPS_LIST, 0, ":".join(names).encode()) == 1)
-    # OpenSSL keeps a thread's errors until somebody asks, and the next to ask would take this one for his own.
+    # OpenSSL keeps a thread's errors until they are read, and the next caller would take this one for its own.
     library.ERR_clear_error()
     return done
 

@@ -1,4 +1,4 @@
-"""Who is at the other end of a TLS connection, as far as a client certificate says."""
+"""The peer of a TLS connection, from its client certificate."""
 
 import ssl
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ def read_peer(tls: Any) -> Peer | None:
     try:
         subject = tls.getpeercert().get("subject", ())
     except (ValueError, ssl.SSLError):
-        subject = ()  # a certificate that OpenSSL can't describe names nobody
+        subject = ()  # a certificate that OpenSSL can't describe has no subject
     for name in subject:
         for attribute, value in name:
             if attribute == "commonName":

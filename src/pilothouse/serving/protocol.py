@@ -39,8 +39,8 @@ UNREAD_BYTES = 16 * 1024 * 1024
 _HEADERS = 1000
 """Header lines that one request may have."""
 _LINES, _SLICE = 64, 1024
-"""What comes with more lines than these is read in slices of so many bytes: it may be hundreds of small requests, and
-nobody needs to know of them before the first is answered."""
+"""What comes with more lines than these is read in slices of so many bytes: it may be hundreds of small requests, which
+can wait until the first is answered."""
 _HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*").fullmatch
 """As Go's ``httpguts.ValidHostHeader``."""
 
@@ -62,19 +62,19 @@ class State:
         self.app = app
         self.limits = limits
         self.verify = verify
-        """Why a client certificate is not believed, or None; None itself where nobody is asked for one."""
+        """Why a client certificate is not believed, or None; None itself where no certificate is requested."""
         self.stopping = False
         self.entered: dict[Connection, socket.socket] = {}
         """All connections, those in their handshake as well."""
         self.newcomers: dict[Connection, None] = {}
         """Those that have had no answer yet, the oldest first."""
         self.strangers: dict[Connection, None] = {}
-        """Those that have had answers and that nobody has logged in on; who had one longest ago comes first."""
+        """Those that have had answers without authentication; least recently answered first."""
         self.on_room: Callable[[], None] | None = None
-        """Called when a connection leaves, or its client has logged in, by whoever waits for that."""
+        """Called when a connection leaves, or its client is authenticated."""
         self._heads: dict[Connection, int] = {}
         self._head_bytes = 0
-        """Of heads that are not complete, by whose they are, the oldest first."""
+        """Of heads that are not complete, by connection, the oldest first."""
         self.connections: dict[Connection, None] = {}
         """Those whose handshake is done."""
         self.tasks: dict[asyncio.Task[None], None] = {}
@@ -107,7 +107,7 @@ class State:
             next(iter(self._heads)).drop()
 
     def release_head(self, connection: "Connection") -> None:
-        """The head is complete, or nobody waits for the rest of it."""
+        """The head is complete, or its rest is no longer awaited."""
         self._head_bytes -= self._heads.pop(connection, 0)
 
     def know(self, connection: "Connection") -> None:
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser: Any = httptools.HttpRequestParser(self)
-        # What comes behind a request that asks to close is nobody's; it must not spoil the answer under way.
+        # What follows a request that asks to close is ignored; it must not spoil the answer under way.
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self.writable = asyncio.Event()
         """Set while the client keeps up with what is written."""
@@ -208,7 +208,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         elif connected is not None:
-            # Whoever shakes hands sees the end of the connection, and closes what has to be closed.
+            # The handshake sees the end of the connection, and closes what has to be closed.
             with contextlib.suppress(OSError):
                 connected.shutdown(socket.SHUT_RDWR)
 
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
         state.empty.clear()
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
-            # TLS keeps 256 KiB that nobody wants to read yet, in twice as much, and 512 KiB that nobody reads.
+            # By default TLS buffers 256 KiB to be read, in twice as much, and 512 KiB to be written.
             self._transport.set_read_buffer_limits(high=_TLS_READ)  # type: ignore[attr-defined]  # as TLS transports have
             self._transport.set_write_buffer_limits(high=_TLS_WRITE)
         self._about = {
@@ -388,7 +388,7 @@ class Connection(asyncio.Protocol):
         elif self._begun == 1 and between:
             self._spent = size
         else:
-            self._spent = 0  # the rest of one request and the beginning of another: how much of each, nobody knows
+            self._spent = 0  # the rest of one request and the beginning of another: how much of each is unknown
         if self._spent > (HEAD_BYTES if self._in_head else UNREAD_BYTES):
             self._break_off(431, b"Request Header Fields Too Large")
 
@@ -554,7 +554,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def _idle_seconds(self) -> float:
-        """How long it may be silent: whoever connects wants something."""
+        """How long it may be silent; shorter before the first request."""
         limits = self._state.limits
         return limits.idle_seconds if self._asked else min(limits.head_seconds, limits.idle_seconds)
 

@@ -135,7 +135,7 @@ class Server:
     async def stop(self, grace: float = 5.0) -> None:
         """Stop listening, let requests finish for at most ``grace`` seconds, then break off what is left.
 
-        Idle connections are closed at once. Streams end by themselves or not at all: whoever serves watches ends them
+        Idle connections are closed at once. Streams end by themselves or not at all: an application ends its watches
         first, so that their clients see a clean end. Safe to call twice, and without ``start``.
         """
         listener, self._listener = self._listener, None

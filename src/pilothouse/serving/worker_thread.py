@@ -52,7 +52,7 @@ class WorkerThread:
 
 
 class _Turns:
-    """How the process takes turns while anybody computes: the first changes it, the last puts back what was there.
+    """How the process switches threads during computations: the first changes it, the last restores it.
 
     The switch interval and the collector belong to the whole process, computations of several threads may overlap."""
 
@@ -67,8 +67,7 @@ class _Turns:
             if not self._computing:
                 self._before, self._collects = sys.getswitchinterval(), gc.isenabled()
                 sys.setswitchinterval(_TURN_SECONDS)
-                # What is computed here is made of many objects and no cycles. Whoever looks for cycles among them
-                # holds the lock.
+                # Computations make many objects and no cycles, and the collector would hold the lock.
                 gc.disable()
             self._computing += 1
 

@@ -1,7 +1,7 @@
 """A data directory: made private, locked against a second process, and remembering what was acknowledged.
 
-It holds the keys of a cluster. A directory that others can write into is refused, and so are files in it that are links
-or belong to somebody else: they could have been put there to be believed, or to be overwritten elsewhere.
+It holds the keys of a cluster. A directory that others can write into is rejected, and files in it that are links or
+belong to another user: they could have been put there to be trusted, or to be overwritten elsewhere.
 
 The lock file holds two lines, the holder's process id and the newest revision that was acknowledged to anyone. The
 second is written after each commit, without waiting for the disk, so it never runs ahead of the store. If the store

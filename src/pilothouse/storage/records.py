@@ -64,7 +64,7 @@ class Staged(msgspec.Struct, eq=False):
     committed: bool = False
     failure: str = ""
     waiter: "asyncio.Future[None] | None" = None
-    """Whoever awaits the commit in a store that takes time for it."""
+    """Awaits the commit in a store that takes time for it."""
 
     @property
     def revision(self) -> int:

@@ -55,7 +55,7 @@ class Store(ABC):
         goes to the loop's exception handler, which on the virtual loop ends the run."""
         self.on_commit_of: dict[str, Hooks] = {}
         """The same by the prefix of a whole resource (``/pods/``), called with the changes there alone: most writes are
-        about resources that nobody here follows."""
+        about resources without such a hook."""
         self.on_stage: list[Callable[[Staged], None]] = []
         """Called with each write once it is staged, before ``stage`` returns. May stage what belongs to it: both are
         of one turn, and so become visible in one commit."""
@@ -183,7 +183,7 @@ class Store(ABC):
         or the modification revision that the record must have; a deletion always needs a record. Raises ``Mismatch``
         with the newest staged record otherwise. If ``make`` raises, nothing was staged.
 
-        Follow it with ``commit``: until then the write is visible to nobody but later calls of ``stage`` and
+        Follow it with ``commit``: until then the write is visible only to later calls of ``stage`` and
         ``staged``. A write whose ``commit`` is never called goes with the next one.
         """
         if self._closed:

@@ -58,7 +58,7 @@ class Timeout(AssertionError):
 
 
 EXPECTED = (ApiError, Timeout)
-"""What a test fails with that has asked for something else: nobody has to read pilothouse for it."""
+"""Failures of the test rather than of pilothouse: shown without a traceback of pilothouse."""
 
 
 def is_expected(raised: "pytest.ExceptionInfo[BaseException]") -> bool:
@@ -109,7 +109,7 @@ class AsyncCluster:
     @contextlib.asynccontextmanager
     async def running(self, program: Program, *, faults: "Sequence[Rule]" = ()) -> AsyncIterator[None]:
         """Run a program of your own, such as a controller, during the block: ``program(client, env)``, cancelled at its
-        end. It is an administrator. ``faults`` happen to its requests, and to nobody else's.
+        end. It is an administrator. ``faults`` happen to its requests only.
 
         If it fails, the block is cancelled and the failure raised. Enter and leave it in the same task.
         """
@@ -143,7 +143,7 @@ class AsyncCluster:
         self.plane.server.set_lag(seconds)
 
     def compact(self) -> None:
-        """Have the API server forget all changes up to now: who goes on from an older resource version or ``continue``
+        """Have the API server forget all changes up to now: an older resource version or ``continue``
         token gets 410, with reason Expired. Watches under way go on."""
         self.plane.server.compact()
 
@@ -327,7 +327,7 @@ async def async_plane(
     controller that has nothing to do before there is an object of its kind is built with the first one.
 
     ``controllers`` as kube-controller-manager's flag; an empty sequence is no manager at all. ``serve`` puts the API
-    server on a free port of 127.0.0.1, where whoever connects is the administrator; ``secure`` makes that TLS and a
+    server on a free port of 127.0.0.1, where every client is the administrator; ``secure`` makes that TLS and a
     token. Everything is in memory and gone at the end. If a program of the plane fails, the test's task is cancelled
     and the failure is raised here.
     """

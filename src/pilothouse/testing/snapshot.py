@@ -62,7 +62,7 @@ class Snapshot:
 
     def _comes_back(self, key: str) -> bool:
         """Whether programs of the plane make it by themselves, perhaps a moment later: while its Node or its namespace
-        is there, nobody can keep it away."""
+        is there, it always comes back."""
         if key.startswith(("coordination.k8s.io/leases/kube-node-lease/", "/serviceaccounts/kube-system/")):
             return True
         return key.startswith(_IN_EVERY_NAMESPACE[0]) and key.endswith(_IN_EVERY_NAMESPACE[1])
@@ -82,7 +82,7 @@ class Snapshot:
                 await client.patch(kind, name, merge_patch({"metadata": {"finalizers": None}}), namespace)
             await client.delete(kind, name, namespace, grace_period_seconds=_NO_GRACE, propagation_policy="Background")
         except (NotFound, Conflict):
-            pass  # somebody was faster; the next round sees what is left
+            pass  # another client was faster; the next round sees what is left
 
     async def _end_namespace(self, client: Client, kind: Kind[msgspec.Raw], obj: dict[str, Any]) -> None:
         """As the namespace controller does, but without its patience of five seconds."""

@@ -88,7 +88,7 @@ class Cluster:
         self._thread.call(on_loop())
 
     def compact(self) -> None:
-        """Have the API server forget all changes up to now: who goes on from an older resource version or ``continue``
+        """Have the API server forget all changes up to now: an older resource version or ``continue``
         token gets 410, with reason Expired. Watches under way go on."""
 
         async def on_loop() -> None:
@@ -156,7 +156,7 @@ class Cluster:
     @contextlib.contextmanager
     def running(self, program: Program, *, faults: "Sequence[Rule]" = ()) -> Iterator[None]:
         """Run a program of your own, such as a controller, on the plane's loop during the block: ``program(client,
-        env)``, cancelled at its end. It is an administrator. ``faults`` happen to its requests, and to nobody else's.
+        env)``, cancelled at its end. It is an administrator. ``faults`` happen to its requests only.
 
         If it has failed by the end of the block, that failure is raised then.
         """
@@ -224,7 +224,7 @@ class PlaneThread:
             self._thread.join()
             raise PlaneEnded("the plane has ended") from self._failure
         except BaseException:
-            # Ctrl-C, or a test's time limit: what nobody waits for any more must not go on.
+            # Ctrl-C, or a test's time limit: what is no longer awaited must not go on.
             asked.cancel()
             raise
 
