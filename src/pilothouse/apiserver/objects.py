@@ -15,6 +15,7 @@ from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.env import Env, Log
 from pilothouse.env.clock import whole_seconds
 from pilothouse.machinery.times import add_seconds
+from pilothouse.storage import Record, Staged, Store
 
 Object = dict[str, Any]
 
@@ -100,6 +101,26 @@ def encode_object(info: ResourceInfo, obj: Object, *, ordered: bool = False) -> 
 def with_revision(value: bytes, old: int | str, new: int) -> bytes:
     """The stored bytes with another resource version and everything else as it was."""
     return value.replace(b'"resourceVersion":"%s"' % str(old).encode(), b'"resourceVersion":"%d"' % new, 1)
+
+
+def stage_object(store: Store, info: ResourceInfo, key: str, obj: Object, *, expected: int) -> Staged:
+    """Stage an object with the revision of the write as its resource version. Raises ``Mismatch``."""
+
+    def make(revision: int) -> bytes:
+        obj["metadata"]["resourceVersion"] = str(revision)
+        return encode_object(info, obj)
+
+    return store.stage(key, make, expected=expected)
+
+
+def stage_deletion(store: Store, record: Record) -> Staged:
+    """Stage the end of a record; its last state has the revision of the deletion. Raises ``Mismatch``."""
+    return store.stage(
+        record.key,
+        None,
+        expected=record.revision,
+        last=lambda revision: with_revision(record.value, record.revision, revision),
+    )
 
 
 def next_generation(metadata: Object) -> int:

@@ -154,6 +154,10 @@ class ResourceTable:
         """The resource served at that path, if any."""
         return self._by_path.get((group, version, resource))
 
+    def built_in(self, group: str, resource: str) -> ResourceInfo:
+        """Version v1 of a built-in resource."""
+        return self._by_path[(group, "v1", resource)]
+
     def serves(self, group: str, version: str) -> bool:
         """Whether anything is served in that group and version."""
         return (group, version) in self._group_versions

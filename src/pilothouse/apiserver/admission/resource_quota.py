@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
-from pilothouse.apiserver.objects import decode, encode_object
-from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
+from pilothouse.apiserver.objects import decode, stage_object
+from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.env import Env
 from pilothouse.machinery.quantities import Quantity
 from pilothouse.semantics.pod_amounts import Amounts, add, amounts
@@ -76,9 +76,7 @@ class ResourceQuota(Plugin):
     def __init__(self, env: Env, store: Store, table: ResourceTable) -> None:
         self._env = env
         self._store = store
-        info = table.find("", "v1", "resourcequotas")
-        assert info is not None, "quotas are built in"
-        self._info: ResourceInfo = info
+        self._info = table.built_in("", "resourcequotas")
         self._known: dict[str, Quota] = {}
 
     def review(self, write: Admission) -> None:
@@ -159,13 +157,8 @@ class ResourceQuota(Plugin):
         record = quota.record
         obj = decode(record.value)
         obj.setdefault("status", {})["used"] = {name: str(used[name]) for name in sorted(used)}
-
-        def make(revision: int) -> bytes:
-            obj["metadata"]["resourceVersion"] = str(revision)
-            return encode_object(self._info, obj)
-
         # Committed with the object, which is staged in the same step.
-        self._store.stage(record.key, make, expected=record.revision)
+        stage_object(self._store, self._info, record.key, obj, expected=record.revision)
 
 
 def _growth(usage: Amounts, before: Amounts) -> Amounts:

@@ -5,17 +5,15 @@ After kube-apiserver's ``crdRegistrationController`` (kubernetes
 clients look at them to see what is served and by whom.
 """
 
-from collections.abc import Callable
-
 import msgspec
 
-from pilothouse.apiserver.controllers.bootstrap_objects import stage_object
+from pilothouse.apiserver.controllers.bootstrap_objects import stage_missing
 from pilothouse.apiserver.controllers.followers import Follower
 from pilothouse.apiserver.controllers.post_start_hooks import api_service
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.objects import with_revision
+from pilothouse.apiserver.objects import stage_deletion
 from pilothouse.apiserver.resources import BEHIND_GATES, gated, storage_prefix
-from pilothouse.storage import Record, Staged
+from pilothouse.storage import Staged
 
 _GROUP = "apiregistration.k8s.io"
 _DEFINITIONS = storage_prefix("apiextensions.k8s.io", "customresourcedefinitions")
@@ -67,24 +65,17 @@ class GroupServices(Follower):
                     wanted[f"{version.name}.{spec.group}"] = (spec.group, version.name)
         for group, name in wanted.values():
             service = api_service(group, name, core.time.now(), automanaged="true")
-            staged = stage_object(core, _GROUP, "apiservices", service) or staged
+            staged = stage_missing(core, _GROUP, "apiservices", service) or staged
         of_gates = {f"{info.version}.{info.group}" for info in gated(BEHIND_GATES)}
         for info in gated(core.options.gates):
             wanted[f"{info.version}.{info.group}"] = (info.group, info.version)
             service = api_service(info.group, info.version, core.time.now())
-            staged = stage_object(core, _GROUP, "apiservices", service) or staged
+            staged = stage_missing(core, _GROUP, "apiservices", service) or staged
         for record in core.store.list(_SERVICES).records:
             meta = _read_service(record.value).metadata
             ours = meta.labels.get(_MANAGED) == "true" or (meta.name in of_gates and _MANAGED in meta.labels)
             if ours and meta.name not in wanted:
                 current = core.store.staged(record.key)
                 if current is not None:
-                    staged = core.store.stage(current.key, None, expected=current.revision, last=_last_state(current))
+                    staged = stage_deletion(core.store, current)
         return staged
-
-
-def _last_state(record: Record) -> Callable[[int], bytes]:
-    def last(revision: int) -> bytes:
-        return with_revision(record.value, record.revision, revision)
-
-    return last

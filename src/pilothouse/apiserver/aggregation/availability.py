@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pilothouse.apiserver.conditions import LOCAL, set_condition
 from pilothouse.apiserver.controllers.followers import Follower
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.objects import Object, decode, encode_object
+from pilothouse.apiserver.objects import Object, decode, stage_object
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.storage import Change, Mismatch, Record, Staged
 
@@ -64,9 +64,7 @@ class Availability(Follower):
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
-        info = core.table.find(_GROUP, "v1", _RESOURCE)
-        assert info is not None, "APIServices are built in"
-        self._info = info
+        self._info = core.table.built_in(_GROUP, _RESOURCE)
         self._has_remote = False
         core.store.follow(_KEYS, self.notify)
         core.store.follow(_SERVICES, self._notify_for_remote)
@@ -105,12 +103,7 @@ class Availability(Follower):
             return None
         obj["status"] = status
         self._core.managed_fields.rewritten(self._info, record.value, obj, "status")
-
-        def make(revision: int) -> bytes:
-            obj["metadata"]["resourceVersion"] = str(revision)
-            return encode_object(self._info, obj)
-
         try:
-            return self._core.store.stage(record.key, make, expected=record.revision)
+            return stage_object(self._core.store, self._info, record.key, obj, expected=record.revision)
         except Mismatch:
-            return None  # somebody else was quicker; the commit of theirs brings us back
+            return None  # another write was quicker; its commit triggers the next sync

@@ -7,6 +7,7 @@ one has gone.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors
@@ -16,14 +17,14 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.conditions import set_condition
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints import create, delete, patch, update
-from pilothouse.apiserver.objects import Object, decode, encode_object, read_head, with_revision
+from pilothouse.apiserver.objects import Object, decode, read_head, stage_deletion, stage_object
 from pilothouse.apiserver.options import DeleteOptions
 from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions import FINALIZER
 from pilothouse.apiserver.request_info import NO_QUERY, RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.results import ObjectResult, Result
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.storage import Change, Mismatch, Record
+from pilothouse.storage import Change, Mismatch, Record, Staged
 
 with lazy_imports():
     from pilothouse.apiserver.apiextensions import serving
@@ -48,9 +49,7 @@ class CustomResources:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        info = core.table.find(GROUP, "v1", RESOURCE)
-        assert info is not None, "custom resource definitions are built in"
-        self._info: ResourceInfo = info
+        self._info = core.table.built_in(GROUP, RESOURCE)
         self._served: dict[str, tuple[str, int, bool, bool]] = {}
         self._terminating: dict[str, str] = {}
         """Storage prefix of a resource → its definition that is being deleted."""
@@ -239,7 +238,7 @@ class CustomResources:
         if not left:
             meta["finalizers"] = [finalizer for finalizer in meta.get("finalizers") or () if finalizer != FINALIZER]
             if not meta["finalizers"]:
-                await self._remove(record_now)
+                await self._commit(record_now, lambda: stage_deletion(self._core.store, record_now))
                 return
         if definition != decode(record_now.value):
             await self._write(record_now, definition)
@@ -258,28 +257,15 @@ class CustomResources:
     async def _write(self, record: Record, definition: Object) -> None:
         definition["metadata"] = dict(definition["metadata"])
         self._core.managed_fields.rewritten(self._info, record.value, definition, "status")
+        await self._commit(
+            record, lambda: stage_object(self._core.store, self._info, record.key, definition, expected=record.revision)
+        )
 
-        def make(revision: int) -> bytes:
-            definition["metadata"]["resourceVersion"] = str(revision)
-            return encode_object(self._info, definition)
-
+    async def _commit(self, record: Record, stage: Callable[[], Staged]) -> None:
         try:
-            staged = self._core.store.stage(record.key, make, expected=record.revision)
+            staged = stage()
         except Mismatch:
             # Another write was quicker; its commit triggers the next sync.
-            self._enqueue(record.key[len(_PREFIX) :])
-            return
-        await self._core.commit(staged)
-
-    async def _remove(self, record: Record) -> None:
-        try:
-            staged = self._core.store.stage(
-                record.key,
-                None,
-                expected=record.revision,
-                last=lambda revision: with_revision(record.value, record.revision, revision),
-            )
-        except Mismatch:
             self._enqueue(record.key[len(_PREFIX) :])
             return
         await self._core.commit(staged)

@@ -13,6 +13,7 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.registry.core.pods.references import claim_names, config_map_names, secret_names
 from pilothouse.apiserver.registry.generic.selection_predicate import Selection
+from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.machinery.fields import FieldSelector, FieldSelectorError, FieldTerm, parse_field_selector
 from pilothouse.machinery.labels import EVERYTHING
 
@@ -121,7 +122,7 @@ class NodeAuthorizer:
             return ""
         if asked.verb not in ("get", "update", "patch", "delete"):
             return "can only the verbs get, create, update, patch, or delete a ResourceSlice"
-        found = self._object("resource.k8s.io", "resourceslices", "", asked.name)
+        found = self._object("resource.k8s.io", "resourceslices", asked.name)
         own = found is not None and (found.get("spec") or {}).get("nodeName") == node
         return "" if own else _unrelated(node)
 
@@ -159,10 +160,10 @@ class NodeAuthorizer:
         if not asked.name:
             return "No Object name found"
         if asked.resource == "volumeattachments":
-            found = self._object("storage.k8s.io", "volumeattachments", "", asked.name)
+            found = self._object("storage.k8s.io", "volumeattachments", asked.name)
             related = found is not None and (found.get("spec") or {}).get("nodeName") == node
         elif asked.resource == "persistentvolumes":
-            found = self._object("", "persistentvolumes", "", asked.name)
+            found = self._object("", "persistentvolumes", asked.name)
             claim = ((found or {}).get("spec") or {}).get("claimRef") or {}
             key = (claim.get("namespace") or "", claim.get("name") or "")
             related = self._refers(node, "persistentvolumeclaims", key)
@@ -175,17 +176,15 @@ class NodeAuthorizer:
 
     def _pods(self, node: str) -> Iterator[Object]:
         core = self._core
-        info = core.table.find("", "v1", "pods")
-        assert info is not None, "pods are built in"
+        info = core.table.built_in("", "pods")
         selection = Selection(EVERYTHING, FieldSelector((FieldTerm("spec.nodeName", "=", node),)))
         for key in core.attributes.candidates(info.prefix, core.strategy(info).attributes, selection) or ():
             record = core.store.get(key)
             if record is not None:
                 yield decode(record.value)
 
-    def _object(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
-        info = self._core.table.find(group, "v1", resource)
-        record = self._core.store.get(info.key(namespace, name)) if info is not None else None
+    def _object(self, group: str, resource: str, name: str) -> Object | None:
+        record = self._core.store.get(storage_prefix(group, resource) + name)
         return None if record is None else decode(record.value)
 
 

@@ -14,7 +14,7 @@ from pilothouse.apiserver.authorization.authorizer import RBAC_GROUP
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects, reconciled
 from pilothouse.apiserver.controllers import post_start_hooks
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.objects import Object, encode_object
+from pilothouse.apiserver.objects import Object, encode_object, stage_object
 from pilothouse.apiserver.registry.core.services.address_pools import family_of, first_address, ranges_of
 from pilothouse.apiserver.registry.core.services.allocation import OWN_RANGE
 from pilothouse.apiserver.registry.flowcontrol import bootstrap
@@ -29,9 +29,9 @@ def stage_objects(core: Core) -> Staged | None:
     """Stage what is missing of them; the last write, with whose commit all are visible, or None if none is missing."""
     staged = None
     for name in NAMESPACES:
-        staged = stage_object(core, "", "namespaces", {"metadata": {"name": name}}) or staged
+        staged = stage_missing(core, "", "namespaces", {"metadata": {"name": name}}) or staged
     address = first_address(core.options.service_range)
-    service = stage_object(
+    service = stage_missing(
         core,
         "",
         "services",
@@ -57,7 +57,7 @@ def stage_presented(core: Core) -> Staged | None:
     """Stage what no one waits for: classes, flow control, APIServices, the range of services. As ``stage_objects``."""
     now = core.time.now()
     staged = _stage_own_range(core)
-    staged = stage_object(core, *post_start_hooks.token_tracking(now[:10])) or staged
+    staged = stage_missing(core, *post_start_hooks.token_tracking(now[:10])) or staged
     return _stage_templates(core, _presented_templates(core)) or staged
 
 
@@ -66,8 +66,8 @@ def keep_objects(core: Core) -> None:
     range come back when they are deleted (kubernetes' ``pkg/controlplane/controller/{systemnamespaces,
     kubernetesservice,defaultservicecidr}``, v1.36). They come with the deletion; upstream looks
     every few seconds, and another service may have its address by then."""
-    namespaces = {_info(core, "", "namespaces").key("", name) for name in NAMESPACES}
-    service = _info(core, "", "services").key("default", "kubernetes")
+    namespaces = {core.table.built_in("", "namespaces").key("", name) for name in NAMESPACES}
+    service = core.table.built_in("", "services").key("default", "kubernetes")
     keep(core, {*namespaces, service}, lambda: stage_objects(core))
     keep(core, {OWN_RANGE}, lambda: _stage_own_range(core))
 
@@ -98,7 +98,7 @@ def _stage_own_range(core: Core) -> Staged | None:
             ]
         },
     }
-    return stage_object(core, _NETWORKING, "servicecidrs", cidr)
+    return stage_missing(core, _NETWORKING, "servicecidrs", cidr)
 
 
 def stage_endpoints(core: Core, address: str, port: int) -> Staged | None:
@@ -131,7 +131,7 @@ def stage_endpoints(core: Core, address: str, port: int) -> Staged | None:
 def keep_endpoints(core: Core, address: str, port: int) -> None:
     """From now on, have them come back when they are deleted (``pkg/controlplane/reconcilers``, v1.36)."""
     kinds = (("", "endpoints"), ("discovery.k8s.io", "endpointslices"))
-    keys = {_info(core, group, resource).key("default", "kubernetes") for group, resource in kinds}
+    keys = {core.table.built_in(group, resource).key("default", "kubernetes") for group, resource in kinds}
     keep(core, keys, lambda: stage_endpoints(core, address, port))
 
 
@@ -143,7 +143,7 @@ def stage_roles(core: Core) -> Staged | None:
     if not present:
         return staged
     for resource, wanted in bootstrap_objects(core.options.gates):
-        info = _info(core, RBAC_GROUP, resource)
+        info = core.table.built_in(RBAC_GROUP, resource)
         meta = wanted["metadata"]
         record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
         if record is None or record.key not in present:
@@ -157,11 +157,11 @@ def stage_roles(core: Core) -> Staged | None:
 
 def stage_current(core: Core, group: str, resource: str, wanted: Object) -> Staged | None:
     """Stage an object that must say exactly this, apart from its metadata; None if it does."""
-    info = _info(core, group, resource)
+    info = core.table.built_in(group, resource)
     meta = wanted["metadata"]
     record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
     if record is None:
-        return stage_object(core, group, resource, wanted)
+        return stage_missing(core, group, resource, wanted)
     known: Object = msgspec.json.decode(record.value)
     changed = {**known, **{field: value for field, value in wanted.items() if field != "metadata"}}
     if changed == known:
@@ -170,15 +170,9 @@ def stage_current(core: Core, group: str, resource: str, wanted: Object) -> Stag
     return _write(core, info, changed, expected=record.revision)
 
 
-def _info(core: Core, group: str, resource: str) -> ResourceInfo:
-    info = core.table.find(group, "v1", resource)
-    assert info is not None, f"{resource} are built in"
-    return info
-
-
-def stage_object(core: Core, group: str, resource: str, obj: Object) -> Staged | None:
+def stage_missing(core: Core, group: str, resource: str, obj: Object) -> Staged | None:
     """Stage one object as the server's own; None if there is one of that name."""
-    info = _info(core, group, resource)
+    info = core.table.built_in(group, resource)
     meta = obj["metadata"]
     if core.store.staged(info.key(meta.get("namespace", ""), meta["name"])) is not None:
         return None
@@ -236,7 +230,7 @@ def _presented_templates(core: Core) -> list[_Template]:
 def _templates(core: Core, entries: Iterable[post_start_hooks.Entry]) -> list[_Template]:
     found = []
     for group, resource, obj in entries:
-        info, meta = _info(core, group, resource), obj["metadata"]
+        info, meta = core.table.built_in(group, resource), obj["metadata"]
         _complete(core, info, obj, _UID, _TIME)
         meta["resourceVersion"] = _REVISION
         found.append((info.key(meta.get("namespace", ""), meta["name"]), encode_object(info, obj)))
@@ -261,9 +255,4 @@ def _stage_templates(core: Core, templates: Iterable[_Template]) -> Staged | Non
 
 def _write(core: Core, info: ResourceInfo, obj: Object, *, expected: int) -> Staged:
     meta = obj["metadata"]
-
-    def make(revision: int) -> bytes:
-        meta["resourceVersion"] = str(revision)
-        return encode_object(info, obj)
-
-    return core.store.stage(info.key(meta.get("namespace", ""), meta["name"]), make, expected=expected)
+    return stage_object(core.store, info, info.key(meta.get("namespace", ""), meta["name"]), obj, expected=expected)

@@ -14,7 +14,7 @@ import msgspec
 from pilothouse.api.usage import Metering, Usage
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.call import Call
-from pilothouse.apiserver.controllers.bootstrap_objects import stage_object
+from pilothouse.apiserver.controllers.bootstrap_objects import stage_missing
 from pilothouse.apiserver.controllers.post_start_hooks import api_service
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
@@ -52,21 +52,18 @@ class ResourceMetrics:
         core.table.set_virtual(INFOS)
         core.virtual[GROUP, "nodes", ""] = self._nodes
         core.virtual[GROUP, "pods", ""] = self._pods
-        nodes, pods = core.table.find("", "v1", "nodes"), core.table.find("", "v1", "pods")
-        assert nodes is not None, "nodes are built in"
-        assert pods is not None, "pods are built in"
-        self._stored = {"nodes": nodes, "pods": pods}
+        self._stored = {resource: core.table.built_in("", resource) for resource in ("nodes", "pods")}
 
     async def publish(self) -> None:
         """Have the APIService, and the role that lets all users that may view pods view this too."""
         core = self._core
         rule = {"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}
         labels = {f"{_RBAC}/aggregate-to-{role}": "true" for role in ("admin", "edit", "view")}
-        staged = stage_object(
+        staged = stage_missing(
             core, "apiregistration.k8s.io", "apiservices", api_service(GROUP, VERSION, core.time.now())
         )
         staged = (
-            stage_object(
+            stage_missing(
                 core, _RBAC, "clusterroles", {"metadata": {"name": _READER, "labels": labels}, "rules": [rule]}
             )
             or staged
@@ -219,8 +216,7 @@ class _Shares:
         counts = self._ready.get(namespace)
         if counts is None:
             counts = self._ready[namespace] = {}
-            pods = self._core.table.find("", "v1", "pods")
-            assert pods is not None, "pods are built in"
+            pods = self._core.table.built_in("", "pods")
             for record in self._core.store.list(pods.list_prefix(namespace)).records:
                 pod: Object = msgspec.json.decode(record.value)
                 owner = _controller(pod)

@@ -45,8 +45,7 @@ async def proxy_service(core: Core, call: Call) -> RawResult:
     """services/[SCHEME:]NAME[:PORT]/proxy."""
     _scheme, name, _port = _split(call.name)
     _stored(core, call.info, call.namespace, name)
-    slices = core.table.find("discovery.k8s.io", "v1", "endpointslices")
-    assert slices is not None, "endpoint slices are built in"
+    slices = core.table.built_in("discovery.k8s.io", "endpointslices")
     label = b'"kubernetes.io/service-name":' + field_errors.shown(name).encode()
     for record in core.store.list(slices.list_prefix(call.namespace)).records:
         if label in record.value and b'"ready":true' in record.value:

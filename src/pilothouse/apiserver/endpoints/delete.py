@@ -19,6 +19,7 @@ from pilothouse.apiserver.objects import (
     ordered_metadata,
     parse_seconds,
     read_head,
+    stage_object,
 )
 from pilothouse.apiserver.options import DeleteOptions, check_numbers, read_delete_options
 from pilothouse.apiserver.serializers.bodies import JSON_TYPES, YAML_TYPES, check_size, read_document, read_text
@@ -228,20 +229,14 @@ def _mark_as_deleting(core: Core, call: Call, meta: Object) -> None:
 
 async def _write(core: Core, call: Call, record: Record, obj: Object, options: DeleteOptions) -> Record:
     """Store what has become of the object; the same record when nothing has."""
-    meta = obj["metadata"] = ordered_metadata(obj["metadata"])
+    obj["metadata"] = ordered_metadata(obj["metadata"])
     if obj == read_stored(core, call, record):
         return record
     if options.is_dry_run:
         return Record(record.key, encode_object(call.info, obj), record.revision, record.created)
     strategy = call.strategy
     stored, stored_as = strategy.to_storage(call.info, obj), strategy.stored_as(call.info)
-    meta = stored["metadata"]
-
-    def make(revision: int) -> bytes:
-        meta["resourceVersion"] = str(revision)
-        return encode_object(stored_as, stored)
-
-    staged = core.store.stage(record.key, make, expected=record.revision)
+    staged = stage_object(core.store, stored_as, record.key, stored, expected=record.revision)
     await core.commit(staged)
     assert staged.record is not None, "an update leaves a record"
     return staged.record

@@ -237,8 +237,7 @@ def _put_condition(status: Object, new: Object) -> None:
 
 def _budgets(core: Core, call: Call, pod: Object) -> list[tuple[ResourceInfo, Object]]:
     """The budgets of the namespace that select the pod."""
-    info = core.table.find(GROUP, "v1", "poddisruptionbudgets")
-    assert info is not None, "disruption budgets are built in"
+    info = core.table.built_in(GROUP, "poddisruptionbudgets")
     labels = pod["metadata"].get("labels") or {}
     found = []
     for record in core.store.list(info.list_prefix(call.namespace)).records:

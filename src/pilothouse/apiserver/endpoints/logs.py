@@ -122,11 +122,8 @@ def container_of(pod: Object, name: str, wanted: str) -> str:
 
 def check_node(core: Core, node: str) -> None:
     """404 for a pod on a node that is none. Upstream names the pods resource and the node."""
-    nodes, pods = core.table.find("", "v1", "nodes"), core.table.find("", "v1", "pods")
-    assert nodes is not None, "nodes are built in"
-    assert pods is not None, "pods are built in"
-    if core.store.get(nodes.key("", node)) is None:
-        raise errors.not_found(pods, node)
+    if core.store.get(core.table.built_in("", "nodes").key("", node)) is None:
+        raise errors.not_found(core.table.built_in("", "pods"), node)
 
 
 class _Source:

@@ -58,9 +58,7 @@ def register(
 
 def find_object(core: Core, resource: str, namespace: str, name: str) -> Mapping[str, Any] | None:
     """The stored object of a core resource, or None."""
-    info = core.table.find("", "v1", resource)
-    assert info is not None, f"{resource} is a core resource"
-    record = core.store.get(info.key(namespace, name))
+    record = core.store.get(core.table.built_in("", resource).key(namespace, name))
     if record is None:
         return None
     found: Mapping[str, Any] = _decode(record.value)
@@ -92,14 +90,7 @@ class _Reviews:
             all_errors.append(field_errors.invalid(path, asked.get("namespace") or "", text))
         elsewhere = review["spec"].get("nonResourceAttributes")
         if elsewhere is not None:
-            text = "disallowed on this kind of request"
-            all_errors.append(
-                field_errors.invalid(
-                    "spec.nonResourceAttributes",
-                    field_errors.internal_value("*authorization.NonResourceAttributes", elsewhere),
-                    text,
-                )
-            )
+            all_errors.append(_invalid_path(elsewhere, "disallowed on this kind of request"))
         _reject(all_errors)
         return self._decide(call, review, _subject(review))
 
@@ -254,9 +245,7 @@ def _bound(core: Core, call: Call, reference: Any) -> tuple[str, Mapping[str, An
     claim, resource = _BOUND_KINDS[kind]
     found = find_object(core, resource, "" if kind == "Node" else call.namespace, name)
     if found is None:
-        info = core.table.find("", "v1", resource)
-        assert info is not None, "bound objects are of core kinds"
-        raise errors.not_found(info, name)
+        raise errors.not_found(core.table.built_in("", resource), name)
     if kind == "Pod" and (found["spec"].get("serviceAccountName") or "default") != call.name:
         raise errors.bad_request(
             f'cannot bind token for serviceaccount "{call.name}" to pod running with different serviceaccount name.'
@@ -315,14 +304,7 @@ def _validate_question(review: dict[str, Any], *, with_subject: bool) -> ErrorLi
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     errors: ErrorList = []
     if resource is not None and path is not None:
-        text = "cannot be specified in combination with resourceAttributes"
-        errors.append(
-            field_errors.invalid(
-                "spec.nonResourceAttributes",
-                field_errors.internal_value("*authorization.NonResourceAttributes", path),
-                text,
-            )
-        )
+        errors.append(_invalid_path(path, "cannot be specified in combination with resourceAttributes"))
     if resource is None and path is None:
         text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         errors.append(field_errors.invalid("spec.resourceAttributes", None, text))
@@ -332,6 +314,11 @@ def _validate_question(review: dict[str, Any], *, with_subject: bool) -> ErrorLi
     if resource is not None:
         errors += validate_selector_attribute(resource, "spec.resourceAttributes")
     return errors
+
+
+def _invalid_path(path: Any, text: str) -> field_errors.FieldError:
+    shown = field_errors.internal_value("*authorization.NonResourceAttributes", path)
+    return field_errors.invalid("spec.nonResourceAttributes", shown, text)
 
 
 def _validate_metadata(review: dict[str, Any], but: str = "") -> ErrorList:

@@ -189,8 +189,7 @@ async def _rescale(
 async def bind(core: Core, call: Call) -> StatusResult:
     """POST of pods/NAME/binding, or of a Binding to the collection ``bindings``: gives a pod its node."""
     options = read_write_options(call.asked.query, "CreateOptions")
-    pods = core.table.find("", "v1", "pods")
-    assert pods is not None, "pods are built in"
+    pods = core.table.built_in("", "pods")
     binding = await core.long_work.run(call.size, read_built_in, call, options, call.info, "", "v1", "Binding")
     meta: Object = binding.get("metadata") or {}
     name = call.name or meta.get("name") or ""

@@ -19,7 +19,14 @@ from pilothouse.apiserver.endpoints.create import create_object
 from pilothouse.apiserver.endpoints.object_names import check_name
 from pilothouse.apiserver.endpoints.request_objects import read_object
 from pilothouse.apiserver.field_errors import ErrorList
-from pilothouse.apiserver.objects import Object, decode, encode_object, next_generation, ordered_metadata, with_revision
+from pilothouse.apiserver.objects import (
+    Object,
+    decode,
+    encode_object,
+    next_generation,
+    ordered_metadata,
+    stage_deletion,
+)
 from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.registry.generic import object_meta
@@ -365,13 +372,7 @@ async def _remove(core: Core, call: Call, record: Record, obj: Object, options: 
 
 async def remove(core: Core, record: Record) -> bytes:
     """Delete a record for good; its last state with the revision of the deletion. Raises ``Mismatch``."""
-    staged = core.store.stage(
-        record.key,
-        None,
-        expected=record.revision,
-        last=lambda revision: with_revision(record.value, record.revision, revision),
-    )
-    return await core.commit(staged)
+    return await core.commit(stage_deletion(core.store, record))
 
 
 def wrong_uid(
