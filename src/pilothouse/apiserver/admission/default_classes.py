@@ -15,55 +15,54 @@ STORAGE_ANNOTATIONS = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 )
-_CLASS_OF_CLAIM = "volume.beta.kubernetes.io/storage-class"
-_CLASS_OF_INGRESS = "kubernetes.io/ingress.class"
 
 
-class DefaultStorageClass(Plugin):
-    """For new claims that do not name a class. The empty name is a name: that of no class."""
+class _DefaultClass(Plugin):
+    """For new objects that name no class, neither in the field nor in the annotation from before there was a field. The
+    empty name is a name: that of no class."""
+
+    concerns: frozenset[str]
+    field: str
+    annotation: str
+    classes: str
+    defaults: tuple[str, ...]
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def admit(self, write: Admission) -> None:
+        obj = write.obj
+        if obj is None or write.info.group_resource not in self.concerns:
+            return
+        if write.operation != "CREATE" or write.subresource:
+            return
+        spec = obj.setdefault("spec", {})
+        annotations = obj["metadata"].get("annotations") or {}
+        if spec.get(self.field) is not None or self.annotation in annotations:
+            return
+        name = newest_default(self._store, self.classes, self.defaults)
+        if name:
+            spec[self.field] = name
+
+
+class DefaultStorageClass(_DefaultClass):
+    """Of claims."""
 
     concerns = frozenset({"persistentvolumeclaims"})
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def admit(self, write: Admission) -> None:
-        info, claim = write.info, write.obj
-        if info.resource != "persistentvolumeclaims" or info.group or claim is None:
-            return
-        if write.operation != "CREATE" or write.subresource:
-            return
-        spec = claim.setdefault("spec", {})
-        annotations = claim["metadata"].get("annotations") or {}
-        if spec.get("storageClassName") is not None or _CLASS_OF_CLAIM in annotations:
-            return
-        name = newest_default(self._store, storage_prefix("storage.k8s.io", "storageclasses"), STORAGE_ANNOTATIONS)
-        if name:
-            spec["storageClassName"] = name
+    field = "storageClassName"
+    annotation = "volume.beta.kubernetes.io/storage-class"
+    classes = storage_prefix("storage.k8s.io", "storageclasses")
+    defaults = STORAGE_ANNOTATIONS
 
 
-class DefaultIngressClass(Plugin):
-    """For new ingresses that name no class, neither in the spec nor in the annotation from before there was a field."""
+class DefaultIngressClass(_DefaultClass):
+    """Of ingresses."""
 
     concerns = frozenset({"ingresses.networking.k8s.io"})
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def admit(self, write: Admission) -> None:
-        info, ingress = write.info, write.obj
-        if info.resource != "ingresses" or info.group != "networking.k8s.io" or ingress is None:
-            return
-        if write.operation != "CREATE" or write.subresource:
-            return
-        spec = ingress.setdefault("spec", {})
-        annotations = ingress["metadata"].get("annotations") or {}
-        if spec.get("ingressClassName") is not None or _CLASS_OF_INGRESS in annotations:
-            return
-        prefix = storage_prefix("networking.k8s.io", "ingressclasses")
-        name = newest_default(self._store, prefix, ("ingressclass.kubernetes.io/is-default-class",))
-        if name:
-            spec["ingressClassName"] = name
+    field = "ingressClassName"
+    annotation = "kubernetes.io/ingress.class"
+    classes = storage_prefix("networking.k8s.io", "ingressclasses")
+    defaults = ("ingressclass.kubernetes.io/is-default-class",)
 
 
 def newest_default(store: Store, prefix: str, annotations: Sequence[str]) -> str:

@@ -1,9 +1,9 @@
 """Serves metrics.k8s.io/v1beta1 from simulated nodes, for ``kubectl top`` and autoscalers.
 
 In a cluster this is metrics-server, behind an APIService. Here the server answers itself, from the pods and nodes that
-it stores and from whoever runs them (``api.usage.Metering``). Shapes, tables and the role are metrics-server's (v0.8,
-``pkg/api``, ``manifests/base``). A load on a workload as a whole, annotated at the last of the owners of its pods, is
-shared by those of its pods that are ready: more pods, less for each.
+it stores and from the program that runs them (``api.usage.Metering``). Shapes, tables and the role are metrics-server's
+(v0.8, ``pkg/api``, ``manifests/base``). A load on a workload as a whole, annotated at the last of the owners of its
+pods, is shared by those of its pods that are ready: more pods, less for each.
 """
 
 from collections.abc import Iterable, Mapping
@@ -248,6 +248,6 @@ def _loads(obj: Object) -> dict[str, int]:
         try:
             quantity = parse_quantity(annotations[key])
         except (KeyError, QuantityError):
-            continue  # there is no limit, or none that can be read
+            continue  # there is no load, or none that can be read
         found[resource] = max(quantity.milli_value if resource == "cpu" else quantity.value, 0)
     return found

@@ -193,7 +193,7 @@ def _field(row: FieldRow) -> _Field:
         # Messages refer to each other and to themselves, so the encoder is looked up when the first value comes.
         encode = _lazy(row.type)
     if row.is_map:
-        return _map_field(head, _SCALARS[row.type][0] if scalar else _BYTES, encode, row.number)
+        return _map_field(row.number, wire_type, encode)
     if row.repeated:
         return _repeated_field(head, wire_type, encode)
     if wire_type != _BYTES:
@@ -232,7 +232,7 @@ def _repeated_field(head: bytes, wire_type: int, encode: _Value) -> _Field:
     return add
 
 
-def _map_field(_head: bytes, wire_type: int, encode: _Value, number: int) -> _Field:
+def _map_field(number: int, wire_type: int, encode: _Value) -> _Field:
     head = tag(number, _BYTES)
     value_head = tag(2, wire_type)
 
