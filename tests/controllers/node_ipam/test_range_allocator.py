@@ -15,8 +15,8 @@ def allocator(
     *clusters: tuple[str, int], services: tuple[str, ...] = (), metrics: Registry | None = None
 ) -> RangeAllocator:
     sets = [CidrSet(parse_cidr(cluster), mask) for cluster, mask in clusters]
-    measures = [SetMetrics(metrics or Registry(), str(blocks.cluster), blocks.size) for blocks in sets]
-    return RangeAllocator(sets, measures, [parse_cidr(service) for service in services])
+    set_metrics = [SetMetrics(metrics or Registry(), str(blocks.cluster), blocks.size) for blocks in sets]
+    return RangeAllocator(sets, set_metrics, [parse_cidr(service) for service in services])
 
 
 def give(books: RangeAllocator, name: str, uid: str = "") -> tuple[str, ...]:

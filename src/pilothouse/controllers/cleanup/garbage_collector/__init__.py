@@ -11,7 +11,7 @@ served, is never deleted. With one owner left the object stays and loses the ref
 Not guaranteed: an order among objects, and that a dependent that was created in the same moment in which its owner was
 orphaned has been seen.
 
-The work grows with what changes: an event of an object without owner, dependents or deletion costs a look into a dict.
+The work grows with what changes: an event of an object without owner, dependents or deletion costs a dict lookup.
 docs/controllers/garbage_collector.md lists its triggers and its differences from upstream.
 """
 

@@ -102,7 +102,7 @@ class Attempts:
         """
         self._log.info("Processing item", v=2, item=node.identity, virtual=node.virtual)
         if node.being_deleted and not node.deleting_dependents:
-            return  # Already being deleted; its dependents are processed when it is gone.
+            return  # Its dependents are processed when it is gone.
         try:
             where = self._locate(node)
             latest = await self._live.get(where)
@@ -161,8 +161,7 @@ class Attempts:
         again = [i for i in instructions if isinstance(i, TryDelete) and i.later]
         self._apply([i for i in instructions if i not in again])
         if again:
-            # Of the very key that is being worked on. The identities that are claimed have their turns one after the
-            # other, with growing pauses as long as none is found.
+            # This key is being processed. The claimed identities are tried one after the other, with growing backoff.
             raise RetryLater("the owner may have other coordinates")
 
     async def _press_or_release(self, owner: Node, where: Located, latest: ObjectMeta) -> None:
@@ -176,7 +175,7 @@ class Attempts:
                     await self._unblock(owner, where, latest)
 
     async def _unblock(self, node: Node, where: Located, latest: ObjectMeta) -> None:
-        # From the references just read, not from the graph's: one that is gone meanwhile would be added again.
+        # From the live references, not the graph's: one that was removed meanwhile would be added again.
         if any(reference.block_owner_deletion for reference in latest.owner_references):
             self._log.info("Unblocking the owners, to break a circle", v=2, item=node.identity)
             body = patches.unblock_owners(node.uid, latest.owner_references)
@@ -184,7 +183,7 @@ class Attempts:
 
     async def _decide_and_act(self, node: Node, where: Located, latest: ObjectMeta) -> None:
         owners = [(ref, await self._standing(node, ref)) for ref in latest.owner_references]
-        # The lookups took time: the graph may know more dependents now, and the node may have been replaced.
+        # The live reads took time: the graph may have more dependents now, and the node may have been replaced.
         node = self._graph.get(node.uid) or node
         decision = decide(
             Observed(

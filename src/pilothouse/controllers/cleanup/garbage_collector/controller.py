@@ -63,11 +63,10 @@ class GarbageCollector:
             cached=self.monitors.cached,
             log=log,
         )
-        # Keys are uids. The graph itself is changed at once by the event handlers: upstream's third queue is not needed
-        # where there is one thread.
+        # Keys are uids. Event handlers change the graph at once: with one thread upstream's third queue is not needed.
         self._to_delete: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_delete", metrics)
         self._to_orphan: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_orphan", metrics)
-        self._unverified: set[str] = set()  # queued only because nobody has seen the object yet; never iterated
+        self._unverified: set[str] = set()  # queued only because no informer has the object yet; never iterated
         self._pools = [
             WorkerPool(f"{self.name}-{what}", queue, work, workers=options.concurrent_syncs, metrics=metrics, log=log)
             for what, queue, work in (
@@ -91,7 +90,7 @@ class GarbageCollector:
                     async with asyncio.timeout(SYNC_SECONDS):
                         await self.monitors.ready.wait()
                 except TimeoutError:
-                    pass  # What has not been read yet is looked up live like everything else.
+                    pass  # What is not cached yet is read live.
                 synced = self.monitors.is_synced
                 self._log.info("Proceeding to collect garbage", controller=self.name, synced=synced)
                 for pool in self._pools:
@@ -148,7 +147,7 @@ class GarbageCollector:
         unverified = uid in self._unverified
         self._unverified.discard(uid)
         if node is None or (unverified and not node.virtual):
-            return  # Gone, or an informer has shown what was to be verified: no request for that.
+            return  # Gone, or an informer has the object that was to be verified.
         settled = False
         try:
             await self._attempts.delete(node)
@@ -158,7 +157,7 @@ class GarbageCollector:
         finally:
             current = self.graph.get(uid)
             if unverified and not settled and current is not None and current.virtual:
-                # The retry verifies it again. One that an informer has shown meanwhile is processed as any other node.
+                # The retry verifies it again. One that an informer has by now is processed like any other node.
                 self._unverified.add(uid)
 
     async def _try_orphan(self, uid: str) -> None:

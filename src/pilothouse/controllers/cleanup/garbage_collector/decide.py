@@ -56,12 +56,12 @@ def decide(seen: Observed) -> Decision:
     if not seen.owners:
         return Keep()
     if by_standing[Standing.SOLID]:
-        # References to waiting owners go too, or those owners would wait for ever for an object that stays.
+        # References to waiting owners are removed too, or those owners would wait for ever for an object that stays.
         return RemoveOwners(gone + waiting) if gone or waiting else Keep()
     if waiting and seen.has_dependents:
-        # The owner waits for this object, so this object must wait for its own dependents. With a dependent that waits
-        # as well there may be a circle in which each waits for the next (this also finds some that are none): stop
-        # blocking, and nobody has to wait for this object.
+        # The owner waits for this object, so this object must wait for its own dependents. If one of them waits as well
+        # there may be a circle (this also finds some that are none): stop blocking, and nothing has to wait for this
+        # object.
         return Delete("Foreground", unblock=seen.dependent_waits)
     if ORPHAN_FINALIZER in seen.finalizers:
         return Delete("Orphan")
@@ -100,5 +100,5 @@ def decide_foreground(owner: Node, *, waits_in_circle: bool = False) -> ReleaseO
     blocking = owner.blocking_dependents()
     if not blocking:
         return ReleaseOwner()
-    # Those that wait themselves are not pressed; if one of them waits for this owner, nobody else would end that.
+    # Those that wait themselves are not processed; if one of them waits for this owner, nothing else would end that.
     return PressDependents(tuple(node for node in blocking if not node.deleting_dependents), unblock=waits_in_circle)

@@ -189,8 +189,8 @@ class Graph:
             and node.kind == kind
             and node.api_version == api_version
         ):
-            # Nearly every update ends here: something else of the object changed. The strings of the object that just
-            # left the cache are let go, or every object that was ever updated would be held twice.
+            # Nearly every update ends here: something else changed. The strings of the old object are released, or
+            # every updated object would be held twice.
             node.name, node.namespace, node.owners = new.name, new.namespace, new.owner_references
             return NOTHING
         out: list[Instruction] = []
@@ -200,7 +200,7 @@ class Graph:
             node = self._rename(node, api_version, kind)
         self._set_owners(node, new.owner_references, out)
         if new.deletion_timestamp is not None:
-            node.being_deleted = True  # A one-way trip: never reset.
+            node.being_deleted = True  # Never reset.
         _transitions(node, old, new, out)
         return out
 
@@ -212,7 +212,7 @@ class Graph:
         out: list[Instruction] = []
         identity = Identity(api_version, kind, meta.namespace, meta.name, meta.uid)
         if node.virtual:
-            # Seen for the first time when it goes: those who claim other coordinates are told as if it had been seen.
+            # First observed when it is deleted: dependents that claim other coordinates are processed all the same.
             node = self._materialize(node, identity, out)
         self._remove(node, identity, out)
         return out
@@ -227,8 +227,8 @@ class Graph:
             if node.identity == identity:
                 self._remove(node, identity, out)
             else:
-                # The informer knows the object under other coordinates and is right. Only those who claimed the ones
-                # that were looked up have a wrong reference.
+                # The informer has the object under other coordinates and is right. Only references to those that were
+                # read live are wrong.
                 _disown(partition(node.dependents or (), identity)[0], identity, out)
             return out
         matching, mismatching = partition(node.dependents or (), identity)
@@ -304,8 +304,7 @@ class Graph:
             node.owners = references
             return
         before = {reference.uid: reference for reference in node.owners}
-        # A reference that keeps its uid but names other coordinates is as good, or bad, as a new one. Upstream looks at
-        # it only after a restart.
+        # A reference with the same uid but other coordinates counts as new. Upstream processes it only after a restart.
         added = [
             reference
             for reference in references
@@ -328,7 +327,7 @@ class Graph:
         self._link(node, added, out)
         self._unlink(node, removed)
         if removed and references and not node.namespace:
-            # It may have been left alone because of a namespaced owner, which is among those that went.
+            # It may have been kept because of a namespaced owner, whose reference was removed.
             out.append(TryDelete(node))
 
     def _link(self, node: Node, references: Iterable[OwnerReference], out: list[Instruction]) -> None:
@@ -351,8 +350,8 @@ class Graph:
             elif not _matches(reference, owner.api_version, owner.kind, owner.name):
                 doubtful = True
             elif not owner.namespace and node.namespace and owner.virtual:
-                # Said to be cluster-scoped by a cluster-scoped dependent, and nobody has seen it: it may as well be a
-                # missing namespaced object (kubernetes#98040).
+                # A cluster-scoped dependent claims that it is cluster-scoped, and no informer has it: it may as well be
+                # a missing namespaced object (kubernetes#98040).
                 doubtful = True
         if doubtful:
             out.append(TryDelete(node))
@@ -371,7 +370,7 @@ class Graph:
         for reference in node.owners:
             owner = self._nodes.get(reference.uid)
             if owner is not None and owner.deleting_dependents:
-                out.append(TryDelete(owner))  # This may have been the last one it waited for.
+                out.append(TryDelete(owner))  # This may have been the last dependent that it waited for.
 
 
 def _coordinates(reference: OwnerReference) -> tuple[str, str, str]:
@@ -416,7 +415,7 @@ def alternative_identity(dependents: Iterable[Node], absent: Identity) -> Identi
             same = _matches(ref, absent.api_version, absent.kind, absent.name)
             if same and (not absent.namespace or absent.namespace == dependent.namespace):
                 continue
-            # A kind that was looked up without a namespace is cluster-scoped, so the dependent's says nothing.
+            # A kind that was read without a namespace is cluster-scoped, so the dependent's namespace does not matter.
             cluster_scoped = not absent.namespace and (ref.api_version, ref.kind) == (absent.api_version, absent.kind)
             namespace = "" if cluster_scoped else dependent.namespace
             claims[Identity(ref.api_version, ref.kind, namespace, ref.name, ref.uid)] = None

@@ -33,7 +33,7 @@ class UnservedKind(UnknownKind):
 
 
 KindOf = Callable[[str, str], Kind[Object] | None]
-"""The resource that serves objects of an apiVersion and kind, as discovery said last."""
+"""The resource that serves objects of an apiVersion and kind, by the last discovery."""
 
 
 class Located(msgspec.Struct, frozen=True):

@@ -82,7 +82,7 @@ class Monitors(ResourceMonitors):
         """Also records the kinds that are served."""
         found = wanted_resources(discovery, self._ignored)
         if found:
-            # Every version counts here: owners may be named by one that nobody watches.
+            # Every version: references may use one that is not watched.
             self._kinds = {(r.api_version, r.kind): r.as_kind().metadata for r in discovery.resources()}
         return found
 
@@ -97,7 +97,7 @@ class Monitors(ResourceMonitors):
 
         def on_update(old: Cached, new: Cached) -> None:
             if old.metadata.uid != new.metadata.uid:
-                # Deleted and made again while nobody watched. Upstream keeps the old node, and what it owned, for ever.
+                # Recreated between two watches. Upstream keeps the old node, and its dependents, for ever.
                 apply(graph.forget(api_version, kind_name, old.metadata))
                 on_add(new, False)
                 return

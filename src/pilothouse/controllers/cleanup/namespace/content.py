@@ -26,15 +26,15 @@ from pilothouse.machinery.api_resources import Resource as ServedResource
 
 _BACKGROUND = "Background"
 _FAILURES = (ApiError, ConnectionError, TimeoutError, ValueError)
-"""What a request may come to. ValueError: an answer that cannot be read."""
+"""The errors of a request. ValueError: an answer that cannot be parsed."""
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     errors: tuple[str, ...] = ()
-    """Everything that failed; the namespace must be synced again."""
+    """All errors; the namespace must be synced again."""
     estimate_seconds: int = 0
-    """Without errors: how long what is left may take, 0 when nothing is."""
+    """Without errors: how long the rest may take, 0 when nothing is left."""
 
 
 class Content:
@@ -84,11 +84,11 @@ class Content:
             if error:
                 errors.append(f"failed to delete pods for namespace: {namespace}, err: {error}")
                 content_errors.append(error)
-        # A failure to delete or to list pods counts none, so that the pass goes on to what pods may still use. That is
-        # upstream's way (kubernetes v1.36, deleteAllContent returns early for pods that remain, and remembers errors).
+        # A failure to delete or to list pods counts none, so that the sync goes on to other resources, as upstream
+        # (v1.36, deleteAllContent).
         if totals.counts:
-            # What a pod uses goes after the pod (KEP-5080). Upstream leaves the pods out of the conditions of such a
-            # pass (kubernetes v1.36, deleteAllContent): they say that no content remains. Scripts know it like that.
+            # What a pod uses is deleted after the pod (KEP-5080). Upstream leaves the pods out of the conditions of
+            # such a sync (v1.36, deleteAllContent), which then say that no content remains; scripts rely on it.
             outcome = Outcome(
                 discovery_error=discovery_error, parsing_error=parsing_error, content_errors=tuple(content_errors)
             )
@@ -131,7 +131,7 @@ class Content:
                 try:
                     await self._client.delete(kind, item.metadata.name, namespace, propagation_policy=_BACKGROUND)
                 except (NotFound, MethodNotAllowed):
-                    pass  # Gone already, or not to be had one by one either; the list below tells.
+                    pass  # Gone already, or not supported either; the list below shows it.
         left = await self._list(kind, namespace, resource)
         return GONE if left is None else decide_remainder(named, namespace, left, estimate)
 

@@ -40,7 +40,7 @@ class NamespaceController(ManagedController):
             context,
             DESCRIPTOR.name,
             workers=options.concurrent_syncs,
-            # A minute at most between tries: longer than that nobody wants to watch a namespace that could go.
+            # At most a minute between retries of a namespace that could go.
             limiter=MaxOfLimiter[str](
                 ExponentialFailureLimiter[str](0.005, 60.0), BucketLimiter[str](context.env, 10.0, 100)
             ),
@@ -115,7 +115,7 @@ class NamespaceController(ManagedController):
         if after == before:
             return held
         old = _raw_list.decode(take_field(held.raw, "status.conditions") or b"[]")
-        # Those of others are written back as they came: the view may not show all of them.
+        # Foreign conditions are written back as they came: the view may lack fields.
         written = [
             old[place] if place < len(before) and condition == before[place] else _condition(condition)
             for place, condition in enumerate(after)

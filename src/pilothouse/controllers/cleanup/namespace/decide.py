@@ -9,7 +9,7 @@ from pilothouse.api.core import Pod
 from pilothouse.api.meta import Object
 
 FINALIZER_ESTIMATE_SECONDS = 15
-"""How long finalizers are given when nothing better is known (namespaced_resources_deleter.go, v1.36)."""
+"""The estimate for finalizers (namespaced_resources_deleter.go, v1.36)."""
 
 KUBERNETES_FINALIZER = "kubernetes"
 

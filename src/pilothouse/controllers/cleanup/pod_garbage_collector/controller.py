@@ -28,7 +28,7 @@ from pilothouse.semantics.pods import is_terminal
 
 PASS = "pass"  # noqa: S105  # the one key there is, no secret
 AT_ONCE = 16
-"""Deletions that run together. Upstream starts all of them; here each is checked shortly before it is sent."""
+"""Concurrent deletions. Upstream starts all at once; here each is checked shortly before it is sent."""
 LIVE_SECONDS = 1.0
 """How old a live read of a node may be when one of its pods is deleted because of it."""
 

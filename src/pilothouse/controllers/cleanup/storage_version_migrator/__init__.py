@@ -25,7 +25,7 @@ from pilothouse.runtime.watches import Watch
 
 class MigratorOptions(msgspec.Struct, frozen=True, kw_only=True):
     collects: bool = True
-    """Whether the garbage collector is switched on."""
+    """Whether the garbage collector is enabled."""
 
     def validate(self) -> list[str]:
         """Upstream finds out when the controller is built, and exits."""

@@ -38,11 +38,11 @@ from pilothouse.runtime.cache import Cache
 
 WORKERS = 5
 OTHER_QUEUES = "resource-version-controller"
-"""Of both other queues: upstream gives both the same name."""
+"""Of both other queues, as upstream."""
 POLL_SECONDS = 1.0
 """How often to check whether a cache has reached the version; that needs no request."""
 PASSING = (ServerTimeout, TooManyRequests, ServiceUnavailable, InternalError, Timeout, OSError)
-"""What says nothing of the object (``isRetriableError``, and every connection that fails)."""
+"""Errors that may pass (``isRetriableError``, and every failed connection)."""
 
 
 class Hopeless(Exception):
@@ -61,7 +61,7 @@ class StorageVersionMigrator(ManagedController):
         self._context = context
         self._migrations = migrations.cache
         self._missed: dict[str, float] = {}
-        """Since when nobody watches the resource of a migration."""
+        """Since when there is no monitor for the resource of a migration."""
         self._runs: WorkQueue[GroupResource] = WorkQueue(context.env, OTHER_QUEUES, context.metrics)
         self._resource_versions: WorkQueue[str] = WorkQueue(context.env, OTHER_QUEUES, context.metrics)
         runner = MigrationRunner(context.client, context.env, migrations.cache)
@@ -154,7 +154,7 @@ class StorageVersionMigrator(ManagedController):
                     kind, meta.name, apply_patch(body), meta.namespace, field_manager=DESCRIPTOR.name
                 )
             except Conflict:
-                # Changed or made anew, and so stored anew; or gone.
+                # Changed or recreated, and so stored in the current version; or gone.
                 continue
             except PASSING:
                 raise
@@ -163,7 +163,7 @@ class StorageVersionMigrator(ManagedController):
 
     async def _end(self, begun: StorageVersionMigration, why: str = "") -> None:
         """Record that the migration has succeeded, or failed with that reason."""
-        # It may have been a long time: labels, say, may have changed meanwhile, or another one have its name.
+        # Labels, say, may have changed since it began, or another migration may have its name.
         key = begun.metadata.name
         migration, raw = self._migrations.get(key), self._migrations.raw(key)
         if migration is None or migration.metadata.uid != begun.metadata.uid or is_over(migration):

@@ -20,7 +20,7 @@ STORAGE_MIGRATING = "StorageMigrating"
 """The condition of a definition whose objects are being migrated."""
 NEEDED_VERBS = ("update", "patch", "list")
 GRACE_SECONDS = 60.0
-"""A resource that is not known yet may be a new one: what is served is asked every 30 s, and this is twice that."""
+"""A resource that is not known yet may be new: discovery runs every 30 s, and this is twice that."""
 
 _json = msgspec.json.Encoder().encode
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -43,9 +43,9 @@ class Turn(msgspec.Struct, frozen=True):
     """What to do about the migrations of one resource."""
 
     ended: tuple[StorageVersionMigration, ...] = ()
-    """Note is to be taken that these are over."""
+    """Their end must be recorded."""
     next: StorageVersionMigration | None = None
-    """Then this one may run."""
+    """The one to start then."""
 
 
 def turn_of(migrations: Iterable[StorageVersionMigration]) -> Turn:
@@ -146,7 +146,7 @@ def _with_conditions(raw: bytes, conditions: Iterable[Condition]) -> bytes:
 
 
 def _shown(condition: Condition) -> dict[str, Any]:
-    # The message is required, even where there is none.
+    # The message is required, even if it is empty.
     shown: dict[str, Any] = {"type": condition.type, "status": condition.status}
     if condition.observed_generation:
         shown["observedGeneration"] = condition.observed_generation
@@ -212,6 +212,6 @@ def _configuration(
         "apiVersion": CUSTOM_RESOURCE_DEFINITIONS.api_version,
         # With the resourceVersion: a definition that changed since it was read is a conflict.
         "metadata": {"name": meta.name, "resourceVersion": meta.resource_version},
-        # Also where they stay as they are: who has applied them once and leaves them out takes them away.
+        # Also if unchanged: what an applier leaves out is removed.
         "status": {"conditions": [condition], "storedVersions": list(stored)},
     }

@@ -65,7 +65,7 @@ class MigrationRunner:
             return
 
         async def update(_attempt: int) -> None:
-            # Read anew: of a definition that was redefined since the sync, this sync's result says nothing.
+            # Read live: the result does not apply to a definition that changed since the sync.
             definition = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
             now, configuration = self._env.now(), None
             if is_over:
@@ -86,4 +86,4 @@ class MigrationRunner:
         try:
             await retry_on_conflict(update, RETRY)
         except NotFound:
-            return  # built in, or its definition has gone
+            return  # built in, or its definition is gone

@@ -42,7 +42,7 @@ class StorageVersionGarbageCollector(ManagedController):
         )
 
     def _seen(self, found: StorageVersion) -> None:
-        # The handler of a Lease may have its turn later: what the cache lacks is asked for.
+        # The Lease's handler may run later: what the cache lacks is read live.
         if any(f"{NAMESPACE}/{server}" not in self._leases for server in servers(found)):
             self._versions.add(found.metadata.name)
 
@@ -51,8 +51,8 @@ class StorageVersionGarbageCollector(ManagedController):
         the others."""
         listed = await self._client.list_all(STORAGE_VERSIONS, keep_raw=True)
         naming = [entry for entry in listed.items if key in servers(entry.object)]
-        # After the list, where upstream looks before it. A server that comes back between the two would lose what it
-        # has written down by then; one that comes later changes what was listed, and the write is refused.
+        # After the list, where upstream reads it before. A server that returns between the two would lose its entry;
+        # one that returns later changes what was listed, which is a conflict.
         if not naming or await self._lease(key) is not None:
             return None
         failure: Exception | None = None
@@ -93,7 +93,7 @@ class StorageVersionGarbageCollector(ManagedController):
             await self._client.update(STORAGE_VERSIONS.raw, meta.name, body, subresource="status")
             return
         try:
-            # A server that has just come may have written itself down since.
+            # A new server may have added its entry since.
             await self._client.delete(STORAGE_VERSIONS, meta.name, resource_version=meta.resource_version)
         except NotFound:
             return

@@ -26,7 +26,7 @@ _NODE_META = NODES.read_as(Object)
 def build(context: ControllerContext) -> RunnableController:
     provider = the_provider(context.options_as(CloudNodeLifecycleOptions).provider, context.env)
     if provider.instances is None:
-        return NothingToDo(DESCRIPTOR.name, context.log, f"cloud provider {provider.name} does not tell of machines")
+        return NothingToDo(DESCRIPTOR.name, context.log, f"cloud provider {provider.name} has no instances")
     return CloudNodeLifecycleController(context, provider.instances)
 
 
@@ -53,7 +53,7 @@ class CloudNodeLifecycleController(ManagedController):
                 elif await self._instances.is_shut_down(node):
                     await self._change_taints(node.metadata.name, _with_taint)
             except Exception as error:  # noqa: BLE001  # whatever a cloud's library raises: one node waits, not all
-                self.log.warning("Could not look after node", node=node.metadata.name, error=error)
+                self.log.warning("Failed to sync node", node=node.metadata.name, error=error)
         return Requeue(self._period)
 
     async def _untaint(self, node: Node) -> None:
@@ -62,7 +62,7 @@ class CloudNodeLifecycleController(ManagedController):
 
     async def _delete(self, node: Node) -> None:
         meta = node.metadata
-        # The cache may not know yet that it is ready again, or that it is another one.
+        # The cache may be stale: the node may be ready again, or another one.
         try:
             live = await self._client.get(NODES, meta.name)
         except NotFound:

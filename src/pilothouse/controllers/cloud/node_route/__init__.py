@@ -40,7 +40,7 @@ class NodeRouteOptions(msgspec.Struct, frozen=True, kw_only=True):
     def validate(self) -> list[str]:
         errors = cloud_providers.validate_provider(self.provider)
         if self.provider and self.allocate and self.wanted:
-            # Only whoever asks pays for the import: descriptors cost nothing.
+            # Imported only here: descriptors must be cheap.
             try:
                 routes.cluster_ranges(self.cluster_cidr)
             except ValueError as error:

@@ -17,7 +17,7 @@ from pilothouse.runtime.events import WARNING
 PASS = "pass"  # noqa: S105  # the one key there is, no secret
 COMPONENT = "route_controller"
 AT_ONCE = 200
-"""Calls to the cloud that run together."""
+"""Concurrent calls to the cloud."""
 _NODE_META = NODES.read_as(Object)
 
 
@@ -65,7 +65,7 @@ class NodeRouteController(ManagedController):
         there = await self._routes.list(self._cluster)
         nodes = self._nodes.list()
         todo = plan(nodes, there, self._ours)
-        # A route that is made anew must be gone first (kubernetes#98359).
+        # A route that is recreated must be deleted first (kubernetes#98359).
         await each(todo.delete, self._delete, at_once=AT_ONCE)
         missing: dict[str, None] = {}
 
@@ -79,7 +79,7 @@ class NodeRouteController(ManagedController):
         async def update_condition(node: Node) -> None:
             name = node.metadata.name
             if node.spec.pod_cidrs or name in named:
-                # A node that has a route and no range is not reached: nobody knows what for.
+                # A node with a route but no CIDR is not reachable.
                 await self._set_condition(node, routed=bool(node.spec.pod_cidrs) and name not in missing)
 
         await each(nodes, update_condition, at_once=AT_ONCE)

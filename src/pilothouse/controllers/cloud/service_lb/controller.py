@@ -41,7 +41,7 @@ from pilothouse.runtime.events import NORMAL, WARNING
 COMPONENT = "service-controller"
 RETRY_SECONDS = 5.0, 300.0
 RESYNC_SECONDS = 30.0
-"""After this time a Service whose load balancer is being cleaned up is synced again, successful or not."""
+"""The resync, for Services whose load balancer is being cleaned up."""
 
 
 def build(context: ControllerContext) -> RunnableController:
@@ -71,16 +71,16 @@ class ServiceLBController(ManagedController):
         self._balancers = balancers
         self._services, self._nodes = services.cache, nodes.cache
         self._known: dict[str, Service] = {}
-        """Services that may have a load balancer, as they were when they were last synced."""
+        """Services that may have a load balancer, as of their last sync."""
         self._sent_to: dict[str, list[Node]] = {}
-        """The nodes that a Service's load balancer was last told of."""
+        """The nodes that a Service's load balancer was last updated with."""
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
         self._node_queue: WorkQueue[str] = WorkQueue(context.env, "node", context.metrics)
         self.beside_pool(
             WorkerPool(f"{self.name}-nodes", self._node_queue, self._sync_nodes, metrics=context.metrics, log=self.log)
         )
-        self._measures = Measures(context)
+        self._metrics = Metrics(context)
         services.add_handler(
             lambda service, _initial: self._service_seen(service),
             self._service_changed,
@@ -96,7 +96,7 @@ class ServiceLBController(ManagedController):
     # What enqueues a sync
 
     def _service_seen(self, service: Service) -> None:
-        # What needs cleaning up may have been left by a process that has died.
+        # A crashed process may have left something to clean up.
         if wants_load_balancer(service) or needs_cleanup(service):
             self.queue.add(object_key(service.metadata))
 
@@ -105,7 +105,7 @@ class ServiceLBController(ManagedController):
             self.queue.add(object_key(new.metadata))
 
     def _service_gone(self, service: Service) -> None:
-        # Somebody took the finalizer off.
+        # Its finalizer was removed by a user.
         key = object_key(service.metadata)
         if key in self._known or wants_load_balancer(service):
             self.queue.add(key)
@@ -120,7 +120,7 @@ class ServiceLBController(ManagedController):
         service = self._services.get(key)
         known = self._known.get(key)
         if known is not None and (service is None or known.metadata.uid != service.metadata.uid):
-            # It is gone without having been cleaned up: only what was remembered of it says that there was one.
+            # It was deleted without cleanup: only the remembered object shows that it had a load balancer.
             await self._delete_forgotten(known)
             self._forget(key)
         if service is None:
@@ -204,8 +204,7 @@ class ServiceLBController(ManagedController):
         self._record_event(service, NORMAL, "EnsuredLoadBalancer", "Ensured load balancer")
         await self._say_where(service, status)
         if not are_the_same(nodes, serving(self._nodes.list())):
-            # Nodes came or went while the cloud was at work, and it may have been told of them before it was told of
-            # these.
+            # Nodes changed during the call, and the node sync may have updated the load balancer before this call did.
             self._sent_to[key] = nodes
             self._node_queue.add(key)
 
@@ -242,7 +241,7 @@ class ServiceLBController(ManagedController):
         try:
             await self._patch(service, body)
         except (NotFound, Conflict):
-            return  # it went as soon as it could, or another one of its name is there by now
+            return  # it was deleted, maybe recreated
 
     async def _patch(self, service: Service, body: Mapping[str, object]) -> Service:
         """Upstream writes finalizers, too, through the subresource: the role has no other right."""
@@ -257,7 +256,7 @@ class ServiceLBController(ManagedController):
         began = self.env.perf_counter()
         keys = sorted(self._known)
         await each(keys, self._update_hosts, at_once=self._workers)
-        self._measures.observe_node_sync(self.env.perf_counter() - began)
+        self._metrics.observe_node_sync(self.env.perf_counter() - began)
         return None
 
     async def _update_hosts(self, key: str) -> None:
@@ -266,10 +265,10 @@ class ServiceLBController(ManagedController):
             return
         nodes = serving(self._nodes.list())
         before = self._sent_to.get(key, [])
-        # Noted before it is done: what fails is done again as a whole.
+        # Stored before the call: what fails is repeated as a whole.
         self._sent_to[key] = nodes
         if not are_the_same(serving(before), nodes) and not await self._update(service, nodes):
-            self._measures.update_failed()
+            self._metrics.update_failed()
             self.queue.add(key)
 
     async def _update(self, service: Service, nodes: Sequence[Node]) -> bool:
@@ -281,7 +280,7 @@ class ServiceLBController(ManagedController):
         except Exception as error:  # noqa: BLE001  # whatever a cloud's library raises: the Service is synced again
             return await self._is_gone(service) or self._record_failure(service, nodes, error)
         finally:
-            self._measures.updated(self.env.perf_counter() - began)
+            self._metrics.updated(self.env.perf_counter() - began)
         if nodes:
             self._record_event(service, NORMAL, "UpdatedLoadBalancer", "Updated load balancer with new hosts")
         else:
@@ -310,7 +309,7 @@ class ServiceLBController(ManagedController):
         self._recorder.event(object_reference(SERVICES, service.metadata), type_, reason, message)
 
 
-class Measures:
+class Metrics:
     """Upstream's metrics (``controllers/service/metrics.go``)."""
 
     def __init__(self, context: ControllerContext) -> None:

@@ -55,7 +55,7 @@ def _heard_of(service: Service) -> tuple[object, ...]:
         spec.external_ips,
         spec.external_traffic_policy,
         spec.health_check_node_port,
-        # A second family comes and goes, the first one stays: their number says all.
+        # A second family may be added and removed, the first one stays: their number is enough.
         len(spec.ip_families),
     )
 

@@ -28,7 +28,7 @@ from pilothouse.runtime.watches import Watch
 class DeviceTaintEvictionOptions(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 8
     rules: bool = False
-    """Whether DeviceTaintRules taint devices, too. The API server must serve them."""
+    """Whether DeviceTaintRules are evaluated, too. The API server must serve them."""
 
 
 DESCRIPTOR = Descriptor(

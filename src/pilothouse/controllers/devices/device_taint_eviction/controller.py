@@ -69,7 +69,7 @@ class DeviceTaintEvictionController(ManagedController):
         self._rules: Cache[DeviceTaintRule] = rules.cache if rules is not None else Cache("no rules")
         self._pools = Pools()
         self._due: dict[str, tuple[str, Eviction]] = {}
-        """Pods that must go, now or later, with their uids, until that is done or called off."""
+        """Pods to evict, now or later, with their uids, until that is done or cancelled."""
         self._evicted: dict[str, str] = {}
         """Pods that were deleted here, with their uids, until they are gone."""
         self._evicted_by: dict[str, int] = {}
@@ -116,7 +116,7 @@ class DeviceTaintEvictionController(ManagedController):
             self.queue.add(_POD + object_key(pod.metadata))
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
-        # Pods change often. The condition that is written before the deletion must not bring them back, either.
+        # Pods change often. The condition that is written before the deletion must not enqueue them again, either.
         if (
             old.metadata.uid != new.metadata.uid
             or old.spec.node_name != new.spec.node_name
@@ -144,11 +144,11 @@ class DeviceTaintEvictionController(ManagedController):
         if old is not None and new is not None and old.metadata.uid == new.metadata.uid and old.spec == new.spec:
             return
         if new is not None:
-            # Its status is to say that something happens before it does.
+            # The rule's status must show the eviction before it happens.
             self.queue.add(_RULE + new.metadata.name)
         if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
             self._evicted_by.pop(old.metadata.uid, None)
-        # Rules are few and change seldom: all claims are looked through.
+        # Rules are few and change seldom: all claims are checked.
         evicting = [each for each in (old, new) if each is not None and each.spec.taint.effect == NO_EXECUTE]
         for claim in self._claims.list() if evicting else ():
             if any(rule_matches(rule, *device) for device in _devices(claim) for rule in evicting):

@@ -115,7 +115,7 @@ def pod_eviction(pod: Pod, known: Callable[[str], ResourceClaim | None], taints_
         claim = known(named.name) if isinstance(named, ClaimOfEntry) else None
         if claim is None or not isinstance(named, ClaimOfEntry) or (named.made and not is_for_pod(pod, claim)):
             continue
-        # Not reserved for it: it is another pod's, perhaps that of its predecessor under its name.
+        # Not reserved for it: perhaps for its predecessor of the same name.
         eviction = claim_eviction(claim, taints_of) if is_reserved_for(pod, claim) else None
         if eviction is not None:
             found.append(eviction)

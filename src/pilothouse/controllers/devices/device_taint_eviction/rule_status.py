@@ -17,9 +17,9 @@ PERIOD_SECONDS = 10.0
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     pending: int = 0
-    """Pods that must go because of it, or would have to if its effect were NoExecute."""
+    """Pods to evict because of it, or that would be if its effect were NoExecute."""
     namespaces: int = 0
-    """Namespaces that those are in."""
+    """The number of their namespaces."""
     evicted: int = 0
     """Pods that it has evicted since the program started."""
     published: int = 0

@@ -4,7 +4,7 @@ uses any more.
 Behaviour: each entry of a pod with a template gets a claim, whatever fails in between, and the pod's status names it;
 it is never made to name another one because a cache was behind. A claim stays reserved for a pod as long as that pod
 may run: a reservation is dropped only for a pod that has ended, was seen to go, or is unknown to the API server itself.
-With the last reservation the allocation goes, in the same write, which is refused if the claim has changed; then the
+With the last reservation the allocation goes, in the same write, which is a conflict if the claim has changed; then the
 finalizer. A claim that was made for a pod is deleted when that pod has ended, without waiting for the pod to go.
 
 Not guaranteed: devices. Those are allocated by schedulers and prepared by drivers on the nodes.
@@ -27,7 +27,7 @@ class ResourceClaimOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int = 50
     prioritized_lists: bool = True
-    """Whether claims are made from templates that name several devices of which the first that can be had will do."""
+    """Whether claims are created from templates with prioritized alternatives."""
 
 
 def has_claims(pod: Pod) -> bool:

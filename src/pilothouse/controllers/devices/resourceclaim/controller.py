@@ -62,7 +62,7 @@ CLAIM_INDEX, TEMPLATE_INDEX, OWNER_INDEX = "device claim", "device claim templat
 COMPONENT = "resource_claim"
 FIELD_MANAGER = "ResourceClaimController"
 RESYNC_SECONDS = 5.0
-"""When a pod is synced again whose claim the cache did not have."""
+"""When a pod is synced again whose claim the cache lacked."""
 
 _POD, _CLAIM = "pod:", "claim:"
 _POD_META = PODS.read_as(Object)
@@ -93,12 +93,12 @@ class ResourceClaimController(ManagedController):
         self._made = CreatedClaims(lambda: claims.heard_version)
         self._gone = DeletedPods()
         self._undecided: dict[str, None] = {}
-        """Uids of pods for which a claim may have been made: the answer was lost."""
+        """Uids of pods for which a claim may have been created: the answer was lost."""
         self._cleared: dict[str, str] = {}
-        """By claim: its version once its allocation was cleared here, until its finalizer is off."""
+        """By claim: its version once its allocation was cleared here, until its finalizer is removed."""
         self._behind: dict[str, None] = {}
-        """Claims that are reserved for a pod which the last sync did not find in the cache."""
-        self._measures = Metrics(context.metrics, self._claims.list)
+        """Claims that are reserved for a pod that the last sync did not find in the cache."""
+        self._metrics = Metrics(context.metrics, self._claims.list)
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
         pods.add_handler(
@@ -119,7 +119,7 @@ class ResourceClaimController(ManagedController):
         try:
             await super().run()
         finally:
-            self._measures.stop()
+            self._metrics.stop()
 
     # What enqueues a sync
 
@@ -135,7 +135,7 @@ class ResourceClaimController(ManagedController):
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         if old.metadata.uid != new.metadata.uid:
-            # One pod went and another one of its name came, which looks like a change.
+            # A recreated pod is reported as an update.
             self._pod_gone(old)
         self._pod_seen(new)
 
@@ -164,7 +164,7 @@ class ResourceClaimController(ManagedController):
             self._pod_seen(pod)
 
     def _template_seen(self, template: ResourceClaimTemplate) -> None:
-        # Pods that came before it need not wait for the end of their backoff.
+        # Pods that wait for it need not wait for the end of their backoff.
         for pod in self._pods.by_index(TEMPLATE_INDEX, object_key(template.metadata)):
             self._pod_seen(pod)
 
@@ -199,7 +199,7 @@ class ResourceClaimController(ManagedController):
             await self._apply_claim_statuses(pod, said)
         if pod.spec.node_name:
             await self._reserve(pod)
-        # A claim that was made and deleted between two lists is never heard of.
+        # A claim that was created and deleted between two lists is never reported.
         return Requeue(RESYNC_SECONDS) if requeue else None
 
     async def _find_out(self, pod: Pod) -> None:
@@ -217,7 +217,7 @@ class ResourceClaimController(ManagedController):
             return None
         named = claim_of(pod, entry)
         if isinstance(named, ClaimOfEntry):
-            # It was made once, and the pod may run with it: that it is gone the cache alone must not say.
+            # It was created once, and the pod may run with it: the cache alone must not decide that it is gone.
             there = [made for made in self._made.of(pod.metadata.uid) if made.metadata.name == named.name]
             live = there[0] if there else await self._live_claim(pod, named.name)
             if live is not None:
@@ -260,11 +260,11 @@ class ResourceClaimController(ManagedController):
         try:
             claim = await self._client.create(RESOURCE_CLAIMS, new_claim(pod, entry, template), namespace)
         except (ApiError, OSError) as error:
-            self._measures.tried(success=False, admin_access=admin)
+            self._metrics.tried(success=False, admin_access=admin)
             if may_have_happened(error) and self._pods.still_has(pod.metadata):
                 self._undecided[pod.metadata.uid] = None
             raise ClaimNotMade(f"create ResourceClaim : {error}") from error
-        self._measures.tried(success=True, admin_access=admin)
+        self._metrics.tried(success=True, admin_access=admin)
         self.log.info("Created ResourceClaim", v=4, claim=object_key(claim.metadata), pod=object_key(pod.metadata))
         self._made.put(claim)
         return claim
@@ -308,7 +308,7 @@ class ResourceClaimController(ManagedController):
                 force=True,
             )
         except (Conflict, NotFound) as error:
-            raise RetryLater(str(error)) from error  # the cache is about to show a newer pod, or none
+            raise RetryLater(str(error)) from error  # the cache will have a newer pod, or none
 
     async def _reserve(self, pod: Pod) -> None:
         """Reserve allocated claims for a pod that has a node and would wait for them for ever."""
@@ -318,7 +318,7 @@ class ResourceClaimController(ManagedController):
             if not isinstance(found, ClaimOfEntry):
                 if found is NoClaim.NOT_NEEDED:
                     continue
-                return  # the status was just written: its event brings the pod back
+                return  # the status was just written: its event enqueues the pod
             key = f"{namespace}/{found.name}"
             claim, raw = self._claims.get(key), self._claims.raw(key)
             if claim is None:
@@ -333,7 +333,7 @@ class ResourceClaimController(ManagedController):
                 await self._write_status(claim, raw, {"status.reservedFor": _json(users)})
                 self.log.info("Reserved claim for pod", v=5, claim=key, pod=object_key(pod.metadata))
 
-    # Claims: drop reservations, clear allocations, delete what was made for pods that are done
+    # Claims: remove reservations, clear allocations, delete claims of pods that are done
 
     async def _sync_claim(self, key: str) -> Requeue | None:
         claim, raw = self._claims.get(key), self._claims.raw(key)
@@ -365,7 +365,7 @@ class ResourceClaimController(ManagedController):
                 await self._let_go(key, claim, raw)
         if kept == 0:
             await self._delete_if_left_behind(key, claim)
-        # No news may come of a pod that only the server knew: it may be gone before the cache hears of it.
+        # No event may follow for a pod that only the server had: it may be gone before the cache has it.
         return Requeue(RESYNC_SECONDS) if key in self._behind else None
 
     async def _stays_reserved(self, key: str, namespace: str, user: ConsumerReference) -> bool:
@@ -410,7 +410,7 @@ class ResourceClaimController(ManagedController):
                 RESOURCE_CLAIMS.raw, meta.name, body, meta.namespace, subresource=subresource
             )
         except (Conflict, NotFound) as error:
-            # The cache is behind. It will show the claim as it is now, or that it is gone.
+            # The cache is stale. It will have the current claim, or none.
             raise RetryLater(str(error)) from error
         return replace_fields(written, {"metadata.managedFields": None})
 

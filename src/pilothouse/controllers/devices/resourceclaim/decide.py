@@ -25,7 +25,7 @@ Known = Callable[[str], ResourceClaim | None]
 """The claim of that name in the pod's namespace."""
 
 MAX_BASE = 57
-"""So long may be what names are generated from: a hyphen and five characters follow, and names have at most 63."""
+"""The longest base of ``generateName``: a hyphen and five characters follow, and names have at most 63."""
 
 
 # Pods
@@ -66,12 +66,12 @@ def needs_work(pod: Pod, known: Known) -> bool:
             return True
         claim = known(found.name)
         if claim is None:
-            # Only those from templates are ours to make. While users have not made theirs, the others need not wait.
+            # Only those from templates are created here. Entries need not wait for claims that users must create.
             if entry.resource_claim_template_name is not None:
                 return True
             continue
         if found.made and not is_for_pod(pod, claim):
-            continue  # Nothing can be done about it before that claim is deleted.
+            continue  # Nothing can be done before that claim is deleted.
         if pod.spec.node_name and needs_reservation(pod, claim):
             return True
     return False
@@ -138,7 +138,7 @@ def decide_reservation(user: ConsumerReference, pod: Pod | None, *, seen_to_go: 
     if seen_to_go:
         return Reservation.DROP
     if pod is None or pod.metadata.uid != user.uid:
-        # Not known yet, or the cache still has the pod that was there before it under its name.
+        # Not known yet, or the cache still has its predecessor.
         return Reservation.ASK
     return Reservation.DROP if is_done(pod) else Reservation.KEEP
 

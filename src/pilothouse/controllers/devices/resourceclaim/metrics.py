@@ -28,7 +28,7 @@ class Metrics:
             ("allocated", "admin_access", "source"),
         )
         self.stop = metrics.on_collect(self._refresh)
-        """Count no more when somebody asks."""
+        """Stop counting on collection."""
 
     def tried(self, *, success: bool, admin_access: bool) -> None:
         self._creates.labels_of("success" if success else "failure", _word(admin_access)).inc()

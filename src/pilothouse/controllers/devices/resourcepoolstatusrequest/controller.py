@@ -21,7 +21,7 @@ from pilothouse.runtime import ControllerContext, ManagedController, Requeue, Re
 DRIVER_INDEX = "driver"
 ALLOCATED_INDEX = "allocated driver"
 RETRIES = 5
-"""So often a request comes back because slices are missing, before it is told so."""
+"""How often a request is requeued because slices are missing, before the answer says so."""
 PERIOD_SECONDS = 600.0
 ROUND = "round"
 _BUCKETS = exponential_buckets(0.001, 2, 15)
@@ -86,9 +86,7 @@ class PoolStatusController(ManagedController):
             self._errors.labels_of(driver).inc()
             self._tried(driver, began)
             if isinstance(error, Conflict | NotFound):
-                raise RetryLater(
-                    str(error)
-                ) from error  # the cache is about to show it as it is now, or that it is gone
+                raise RetryLater(str(error)) from error  # the cache will have its current state, or that it is gone
             raise
         self._tried(driver, began)
         self.log.info("Successfully processed ResourcePoolStatusRequest", v=2, request=key, poolCount=len(pools))
@@ -114,7 +112,7 @@ class PoolStatusController(ManagedController):
             try:
                 await self._client.delete(RESOURCE_POOL_STATUS_REQUESTS, meta.name, uid=meta.uid)
             except (NotFound, Conflict):
-                continue  # it is gone, or another one of its name is there
+                continue  # it is gone, or replaced by another one of its name
             except (ApiError, OSError) as error:
                 self.log.error("Failed to delete expired ResourcePoolStatusRequest", error=error, request=meta.name)  # fmt: skip  # noqa: E501, TRY400
             else:

@@ -21,7 +21,7 @@ class Counts(msgspec.Struct, frozen=True):
     total: int
     allocated: int
     unavailable: int
-    """Devices that nobody has, and that are tainted so that nobody gets them."""
+    """Devices that are free, and tainted so that nothing can be scheduled on them."""
 
     @property
     def available(self) -> int:
@@ -73,7 +73,7 @@ def _pool(driver: str, name: str, slices: Sequence[ResourceSlice], taken: set[st
     newest = max(each.spec.pool.generation for each in slices)
     current = [each.spec for each in slices if each.spec.pool.generation == newest]
     nodes = {each.node_name for each in current}
-    # All say the same as a rule. Where they don't, the pool is whole when it is by all of them.
+    # The slices should agree. Where they don't, the pool is complete if it is by all of them.
     expected = max(each.pool.resource_slice_count for each in current)
     found: Counts | Incomplete
     if len(current) < expected:

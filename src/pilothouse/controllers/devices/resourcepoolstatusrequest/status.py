@@ -58,8 +58,8 @@ def _entry(pool: Pool) -> dict[str, object]:
                 f"pool {pool.driver}/{pool.name} is incomplete: observed {observed}/{expected} slices at generation "
                 f"{pool.generation}"
             )
-            # The API takes no more bytes. Names of drivers and pools are ASCII; half a character of others would be
-            # refused.
+            # The API's limit is in bytes. Names of drivers and pools are ASCII; half of another character would be
+            # invalid.
             entry["validationError"] = text.encode()[:_ERROR_BYTES].decode(errors="ignore")
         case other:
             assert_never(other)

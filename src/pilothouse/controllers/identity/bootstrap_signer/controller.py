@@ -71,7 +71,7 @@ class BootstrapSigner(ManagedController):
         except NotFound:
             return None
         except Conflict as error:
-            # A newer one is about to be shown, as a rule. Nobody else comes by for who waits for nothing.
+            # Usually a newer one is about to be cached; a retry makes sure.
             raise RetryLater(str(error)) from error
         return None
 

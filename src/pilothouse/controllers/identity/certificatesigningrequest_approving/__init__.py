@@ -2,8 +2,8 @@
 
 Behaviour: a request to ``kubernetes.io/kube-apiserver-client-kubelet`` that has the form of a kubelet's is approved if
 who made it may create ``certificatesigningrequests/selfnodeclient`` (for the node that it is already) or
-``…/nodeclient`` (for any), as a SubjectAccessReview tells. Whoever may not now is asked about again with growing
-pauses: rights may come later. What somebody has decided is left alone.
+``…/nodeclient`` (for any), as a SubjectAccessReview shows. A request that is not allowed is reviewed again with
+backoff. Decided requests are left alone.
 
 Not guaranteed: anything about other signers. Certificates for the servers of kubelets are for people to approve, or for
 programs that know the addresses of nodes.

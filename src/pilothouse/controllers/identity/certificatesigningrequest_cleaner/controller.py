@@ -13,7 +13,7 @@ with lazy_imports():
 
 
 DONE_FOR = datetime.timedelta(hours=1)
-"""How long requests that were served, denied or have failed are kept."""
+"""How long issued, denied and failed requests are kept."""
 OPEN_FOR = datetime.timedelta(hours=24)
 """How long approvers and signers have."""
 

@@ -5,8 +5,8 @@ in, ``…/kube-apiserver-client`` for anybody else who does, ``…/legacy-unknow
 
 Behaviour: a request is served once it is approved and not denied, by the authority of its signer, for as long as it
 asks and ``--cluster-signing-duration`` allows. One that its signer must not serve fails with the reason in a condition.
-No request is ever served that was not approved: what is written is what was read, and the server refuses it if the
-request is another one by now. Files with authorities and keys are read again when they change.
+No request is ever served that was not approved: what is written is what was read, and it is a conflict if the
+request has changed. Files with authorities and keys are read again when they change.
 
 Not guaranteed: that a key of an authority is worth anything more than the access to its file. Keys are in no log, event
 or metric.
@@ -46,7 +46,7 @@ class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
     legacy_unknown_cert_file: str = ""
     legacy_unknown_key_file: str = ""
     pair: "Pair | None" = None
-    """The authority of all signers where there are no files: that of an embedded server."""
+    """The CA of all signers where there are no files: that of an embedded server."""
 
     def own_files(self) -> Mapping[str, tuple[str, str]]:
         """The files of each signer, by the signer's name in flags."""

@@ -25,7 +25,7 @@ from pilothouse.semantics.certificate_requests import (
 from pilothouse.serving.certificates import Pair
 
 Source = Callable[[], Authority]
-"""Gives the authority as it is now."""
+"""Returns the current CA."""
 
 
 _SIGNERS = {
@@ -45,7 +45,7 @@ def authorities(options: SigningOptions, log: Log) -> dict[str, Source]:
     found: dict[str, Source] = {}
     known: dict[tuple[str, str], Source] = {}
     if options.pair is not None:
-        # As if it were the content of files that are named for nobody in particular.
+        # As if it were the content of the files for all signers.
         known["", ""] = _always(authority_of(options.pair))
     for word, own in options.own_files().items():
         signer = _SIGNERS[word]
@@ -82,7 +82,7 @@ class AuthorityFiles:
 
     def __init__(self, certificate: str, key: str, log: Log) -> None:
         self._certificate, self._key, self._log = Path(certificate), Path(key), log
-        # Before they are read: what changes meanwhile is noticed the next time.
+        # Before they are read: a later change is noticed the next time.
         self._stamp = self._stamp_now()
         try:
             self._authority = self._read()

@@ -20,7 +20,7 @@ from pilothouse.semantics.certificate_requests import (
 BACKDATED = datetime.timedelta(minutes=5)
 """For clients whose clock is behind."""
 SHORT = datetime.timedelta(hours=8)
-"""Of what is valid for less, five minutes would be missed in the end."""
+"""Certificates that are valid for less than this are not shortened by five minutes."""
 LEAST = datetime.timedelta(minutes=10)
 
 

@@ -59,7 +59,7 @@ _PURPOSES = {
     "microsoft sgc": x509.ObjectIdentifier("1.3.6.1.4.1.311.10.3.3"),
     "netscape sgc": x509.ObjectIdentifier("2.16.840.1.113730.4.1"),
 }
-"""What a certificate is good for, in the order of Go's constants, in which they are written."""
+"""Extended key usages, in the order of Go's constants, in which they are written."""
 
 _ATTRIBUTES = (
     NameOID.COUNTRY_NAME,
@@ -72,7 +72,7 @@ _ATTRIBUTES = (
     NameOID.COMMON_NAME,
     NameOID.SERIAL_NUMBER,
 )
-"""Of a subject (Go ``crypto/x509/pkix`` ``ToRDNSequence``). What is not among them, Go forgets when it reads."""
+"""Of a subject (Go ``crypto/x509/pkix`` ``ToRDNSequence``). Go drops other ones."""
 _SINGLE = {NameOID.COMMON_NAME, NameOID.SERIAL_NUMBER}
 
 
@@ -123,7 +123,7 @@ def _builder(
         builder = builder.add_extension(known, critical=False)
     names = _names(request)
     if names:
-        # Without a subject they alone say whose it is (RFC 5280, 4.2.1.6).
+        # Without a subject they alone identify it (RFC 5280, 4.2.1.6).
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=not subject.rdns)
     return builder
 

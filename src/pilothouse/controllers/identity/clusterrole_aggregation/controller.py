@@ -35,7 +35,7 @@ class ClusterRoleAggregation(ManagedController):
         )
 
     def _enqueue_all(self) -> None:
-        # There are few, and whom a role concerns is found out fastest by looking at each (as upstream).
+        # There are few, so all are synced, as upstream.
         for role in self._roles.by_index(AGGREGATED, ""):
             self.queue.add(role.metadata.name)
 

@@ -19,8 +19,8 @@ def missing_rules(role: ClusterRole, roles: Sequence[ClusterRole]) -> Rules | No
     rules = aggregated_rules(picked)
     if rules == role.rules:
         return None
-    # Roles that pick each other can hand two orders to and fro for ever: A is B's rules and y, B is A's and x, so that
-    # (x y), (y x) becomes (y x), (x y). Upstream keeps writing as long as both are synced alternately.
+    # Roles that select each other can exchange two orders for ever: A is B's rules and y, B is A's and x, so that (x
+    # y), (y x) becomes (y x), (x y). Upstream keeps writing as long as both are synced alternately.
     nested = any(other.aggregation_rule is not None for other in picked)
     if nested and len(rules) == len(role.rules) and set(rules) == set(role.rules):
         return None

@@ -47,7 +47,7 @@ class LegacyTokenCleaner(ManagedController):
             if await self._is_tracked_long_enough(moment):
                 await self._evaluate_tokens(moment)
         except NotFound:
-            # An API server that does not track them, one of v1.25 say, will not begin to.
+            # An API server that does not track them, such as v1.25, will not begin to.
             self.log.info("Nobody tracks the use of service account tokens", configMap=f"{SYSTEM}/{TRACKING}")
         except (ApiError, OSError) as error:
             self.log.warning("Failed to read since when tokens are tracked, will retry", err=str(error))
@@ -82,7 +82,7 @@ class LegacyTokenCleaner(ManagedController):
                 )
 
     async def _used_by_pods(self, namespace: str) -> frozenset[str]:
-        # With the first such Secret of a namespace its pods are watched, and from then on.
+        # From its first such Secret on, the pods of a namespace are watched.
         pods = self._context.informer(PODS_WITH_SECRETS, namespace=namespace)
         await pods.wait_synced()
         return frozenset[str]().union(*map(secrets_of, pods.cache.list(namespace)))
@@ -108,7 +108,7 @@ class LegacyTokenCleaner(ManagedController):
         try:
             await self._client.delete(SECRETS, meta.name, meta.namespace, resource_version=meta.resource_version)
         except (NotFound, Conflict):
-            return  # it is gone, or somebody has just changed it
+            return  # it is gone, or was just changed
 
 
 build = LegacyTokenCleaner

@@ -20,9 +20,9 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 class Due(enum.Enum):
     NOTHING = "nothing"
     MARK = "mark"
-    """Its token is to be accepted no more."""
+    """Its token must not be accepted any more."""
     DELETE = "delete"
-    """It was marked long ago, and nobody has missed it."""
+    """It was marked long ago, and is still unused."""
 
 
 class Moment(msgspec.Struct, frozen=True):

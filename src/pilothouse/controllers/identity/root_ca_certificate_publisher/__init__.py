@@ -1,8 +1,6 @@
 """Publishes the CA of the API server in every namespace as the ConfigMap ``kube-root-ca.crt``, which pods mount
 with their token.
 
-Pods mount it beside their token, so that they can tell whether they talk to the cluster they were started by.
-
 Behaviour: every active namespace has the ConfigMap with the key ``ca.crt`` and nothing else in its data; it is put
 right when the namespace is added or changes, and when the ConfigMap is changed or deleted. Other metadata of it stays.
 

@@ -41,7 +41,7 @@ class ServiceAccountController(ManagedController):
         try:
             await self._client.create(SERVICE_ACCOUNTS, new_account(key), key)
         except AlreadyExists:
-            return None  # somebody was quicker, and the cache will hear of it
+            return None  # the cache is stale
         except ApiError as error:
             if not has_cause(error, "NamespaceTerminating"):
                 raise

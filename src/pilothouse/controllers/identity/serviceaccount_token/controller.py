@@ -27,7 +27,7 @@ from pilothouse.runtime.errors import CannotRun
 from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID
 
 QUEUE = "serviceaccount_tokens_service"
-"""Of both queues: upstream gives both the same name."""
+"""Of both queues, as upstream."""
 RETRIES = 10
 REFERENCE_TRIES, REFERENCE_SECONDS = 10, 0.1
 """Upstream's ``RemoveTokenBackoff``; each pause is up to twice as long."""
@@ -138,11 +138,11 @@ class TokenController(ManagedController):
         account = await self._find_account(key)
         if account is None:
             self.log.info("Service account does not exist, deleting token", v=4, secret=f"{key.namespace}/{key.name}")
-            # Unlike what is to be filled this is never given up: whoever deleted the account meant the token, too.
+            # Retried without limit: whoever deleted the account meant the token, too.
             try:
                 await self._client.delete(SECRETS, key.name, key.namespace, uid=key.uid)
             except (NotFound, Conflict):
-                return None  # it is gone, and perhaps another one has its name
+                return None  # it is gone, maybe recreated
             return None
         if lacks(secret, self._authority):
             await self._limited(key, secret, account)

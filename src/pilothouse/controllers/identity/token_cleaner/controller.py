@@ -40,7 +40,7 @@ class TokenCleaner(ManagedController):
         except NotFound:
             return None
         except Conflict as error:
-            # Another one has its name, and is about to be shown; or the server would not say what it was about.
+            # It was recreated, which the cache will have; or the server did not say what was missing.
             raise RetryLater(str(error)) from error
         return None
 

@@ -5,7 +5,7 @@ has, among the ready or the not ready addresses; more than 1,000 addresses are c
 annotation says so. Services without selector are left alone. Nothing is decided on a cache that is known to show what
 was overwritten. An Endpoints without a service goes when this program starts, and with its service.
 
-Not guaranteed: that anybody should still read it; EndpointSlices are what proxies look at, and know both families.
+Not guaranteed: that it is complete: proxies use EndpointSlices, which have both families.
 
 docs/controllers/endpoints.md has what enqueues it and where it differs from upstream.
 """
@@ -22,7 +22,7 @@ from pilothouse.runtime.watches import Watch
 class EndpointsOptions(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 5
     batch_seconds: float = 0.0
-    """How long changes of pods are collected before a service is synced."""
+    """How long changes of pods are batched before a service is synced."""
 
 
 DESCRIPTOR = Descriptor(

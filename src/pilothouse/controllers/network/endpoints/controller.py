@@ -71,7 +71,7 @@ class EndpointsController(ManagedController):
         self.beside("events", self._recorder.run)
         self._times = TriggerTimes()
         self._overwritten: dict[str, str] = {}
-        """By key the version that our last update replaced."""
+        """The version that our last update replaced, by key."""
         services.add_handler(
             lambda service, _initial: self.queue.add(object_key(service.metadata)),
             lambda _old, service: self.queue.add(object_key(service.metadata)),
@@ -98,7 +98,7 @@ class EndpointsController(ManagedController):
         if not is_selecting(service):
             return None
         pods = self._pods.selected_by(service)
-        # Also when nothing is written: the next change is counted from here.
+        # Also if nothing is written: the next change is counted from here.
         trigger_time = self._times.of(key, service, pods)
         existing, raw = self._endpoints.get(key), self._endpoints.raw(key)
         wanted = wanted_endpoints(service, pods)

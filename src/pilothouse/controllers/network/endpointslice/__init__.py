@@ -28,7 +28,7 @@ class EndpointSliceOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_endpoints: int = 100
     """In one slice."""
     batch_seconds: float = 0.0
-    """How long changes of pods are collected before a service is synced."""
+    """How long changes of pods are batched before a service is synced."""
 
 
 DESCRIPTOR = Descriptor(

@@ -41,7 +41,7 @@ from pilothouse.runtime import (
 from pilothouse.semantics.services import address_types, is_selecting
 
 SLICE_DELAY_SECONDS = 1.0
-"""How long a service waits at least after somebody else changed its slices (``endpointSliceChangeMinSyncDelay``)."""
+"""The minimum delay of a sync after a foreign change of its slices (``endpointSliceChangeMinSyncDelay``)."""
 
 _TOPOLOGY = "nodes"
 
@@ -73,8 +73,8 @@ class EndpointSliceController(ManagedController):
         self._tracker = SliceTracker(lambda: slices.heard_version)
         self._times = TriggerTimes()
         self._topology = TopologyCache()
-        self._measures = Metrics(context.metrics, options.max_endpoints)
-        self._writes = SliceWrites(context.client, self._tracker, self._measures.changes)
+        self._metrics = Metrics(context.metrics, options.max_endpoints)
+        self._writes = SliceWrites(context.client, self._tracker, self._metrics.changes)
         self._node_queue: WorkQueue[str] = WorkQueue(context.env, "endpoint_slice_topology", context.metrics)
         node_pool = WorkerPool(
             f"{DESCRIPTOR.name}-topology", self._node_queue, self._sync_nodes, metrics=context.metrics, log=self.log
@@ -113,12 +113,12 @@ class EndpointSliceController(ManagedController):
         try:
             await self._sync_service(key)
         except StaleSlices:
-            self._measures.syncs.labels_of("stale").inc()
+            self._metrics.syncs.labels_of("stale").inc()
             raise
         except Exception:
-            self._measures.syncs.labels_of("error").inc()
+            self._metrics.syncs.labels_of("error").inc()
             raise
-        self._measures.syncs.labels_of("success").inc()
+        self._metrics.syncs.labels_of("success").inc()
         return None
 
     async def _sync_service(self, key: str) -> None:
@@ -127,7 +127,7 @@ class EndpointSliceController(ManagedController):
             self._times.forget(key)
             self._tracker.forget(key)
             self._topology.forget(key)
-            self._measures.forget(key)
+            self._metrics.forget(key)
             return  # its slices are the garbage collector's
         if not is_selecting(service):
             return
@@ -136,10 +136,10 @@ class EndpointSliceController(ManagedController):
         slices = [each for each in there if each.metadata.deletion_timestamp is None]
         for each in there:
             if each.metadata.deletion_timestamp is not None:
-                # Nobody waits for it any more. Upstream does, until its last finalizer has gone, and does nothing else.
+                # It is being deleted. Upstream waits until its last finalizer is gone.
                 self._tracker.deleted(key, each)
-        # The JSON of the slices that this sync has read: with that of a newer one the write would not conflict, and
-        # would undo what the sync has not seen.
+        # The JSON of the slices that this sync has read: with a newer version the write would not conflict, and would
+        # undo a change.
         raws = {each.metadata.name: self._slices.raw(object_key(each.metadata)) for each in slices}
         self._tracker.check(key, slices)
         trigger_time = self._times.of(key, service, pods)
@@ -157,7 +157,7 @@ class EndpointSliceController(ManagedController):
                     name = f"{each.metadata.name} EndpointSlice for Service {key}"
                     errors.append(f"error deleting {name}: {error}")
         if errors:
-            different = list(dict.fromkeys(errors))  # both families may say the same (``aggregate.Error``)
+            different = list(dict.fromkeys(errors))  # both families may have the same error (``aggregate.Error``)
             said = different[0] if len(different) == 1 else f"[{', '.join(different)}]"
             message = f"Error updating Endpoint Slices for Service {key}: {said}"
             about = object_reference(SERVICES, service.metadata)
@@ -199,7 +199,7 @@ class EndpointSliceController(ManagedController):
         """The plan with hints, after recording the events about them."""
         topology, annotations = self._topology, service.metadata.annotations
         if wants_topology(annotations):
-            self._measures.is_distributed(key, "")
+            self._metrics.is_distributed(key, "")
             allocations = allocate(topology.ratios, ready_count(plan))
             found = allocations if isinstance(allocations, str) else spread(plan, allocations)
             if isinstance(found, str):
@@ -215,7 +215,7 @@ class EndpointSliceController(ManagedController):
             events.append(("Warning", "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled"))
         topology.took(key, address_type)
         distribution = service.spec.traffic_distribution
-        self._measures.is_distributed(key, distribution)
+        self._metrics.is_distributed(key, distribution)
         if distribution in DISTRIBUTIONS:
             return near(plan, distribution), events
         return without_hints(plan), events
@@ -237,13 +237,13 @@ class EndpointSliceController(ManagedController):
         if topology == "Auto" or distribution not in DISTRIBUTIONS:
             distribution = ""
         number = len(plan.creates) + len(plan.updates) + len(plan.replacements) + len(plan.deletes)
-        self._measures.changed_per_sync.labels_of(topology, distribution).observe(number)
+        self._metrics.changed_per_sync.labels_of(topology, distribution).observe(number)
 
     def _measure(self, key: str, address_type: str, plan: Plan, desired: Desired, existing: int) -> None:
-        self._measures.added.observe(plan.added)
-        self._measures.removed.observe(plan.removed)
+        self._metrics.added.observe(plan.added)
+        self._metrics.removed.observe(plan.removed)
         groups = [len(group.endpoints) for group in desired.groups.values()]
-        self._measures.has_slices(key, address_type, groups, existing + len(plan.creates) - len(plan.deletes))
+        self._metrics.has_slices(key, address_type, groups, existing + len(plan.creates) - len(plan.deletes))
 
 
 def _updates(plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str) -> Iterator[tuple[EndpointSlice, bytes]]:

@@ -19,7 +19,7 @@ _MODE = "service.kubernetes.io/topology-mode"
 _OLD_MODE = "service.kubernetes.io/topology-aware-hints"
 
 OVERLOAD = 0.2
-"""How much more than its share a zone's endpoints may have to bear."""
+"""The share by which a zone's endpoints may be overloaded."""
 
 
 def wants_topology(annotations: Mapping[str, str]) -> bool:

@@ -29,7 +29,7 @@ class MirroringOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_endpoints: int = 1000
     """Of one subset."""
     batch_seconds: float = 0.0
-    """How long changes of slices are collected before the Endpoints are synced."""
+    """How long changes of slices are batched before the Endpoints are synced."""
 
 
 DESCRIPTOR = Descriptor(

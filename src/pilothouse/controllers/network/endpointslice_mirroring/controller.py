@@ -51,8 +51,8 @@ class EndpointSliceMirroringController(ManagedController):
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-mirroring-controller")
         self.beside("events", self._recorder.run)
         self._tracker = SliceTracker(lambda: slices.heard_version)
-        self._measures = Metrics(context.metrics, options.max_endpoints)
-        self._writes = SliceWrites(context.client, self._tracker, self._measures.changes)
+        self._metrics = Metrics(context.metrics, options.max_endpoints)
+        self._writes = SliceWrites(context.client, self._tracker, self._metrics.changes)
         endpoints.add_handler(
             lambda each, _initial: self._enqueue_if(may_be_mirrored(each), each),
             lambda old, new: self._enqueue_if(may_be_mirrored(old) or may_be_mirrored(new), new),
@@ -76,7 +76,7 @@ class EndpointSliceMirroringController(ManagedController):
         try:
             await self._sync_endpoints(key)
         finally:
-            self._measures.duration.observe(self.env.perf_counter() - began)
+            self._metrics.duration.observe(self.env.perf_counter() - began)
         return None
 
     async def _sync_endpoints(self, key: str) -> None:
@@ -89,7 +89,7 @@ class EndpointSliceMirroringController(ManagedController):
         wanted = wanted_of(endpoints, self._options.max_endpoints)
         self._record_events(endpoints, wanted)
         plan = decide(endpoints, slices, wanted)
-        self._measures.observe_sync(key, wanted, plan)
+        self._metrics.observe_sync(key, wanted, plan)
         creates = plan.creates if endpoints.metadata.deletion_timestamp is None else ()
         try:
             await self._writes.apply(key, creates, ((each, new_body(each)) for each in plan.updates), plan.deletes)
@@ -119,7 +119,7 @@ class EndpointSliceMirroringController(ManagedController):
         """Delete all our slices, whatever becomes of the others. Upstream does not count these as changes
         (``deleteEndpoints`` of ``reconciler.go``)."""
         self._tracker.forget(key)
-        self._measures.forget(key)
+        self._metrics.forget(key)
         failure: Exception | None = None
         for each in self._slices.of(key):
             try:

@@ -36,7 +36,7 @@ from pilothouse.runtime import (
 
 WORKERS = 5
 GRACE_SECONDS = 10.0
-"""How long a deletion takes at least: until then some API server may not have heard of it, and take an address."""
+"""The minimum duration of a deletion: until then some API server may still allocate addresses."""
 
 _BLOCKED = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
 _FIELD_MANAGER = "service-cidr-controller"
@@ -123,7 +123,7 @@ class ServiceCIDRController(ManagedController):
         left = GRACE_SECONDS - (self.env.now() - deleted_at).total_seconds()
         if left > 0:
             return Requeue(after=left)
-        # The cache of addresses may be behind, and a deletion cannot be undone: the last check asks the API server.
+        # The cache of addresses may be stale, and a deletion is final: the last check is live.
         if not is_covered(cidr, self._cidrs.list()):
             page = await self._client.list_all(IP_ADDRESSES, label_selector=f"{MANAGED_BY}={MANAGER}")
             if await self._is_held(cidr, [entry.object for entry in page.items]):
@@ -132,7 +132,7 @@ class ServiceCIDRController(ManagedController):
             try:
                 await self._write(key, _release(cidr))
             except Conflict as error:
-                raise RetryLater(str(error)) from error  # the cache is about to show what it is by now
+                raise RetryLater(str(error)) from error  # the cache will have its current state
             self._written.pop(key, None)  # there will be no newer one to wait for
             self.log.info("Removed protection finalizer from ServiceCIDR", v=4, ServiceCIDR=key)
         return None
@@ -178,7 +178,7 @@ class ServiceCIDRController(ManagedController):
                 _META, key, patch, subresource=subresource, field_manager=field_manager, force=force
             )
         except NotFound:
-            return False  # it went, and the cache will hear of it
+            return False  # it is gone
         if self._cidrs.still_has(written.metadata):
             self._written[key] = written.metadata.resource_version
         return True

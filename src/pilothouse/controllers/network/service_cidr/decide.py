@@ -28,7 +28,7 @@ def address_of(each: IPAddress) -> Address | None:
     try:
         return ipaddress.ip_address(each.metadata.name)
     except ValueError:
-        return None  # the API server lets none in
+        return None  # the API server accepts none
 
 
 def overlapping(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[str]:

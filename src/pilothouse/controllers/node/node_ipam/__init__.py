@@ -38,7 +38,7 @@ class NodeIpamOptions(msgspec.Struct, frozen=True, kw_only=True):
     mask_size_ipv6: int = 0
 
     def validate(self) -> list[str]:
-        # Only whoever asks pays for the import: descriptors cost nothing.
+        # Imported only here: descriptors must be cheap.
         return checked.validate_options(self)
 
 

@@ -34,7 +34,7 @@ class CidrSet:
         self._shift = cluster.max_prefixlen - mask
         self._first = int(cluster.network_address)
         self._next = 0
-        self._used = bytearray()  # 1 where a block is used; what lies behind its end is free
+        self._used = bytearray()  # 1 where a block is used; blocks beyond its end are free
 
     def block(self, index: int) -> Network:
         address = self._first + (index << self._shift)

@@ -47,13 +47,13 @@ class NodeIpamController(ManagedController):
         for warning in settings.warnings:
             self.log.warning(warning)
         sets = [CidrSet(cluster, mask) for cluster, mask in zip(settings.clusters, settings.masks, strict=True)]
-        measures = [SetMetrics(context.metrics, str(blocks.cluster), blocks.size) for blocks in sets]
-        self.allocator = RangeAllocator(sets, measures, settings.services)
+        metrics = [SetMetrics(context.metrics, str(blocks.cluster), blocks.size) for blocks in sets]
+        self.allocator = RangeAllocator(sets, metrics, settings.services)
         self._client = context.client
         self._informer = nodes
         self._recorder = EventRecorder(context.client, context.env, EVENT_SOURCE)
-        self._waiting: dict[str, None] = {}  # nodes that nothing was left for
-        # Upstream has this one metric of all its controllers for this one only, under this name.
+        self._waiting: dict[str, None] = {}  # nodes that wait for a free block
+        # Upstream has this metric for this controller only.
         self._running = context.metrics.gauge(
             "running_managed_controllers", "Indicates where instances of a controller are currently running",
             ("name", "manager"),
@@ -92,7 +92,7 @@ class NodeIpamController(ManagedController):
                 try:
                     self._enter(node)
                 except WrongRanges as error:
-                    # Ranges of nodes never change: to go on would be to give out what may be in use.
+                    # CIDRs of nodes are immutable: going on could allocate blocks that are in use.
                     raise CannotRun(str(error)) from None
 
     # Events
@@ -101,11 +101,11 @@ class NodeIpamController(ManagedController):
         if old.metadata.uid != node.metadata.uid:
             self._gone(old, True)
         elif old.spec.pod_cidrs == node.spec.pod_cidrs and node.spec.pod_cidrs:
-            return  # of most changes of nodes there is nothing to learn here
+            return  # most updates of nodes do not change their CIDRs
         self.queue.add(node.metadata.name)
 
     def _gone(self, node: Node, _final_state_unknown: bool) -> None:
-        # A write that is under way carries the uid, so from here on it can do nothing.
+        # A write under way carries the uid, so it cannot succeed any more.
         name = node.metadata.name
         self._waiting.pop(name, None)
         if self.allocator.release(name, node.metadata.uid):
@@ -141,7 +141,7 @@ class NodeIpamController(ManagedController):
             self._waiting[key] = None
             self._record_node_event(meta, NOT_AVAILABLE)
             raise
-        if not holding.settled:  # else it is written, and the cache will read it
+        if not holding.settled:  # otherwise it is written, and the cache will have it
             await self._assign(meta, holding)
         return None
 
@@ -193,8 +193,8 @@ class NodeIpamController(ManagedController):
                         error=error, node=name, podCIDRs=list(holding.ranges),
                     )  # fmt: skip
                     self._record_node_event(meta, ASSIGNMENT_FAILED)
-                    # In doubt the node keeps what may be on it already, and the next try writes the same. Upstream
-                    # frees it unless the server said that it ran out of time.
+                    # If in doubt the node keeps what may be written already, and the next try writes the same. Upstream
+                    # releases it unless the server reported a timeout.
                     if self.allocator.release_rejected(name, meta.uid):
                         self._enqueue_waiting()
                     raise

@@ -41,11 +41,11 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
 class RangeAllocator:
     """Which node has which blocks. ``sets`` and ``metrics`` are one for each family."""
 
-    def __init__(self, sets: Sequence[CidrSet], measures: Sequence[SetMetrics], services: Sequence[Network]) -> None:
+    def __init__(self, sets: Sequence[CidrSet], metrics: Sequence[SetMetrics], services: Sequence[Network]) -> None:
         self._sets = tuple(sets)
-        self._measures = tuple(measures)
-        self._kept: list[list[range]] = [[] for _ in sets]  # for services, never given to a node
-        self._holders: list[dict[int, int]] = [{} for _ in sets]  # how many nodes hold a block
+        self._metrics = tuple(metrics)
+        self._kept: list[list[range]] = [[] for _ in sets]  # for services, never allocated to a node
+        self._holders: list[dict[int, int]] = [{} for _ in sets]  # how many nodes have a block
         self._holdings: dict[str, Holding] = {}
         for family, blocks in enumerate(self._sets):
             for service in services:
@@ -94,14 +94,14 @@ class RangeAllocator:
         for family, blocks in enumerate(self._sets):
             found = blocks.allocate()
             if found is None:
-                # Upstream keeps what it chose of the first family until it is restarted.
+                # Upstream keeps the block of the first family until a restart.
                 for earlier, block in enumerate(chosen):
                     self._release(earlier, block)
                 raise NoneLeft(
                     f"failed to allocate cidr from cluster cidr at idx:{family}: CIDR allocation failed; there are no "
                     "remaining CIDRs left to allocate in the accepted range"
                 )
-            self._measures[family].taken(1, blocks.used, tries=found.tries)
+            self._metrics[family].taken(1, blocks.used, tries=found.tries)
             chosen.append(range(found.block, found.block + 1))
         ranges = tuple(str(blocks.block(part.start)) for blocks, part in zip(self._sets, chosen, strict=True))
         holding = Holding(uid=uid, version=version, ranges=ranges, blocks=tuple(chosen), settled=False)
@@ -198,9 +198,9 @@ class RangeAllocator:
     def _occupy(self, family: int, blocks: range) -> None:
         fresh = self._sets[family].occupy(blocks)
         if fresh:
-            self._measures[family].taken(fresh, self._sets[family].used)
+            self._metrics[family].taken(fresh, self._sets[family].used)
 
     def _release(self, family: int, blocks: range) -> None:
         stale = self._sets[family].release(blocks)
         if stale:
-            self._measures[family].freed(stale, self._sets[family].used)
+            self._metrics[family].freed(stale, self._sets[family].used)

@@ -38,7 +38,7 @@ class CalmNodes:
         node."""
         name = node.metadata.name
         health = self._healths[name]
-        # A Lease that is not remembered counts as new in the next pass; until then the node is not calm.
+        # A Lease that is not remembered counts as new in the next pass; until then the node is checked.
         if health.lease is lease:
             self._calm[name] = _Calm(node, lease, health.probed + self._grace, zone)
 

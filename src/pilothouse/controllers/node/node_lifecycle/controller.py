@@ -32,7 +32,7 @@ PASS = "pass"  # noqa: S105  # the one key there is, no secret
 NODE_WORKERS = 8
 POD_WORKERS = 4
 TAINTING_SECONDS = 0.1
-"""How often a zone's queue is asked whether somebody's turn has come."""
+"""The period of the check of a zone's queue."""
 EVENT_SOURCE = "node-controller"
 
 
@@ -49,7 +49,7 @@ class NodeLifecycleController(ManagedController):
         self.beside("events", self._recorder.run)
         self._writes = NodeWrites(context.client, env)
         self._pod_writes = PodWrites(context.client, env, self._recorder, self.log)
-        self._measures = Metrics(metrics)
+        self._metrics = Metrics(metrics)
         self._node_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_controller", metrics)
         self._pod_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_controller_pods", metrics)
         self._zone_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_zones", metrics)
@@ -70,7 +70,7 @@ class NodeLifecycleController(ManagedController):
             node_writes=self._writes,
             pod_writes=self._pod_writes,
             recorder=self._recorder,
-            measures=self._measures,
+            metrics=self._metrics,
             taint=lambda zone: self._zone_queue.add_after(zone, TAINTING_SECONDS),
             log=self.log,
         )
@@ -109,7 +109,7 @@ class NodeLifecycleController(ManagedController):
             raise failure
         return None
 
-    # One zone, as long as somebody waits in it
+    # One zone, as long as its queue has nodes
 
     async def _taint_in(self, zone: str) -> Requeue | None:
         """Taint as many nodes NoExecute as the rate allows now."""
@@ -124,7 +124,7 @@ class NodeLifecycleController(ManagedController):
             ready = node_ready_condition(node)
             swap = no_execute_swap(ready.status) if ready is not None else None
             if ready is None or swap is None:
-                # Ready again. If it is the cache that has not yet read that it is not, the next pass asks again.
+                # Ready again. If the cache is stale, the next pass adds it again.
                 queue.done(name)
                 continue
             if not queue.limiter.take(self.env.monotonic()):
@@ -137,11 +137,11 @@ class NodeLifecycleController(ManagedController):
             else:
                 queue.done(name)
                 if tainted:
-                    self._measures.evictions.labels_of(zone_of(node)).inc()
+                    self._metrics.evictions.labels_of(zone_of(node)).inc()
         # At rate 0 only a new rate can change anything, and that adds the zone.
         return Requeue(TAINTING_SECONDS) if len(queue) and queue.limiter.rate > 0 else None
 
-    # One pod that comes to a node that is down
+    # One pod that is bound to a node that is down
 
     def _pod_came(self, old: Pod | None, pod: Pod) -> None:
         name = pod.spec.node_name
@@ -154,7 +154,7 @@ class NodeLifecycleController(ManagedController):
             return None
         try:
             if not needs_mark(pod) or await self._writes.is_ready(pod.spec.node_name):
-                return None  # the cache of nodes is late
+                return None  # the cache of nodes is stale
         except NotFound:
             return None
         if not await self._pod_writes.mark_not_ready([pod]):

@@ -11,7 +11,7 @@ from pilothouse.machinery.conditions import find_condition
 from pilothouse.machinery.resource_versions import compare
 from pilothouse.semantics.nodes import node_ready_condition
 
-# NetworkUnavailable is not among them: the network's own controllers keep it, not the kubelet.
+# NetworkUnavailable is not among them: it is not the kubelet's.
 KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -42,7 +42,7 @@ def observe(before: Health | None, node: Node, lease: Lease | None, now: Instant
         after = Health(ready=None, lease=None, probed=_created(node, now)) if before is None else before
         after = msgspec.structs.replace(after, ready=None)
     elif before is None or before.ready is None or before.ready.last_heartbeat_time != ready.last_heartbeat_time:
-        # The Lease is forgotten with it, as upstream does: unchanged, it counts as new in the next pass once more.
+        # The Lease is dropped with it, as upstream: unchanged, it counts as new in the next pass once more.
         after = Health(ready=ready, lease=None, probed=now.loop)
     else:
         # The same heartbeat with another status is no sign of life, but the readiness of new pods follows it.

@@ -47,7 +47,7 @@ class NodeMonitor:
         node_writes: NodeWrites,
         pod_writes: PodWrites,
         recorder: EventRecorder,
-        measures: Metrics,
+        metrics: Metrics,
         taint: Callable[[str], None],
         log: Log,
     ) -> None:
@@ -56,7 +56,7 @@ class NodeMonitor:
         self._nodes, self._pods, self._leases = nodes, pods, leases
         self._node_writes, self._pod_writes = node_writes, pod_writes
         self._recorder = recorder
-        self._measures = measures
+        self._metrics = metrics
         self._taint = taint
         self._log = log
         self._known: dict[str, str] = {}
@@ -66,11 +66,11 @@ class NodeMonitor:
         """Nodes whose pods may still have to be marked as not ready."""
         self._states: dict[str, ZoneState] = {}
         self.queues: dict[str, TaintQueue] = {}
-        """Nodes that are to get a NoExecute taint, by zone."""
+        """Nodes to taint NoExecute, by zone."""
         self.has_weighed = False
-        """Whether a pass has ended. Before that nobody knows how fast pods may leave."""
+        """Whether a pass has completed. Before that the eviction rates are unknown."""
         self._conditions: dict[str, list[NodeCondition | None]] = {}
-        """Of the nodes that this pass has looked at, by zone."""
+        """The nodes that this pass has checked, by zone."""
         self._calm = CalmNodes(leases, self._health, options.monitor_grace_period)
 
     def is_down(self, name: str) -> bool:
@@ -85,20 +85,20 @@ class NodeMonitor:
         queue = self.queues.get(zone)
         if queue is None:
             queue = self.queues[zone] = TaintQueue(self._options.eviction_rate, self._env.monotonic())
-            self._measures.evictions.labels_of(zone)
+            self._metrics.evictions.labels_of(zone)
         return queue
 
     async def monitor_node_health(self) -> None:
         began = self._env.perf_counter()
         nodes = self._nodes.list()
         if not nodes and not self._known and not self._states and self.has_weighed:
-            # There is no node, and was none in the last pass: nothing to compare and nothing to weigh.
-            self._measures.pass_duration.observe(0.0)
+            # There are no nodes, and were none in the last pass.
+            self._metrics.pass_duration.observe(0.0)
             return
         restless, ready = self._calm.part(nodes, self._now())
         calm = len(nodes) - len(restless)
         if calm:
-            self._measures.node_duration.observe((self._env.perf_counter() - began) / calm, calm)
+            self._metrics.node_duration.observe((self._env.perf_counter() - began) / calm, calm)
         await self._compare(nodes, restless)
         self._conditions = {}
         checked = 0
@@ -110,11 +110,11 @@ class NodeMonitor:
                 await asyncio.sleep(0)
             at = self._env.perf_counter()
             await self._monitor_node(node)
-            self._measures.node_duration.observe(self._env.perf_counter() - at)
+            self._metrics.node_duration.observe(self._env.perf_counter() - at)
 
         await each(restless, monitor, at_once=AT_ONCE)
         await self._weigh_zones(nodes, ready)
-        self._measures.pass_duration.observe(self._env.perf_counter() - began)
+        self._metrics.pass_duration.observe(self._env.perf_counter() - began)
 
     # Who is there
 
@@ -123,7 +123,7 @@ class NodeMonitor:
         new = [node for node in restless if self._known.get(node.metadata.name) != node.metadata.uid]
         for node in new:
             if node.metadata.name in self._known:
-                self._forget(node.metadata.name)  # it was deleted and made again since the last pass
+                self._forget(node.metadata.name)  # it was recreated since the last pass
         if len(self._known) + len(new) != len(nodes):
             present = {node.metadata.name for node in nodes}
             for name in [name for name in self._known if name not in present]:
@@ -169,7 +169,7 @@ class NodeMonitor:
         if ready is not None:
             await self._have_tainted(node, ready)
             if first and ready.status == "Unknown":
-                # Whoever declared it silent may not have come to its pods. Upstream leaves them as they are.
+                # An earlier manager may have set Unknown without marking the pods. Upstream leaves them.
                 self._unmarked[name] = None
             await self._mark_pods(node, before, ready)
             if ready.status == "True" and not has_taint(node, UNREACHABLE) and not has_taint(node, NOT_READY):
@@ -216,7 +216,7 @@ class NodeMonitor:
             return
         taint, opposite = swap
         if has_taint(node, opposite):
-            # Its pods are leaving already; only the reason is another one.
+            # Its pods are being evicted already; only the reason differs.
             swap_now = self._node_writes.swap_taints(node, [taint], [opposite], while_ready_is=ready.status)
             await self._try(name, swap_now)
         elif not has_taint(node, taint) and queue.add(name, self._env.monotonic(), again=True):
@@ -230,7 +230,7 @@ class NodeMonitor:
             self._record_node_event(name, node.metadata.uid, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
         if went_down or (name in self._unmarked and ready.status != "True"):
             self._unmarked[name] = None
-            # When it went down just now it was read live for that.
+            # When it went down just now it was read live.
             if not went_down and await self._is_ready_now(name):
                 return
             if not await self._pod_writes.mark_not_ready(self._pods.by_index(NODE_INDEX, name)):
@@ -271,9 +271,9 @@ class NodeMonitor:
         }
         decided = plan(self._states, reports, self._options)
         for zone, seen in reports.items():
-            self._measures.zone(zone, size=seen.size, unhealthy=seen.unhealthy)
+            self._metrics.zone(zone, size=seen.size, unhealthy=seen.unhealthy)
         for zone in decided.gone:
-            self._measures.zone(zone, size=0, unhealthy=0)
+            self._metrics.zone(zone, size=0, unhealthy=0)
         for zone, state in decided.states.items():
             if self._states.get(zone, ZoneState.INITIAL) is not state:
                 self._log.info("Controller detected that zone is now in new state", zone=zone, newState=state.value)

@@ -94,7 +94,7 @@ class NodeWrites:
         for attempt in range(TRIES):
             if attempt:
                 await asyncio.sleep(PAUSE_SECONDS * (1.0 + self._random.random()))
-            # What the server has at hand will do at first: if it is old, the write is refused.
+            # A cached read is enough at first: a stale version is a conflict.
             node = await self._client.get(NODES, name, resource_version="" if attempt else "0")
             after = change(node)
             if tuple(after) == node.spec.taints:

@@ -13,7 +13,7 @@ class TaintLimiter:
     def take(self, now: float) -> bool:
         self._tokens = min(1.0, self._tokens + (now - self._at) * max(self.rate, 0.0))
         self._at = now
-        # Ten steps of 0.1 may make a little less than 1.
+        # Ten steps of 0.1 may be a little less than 1.
         if self._tokens < 1.0 - 1e-9:
             return False
         self._tokens = 0.0
@@ -50,7 +50,7 @@ class TaintQueue:
         """The next node if a token is available, else None."""
         if not self._due:
             return None
-        name = min(self._due, key=self._due.__getitem__)  # of equals the first that came
+        name = min(self._due, key=self._due.__getitem__)  # the first of equals
         return name if self._due[name] <= now else None
 
     def done(self, name: str) -> None:

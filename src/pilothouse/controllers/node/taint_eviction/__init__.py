@@ -22,7 +22,7 @@ class TaintEvictionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The last is upstream's gate ``TaintTolerationComparisonOperators``, off in v1.36."""
 
     workers: int = 16
-    """Deletions under way at once. Not a flag, as upstream."""
+    """Concurrent deletions. Not a flag, as upstream."""
     comparison_operators: bool = False
 
 

@@ -122,12 +122,12 @@ class TaintEvictionController:
         if moved or old.spec.tolerations != new.spec.tolerations:
             self._pod_queue.add(object_key(new.metadata))
 
-    # Looks
+    # Syncs
 
     async def _sync_node(self, name: str) -> Requeue | None:
         node = self._nodes.get(name)
         if node is None:
-            return None  # deletions that are set stay, as upstream; the pods have no future here anyway
+            return None  # scheduled deletions stay, as upstream
         taints = no_execute_taints(node)
         decided = self._live.moment()
         for pod in self._pods.by_index(NODE_INDEX, name):
@@ -145,7 +145,7 @@ class TaintEvictionController:
         if pod is None or not pod.spec.node_name:
             return None
         node = self._nodes.get(pod.spec.node_name)
-        # Without taints there is nothing to call off here: the look at the node has done that.
+        # Without taints there is nothing to cancel here: the sync of the node has done that.
         if node is not None and no_execute_taints(node):
             self._apply(pod, node, self._live.moment())
         return None
@@ -166,7 +166,7 @@ class TaintEvictionController:
                     self._call_off(key)
                     self._set(pod, taints, seconds, decided, immediate=False)
                 elif waits and entry.made_at == self._env.monotonic():
-                    self._set(pod, taints, seconds, decided, immediate=False)  # the same instant has more to say
+                    self._set(pod, taints, seconds, decided, immediate=False)  # the same moment may bring more events
                 elif waits:
                     entry.taints = taints
 
@@ -189,7 +189,7 @@ class TaintEvictionController:
         if entry is None or entry.state is State.DONE:
             return None
         if entry.at > now:
-            return Requeue(entry.at - now)  # it was set anew for a later time
+            return Requeue(entry.at - now)  # it was rescheduled
         if entry.state is State.WAITING:
             entry.state = State.DUE
             entry.decided = self._live.moment()
@@ -220,7 +220,7 @@ class TaintEvictionController:
         """
         node = await self._live.get(entry.node, since=entry.decided, max_age=LIVE_SECONDS)
         if self._agenda.get(key) is not entry:
-            return False  # called off, or decided anew, meanwhile
+            return False  # cancelled, or decided anew
         if node is None:
             return True
         taints = no_execute_taints(node)
@@ -229,7 +229,7 @@ class TaintEvictionController:
             case Stay():
                 self._log.info("Not evicting pod, its node has no taint that it must leave for", v=2, pod=key)
                 self._agenda.drop(key)
-                # The cache may come to show the same taint put on again and no change in between: look once more.
+                # The cache may show the taint added again without the change in between: sync once more.
                 self._pod_queue.add_after(key, RESYNC_SECONDS)
                 return False
             case EvictAfter(seconds) if seconds > 0 and (immediate or began_anew(entry.taints, taints)):

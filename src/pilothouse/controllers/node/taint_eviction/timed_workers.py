@@ -38,7 +38,7 @@ class Entry:
         self.at = at
         self.made_at = made_at
         self.decided = decided
-        """``LiveNodes.moment`` of the sync that last wanted this."""
+        """``LiveNodes.moment`` of the sync that last decided this."""
         self.state = State.DUE if immediate else State.WAITING
         self.announced = False
 

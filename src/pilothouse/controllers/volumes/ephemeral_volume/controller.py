@@ -50,7 +50,7 @@ class EphemeralVolumeController(ManagedController):
             self.queue.add(object_key(pod.metadata))
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
-        # Another pod of the same name looks like a change when the end of the first one went by unseen.
+        # A recreated pod is reported as an update if its deletion was missed.
         if old.metadata.uid != new.metadata.uid:
             self._see(new)
 
@@ -81,7 +81,7 @@ class EphemeralVolumeController(ManagedController):
         try:
             await self._client.create(PERSISTENT_VOLUME_CLAIMS.raw, step.claim, namespace)
         except AlreadyExists as error:
-            # Ours, of which the cache has not heard yet, or somebody else's: soon the cache will tell.
+            # Ours, which the cache lacks yet, or a foreign one: the cache will have it.
             self._failed.inc()
             raise RetryLater(str(error)) from error
         except (ApiError, OSError) as error:

@@ -31,7 +31,7 @@ class ActualStateOfWorld:
         self._volumes: dict[str, dict[str, Attachment]] = {}
         self._in_use: dict[str, set[str]] = {}
         self._assumed: dict[str, set[str]] = {}
-        """Of what nodes have not said anything yet since it is known."""
+        """Volumes of which nodes have not reported since they became known."""
         self._reported: dict[str, dict[str, None]] = {}
         self._due: dict[str, None] = {}
 
@@ -52,7 +52,7 @@ class ActualStateOfWorld:
         found = nodes.get(node)
         if found is None:
             nodes[node] = Attachment(volume, node, disk, confirmed)
-            # Mounted until the node says that it is not.
+            # Mounted until the node reports otherwise.
             self._assumed.setdefault(node, set()).add(volume)
         else:
             found.confirmed = confirmed
@@ -101,7 +101,7 @@ class ActualStateOfWorld:
         if used := set(volumes):
             self._in_use[node] = used
         else:
-            self._in_use.pop(node, None)  # as of most nodes, and of those that are gone
+            self._in_use.pop(node, None)  # as for most nodes, and deleted ones
 
     def is_mounted(self, pair: Pair) -> bool:
         """Whether the node may have the volume mounted."""
@@ -113,7 +113,7 @@ class ActualStateOfWorld:
         volume, node = pair
         return volume in self._assumed.get(node, ()) and volume not in self._in_use.get(node, ())
 
-    # What nodes are told
+    # The nodes' status
 
     def report(self, pair: Pair) -> None:
         """The volume must be in the node's status as attached."""

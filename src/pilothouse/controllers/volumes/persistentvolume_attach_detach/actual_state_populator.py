@@ -46,7 +46,7 @@ class ActualStatePopulator:
     async def learn(self) -> None:
         """Run once, before the first round. Raises ``RetryLater`` when the server does not answer."""
         try:
-            # One that fits no view is not in the cache, either, whose reflector says so.
+            # One that cannot be parsed is not in the cache, either, whose reflector logs it.
             page = await self._client.list_all(VOLUME_ATTACHMENTS, on_undecodable=lambda _found: None)
         except (ApiError, OSError) as error:
             raise RetryLater(f"it is not known yet what is attached: {error}") from error

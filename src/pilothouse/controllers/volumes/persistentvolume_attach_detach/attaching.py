@@ -9,7 +9,7 @@ from pilothouse.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from pilothouse.semantics.attachments import Disk, attachment_name
 
 DRIVER_SECONDS = 120.0
-"""How long a driver may take."""
+"""The timeout for drivers."""
 
 
 class Done(msgspec.Struct, frozen=True):

@@ -85,10 +85,10 @@ from pilothouse.semantics.volumes import has_ended
 
 COMPONENT = "attachdetach-controller"
 ROUND_SECONDS = 0.1
-"""Rounds are this far apart at least."""
+"""The minimum time between rounds."""
 REPORT_RETRY_SECONDS = 1.0
 POPULATE_SECONDS = 60.0
-"""How often it is looked whether pods were missed, as long as there are any with claims."""
+"""The period of the check for missed pods, as long as there are any with claims."""
 REQUESTS_AT_ONCE = 32
 ROUND = "round"
 
@@ -119,7 +119,7 @@ class AttachDetachController(ManagedController):
         self._actual = ActualStateOfWorld(self._touch)
         self._operations = Operations(context.env)
         self._answers: dict[str, Operation] = {}
-        """What waits for its driver, by the name of the VolumeAttachment."""
+        """Pending operations, by the name of the VolumeAttachment."""
         self._users: dict[str, dict[str, None]] = {}
         """The pods with claims that have not ended, by node."""
         self._populator = ActualStatePopulator(
@@ -128,7 +128,7 @@ class AttachDetachController(ManagedController):
         self._report_at = math.inf
         self._verify_at = math.inf
         self._populate_at = math.inf
-        self._measures = Metrics(
+        self._metrics = Metrics(
             context.metrics,
             lambda: (volume for volume, _node in self._desired.pairs()),
             lambda: (each.volume for each in self._actual.all()),
@@ -178,7 +178,7 @@ class AttachDetachController(ManagedController):
         self._open[pair] = None
         self._rounds.add(ROUND)
 
-    # What is wanted
+    # The desired state
 
     def _see_pod(self, pod: Pod) -> None:
         node = pod.spec.node_name
@@ -195,7 +195,7 @@ class AttachDetachController(ManagedController):
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         if old.metadata.uid != new.metadata.uid:
-            # Replaced while nobody watched, maybe on another node.
+            # It was recreated, maybe on another node.
             self._lose_pod(old)
         self._see_pod(new)
 
@@ -261,7 +261,7 @@ class AttachDetachController(ManagedController):
 
     def _node_came(self, node: Node) -> None:
         self._see_node(node)
-        # What it was told before may have been lost with it (kubernetes#37586).
+        # Its status may have been lost (kubernetes#37586).
         self._actual.repeat(node.metadata.name)
         self._rounds.add(ROUND)
 
@@ -288,7 +288,7 @@ class AttachDetachController(ManagedController):
         try:
             await super().run()
         finally:
-            self._measures.stop()
+            self._metrics.stop()
 
     async def _go_round(self, _key: str) -> Requeue | None:
         """One reconcile round; returns when the next one is due without a change."""
@@ -303,7 +303,7 @@ class AttachDetachController(ManagedController):
         if self.env.monotonic() >= self._populate_at:
             self._populate()
             self._populate_at = self.env.monotonic() + POPULATE_SECONDS
-        # Whatever happens meanwhile has its round then.
+        # Events from now on get their own round.
         await asyncio.sleep(ROUND_SECONDS)
         due = self._next_due()
         return None if due == math.inf else Requeue(after=max(0.0, due - self.env.monotonic()))
@@ -338,7 +338,7 @@ class AttachDetachController(ManagedController):
     def _is_exclusive(self, pair: Pair) -> bool:
         wanted, found = self._desired.get(pair), self._actual.get(pair)
         disk = wanted.disk if wanted is not None else found.disk if found is not None else None
-        # Of one of which nothing is known but its name nobody knows.
+        # Volumes that are known by name only have no driver.
         return disk is not None and disk.exclusive
 
     async def _round(self) -> None:
@@ -357,7 +357,7 @@ class AttachDetachController(ManagedController):
                 if operation.kind == ATTACH:
                     self._fail(operation, too_late("attach", driver, handle))
                 else:
-                    # Upstream does not know the driver of what it detaches, and says so.
+                    # Upstream does not know the driver here, and records that.
                     self._fail(operation, too_late("detach", "unknown", handle))
 
     async def _detach_unwanted(self) -> None:
@@ -368,7 +368,7 @@ class AttachDetachController(ManagedController):
             if self._desired.get(pair) is not None:
                 continue
             if found is None or driver_and_handle(found.volume) is None:
-                # There is nothing left to be done, or it is the volume of a plugin that is not here.
+                # Nothing is left to be done, or it is the volume of another plugin.
                 del self._open[pair]
                 continue
             if not self._operations.may_begin(DETACH, pair, exclusive=self._is_exclusive(pair)):
@@ -394,7 +394,7 @@ class AttachDetachController(ManagedController):
         """The node's status first: the volumes are not safe to mount any more."""
         for found, decision in going:
             if decision.forced:
-                # Of a node that is not asked it is not found out what others have told it.
+                # An unchecked node's status may have been written by another manager.
                 self._actual.deny((found.volume, node))
             else:
                 self._actual.unreport((found.volume, node))
@@ -404,12 +404,12 @@ class AttachDetachController(ManagedController):
             if self._actual.get(pair) is not found:
                 continue
             if not reported or self._desired.get(pair) is not None:
-                # It could not be told, or somebody wants the volume again by now.
+                # The status could not be written, or a pod needs the volume again.
                 if found.confirmed:
                     self._actual.report(pair)
                 continue
             if decision.forced:
-                self._measures.force(decision.forced)
+                self._metrics.force(decision.forced)
                 self.log.info("Detaching a volume by force", volume=found.volume, node=node, reason=decision.forced)
             exclusive = self._is_exclusive(pair)
             self._begin(
@@ -495,7 +495,7 @@ class AttachDetachController(ManagedController):
             raise RequestFailed(f"kubernetes.io/csi: {text}") from error
         left = known(bytes(answer), VolumeAttachment).object
         if left.metadata.name == name and left.metadata.finalizers:
-            # The cache must have heard of it before it can tell that it is gone.
+            # Only a cache that had it can prove that it is gone.
             operation.version = left.metadata.resource_version
             self._await_answer(name, operation)
         else:
@@ -520,7 +520,7 @@ class AttachDetachController(ManagedController):
         operation.deadline = self.env.monotonic() + DRIVER_SECONDS
         self._answers[name] = operation
         self._verify_status(name, operation)
-        self._rounds.add(ROUND)  # which will look at the deadline
+        self._rounds.add(ROUND)  # which checks the deadline
 
     def _see_attachment(self, found: VolumeAttachment) -> None:
         operation = self._answers.get(found.metadata.name)
@@ -543,7 +543,7 @@ class AttachDetachController(ManagedController):
         driver, handle = _parts(operation)
         self._answers.pop(attachment_name(driver, handle, node), None)
         self._operations.end(operation, failed=failed)
-        self._measures.end(volume, operation.kind, self.env.monotonic() - operation.begun, failed=failed)
+        self._metrics.end(volume, operation.kind, self.env.monotonic() - operation.begun, failed=failed)
 
     def _succeed(self, operation: Operation) -> None:
         self._end(operation, failed=False)
@@ -573,7 +573,7 @@ class AttachDetachController(ManagedController):
     def _record_event(self, pod: Pod, type_: str, reason: str, message: str) -> None:
         self._recorder.event(object_reference(PODS, pod.metadata), type_, reason, message)
 
-    # What nodes are told
+    # The nodes' status
 
     async def _report(self, name: str) -> bool:
         """Whether the node's status is up to date. A missing node needs none."""
@@ -608,7 +608,7 @@ class AttachDetachController(ManagedController):
                 self.log.info("A volume is not attached any more", volume=each.volume, node=each.node)
                 self._actual.detach(pair)
             elif not found.status.attached:
-                # Somebody is about to attach or to detach it: that must not be forgotten.
+                # An operation is under way: that must not be forgotten.
                 self._actual.unreport(pair)
                 self._actual.doubt(pair, disk)
 
@@ -646,7 +646,7 @@ class AttachDetachController(ManagedController):
 
 
 _ATTACHED = VolumeAttachment(status=AttachmentStatus(attached=True))
-"""What is believed of an attachment as long as nobody answers."""
+"""The assumed state of an attachment until there is an answer."""
 
 
 def _parts(operation: Operation) -> tuple[str, str]:

@@ -11,10 +11,10 @@ from pilothouse.semantics.attachments import Disk
 from pilothouse.semantics.nodes import is_node_ready
 
 UNMOUNT_SECONDS = 360.0
-"""How long an unhealthy node may take to unmount a volume."""
+"""The timeout for unhealthy nodes to unmount a volume."""
 SILENCE_SECONDS = 10.0
-"""How long a healthy node may take to say that it uses a volume. Kubelets look at themselves that often
-(``nodeStatusUpdateFrequency``), and tell at once when what they use has changed."""
+"""The timeout for healthy nodes to report that they use a volume. Kubelets check that often
+(``nodeStatusUpdateFrequency``), and report changes at once."""
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 TIMEOUT, OUT_OF_SERVICE = "timeout", "out-of-service"
 
@@ -24,12 +24,12 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     mounted: bool
     silent: bool = False
-    """It counts as mounted only because the node has not said anything of it yet."""
+    """It counts as mounted only because the node has not reported it yet."""
     healthy: bool
     out_of_service: bool
     waited: float
     force: bool = True
-    """Whether patience with unhealthy nodes may end."""
+    """Whether volumes are detached from unhealthy nodes after the timeout."""
 
 
 class Wait(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ class Operation(msgspec.Struct, eq=False):
     verify: bool = True
     deadline: float | None = None
     version: str = ""
-    """The one in which the attachment was made, found or marked for deletion: an older cache says nothing of it."""
+    """The version in which the attachment was created, found or deleted: an older cache proves nothing."""
 
 
 class Rest(msgspec.Struct):
@@ -45,7 +45,7 @@ class Operations:
     def __init__(self, env: Env) -> None:
         self._env = env
         self._running: dict[str, dict[str, Operation]] = {}
-        """By volume and node; the node is empty where it is one thing at a time for all of them."""
+        """By volume and node; the node is empty for volumes that one node may have at a time."""
         self._rests: dict[Pair, Rest] = {}
 
     def is_running(self, pair: Pair, *, exclusive: bool) -> bool:

@@ -122,7 +122,7 @@ def _waiting(pods: list[str]) -> Note:
     if not pods:
         text = "waiting for first consumer to be created before binding"
         return Note(NORMAL, "WaitForFirstConsumer", text)
-    # The scheduler looks at one pod at a time, and nobody knows at which: all are named.
+    # The scheduler handles one pod at a time, in unknown order: all are named.
     text = f"waiting for pod{'s' if len(pods) > 1 else ''} {','.join(pods)} to be scheduled"
     return Note(NORMAL, "WaitForPodScheduled", text)
 
@@ -143,7 +143,7 @@ def _decide_requested(claim: PersistentVolumeClaim, around: Surroundings) -> Cla
     note = Note(WARNING, "FailedBinding", f"volume {quote(name)} already bound to a different claim.")
     if BOUND_BY_CONTROLLER not in claim.metadata.annotations:
         return StayPending(note)
-    # Somebody took the annotation off which says that the binding was complete.
+    # The annotation that the binding is complete was removed.
     reference, meta = volume.spec.claim_ref, claim.metadata
     key, other = f"{meta.namespace}/{meta.name}", f"{reference.namespace}/{reference.name}"
     return Reject(
@@ -159,8 +159,8 @@ def _decide_bound(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimSt
     if volume is None:
         return Lose("ClaimLost", LOST_VOLUME)
     reference = volume.spec.claim_ref
-    # Without a reference somebody took it away, or the volume's newest state is not here yet: both end well when it is
-    # bound again. With it, this mends whatever is missing, mostly nothing.
+    # Without a claimRef it was removed, or the volume's cache is stale: both are repaired by binding again. With it,
+    # this repairs whatever is missing, mostly nothing.
     if reference is None or reference.uid == claim.metadata.uid:
         return Bind(volume.metadata.name)
     return Lose("ClaimMisbound", MISBOUND)

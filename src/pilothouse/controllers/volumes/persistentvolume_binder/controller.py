@@ -82,7 +82,7 @@ class BinderController:
         self._claims = ClaimStore(self._shown_claims.cache)
         self._volumes = VolumeStore(self._shown_volumes.cache)
         self._writes = Writes(context.client, env, self._claims, self._volumes, log)
-        self._measures = Metrics(metrics, env, self._claims, self._volumes)
+        self._metrics = Metrics(metrics, env, self._claims, self._volumes)
         self._operations = Operations(env, self.name, log)
         self._provisioning = Provisioning(env, self._writes, nodes.cache, host_paths=self._options.hostpath_provisioner)
         self._reclaiming = Reclaiming(self._writes, self._claims, self._pods, log)
@@ -93,7 +93,7 @@ class BinderController:
             WorkerPool(f"{self.name}-claims", self._claim_queue, self._see_claim, metrics=metrics, log=log),
         ]
         self._anything = asyncio.Event()
-        """Set once there is a claim or a volume: until then there is nothing to look at again."""
+        """Set once there is a claim or a volume: until then there is nothing to resync."""
         self._shown_claims.add_handler(
             lambda claim, _initial: self._enqueue(self._claim_queue, claim),
             lambda _old, claim: self._enqueue(self._claim_queue, claim),
@@ -120,7 +120,7 @@ class BinderController:
                     group.start(pool.run(), name=pool.name)
                 await self._resync()
         finally:
-            self._measures.stop()
+            self._metrics.stop()
             self._claim_queue.shut_down()
             self._volume_queue.shut_down()
             self._log.info("Stopped controller", controller=self.name)
@@ -164,7 +164,7 @@ class BinderController:
         found = Known(view, raw)
         return found if self._volumes.put(found) else None
 
-    # What a decision about a claim may look at (``claims.Surroundings``)
+    # The state for decisions about a claim (``claims.Surroundings``)
 
     def volume(self, name: str) -> PersistentVolume | None:
         found = self._volumes.get(name)
@@ -195,15 +195,15 @@ class BinderController:
         try:
             await self._sync_claim(key, claim)
         except Conflict as error:
-            # Somebody else was faster, and what they did is about to be shown.
+            # Another writer was faster, and the cache will have the result.
             raise RetryLater(str(error)) from error
         return None
 
     def _lose_claim(self, key: str) -> None:
         gone = self._claims.drop(key)
-        self._measures.forget("provision", key)
+        self._metrics.forget("provision", key)
         if gone is not None and gone.object.spec.volume_name:
-            # The volume would wait for the resync to learn that it is free.
+            # The volume would wait for the resync otherwise.
             self._volume_queue.add(gone.object.spec.volume_name)
 
     async def _sync_claim(self, key: str, claim: Claim) -> None:
@@ -256,21 +256,21 @@ class BinderController:
 
     async def _bind(self, key: str, claim: Claim, name: str) -> None:
         volume = self._volumes.get(name)
-        assert volume is not None, "it was found in the books"
+        assert volume is not None, "best_match found it in the store"
         try:
             await self._writes.bind(volume, claim)
         except (ApiError, OSError):
-            self._measures.fail("provision", key)
+            self._metrics.fail("provision", key)
             raise
-        self._measures.end("provision", key)
+        self._metrics.end("provision", key)
 
     async def _classify(self, claim: Claim, name: str) -> None:
         try:
             await self._writes.update_claim(claim, links.classified_claim(claim, name))
         except (ApiError, OSError):
-            self._measures.not_classified.inc()
+            self._metrics.not_classified.inc()
             raise
-        self._measures.classified.inc()
+        self._metrics.classified.inc()
         self._log.info(
             "Assigned default storage class to PersistentVolumeClaim", v=2,
             PVC=object_key(claim.object.metadata), storageClassName=name,
@@ -291,15 +291,15 @@ class BinderController:
 
         async def provision() -> None:
             if not self._shown_claims.cache.still_has(claim.object.metadata):
-                return  # it went before its turn came
-            self._measures.begin("provision", key, provisioner)
+                return  # it was deleted before its turn
+            self._metrics.begin("provision", key, provisioner)
             try:
                 if provisioner == HOST_PATH:
                     await self._provisioning.make_host_path(claim, class_)
                 else:
                     await self._provisioning.provision_externally(claim, provisioner)
             except Exception:
-                self._measures.fail("provision", key)
+                self._metrics.fail("provision", key)
                 raise
 
         self._operations.begin(f"provision-{key}[{claim.object.metadata.uid}]", provision)
@@ -321,10 +321,10 @@ class BinderController:
 
     def _lose_volume(self, key: str) -> None:
         gone = self._volumes.drop(key)
-        self._measures.end("delete", key)
+        self._metrics.end("delete", key)
         reference = gone.object.spec.claim_ref if gone is not None else None
         if reference is not None:
-            # The claim would wait for the resync to learn that it is Lost.
+            # The claim would wait for the resync to become Lost.
             self._claim_queue.add(f"{reference.namespace}/{reference.name}")
 
     async def _sync_volume(self, volume: Volume) -> None:
@@ -344,7 +344,7 @@ class BinderController:
                     volume = await self._writes.set_phase(volume, "Released")
                 await self._reclaim(volume)
             case EnqueueClaim():
-                assert claim is not None, "there is one to wake"
+                assert claim is not None, "it refers to one"
                 self._claim_queue.add(object_key(claim.metadata))
             case RecordModeMismatch():
                 assert claim is not None, "there is one that does not fit"
@@ -379,7 +379,7 @@ class BinderController:
                 reference.namespace, reference.name
             )
         if claim is not None and claim.metadata.uid != reference.uid:
-            # Of that name, but another one: or an old one, and the volume knows better.
+            # A recreated claim, or a stale one.
             claim = await self._writes.live_claim(reference.namespace, reference.name)
             if claim is not None and claim.metadata.uid != reference.uid:
                 claim = None
@@ -395,13 +395,13 @@ class BinderController:
     async def _reclaim(self, volume: Volume) -> None:
         meta = volume.object.metadata
         if meta.annotations.get(MIGRATED_TO):
-            return  # its driver sees to it
+            return  # its driver deletes it
         name, operation = meta.name, self._reclaiming.recycle
         match volume.object.spec.persistent_volume_reclaim_policy:
             case "Retain":
                 return
             case "Delete":
-                self._measures.begin("delete", name, meta.annotations.get(PROVISIONED_BY, ""))
+                self._metrics.begin("delete", name, meta.annotations.get(PROVISIONED_BY, ""))
                 self._operations.begin(f"delete-{name}[{meta.uid}]", self._deletion(volume))
             case "Recycle":
                 self._operations.begin(f"recycle-{name}[{meta.uid}]", lambda: operation(name))
@@ -414,7 +414,7 @@ class BinderController:
             try:
                 await self._reclaiming.delete(volume)
             except Exception:
-                self._measures.fail("delete", volume.object.metadata.name)
+                self._metrics.fail("delete", volume.object.metadata.name)
                 raise
 
         return delete

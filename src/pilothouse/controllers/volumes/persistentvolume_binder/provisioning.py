@@ -32,7 +32,7 @@ from pilothouse.semantics.volumes import (
 
 TRIES = 5
 PAUSE_SECONDS = 10.0
-"""For a volume that has been made and that the API server does not take."""
+"""For a volume that was created but that the API server rejects."""
 FAILED = "ProvisioningFailed"
 
 
@@ -51,7 +51,7 @@ class Provisioning:
         try:
             claim = await self._writes.update_claim(claim, links.claim_with_provisioner(claim, provisioner))
         except Conflict:
-            # The claim has just changed, and the event of that brings it back. Upstream warns its owner.
+            # The claim has just changed, and its event enqueues it. Upstream records a warning.
             return
         except ApiError as error:
             self._record_failure(claim, f"Error saving claim: {error}")

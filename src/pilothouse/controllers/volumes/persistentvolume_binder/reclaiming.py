@@ -39,7 +39,7 @@ class Reclaiming:
                 self._log.info("External deleter for volume requested, ignoring", v=3, volumeName=name)
                 return
         except NoPlugin as error:
-            # No failed operation: it does not rest before the next one.
+            # No failed operation: no backoff before the next one.
             await self._writes.fail_volume(released, "VolumeFailedDelete", str(error))
             return
         volume = await self._writes.live_volume(name)
@@ -59,7 +59,7 @@ class Reclaiming:
         except NotFound:
             pass
         except ApiError as error:
-            # It is done anew with the next sync of the volume.
+            # The next sync of the volume does it.
             self._log.info("Failed to delete volume from database", v=3, volumeName=name, err=str(error))
 
     async def recycle(self, name: str) -> None:
@@ -72,7 +72,7 @@ class Reclaiming:
         assert reference is not None, "a released volume had a claim"
         key = f"{reference.namespace}/{reference.name}"
         users = sorted(object_key(pod.metadata) for pod in self._pods.by_index(CLAIM_INDEX, key) if not has_ended(pod))
-        # A claim of that name is a new one, with a volume of its own: those pods are about that.
+        # A claim of that name is a new one, with a volume of its own, which those pods use.
         if users and self._claims.get(key) is None:
             text = f"Volume is used by pods: {','.join(users)}"
             self._writes.record_volume_event(volume.object, NORMAL, "VolumeFailedRecycle", text)

@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Cached)
 _ORDER = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 Modes = tuple[str, ...]
 Sort = tuple[str, str, str]
-"""Class, volume mode, class of attributes: what must be the same of a claim and of a volume that nobody has."""
+"""Class, volume mode, class of attributes: these must be equal in a claim and a free volume."""
 
 
 class Store(Generic[T]):

@@ -48,7 +48,7 @@ def is_let_go(volume: PersistentVolume) -> bool:
 def decide_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> VolumeStep:
     """The next step for a volume. ``claim`` is the one that it refers to by name and uid, None if that is gone."""
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
-        # Free, or reserved by its name for a claim that has not been bound to it yet.
+        # Free, or reserved by name for a claim that is not bound to it yet.
         return SetPhase("Available")
     if claim is None:
         return Reclaim(release=not is_let_go(volume))
@@ -58,7 +58,7 @@ def decide_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None)
         return SetPhase("Bound")
     spec = volume.spec
     if PROVISIONED_BY in volume.metadata.annotations and spec.persistent_volume_reclaim_policy == "Delete":
-        # Made for this claim, which found another one meanwhile.
+        # Provisioned for this claim, which is bound to another one by now.
         return Reclaim(release=not is_let_go(volume))
     return Unbind()
 
@@ -102,7 +102,7 @@ def finalizers_of(volume: PersistentVolume) -> tuple[str, ...]:
     policy = volume.spec.persistent_volume_reclaim_policy
     wanted = [each for each in present if each != EXTERNAL_FINALIZER]
     if policy == "Delete" and IN_TREE_FINALIZER not in wanted:
-        # To what is being deleted none can be added. Upstream tries, and is refused, until it has gone.
+        # None can be added to an object that is being deleted. Upstream tries until it is gone.
         if volume.metadata.deletion_timestamp is None:
             wanted.append(IN_TREE_FINALIZER)
     elif policy in ("Retain", "Recycle"):

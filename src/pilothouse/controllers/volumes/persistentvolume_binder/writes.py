@@ -18,7 +18,7 @@ from pilothouse.runtime.cache import Cached
 T = TypeVar("T", bound=Cached)
 
 COMPONENT = "persistentvolume-controller"
-"""Under this name upstream's events come."""
+"""The component of upstream's events."""
 
 
 class Writes:
@@ -39,7 +39,7 @@ class Writes:
     def record_volume_event(self, volume: PersistentVolume, type_: str, reason: str, message: str) -> None:
         self.recorder.event(object_reference(PERSISTENT_VOLUMES, volume.metadata), type_, reason, message)
 
-    # Reading past the caches
+    # Live reads
 
     async def live_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """The live claim, None if it is gone."""

@@ -70,8 +70,8 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
         )
         self._pods = pods.cache
         self._unused: dict[str, None] = {}
-        """Uids of claims of which a list has said that no pod uses them. It stays true: nobody starts to use a claim
-        that is being deleted. Each is used up by the next sync, so that a failed write is preceded by a new list."""
+        """Uids of claims that a list has shown to be unused. It stays true: no pod starts to use a claim that is being
+        deleted. Each is used by one sync, so that a failed write is preceded by a new list."""
         pods.add_handler(
             lambda pod, _initial: self._pod_seen(pod), self._pod_changed, lambda pod, _: self._enqueue_claims(pod)
         )
@@ -83,7 +83,7 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         self._pod_seen(new)
         if old.metadata.uid != new.metadata.uid:
-            # One pod went and another one of its name came, which looks like a change: the first lets its claims go.
+            # A recreated pod is reported as an update: the first one releases its claims.
             self._enqueue_claims(old)
 
     def _enqueue_claims(self, pod: Pod) -> None:
@@ -100,8 +100,8 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
             return True
         uid, namespace = obj.metadata.uid, obj.metadata.namespace
         if uid not in self._unused:
-            # Which deletions are known must be fixed before the list is begun: of a claim that is deleted while it is
-            # under way, it could miss a pod that came before the deletion.
+            # The known deletions must be fixed before the list begins: it could miss a pod that was created before a
+            # later deletion.
             going = [claim for claim in self.objects.list(namespace) if self.due(claim) is Due.LET_GO]
             pods = await self.client.list(PODS, namespace)
             found = [claim.metadata for claim in unused(going, pods.items)]

@@ -126,8 +126,8 @@ class SELinuxWarningController(ManagedController):
 
     def _record_event(self, conflict: Conflict) -> None:
         pod = self._pods.get(conflict.pod)
-        # One that went a moment ago need not be told, and one that took its place has its own turn to come. (Upstream
-        # tells the latter, and for the former's sake nobody of the conflicts that are left.)
+        # A pod that is gone needs no event, and one that took its place has its own sync. (Upstream records it on the
+        # latter, and for the former's sake skips the remaining conflicts.)
         if pod is not None and pod.metadata.uid == self._volume_cache.uid_of(conflict.pod):
             about = object_reference(PODS, pod.metadata)
             self._recorder.event(about, NORMAL, reason_of(conflict), message_of(conflict))

@@ -151,7 +151,7 @@ def message_of(conflict: Conflict) -> str:
     about, value = conflict.about, f'"{conflict.value}"'
     namespace, other = split_key(conflict.other)
     if split_key(conflict.pod)[0] != namespace:
-        # That a space is missing is upstream's: whoever looks for its text shall find ours.
+        # The missing space is upstream's.
         rest = f"another pod that uses the same volume as this pod with a different {about}"
         return f"{about}{value} conflicts with {rest}{_AFTERMATH}"
     rest = f'pod {other} that uses the same volume as this pod with {about} "{conflict.other_value}"'

@@ -49,7 +49,7 @@ class VolumeCache:
     def __init__(self) -> None:
         self._volumes: dict[str, _Volume] = {}
         self._drivers: set[str] = set()  # never iterated
-        """Those that mount with labels."""
+        """Those that support mounting with labels."""
         self._contested: dict[str, None] = {}
         """Volumes that are used in more than one way."""
         self._of_pod: dict[str, tuple[str, dict[str, Use]]] = {}

@@ -4,7 +4,7 @@ Behaviour: a VolumeAttributesClass that lives has the finalizer ``kubernetes.io/
 deleted loses it as soon as the caches show no volume and no claim that names it, and not before. A claim names the
 class that it asks for, the one that it has, and the one to which it is being changed.
 
-Not guaranteed: that a claim which was made in the moment of the deletion is noticed. Upstream looks at its caches only,
+Not guaranteed: that a claim which was made in the moment of the deletion is noticed. Upstream reads its caches only,
 too; the drivers that would need the class then say so.
 
 docs/controllers/volumeattributesclass_protection.md has what enqueues it.
