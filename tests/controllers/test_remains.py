@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.controllers.device_taint_eviction.test_component import RULES, devices, serve_rules, taint_rule, user
+from tests.controllers.device_taint_eviction.test_controller import RULES, devices, serve_rules, taint_rule, user
 from tests.controllers.node_world import NODES, PODS, Doc, World, play
 from tests.controllers.remains import remains
 from tests.controllers.resourceclaim.builders import CLAIMS as RESOURCE_CLAIMS

@@ -1,6 +1,6 @@
 """Since when a device is tainted is written down by the server where nobody says it (``SetDefaults_DeviceTaint``)."""
 
-from tests.controllers.device_taint_eviction.test_component import SLICES, TAINT, devices, soon
+from tests.controllers.device_taint_eviction.test_controller import SLICES, TAINT, devices, soon
 from tests.controllers.node_world import World
 
 

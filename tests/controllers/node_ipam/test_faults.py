@@ -5,7 +5,7 @@ import asyncio
 import random
 
 import pytest
-from tests.controllers.node_ipam.test_component import all_ranges, new_node
+from tests.controllers.node_ipam.test_controller import all_ranges, new_node
 from tests.controllers.node_world import NODES, World
 
 from pilothouse.client.errors import ApiError

@@ -285,7 +285,7 @@ async def test_how_often_a_pod_is_marked(world: World, failures: int, writes: in
 
 
 async def test_a_condition_that_vanishes_while_the_node_waits(env: Env) -> None:
-    """TestApplyNoExecuteTaints, its fourth node; the others are in ``test_component``."""
+    """TestApplyNoExecuteTaints, its fourth node; the others are in ``test_controller``."""
     async with monitored(env, eviction_rate=0.05) as world:
         for name in ("other", "n1", "n2"):
             await world.node(name)

@@ -6,9 +6,9 @@ The real API server that other controllers are judged in front of is too old for
 from typing import Any
 
 import pytest
-from tests.controllers.device_taint_eviction import test_component as evictions
+from tests.controllers.device_taint_eviction import test_controller as evictions
 from tests.controllers.node_world import PODS, World
-from tests.controllers.resourceclaim import test_component as claims
+from tests.controllers.resourceclaim import test_controller as claims
 
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR as DEVICE_TAINT_EVICTION

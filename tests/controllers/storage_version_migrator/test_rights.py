@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 from tests.controllers import node_world
-from tests.controllers.storage_version_migrator.test_component import SERVER, UNTIL_DONE, how_it_ended, prepare
+from tests.controllers.storage_version_migrator.test_controller import SERVER, UNTIL_DONE, how_it_ended, prepare
 from tests.controllers.storage_version_migrator.widgets import MIGRATIONS, migration, widgets
 
 from pilothouse.apiserver.authentication.identity import Identity

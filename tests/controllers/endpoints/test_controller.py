@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.controllers.endpointslice.test_component import SERVICES, SPEC, pod, report
+from tests.controllers.endpointslice.test_controller import SERVICES, SPEC, pod, report
 from tests.controllers.node_world import NODES, PODS, World
 
 from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, lose_request
