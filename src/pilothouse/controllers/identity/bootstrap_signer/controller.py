@@ -9,6 +9,7 @@ import msgspec
 from pilothouse.api.core import CONFIG_MAPS, SECRETS, Secret
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR, NAME, PUBLIC
+from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.machinery.jws import detached_hs256
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
@@ -48,11 +49,7 @@ class BootstrapSigner(ManagedController):
         config_maps.add_handler(
             on_add=lambda _map, _initial: self.queue.add(KEY), on_update=lambda _old, _new: self.queue.add(KEY)
         )
-        secrets.add_handler(
-            on_add=lambda _secret, _initial: self.queue.add(KEY),
-            on_update=lambda _old, _new: self.queue.add(KEY),
-            on_delete=lambda _secret, _unknown: self.queue.add(KEY),
-        )
+        on_any_event(secrets, lambda _secret: self.queue.add(KEY))
 
     async def reconcile(self, key: str) -> Requeue | None:
         found, raw = self._config_maps.get(key), self._config_maps.raw(key)

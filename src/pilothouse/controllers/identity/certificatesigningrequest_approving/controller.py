@@ -15,6 +15,7 @@ from pilothouse.controllers.identity.certificatesigningrequest_approving.decide 
     rights_that_do,
 )
 from pilothouse.controllers.shared.certificate_queue import QUEUE, WORKERS, queue_limiter, with_condition
+from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
 from pilothouse.semantics.certificate_requests import parse_request, requested_names
 
@@ -40,11 +41,7 @@ class RequestApprover(ManagedController):
         )
         self._client = context.client
         self._requests = requests.cache
-        requests.add_handler(
-            lambda request, _initial: self._seen(request),
-            lambda _old, request: self._seen(request),
-            lambda request, _unknown: self._seen(request),
-        )
+        on_any_event(requests, self._seen)
 
     def _seen(self, request: CertificateSigningRequest) -> None:
         self.queue.add(request.metadata.name)

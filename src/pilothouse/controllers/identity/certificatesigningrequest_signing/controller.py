@@ -18,6 +18,7 @@ from pilothouse.controllers.identity.certificatesigningrequest_signing.decide im
 )
 from pilothouse.controllers.identity.certificatesigningrequest_signing.issuing import issue
 from pilothouse.controllers.shared.certificate_queue import QUEUE, WORKERS, queue_limiter, with_condition, with_status
+from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
 from pilothouse.semantics.certificate_requests import parse_request, requested_names
@@ -47,11 +48,7 @@ class RequestSigner(ManagedController):
         )
         self._client = context.client
         self._requests = requests.cache
-        requests.add_handler(
-            lambda request, _initial: self._seen(request),
-            lambda _old, request: self._seen(request),
-            lambda request, _unknown: self._seen(request),
-        )
+        on_any_event(requests, self._seen)
 
     def _seen(self, request: CertificateSigningRequest) -> None:
         self.queue.add(request.metadata.name)

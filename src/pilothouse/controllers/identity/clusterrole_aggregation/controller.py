@@ -7,6 +7,7 @@ from pilothouse.client import apply_patch
 from pilothouse.client.errors import UnsupportedMediaType
 from pilothouse.controllers.identity.clusterrole_aggregation import DESCRIPTOR
 from pilothouse.controllers.identity.clusterrole_aggregation.decide import missing_rules, rules_to_apply
+from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.machinery.labels import SelectorError
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, TerminalError
@@ -28,11 +29,7 @@ class ClusterRoleAggregation(ManagedController):
         super().__init__(context, DESCRIPTOR.name, workers=WORKERS, queue_name="ClusterRoleAggregator")
         self._client = context.client
         self._roles = roles.cache
-        roles.add_handler(
-            lambda _role, _initial: self._enqueue_all(),
-            lambda _old, _new: self._enqueue_all(),
-            lambda _role, _unknown: self._enqueue_all(),
-        )
+        on_any_event(roles, lambda _role: self._enqueue_all())
 
     def _enqueue_all(self) -> None:
         # There are few, so all are synced, as upstream.

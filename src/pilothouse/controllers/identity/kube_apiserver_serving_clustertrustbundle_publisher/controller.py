@@ -13,6 +13,7 @@ from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_p
     DESCRIPTOR,
     TrustBundleOptions,
 )
+from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.controllers.shared.sync_codes import SyncCodes
 from pilothouse.machinery.splice import replace_fields
@@ -63,11 +64,7 @@ class TrustBundlePublisher(ManagedController):
             "[ALPHA] Number of syncs that occurred in cluster trust bundle publisher.",
             "[ALPHA] The time it took to sync a cluster trust bundle.",
         )
-        bundles.add_handler(
-            lambda _bundle, _initial: self.queue.add(ALL),
-            lambda _old, _new: self.queue.add(ALL),
-            lambda _bundle, _unknown: self.queue.add(ALL),
-        )
+        on_any_event(bundles, lambda _bundle: self.queue.add(ALL))
         self.queue.add(ALL)
 
     async def reconcile(self, key: str) -> Requeue | None:

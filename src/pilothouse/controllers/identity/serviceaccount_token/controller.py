@@ -20,6 +20,7 @@ from pilothouse.controllers.identity.serviceaccount_token.decide import (
     without_reference,
 )
 from pilothouse.controllers.shared.conflicts import retry_on_conflict
+from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.machinery.jws import Signer, load_key
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, TerminalError, WorkerPool, WorkQueue
@@ -89,16 +90,8 @@ class TokenController(ManagedController):
                 log=context.log,
             )
         )
-        accounts.add_handler(
-            on_add=lambda account, _initial: self._account_changed(account),
-            on_update=lambda _old, account: self._account_changed(account),
-            on_delete=lambda account, _unknown: self._account_changed(account),
-        )
-        secrets.add_handler(
-            on_add=lambda secret, _initial: self._secret_changed(secret),
-            on_update=lambda _old, secret: self._secret_changed(secret),
-            on_delete=lambda secret, _unknown: self._secret_changed(secret),
-        )
+        on_any_event(accounts, self._account_changed)
+        on_any_event(secrets, self._secret_changed)
 
     def _account_changed(self, account: ServiceAccount) -> None:
         meta = account.metadata

@@ -12,6 +12,7 @@ from pilothouse.controllers.network.endpoints.decide import (
     is_current,
     wanted_endpoints,
 )
+from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.service_pods import ServicePods
 from pilothouse.controllers.shared.trigger_times import TriggerTimes
 from pilothouse.machinery.splice import replace_fields, take_field
@@ -72,11 +73,7 @@ class EndpointsController(ManagedController):
         self._times = TriggerTimes()
         self._overwritten: dict[str, str] = {}
         """The version that our last update replaced, by key."""
-        services.add_handler(
-            lambda service, _initial: self.queue.add(object_key(service.metadata)),
-            lambda _old, service: self.queue.add(object_key(service.metadata)),
-            lambda service, _unknown: self.queue.add(object_key(service.metadata)),
-        )
+        on_any_event(services, lambda service: self.queue.add(object_key(service.metadata)))
         self._pods = ServicePods(services, pods, lambda key: self.queue.add_after(key, options.batch_seconds))
         endpoints.add_handler(self._found, lambda _old, _new: None, self._gone)
 

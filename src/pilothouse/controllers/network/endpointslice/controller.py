@@ -20,6 +20,7 @@ from pilothouse.controllers.network.endpointslice.hints import (
 )
 from pilothouse.controllers.network.endpointslice.metrics import Metrics
 from pilothouse.controllers.network.endpointslice.topology_cache import TopologyCache, matters
+from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.own_slices import OwnSlices
 from pilothouse.controllers.shared.service_pods import ServicePods
 from pilothouse.controllers.shared.slice_tracker import SliceTracker, StaleSlices
@@ -80,11 +81,7 @@ class EndpointSliceController(ManagedController):
             f"{DESCRIPTOR.name}-topology", self._node_queue, self._sync_nodes, metrics=context.metrics, log=self.log
         )
         self.beside_pool(node_pool)
-        services.add_handler(
-            lambda service, _initial: self.queue.add(object_key(service.metadata)),
-            lambda _old, service: self.queue.add(object_key(service.metadata)),
-            lambda service, _unknown: self.queue.add(object_key(service.metadata)),
-        )
+        on_any_event(services, lambda service: self.queue.add(object_key(service.metadata)))
         self._pods = ServicePods(services, pods, lambda key: self.queue.add_after(key, options.batch_seconds))
         delay = max(SLICE_DELAY_SECONDS, options.batch_seconds)
         self._own = OwnSlices(slices, MANAGER, self._tracker, lambda key: self.queue.add_after(key, delay))

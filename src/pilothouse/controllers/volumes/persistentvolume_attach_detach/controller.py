@@ -22,6 +22,7 @@ from pilothouse.api.storage import (
 )
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
+from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.shared.volume_links import known
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR, AttachDetachOptions
@@ -161,18 +162,8 @@ class AttachDetachController(ManagedController):
             lambda _old, volume: self._see_volume(volume),
             resync_seconds=0.0,
         )
-        drivers.add_handler(
-            lambda driver, _initial: self._see_driver(driver.metadata.name),
-            lambda _old, driver: self._see_driver(driver.metadata.name),
-            lambda driver, _unknown: self._see_driver(driver.metadata.name),
-            resync_seconds=0.0,
-        )
-        attachments.add_handler(
-            lambda found, _initial: self._see_attachment(found),
-            lambda _old, found: self._see_attachment(found),
-            lambda found, _unknown: self._see_attachment(found),
-            resync_seconds=0.0,
-        )
+        on_any_event(drivers, lambda driver: self._see_driver(driver.metadata.name), 0.0)
+        on_any_event(attachments, self._see_attachment, 0.0)
 
     def _touch(self, pair: Pair) -> None:
         self._open[pair] = None

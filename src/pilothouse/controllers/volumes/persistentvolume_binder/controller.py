@@ -9,6 +9,7 @@ import asyncio
 from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim
 from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES, PersistentVolume, StorageClass
 from pilothouse.client.errors import ApiError, Conflict
+from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.pauses import pause
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.shared.volume_links import Claim, Known, Volume, with_annotations
@@ -94,18 +95,8 @@ class BinderController:
         ]
         self._anything = asyncio.Event()
         """Set once there is a claim or a volume: until then there is nothing to resync."""
-        self._shown_claims.add_handler(
-            lambda claim, _initial: self._enqueue(self._claim_queue, claim),
-            lambda _old, claim: self._enqueue(self._claim_queue, claim),
-            lambda claim, _unknown: self._enqueue(self._claim_queue, claim),
-            resync_seconds=0.0,
-        )
-        self._shown_volumes.add_handler(
-            lambda volume, _initial: self._enqueue(self._volume_queue, volume),
-            lambda _old, volume: self._enqueue(self._volume_queue, volume),
-            lambda volume, _unknown: self._enqueue(self._volume_queue, volume),
-            resync_seconds=0.0,
-        )
+        on_any_event(self._shown_claims, lambda claim: self._enqueue(self._claim_queue, claim), 0.0)
+        on_any_event(self._shown_volumes, lambda volume: self._enqueue(self._volume_queue, volume), 0.0)
 
     async def run(self) -> None:
         self._log.info("Starting controller", controller=self.name)

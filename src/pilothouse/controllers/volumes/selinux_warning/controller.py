@@ -7,6 +7,7 @@ import asyncio
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim
 from pilothouse.api.storage import CSI_DRIVERS, PERSISTENT_VOLUMES, PersistentVolume
+from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.volumes.selinux_warning import DESCRIPTOR
 from pilothouse.controllers.volumes.selinux_warning.decide import (
@@ -64,12 +65,7 @@ class SELinuxWarningController(ManagedController):
         )
         claims.add_handler(lambda claim, _initial: self._see_claim(claim), self._claim_changed, resync_seconds=0.0)
         volumes.add_handler(lambda volume, _initial: self._see_volume(volume), self._volume_changed, resync_seconds=0.0)
-        drivers.add_handler(
-            lambda driver, _initial: self.queue.add(driver.metadata.name),
-            lambda _old, driver: self.queue.add(driver.metadata.name),
-            lambda driver, _unknown: self.queue.add(driver.metadata.name),
-            resync_seconds=0.0,
-        )
+        on_any_event(drivers, lambda driver: self.queue.add(driver.metadata.name), 0.0)
 
     # What enqueues it
 

@@ -1,0 +1,21 @@
+"""Event handlers that do the same for each kind of event."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pilothouse.runtime.cache import Cached
+from pilothouse.runtime.informer import SharedInformer
+
+T = TypeVar("T", bound=Cached)
+
+
+def on_any_event(
+    informer: SharedInformer[T], handle: Callable[[T], object], resync_seconds: float | None = None
+) -> None:
+    """Call ``handle`` with the object that was added, has changed, or was deleted."""
+    informer.add_handler(
+        lambda found, _initial: handle(found),
+        lambda _old, found: handle(found),
+        lambda found, _unknown: handle(found),
+        resync_seconds=resync_seconds,
+    )
