@@ -75,14 +75,19 @@ class TaintEvictionController:
         self._node_queue: WorkQueue[str] = WorkQueue(context.env, "noexec_taint_node", metrics)
         self._pod_queue: WorkQueue[str] = WorkQueue(context.env, "noexec_taint_pod", metrics)
         limiter = ExponentialFailureLimiter[str](*RETRY_SECONDS)
-        self._agenda = TimedWorkers(WorkQueue(context.env, "noexec_taint_eviction", metrics, limiter=limiter))
+        self._timed_workers = TimedWorkers(WorkQueue(context.env, "noexec_taint_eviction", metrics, limiter=limiter))
         options = context.options_as(TaintEvictionOptions)
         self._comparison_operators = options.comparison_operators
         self._pools = (
             WorkerPool(f"{self.name}-nodes", self._node_queue, self._sync_node, metrics=metrics, log=self._log),
             WorkerPool(f"{self.name}-pods", self._pod_queue, self._sync_pod, metrics=metrics, log=self._log),
             WorkerPool(
-                self.name, self._agenda.queue, self._evict, workers=options.workers, metrics=metrics, log=self._log
+                self.name,
+                self._timed_workers.queue,
+                self._evict,
+                workers=options.workers,
+                metrics=metrics,
+                log=self._log,
             ),
         )
         nodes.add_handler(
@@ -139,7 +144,7 @@ class TaintEvictionController:
 
     async def _sync_pod(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
-        entry = self._agenda.get(key)
+        entry = self._timed_workers.get(key)
         if entry is not None and (pod is None or pod.metadata.uid != entry.uid):
             self._call_off(key)
         if pod is None or not pod.spec.node_name:
@@ -160,7 +165,7 @@ class TaintEvictionController:
             case Stay():
                 self._call_off(key)
             case EvictAfter(seconds):
-                entry = self._agenda.get(key)
+                entry = self._timed_workers.get(key)
                 waits = entry is not None and entry.state is State.WAITING
                 if entry is None or entry.uid != pod.metadata.uid or (waits and began_anew(entry.taints, taints)):
                     self._call_off(key)
@@ -174,17 +179,17 @@ class TaintEvictionController:
         now = self._env.monotonic()
         meta = pod.metadata
         entry = Entry(meta.uid, pod.spec.node_name, taints, now + seconds, now, decided, immediate=immediate)
-        self._agenda.set(object_key(meta), entry, now)
+        self._timed_workers.set(object_key(meta), entry, now)
 
     def _call_off(self, key: str) -> None:
-        if self._agenda.drop(key):
+        if self._timed_workers.drop(key):
             self._record_event(key, f"Cancelling deletion of Pod {key}")
 
     # Deletions
 
     async def _evict(self, key: str) -> Requeue | None:
         """Delete the pod if that is still right. Failures are raised, and retried."""
-        entry = self._agenda.get(key)
+        entry = self._timed_workers.get(key)
         now = self._env.monotonic()
         if entry is None or entry.state is State.DONE:
             return None
@@ -219,7 +224,7 @@ class TaintEvictionController:
         time, gets that time; so does one whose taint was removed and added again meanwhile.
         """
         node = await self._live.get(entry.node, since=entry.decided, max_age=LIVE_SECONDS)
-        if self._agenda.get(key) is not entry:
+        if self._timed_workers.get(key) is not entry:
             return False  # cancelled, or decided anew
         if node is None:
             return True
@@ -228,7 +233,7 @@ class TaintEvictionController:
         match decide_eviction(taints, pod.spec.tolerations, comparison_operators=self._comparison_operators):
             case Stay():
                 self._log.info("Not evicting pod, its node has no taint that it must leave for", v=2, pod=key)
-                self._agenda.drop(key)
+                self._timed_workers.drop(key)
                 # The cache may show the taint added again without the change in between: sync once more.
                 self._pod_queue.add_after(key, RESYNC_SECONDS)
                 return False
@@ -253,8 +258,8 @@ class TaintEvictionController:
         """Done, unless something else was decided meanwhile; kept until the pod's deletion is observed."""
         entry.state = State.DONE
         pod = self._pods.get(key)
-        if self._agenda.get(key) is entry and (pod is None or pod.metadata.uid != entry.uid):
-            self._agenda.drop(key)
+        if self._timed_workers.get(key) is entry and (pod is None or pod.metadata.uid != entry.uid):
+            self._timed_workers.drop(key)
 
     def _record_event(self, key: str, message: str) -> None:
         namespace, name = split_key(key)
