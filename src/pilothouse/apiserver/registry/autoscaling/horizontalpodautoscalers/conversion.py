@@ -2,11 +2,11 @@
 
 What v1 has no field for travels in its annotations, so that a client of v1 that sends back what it has read loses
 nothing. After kubernetes' ``pkg/apis/autoscaling/v1/conversion.go``, ``annotations.go`` and ``helpers.go`` (v1.36).
-Pure; ``autoscalers`` is the only caller. Objects that are handed in stay as they are.
+Pure: arguments are not changed.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import msgspec
 
@@ -48,13 +48,13 @@ def drop_derived_metrics(obj: Object) -> None:
     percent = (obj.get("status") or {}).get("currentCPUUtilizationPercentage")
     if percent is None or CURRENT_METRICS not in annotations:
         return
-    if annotations[CURRENT_METRICS] == _go_json([_status_of_v2(cpu_metric(percent, "current"))]):
+    if annotations[CURRENT_METRICS] == _go_json([_metric_of_v2(cpu_metric(percent, "current"), "current")]):
         obj["metadata"]["annotations"] = {name: text for name, text in annotations.items() if name != CURRENT_METRICS}
 
 
 def carried_metrics(meta: Object) -> list[Object]:
     """The metrics, in the form of v2, that annotations of a v1 object stand for; what can't be read counts as none."""
-    metrics = [_metric_of_v1(metric) for metric in _objects(meta, METRICS) or ()]
+    metrics = [_metric(metric, _source_of_v1) for metric in _objects(meta, METRICS) or ()]
     amounts = [
         metric[source]["target"].get(field)
         for metric in metrics
@@ -91,7 +91,7 @@ def to_v2(obj: Object) -> Object:
     carried = _objects(meta, CURRENT_METRICS)
     if carried is not None:
         # They say more than the field does, and count even where the field says otherwise.
-        status["currentMetrics"] = [_status_of_v1(metric) for metric in carried]
+        status["currentMetrics"] = [_metric(metric, _status_of_v1) for metric in carried]
     conditions = _objects(meta, CONDITIONS)
     if conditions is not None:
         status["conditions"] = conditions
@@ -113,7 +113,7 @@ def to_v1(obj: Object) -> Object:
         carried[METRICS] = others
     found = status.pop("currentMetrics", None) or ()
     if found:
-        carried[CURRENT_METRICS] = [_status_of_v2(metric) for metric in found]
+        carried[CURRENT_METRICS] = [_metric_of_v2(metric, "current") for metric in found]
     for metric in found:
         if _is_cpu(metric) and (percent := _percent(metric, "current")) is not None:
             status["currentCPUUtilizationPercentage"] = percent
@@ -185,62 +185,57 @@ def _given(**fields: Any) -> Object:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _metric_of_v2(metric: Object) -> Object:
-    """A metric of a spec as v1 writes it in its annotation."""
-    made: Object = {"type": metric.get("type", "")}
-    for source in _SOURCES:
-        found = metric.get(source)
-        if not isinstance(found, dict):
-            continue
-        named, target = _part(found, "metric"), _part(found, "target")
-        value, average = target.get("value"), target.get("averageValue")
+def _metric(metric: Object, converted: Callable[[str, Object], Object]) -> Object:
+    """A metric whose sources are converted, each by its name."""
+    given = {source: metric[source] for source in _SOURCES if isinstance(metric.get(source), dict)}
+    return {"type": metric.get("type", "")} | {source: converted(source, found) for source, found in given.items()}
+
+
+def _metric_of_v2(metric: Object, field: Literal["target", "current"] = "target") -> Object:
+    """A metric of a spec or, with "current", of a status as v1 writes it in its annotation."""
+    is_status = field == "current"
+
+    def shown(source: str, found: Object) -> Object:
+        named, values = _part(found, "metric"), _part(found, field)
+        value, average = values.get("value"), values.get("averageValue")
         name, selector = named.get("name", ""), named.get("selector")
         if source == "object":
             about = _reference(_part(found, "describedObject"))
-            shown = _given(
-                target=about, metricName=name, targetValue=value or "0", selector=selector, averageValue=average
-            )
-        elif source == "pods":
-            shown = _given(metricName=name, targetAverageValue=average or "0", selector=selector)
-        elif source == "external":
-            shown = _given(metricName=name, metricSelector=selector, targetValue=value, targetAverageValue=average)
-        else:
-            percent = target.get("averageUtilization")
-            shown = _given(
-                name=found.get("name", ""), targetAverageUtilization=percent, targetAverageValue=average
-            ) | _container(source, found)
-        made[source] = shown
-    return made
+            own = {f"{field}Value": value or "0"}
+            return _given(target=about, metricName=name, **own, selector=selector, averageValue=average)
+        if source == "pods":
+            return _given(metricName=name, **{f"{field}AverageValue": average or "0"}, selector=selector)
+        if source == "external":
+            own = {f"{field}Value": value or ("0" if is_status else value), f"{field}AverageValue": average}
+            return _given(metricName=name, metricSelector=selector, **own)
+        own = {f"{field}AverageUtilization": values.get("averageUtilization")}
+        own[f"{field}AverageValue"] = average or ("0" if is_status else average)
+        return _given(name=found.get("name", ""), **own) | _container(source, found)
+
+    return _metric(metric, shown)
 
 
-def _metric_of_v1(metric: Object) -> Object:
-    made: Object = {"type": metric.get("type", "")}
-    for source in _SOURCES:
-        found = metric.get(source)
-        if not isinstance(found, dict):
-            continue
-        value, average = found.get("targetValue"), found.get("targetAverageValue")
-        if source == "object":
-            average = found.get("averageValue")
-            kind = "Value" if average is None else "AverageValue"
-            made[source] = {
-                "describedObject": _reference(_part(found, "target")),
-                "target": _given(type=kind, value=_target_value(value, average), averageValue=average),
-                "metric": _identifier(found, "selector"),
-            }
-        elif source == "pods":
-            target = {"type": "AverageValue", "averageValue": average or "0"}
-            made[source] = {"metric": _identifier(found, "selector"), "target": target}
-        elif source == "external":
-            kind = "AverageValue" if value is None else "Value"
-            target = _given(type=kind, value=value, averageValue=average)
-            made[source] = {"metric": _identifier(found, "metricSelector"), "target": target}
-        else:
-            percent = found.get("targetAverageUtilization")
-            kind = "AverageValue" if percent is None else "Utilization"
-            target = _given(type=kind, averageValue=average, averageUtilization=percent)
-            made[source] = {"name": found.get("name", ""), "target": target, **_container(source, found)}
-    return made
+def _source_of_v1(source: str, found: Object) -> Object:
+    value, average = found.get("targetValue"), found.get("targetAverageValue")
+    if source == "object":
+        average = found.get("averageValue")
+        kind = "Value" if average is None else "AverageValue"
+        return {
+            "describedObject": _reference(_part(found, "target")),
+            "target": _given(type=kind, value=_target_value(value, average), averageValue=average),
+            "metric": _identifier(found, "selector"),
+        }
+    if source == "pods":
+        target = {"type": "AverageValue", "averageValue": average or "0"}
+        return {"metric": _identifier(found, "selector"), "target": target}
+    if source == "external":
+        kind = "AverageValue" if value is None else "Value"
+        target = _given(type=kind, value=value, averageValue=average)
+        return {"metric": _identifier(found, "metricSelector"), "target": target}
+    percent = found.get("targetAverageUtilization")
+    kind = "AverageValue" if percent is None else "Utilization"
+    target = _given(type=kind, averageValue=average, averageUtilization=percent)
+    return {"name": found.get("name", ""), "target": target, **_container(source, found)}
 
 
 def _target_value(value: Any, average: Any) -> Any:
@@ -254,54 +249,20 @@ def _target_value(value: Any, average: Any) -> Any:
         return value  # and the annotation is taken for unreadable
 
 
-def _status_of_v2(metric: Object) -> Object:
-    """A metric of a status as v1 writes it in its annotation."""
-    made: Object = {"type": metric.get("type", "")}
-    for source in _SOURCES:
-        found = metric.get(source)
-        if not isinstance(found, dict):
-            continue
-        named, current = _part(found, "metric"), _part(found, "current")
-        value, average = current.get("value") or "0", current.get("averageValue")
-        name, selector = named.get("name", ""), named.get("selector")
-        if source == "object":
-            about = _reference(_part(found, "describedObject"))
-            shown = _given(target=about, metricName=name, currentValue=value, selector=selector, averageValue=average)
-        elif source == "pods":
-            shown = _given(metricName=name, currentAverageValue=average or "0", selector=selector)
-        elif source == "external":
-            shown = _given(metricName=name, metricSelector=selector, currentValue=value, currentAverageValue=average)
-        else:
-            percent = current.get("averageUtilization")
-            shown = _given(
-                name=found.get("name", ""), currentAverageUtilization=percent, currentAverageValue=average or "0"
-            ) | _container(source, found)
-        made[source] = shown
-    return made
-
-
-def _status_of_v1(metric: Object) -> Object:
-    made: Object = {"type": metric.get("type", "")}
-    for source in _SOURCES:
-        found = metric.get(source)
-        if not isinstance(found, dict):
-            continue
-        value, average = found.get("currentValue") or "0", found.get("currentAverageValue")
-        if source == "object":
-            made[source] = {
-                "metric": _identifier(found, "selector"),
-                "current": _given(value=value, averageValue=found.get("averageValue")),
-                "describedObject": _reference(_part(found, "target")),
-            }
-        elif source == "pods":
-            made[source] = {"metric": _identifier(found, "selector"), "current": {"averageValue": average or "0"}}
-        elif source == "external":
-            current = _given(value=value, averageValue=average)
-            made[source] = {"metric": _identifier(found, "metricSelector"), "current": current}
-        else:
-            current = _given(averageValue=average or "0", averageUtilization=found.get("currentAverageUtilization"))
-            made[source] = {"name": found.get("name", ""), "current": current, **_container(source, found)}
-    return made
+def _status_of_v1(source: str, found: Object) -> Object:
+    value, average = found.get("currentValue") or "0", found.get("currentAverageValue")
+    if source == "object":
+        return {
+            "metric": _identifier(found, "selector"),
+            "current": _given(value=value, averageValue=found.get("averageValue")),
+            "describedObject": _reference(_part(found, "target")),
+        }
+    if source == "pods":
+        return {"metric": _identifier(found, "selector"), "current": {"averageValue": average or "0"}}
+    if source == "external":
+        return {"metric": _identifier(found, "metricSelector"), "current": _given(value=value, averageValue=average)}
+    current = _given(averageValue=average or "0", averageUtilization=found.get("currentAverageUtilization"))
+    return {"name": found.get("name", ""), "current": current, **_container(source, found)}
 
 
 def _container(source: str, found: Object) -> Object:
