@@ -123,7 +123,7 @@ def validate_template_of_replica_set(spec: Object) -> ErrorList:
 def validate_labels_of_template(selector: Object | None, template: Object) -> ErrorList:
     labels = (template.get("metadata") or {}).get("labels")
     # No selector at all selects nothing, an empty one all.
-    if selector is not None and (not selector or _matches(selector, labels or {})):
+    if selector is not None and (not selector or selector_matches(selector, labels or {})):
         return []
     return [wrong_labels(labels)]
 
@@ -154,7 +154,7 @@ def is_selector(selector: Object) -> bool:
     return True
 
 
-def _matches(selector: Object, labels: Object) -> bool:
+def selector_matches(selector: Object, labels: Object) -> bool:
     try:
         return selector_from(msgspec.convert(selector, LabelSelector)).matches(labels)
     except (SelectorError, msgspec.ValidationError):

@@ -1,15 +1,12 @@
 """Validation of Jobs. After kubernetes' ``pkg/apis/batch/validation/validation.go`` (v1.36)."""
 
-import msgspec
-
-from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, required
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.apps.validation import selector_matches
 from pilothouse.apiserver.registry.batch.jobs.labels import PREFIX, labels_of
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_immutable_fields
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.labels import SelectorError, selector_from
 from pilothouse.machinery.names import dns_label_errors
 
 with lazy_imports():
@@ -67,7 +64,7 @@ def _validate_job_object(spec: Object) -> ErrorList:
         errors.append(required("spec.selector"))
     else:
         errors += validate_label_selector(selector, "spec.selector")
-    if selector is None or not _matches(selector, labels):
+    if selector is None or not selector_matches(selector, labels):
         text = "`selector` does not match template `labels`"
         errors.append(invalid("spec.template.metadata.labels", _shown(labels), text))
     return errors
@@ -88,7 +85,7 @@ def _validate_generated(obj: Object, *, prefixed: bool) -> ErrorList:
             errors.append(required(f"{where}[{key}]", f"must be '{value}'"))
         elif labels[key] != value:
             errors.append(invalid(f"{where}[{key}]", _shown(labels), f"must be '{value}'"))
-    if not _matches(spec["selector"], expected):
+    if not selector_matches(spec["selector"], expected):
         shown = internal_value("*meta.LabelSelector", spec["selector"])
         errors.append(invalid("spec.selector", shown, "`selector` not auto-generated"))
     return errors
@@ -152,11 +149,3 @@ def _fixed_pod(pod: Object, other: Object) -> Object:
                 for position, each in enumerate(ours)
             ]
     return {**spec, "affinity": affinity}
-
-
-def _matches(selector: Object, labels: Object) -> bool:
-    try:
-        return selector_from(msgspec.convert(selector, LabelSelector)).matches(labels)
-    except (SelectorError, msgspec.ValidationError):
-        # The selector has been rejected already.
-        return True

@@ -48,7 +48,7 @@ def _validate_ingress_class_parameters(parameters: Object, path: str) -> ErrorLi
     errors: ErrorList = []
     if group is not None:
         errors += [invalid(f"{path}.apiGroup", group, text) for text in dns_subdomain_errors(group)]
-    errors += ingress_validation.validate_kind_and_name(parameters, path)
+    errors += ingress_validation.validate_path_segments(parameters, path)
     if scope not in _SCOPES:
         errors.append(not_supported(f"{path}.scope", scope, _SCOPES))
     elif scope == "Cluster":

@@ -1,7 +1,7 @@
 """Validation of Ingresses. After kubernetes' ``pkg/apis/networking/validation/validation.go`` (v1.36)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
@@ -125,12 +125,12 @@ def _validate_ingress_typed_local_object_reference(reference: Object, path: str)
     group = reference.get("apiGroup")
     if group is not None:
         errors += [invalid(f"{path}.apiGroup", group, text) for text in dns_subdomain_errors(group)]
-    return errors + validate_kind_and_name(reference, path)
+    return errors + validate_path_segments(reference, path)
 
 
-def validate_kind_and_name(reference: Object, path: str) -> ErrorList:
+def validate_path_segments(reference: Object, path: str, fields: Iterable[str] = ("kind", "name")) -> ErrorList:
     errors: ErrorList = []
-    for field in ("kind", "name"):
+    for field in fields:
         value, where = reference.get(field) or "", f"{path}.{field}"
         if not value:
             errors.append(required(where))

@@ -7,7 +7,11 @@ from pilothouse.apiserver.registry.generic.object_fields import validate_immutab
 from pilothouse.apiserver.registry.generic.printers import NAME, NONE, Doc, Now, Printer, Row, age_of, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
-from pilothouse.machinery.names import dns_subdomain_errors, path_segment_errors
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.names import dns_subdomain_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.networking.ingresses import validation as ingress_validation
 
 
 class IPAddressStrategy(Strategy):
@@ -22,19 +26,8 @@ class IPAddressStrategy(Strategy):
         group, where = parent.get("group") or "", "spec.parentRef.group"
         detail = dns_subdomain_errors(group) if group else []
         errors = [invalid(where, group, text) for text in detail]
-        for field in ("resource", "name"):
-            path = f"spec.parentRef.{field}"
-            value = parent.get(field) or ""
-            if not value:
-                errors.append(required(path))
-            else:
-                errors += [invalid(path, value, text) for text in path_segment_errors(value)]
-        if parent.get("namespace"):
-            errors += [
-                invalid("spec.parentRef.namespace", parent["namespace"], text)
-                for text in path_segment_errors(parent["namespace"])
-            ]
-        return errors
+        fields = ("resource", "name", "namespace") if parent.get("namespace") else ("resource", "name")
+        return errors + ingress_validation.validate_path_segments(parent, "spec.parentRef", fields)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         spec, before = obj.get("spec") or {}, old.get("spec") or {}

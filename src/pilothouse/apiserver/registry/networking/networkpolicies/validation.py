@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.ip_validation import cidr_errors, parse_cidr_sloppy
+from pilothouse.apiserver.registry.generic.ip_validation import parse_cidr_sloppy, validate_cidr_for_legacy_field
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
 from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE
 from pilothouse.machinery.names import port_name_errors
@@ -72,23 +72,17 @@ def _validate_network_policy_peer(peer: Object, path: str, known: Collection[str
     return errors
 
 
-def _validate_range(text: str, path: str, known: Collection[str]) -> ErrorList:
-    if text in known:
-        return []
-    return [invalid(path, text, detail) for detail in cidr_errors(text)]
-
-
 def _validate_ip_block(block: Object, path: str, known: Collection[str]) -> ErrorList:
     cidr = block.get("cidr") or ""
     if not cidr:
         return [required(f"{path}.cidr")]
-    errors = _validate_range(cidr, f"{path}.cidr", known)
+    errors = validate_cidr_for_legacy_field(cidr, f"{path}.cidr", known)
     network = parse_cidr_sloppy(cidr)
     if network is None:
         return errors
     for index, left_out in enumerate(block.get("except") or ()):
         where, inner = f"{path}.except[{index}]", parse_cidr_sloppy(left_out)
-        errors += _validate_range(left_out, where, known)
+        errors += validate_cidr_for_legacy_field(left_out, where, known)
         if inner is None:
             continue
         if inner.version != network.version or inner.prefixlen <= network.prefixlen or inner[0] not in network:

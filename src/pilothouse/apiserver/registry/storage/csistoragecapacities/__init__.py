@@ -7,8 +7,12 @@ from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE, va
 from pilothouse.apiserver.registry.generic.printers import NAME_AND_CREATION
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.names import dns_subdomain_errors
-from pilothouse.machinery.quantities import QuantityError, canonical, parse_quantity
+from pilothouse.machinery.quantities import canonical
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core.persistentvolumeclaims import validation as claim_validation
 
 
 class CSIStorageCapacityStrategy(Strategy):
@@ -26,7 +30,7 @@ class CSIStorageCapacityStrategy(Strategy):
         name, amount = obj.get("storageClassName") or "", obj.get("capacity")
         errors = validate_label_selector(obj.get("nodeTopology") or {}, "nodeTopology")
         errors += [invalid("storageClassName", name, text) for text in dns_subdomain_errors(name)]
-        if amount is not None and _is_negative(amount):
+        if amount is not None and claim_validation.is_negative(amount):
             errors.append(invalid("capacity", amount, NON_NEGATIVE))
         return errors
 
@@ -34,13 +38,6 @@ class CSIStorageCapacityStrategy(Strategy):
         return validate_immutable_fields(
             obj, old, "", {"nodeTopology": "*meta.LabelSelector", "storageClassName": "string"}
         )
-
-
-def _is_negative(amount: str) -> bool:
-    try:
-        return parse_quantity(amount).mantissa < 0
-    except QuantityError:
-        return False  # its type reports that
 
 
 REGISTRATION = Registration(
