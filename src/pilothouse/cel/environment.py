@@ -302,14 +302,19 @@ def _config() -> Any:
 @lru_cache(maxsize=1)
 def _declared() -> Any:
     """The functions as the checker sees them."""
+    return _extension((*FUNCTIONS, *_crosswise()))
+
+
+def _extension(functions: Iterable[Function], **implementation: str) -> Any:
     overloads: dict[str, list[Any]] = {}
-    for function in (*FUNCTIONS, *_crosswise()):
+    for function in functions:
         overloads.setdefault(function.name, []).append(
             cel.Overload(
                 function.overload,
                 return_type=_type(function.gives),
                 parameters=[_type(kind) for kind in function.takes],
                 is_member=function.member,
+                **{name: getattr(function, attribute) for name, attribute in implementation.items()},
             )
         )
     return cel.CelExtension("kubernetes", [cel.FunctionDecl(name, some) for name, some in overloads.items()])
@@ -318,19 +323,7 @@ def _declared() -> Any:
 @lru_cache(maxsize=1)
 def _runner() -> Any:
     """The environment that every expression runs in."""
-    overloads: dict[str, list[Any]] = {}
-    for overload in run_overloads(hold_nulls):
-        overloads.setdefault(overload.name, []).append(
-            cel.Overload(
-                overload.overload,
-                return_type=_type(overload.gives),
-                parameters=[_type(kind) for kind in overload.takes],
-                is_member=overload.member,
-                impl=overload.does,
-            )
-        )
-    declared = cel.CelExtension("kubernetes", [cel.FunctionDecl(name, some) for name, some in overloads.items()])
-    return cel.NewEnv(config=_config(), extensions=[declared])
+    return cel.NewEnv(config=_config(), extensions=[_extension(run_overloads(hold_nulls), impl="does")])
 
 
 def _pool(messages: bytes | None) -> Any:

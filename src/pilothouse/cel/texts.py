@@ -58,14 +58,6 @@ def _port(parts: SplitResult) -> str:
     return after.rpartition(":")[2] if ":" in after else ""
 
 
-def _escaped_path(parts: SplitResult) -> str:
-    return quote(unquote(parts.path), safe="/:@!$&'()*+,;=-._~")
-
-
-def _query(parts: SplitResult) -> dict[str, list[str]]:
-    return parse_qs(parts.query, keep_blank_values=True)
-
-
 def _expression(text: str) -> Any:
     try:
         return compiled(text)
@@ -83,23 +75,10 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     return found if limit < 0 else found[:limit]
 
 
-def _escape_key(key: str) -> str:
-    """A key as a part of a JSON pointer."""
-    return key.replace("~", "~0").replace("/", "~1")
-
-
-def _is_sorted(items: list[Any]) -> bool:
-    return all(not later < earlier for earlier, later in pairwise(items))
-
-
 def _extreme(items: list[Any], name: str) -> Any:
     if not items:
         raise CallError(f"{name} called on empty list")
     return min(items) if name == "min" else max(items)
-
-
-def _sum(items: list[Any]) -> Any:
-    return sum(items) if items else 0
 
 
 def _index(items: list[Any], item: Any) -> int:
@@ -111,6 +90,7 @@ def _last_index(items: list[Any], item: Any) -> int:
 
 
 _LIST = ("list", "dyn")
+_UNESCAPED = "/:@!$&'()*+,;=-._~"
 FUNCTIONS = (
     Function("url", ("string",), _URL, _url, member=False),
     Function("isURL", ("string",), "bool", is_url, member=False),
@@ -118,14 +98,27 @@ FUNCTIONS = (
     Function("getHost", (_URL,), "string", lambda value: _host(_parts(value))),
     Function("getHostname", (_URL,), "string", lambda value: _hostname(_parts(value))),
     Function("getPort", (_URL,), "string", lambda value: _port(_parts(value))),
-    Function("getEscapedPath", (_URL,), "string", lambda value: _escaped_path(_parts(value))),
-    Function("getQuery", (_URL,), ("map", ("list", "string")), lambda value: _query(_parts(value))),
-    Function("jsonpatch.escapeKey", ("string",), "string", _escape_key, member=False),
+    Function("getEscapedPath", (_URL,), "string", lambda value: quote(unquote(_parts(value).path), safe=_UNESCAPED)),
+    Function(
+        "getQuery",
+        (_URL,),
+        ("map", ("list", "string")),
+        lambda value: parse_qs(_parts(value).query, keep_blank_values=True),
+    ),
+    Function(
+        "jsonpatch.escapeKey",
+        ("string",),
+        "string",
+        lambda key: key.replace("~", "~0").replace("/", "~1"),
+        member=False,
+    ),
     Function("find", ("string", "string"), "string", _find),
     Function("findAll", ("string", "string"), ("list", "string"), _find_all),
     Function("findAll", ("string", "string", "int"), ("list", "string"), _find_all),
-    Function("isSorted", (_LIST,), "bool", _is_sorted),
-    Function("sum", (_LIST,), "dyn", _sum),
+    Function(
+        "isSorted", (_LIST,), "bool", lambda items: not any(later < earlier for earlier, later in pairwise(items))
+    ),
+    Function("sum", (_LIST,), "dyn", sum),
     Function("min", (_LIST,), "dyn", lambda items: _extreme(items, "min")),
     Function("max", (_LIST,), "dyn", lambda items: _extreme(items, "max")),
     Function("indexOf", (_LIST, "dyn"), "int", _index),

@@ -5,6 +5,7 @@ the last, lists and maps add up, and the first occurrence replaces the default. 
 """
 
 import json
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -120,10 +121,6 @@ def _float(text: str) -> float:
     return number
 
 
-def _show_float(value: float) -> str:
-    return f"{value:g}"
-
-
 def _ip(text: str) -> str:
     try:
         # A zone ("%eth0") is no part of an address for net.ParseIP.
@@ -215,10 +212,6 @@ def _show_list(value: Sequence[object]) -> str:
     return f"[{','.join(map(str, value))}]"
 
 
-def _append(before: tuple[Any, ...], further: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (*before, *further)
-
-
 # Maps
 
 Pairs = Mapping[str, str]
@@ -241,10 +234,6 @@ def _pairs(text: str) -> Pairs:
 
 def _show_pairs(value: Pairs) -> str:
     return _show_strings([f"{key}={text}" for key, text in sorted(value.items())])
-
-
-def _update(before: Pairs, further: Pairs) -> Pairs:
-    return {**before, **further}
 
 
 Multimap = Mapping[str, Strings]
@@ -375,17 +364,17 @@ BOOL = FlagType("", parse_bool, show_bool, alone="true", expects="true or false"
 STRING = FlagType("string", str)
 INT = FlagType("int", _integer(64), expects="a whole number")
 INT32 = FlagType("int32", _integer(32), expects="a whole number")
-FLOAT = FlagType("float", _float, _show_float, expects="a number")
+FLOAT = FlagType("float", _float, "{:g}".format, expects="a number")
 DURATION = FlagType(
     "duration", durations.parse_duration, durations.format_duration, expects="a duration such as 30s or 1m30s"
 )
-STRINGS = FlagType("strings", parse_csv, _show_strings, join=_append)
-INT32S = FlagType("int32Slice", _int32s, _show_list, join=_append)
-PAIRS = FlagType("stringToString", _pairs, _show_pairs, join=_update)
+STRINGS = FlagType("strings", parse_csv, _show_strings, join=operator.add)
+INT32S = FlagType("int32Slice", _int32s, _show_list, join=operator.add)
+PAIRS = FlagType("stringToString", _pairs, _show_pairs, join=operator.or_)
 MULTIMAP = FlagType("colonSeparatedMultimapStringString", _multimap, _show_multimap, join=_extend)
 IP = FlagType("ip", _ip, expects="an IP address")
 LEVEL = FlagType("Level", _level, expects="a whole number, not negative")
-VMODULE = FlagType("pattern=N,...", _vmodule, ",".join, join=_append)
+VMODULE = FlagType("pattern=N,...", _vmodule, ",".join, join=operator.add)
 QUANTITY = FlagType("quantity", _quantity)
 VERSION = FlagType("version", _version, alone="true", join=_later_version)
-NAMED_CERTIFICATES = FlagType("namedCertKey", _named_certificates, _show_certificates, join=_append)
+NAMED_CERTIFICATES = FlagType("namedCertKey", _named_certificates, _show_certificates, join=operator.add)

@@ -146,6 +146,9 @@ class HistogramFamily(_Family):
         return child
 
 
+_F = TypeVar("_F", CounterFamily, GaugeFamily, HistogramFamily)
+
+
 class Registry:
     """The metrics of one program.
 
@@ -168,28 +171,31 @@ class Registry:
         self._next_collector = 0
 
     def counter(self, name: str, help_text: str, labels: Sequence[str] = ()) -> CounterFamily:
-        family = self._families.get(name)
-        if family is None:
-            family = self._families[name] = CounterFamily(name, "counter", help_text, labels, ())
-            family.allowed = self._allowed.get(name, {})
-        return _checked(family, CounterFamily, labels)
+        return self._family(CounterFamily, name, "counter", help_text, labels)
 
     def gauge(self, name: str, help_text: str, labels: Sequence[str] = ()) -> GaugeFamily:
-        family = self._families.get(name)
-        if family is None:
-            family = self._families[name] = GaugeFamily(name, "gauge", help_text, labels, ())
-            family.allowed = self._allowed.get(name, {})
-        return _checked(family, GaugeFamily, labels)
+        return self._family(GaugeFamily, name, "gauge", help_text, labels)
 
     def histogram(
         self, name: str, help_text: str, labels: Sequence[str] = (), buckets: tuple[float, ...] = DEFAULT_BUCKETS
     ) -> HistogramFamily:
         """The histogram family of that name. ``buckets`` are upper bounds, ascending, without +Inf."""
+        return self._family(HistogramFamily, name, "histogram", help_text, labels, buckets)
+
+    def _family(
+        self,
+        of: type[_F],
+        name: str,
+        kind: MetricType,
+        help_text: str,
+        labels: Sequence[str],
+        buckets: tuple[float, ...] = (),
+    ) -> _F:
         family = self._families.get(name)
         if family is None:
-            family = self._families[name] = HistogramFamily(name, "histogram", help_text, labels, buckets)
+            family = self._families[name] = of(name, kind, help_text, labels, buckets)
             family.allowed = self._allowed.get(name, {})
-        return _checked(family, HistogramFamily, labels)
+        return _checked(family, of, labels)
 
     def on_collect(self, refresh: Callable[[], None]) -> Callable[[], None]:
         """Call ``refresh`` before every exposition, for gauges that are computed rather than counted.
@@ -225,9 +231,6 @@ class Registry:
             if family.children and name not in self._disabled:
                 lines.extend(_exposed(family))
         return "\n".join(lines) + "\n" if lines else ""
-
-
-_F = TypeVar("_F", CounterFamily, GaugeFamily, HistogramFamily)
 
 
 def _checked(family: _Family, kind: type[_F], labels: Sequence[str]) -> _F:

@@ -12,21 +12,17 @@ from pilothouse.api.meta import ObjectMeta
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = _DNS_LABEL + "(\\." + _DNS_LABEL + ")*"
 _DNS_SEARCH_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_DNS_SEARCH = _DNS_SEARCH_LABEL + "(\\." + _DNS_SEARCH_LABEL + ")*"
-_DNS_1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _LABEL_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_LABEL_VALUE = "(" + _LABEL_KEY + ")?"
-_CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _ENDS = "must start and end with an alphanumeric character"
 
 _dns_label = re.compile(_DNS_LABEL)
 _dns_subdomain = re.compile(_DNS_SUBDOMAIN)
-_dns_search = re.compile(_DNS_SEARCH)
+_dns_search = re.compile(_DNS_SEARCH_LABEL + "(\\." + _DNS_SEARCH_LABEL + ")*")
 _dns_subdomain_of_any_case = re.compile(_DNS_SUBDOMAIN, re.IGNORECASE | re.ASCII)
-_dns_1035_label = re.compile(_DNS_1035_LABEL)
+_dns_1035_label = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 _label_key = re.compile(_LABEL_KEY)
-_label_value = re.compile(_LABEL_VALUE)
-_config_key = re.compile(_CONFIG_KEY)
+_label_value = re.compile("(" + _LABEL_KEY + ")?")
+_config_key = re.compile("[-._a-zA-Z0-9]+")
 _port_name = re.compile("[-a-z0-9]+")
 
 MAX_LABEL = 63
@@ -43,6 +39,15 @@ def regex_error(message: str, pattern: str, examples: Sequence[str]) -> str:
 
 def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _format_errors(
+    text: str, pattern: re.Pattern[str], most: int, message: str, examples: Sequence[str], unit: str = "characters"
+) -> list[str]:
+    errors = [f"must be no more than {most} {unit}"] if _size(text) > most else []
+    if not pattern.fullmatch(text):
+        errors.append(regex_error(message, pattern.pattern, examples))
+    return errors
 
 
 def dns_label_errors(text: str) -> list[str]:
@@ -82,40 +87,24 @@ def dns_subdomain_errors(text: str, *, unit: str = "characters", any_case: bool 
 
 def dns_search_errors(text: str) -> list[str]:
     """Why ``text`` is no domain to search names in: a subdomain that may have underscores."""
-    errors = []
-    if _size(text) > MAX_SUBDOMAIN:
-        errors.append(f"must be no more than {MAX_SUBDOMAIN} characters")
-    if not _dns_search.fullmatch(text):
-        start = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters"
-        errors.append(regex_error(f"{start}, '_', '-' or '.', and {_ENDS}", _DNS_SEARCH, ("example.com",)))
-    return errors
+    start = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters"
+    return _format_errors(text, _dns_search, MAX_SUBDOMAIN, f"{start}, '_', '-' or '.', and {_ENDS}", ("example.com",))
 
 
 def dns_1035_label_errors(text: str) -> list[str]:
     """Why ``text`` is no DNS-1035 label (the names of Services, before 1.36)."""
-    errors = []
-    if _size(text) > MAX_LABEL:
-        errors.append(f"must be no more than {MAX_LABEL} characters")
-    if not _dns_1035_label.fullmatch(text):
-        errors.append(
-            regex_error(
-                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-                "character, and end with an alphanumeric character",
-                _DNS_1035_LABEL,
-                ("my-name", "abc-123"),
-            )
-        )
-    return errors
+    message = (
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+        "character, and end with an alphanumeric character"
+    )
+    return _format_errors(text, _dns_1035_label, MAX_LABEL, message, ("my-name", "abc-123"))
 
 
 def qualified_name_errors(text: str) -> list[str]:
     """Why ``text`` is no qualified name: a label key, ``name`` or ``prefix/name``."""
     if len(text) <= MAX_LABEL and _label_key.fullmatch(text):
         return []
-    message = (
-        "must consist of alphanumeric characters, '-', '_' or '.', "
-        "and must start and end with an alphanumeric character"
-    )
+    message = f"must consist of alphanumeric characters, '-', '_' or '.', and {_ENDS}"
     examples = ("MyName", "my.name", "123-abc")
     parts = text.split("/")
     errors: list[str] = []
@@ -138,34 +127,16 @@ def qualified_name_errors(text: str) -> list[str]:
 
 
 def label_value_errors(text: str) -> list[str]:
-    errors = []
-    if _size(text) > MAX_LABEL:
-        errors.append(f"must be no more than {MAX_LABEL} bytes")
-    if not _label_value.fullmatch(text):
-        errors.append(
-            regex_error(
-                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
-                "must start and end with an alphanumeric character",
-                _LABEL_VALUE,
-                ("MyValue", "my_value", "12345"),
-            )
-        )
-    return errors
+    message = (
+        f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and {_ENDS}"
+    )
+    return _format_errors(text, _label_value, MAX_LABEL, message, ("MyValue", "my_value", "12345"), "bytes")
 
 
 def config_key_errors(text: str) -> list[str]:
     """Why ``text`` is no key of a ConfigMap or Secret."""
-    errors = []
-    if _size(text) > MAX_SUBDOMAIN:
-        errors.append(f"must be no more than {MAX_SUBDOMAIN} characters")
-    if not _config_key.fullmatch(text):
-        errors.append(
-            regex_error(
-                "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-                _CONFIG_KEY,
-                ("key.name", "KEY_NAME", "key-name"),
-            )
-        )
+    message = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+    errors = _format_errors(text, _config_key, MAX_SUBDOMAIN, message, ("key.name", "KEY_NAME", "key-name"))
     if text in (".", ".."):
         errors.append(f"must not be '{text}'")
     elif text.startswith(".."):
