@@ -111,23 +111,24 @@ async def test_the_servers_name_can_be_given(tmp_path: Path) -> None:
         await named.close()
 
 
+def renew(authority: Authority, name: str, directory: Path) -> None:
+    """Write a new client certificate and its key into ``c.crt`` and ``c.key``."""
+    certificate, secret = authority.issue(name)
+    (directory / "c.crt").write_bytes(certificate)
+    (directory / "c.key").write_bytes(secret)
+
+
 @pytest.mark.real_loop(timeout=20)
 async def test_a_client_certificate_is_shown_and_replaced_when_its_files_change(tmp_path: Path) -> None:
     authority = Authority()
     crt, key = tmp_path / "c.crt", tmp_path / "c.key"
-
-    def renew(name: str) -> None:
-        certificate, secret = authority.issue(name)
-        crt.write_bytes(certificate)
-        key.write_bytes(secret)
-
-    renew("before")
+    renew(authority, "before", tmp_path)
     tls = server_context(tmp_path, authority, ask=authority)
     async with ScriptedServer(whoami, tls=tls) as server:
         settings = TlsSettings(ca_data=authority.pem, certificate_file=str(crt), key_file=str(key))
         transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=settings)
         assert json.loads((await transport.request(GET)).body)[0] == ["before"]
-        renew("after")
+        renew(authority, "after", tmp_path)
         assert json.loads((await transport.request(GET)).body)[0] == ["before"], "still the same connection"
         transport._pool._close_idle()  # what the pool does every half minute
         assert json.loads((await transport.request(GET)).body)[0] == ["after"]
@@ -145,13 +146,7 @@ async def test_a_watch_ends_when_its_client_certificate_is_replaced(tmp_path: Pa
     """And not before. It is for whoever watches to go on with the new one."""
     authority = Authority()
     crt, key = tmp_path / "c.crt", tmp_path / "c.key"
-
-    def renew(name: str) -> None:
-        certificate, secret = authority.issue(name)
-        crt.write_bytes(certificate)
-        key.write_bytes(secret)
-
-    renew("before")
+    renew(authority, "before", tmp_path)
     tls = server_context(tmp_path, authority, ask=authority)
     async with ScriptedServer(begin_a_watch, tls=tls) as server:
         settings = TlsSettings(ca_data=authority.pem, certificate_file=str(crt), key_file=str(key))
@@ -162,7 +157,7 @@ async def test_a_watch_ends_when_its_client_certificate_is_replaced(tmp_path: Pa
         end = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0.25)
         assert not end.done(), "nothing has changed"
-        renew("after")
+        renew(authority, "after", tmp_path)
         with pytest.raises(ConnectionLost):
             await end
         again = await transport.open(GET)

@@ -5,7 +5,7 @@ They are written into the store directly, as another server's database might hol
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -57,18 +57,31 @@ async def smuggle(store: MemoryStore, document: dict[str, Any]) -> None:
     await store.commit(store.stage(key, stored, expected=0))
 
 
+def logged(main: Callable[[Env], Coroutine[Any, Any, None]]) -> list[logging.LogRecord]:
+    """Run it on a virtual loop, and return what was logged."""
+    records: list[logging.LogRecord] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    keep = Keep()
+    logger = logging.getLogger("pilothouse")
+    logger.addHandler(keep)
+    try:
+        virtual.run(main)
+    finally:
+        logger.removeHandler(keep)
+    return records
+
+
 def with_plane(
     story: Callable[[Env, Plane, MemoryStore], Any],
     *,
     wrap: Callable[[Env], Any] | None = None,
     before: dict[str, Any] | None = None,
 ) -> list[logging.LogRecord]:
-    """Run a story beside a plane, and return what was logged."""
-    records: list[logging.LogRecord] = []
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            records.append(record)
+    """Run a scenario beside a plane, and return what was logged."""
 
     async def main(env: Env) -> None:
         store = MemoryStore(env)
@@ -81,14 +94,7 @@ def with_plane(
             await story(env, plane, store)
             group.cancel()
 
-    keep = Keep()
-    logger = logging.getLogger("pilothouse")
-    logger.addHandler(keep)
-    try:
-        virtual.run(main)
-    finally:
-        logger.removeHandler(keep)
-    return records
+    return logged(main)
 
 
 async def count(plane: Plane, name: str) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.controllermanager.test_bad_objects import replica_set
+from tests.controllermanager.test_bad_objects import logged, replica_set
 
 from pilothouse.api.apps import DAEMON_SETS, REPLICA_SETS
 from pilothouse.api.core import NAMESPACES, NODES, PODS
@@ -21,7 +21,7 @@ from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllers.registry import DESCRIPTORS
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, TaskGroup
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
@@ -199,12 +199,6 @@ def a_daemon_set() -> dict[str, Any]:
 
 
 def with_hostile(hostile: str, kind: Kind[Any], story: Callable[[Plane, MemoryStore], Any]) -> list[logging.LogRecord]:
-    records: list[logging.LogRecord] = []
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            records.append(record)
-
     async def main(env: Env) -> None:
         store = MemoryStore(env)
         plane = Plane(env, store, OPTIONS)
@@ -217,14 +211,7 @@ def with_hostile(hostile: str, kind: Kind[Any], story: Callable[[Plane, MemorySt
             await story(plane, store)
             group.cancel()
 
-    keep = Keep()
-    logger = logging.getLogger("pilothouse")
-    logger.addHandler(keep)
-    try:
-        virtual.run(main)
-    finally:
-        logger.removeHandler(keep)
-    return records
+    return logged(main)
 
 
 async def the_rest_goes_on(plane: Plane, store: MemoryStore) -> None:

@@ -60,15 +60,8 @@ def test_nothing_outlives_its_authority() -> None:
     assert issued.valid_until == authority.valid_until
 
 
-def test_strict_verification_accepts_what_we_issue(tmp_path: Path) -> None:
-    """Python 3.13 and later verify strictly by default."""
-    now = datetime.datetime.now(datetime.UTC)
-    authority = make_authority("ca", now)
-    issue_server(authority, ["localhost"], now).save(tmp_path / "tls.crt", tmp_path / "tls.key")
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    client = ssl.create_default_context(cadata=authority.certificate.decode())
-    client.verify_flags |= ssl.VERIFY_X509_STRICT
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Both ends of a connection, the server's first."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = server.wrap_bio(to_server, to_client, server_side=True)
     theirs = client.wrap_bio(to_client, to_server, server_hostname="localhost")
@@ -78,6 +71,19 @@ def test_strict_verification_accepts_what_we_issue(tmp_path: Path) -> None:
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 continue
+    return ours, theirs
+
+
+def test_strict_verification_accepts_what_we_issue(tmp_path: Path) -> None:
+    """Python 3.13 and later verify strictly by default."""
+    now = datetime.datetime.now(datetime.UTC)
+    authority = make_authority("ca", now)
+    issue_server(authority, ["localhost"], now).save(tmp_path / "tls.crt", tmp_path / "tls.key")
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    client = ssl.create_default_context(cadata=authority.certificate.decode())
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    _ours, theirs = shake_hands(server, client)
     assert theirs.getpeercert()
 
 
@@ -95,15 +101,7 @@ def test_a_peer_is_who_its_certificate_names(tmp_path: Path) -> None:
     server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
     client = ssl.create_default_context(cadata=authority.certificate.decode())
     client.load_cert_chain(tmp_path / "me.crt", tmp_path / "me.key")
-    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = server.wrap_bio(to_server, to_client, server_side=True)
-    theirs = client.wrap_bio(to_client, to_server, server_hostname="localhost")
-    for _ in range(3):
-        for side in (theirs, ours):
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
+    ours, _theirs = shake_hands(server, client)
     peer = read_peer(ours)
     assert peer is not None
     assert (peer.common_name, peer.organizations, peer.uids) == ("jane", ("devs",), ("1-2", "3-4"))

@@ -23,7 +23,7 @@ spec:
       - {name: main, image: "registry.k8s.io/pause:3.10"}
 """
 
-DEPLOYMENT = REPLICA_SET.replace("ReplicaSet", "Deployment") % 2
+DEPLOYMENT = REPLICA_SET.replace("ReplicaSet", "Deployment")
 
 POD = """
 ---
@@ -88,7 +88,7 @@ async def quota(stage: Stage) -> None:
 
 async def foreground(stage: Stage) -> None:
     """05e: a Deployment is deleted in the foreground."""
-    await stage.create(DEPLOYMENT)
+    await stage.create(DEPLOYMENT % 2)
     await stage.at(2.714)
     await stage.delete("Deployment", "web", "Foreground")
     await stage.at(8.0)
@@ -97,7 +97,7 @@ async def foreground(stage: Stage) -> None:
 async def namespace(stage: Stage) -> None:
     """11: a namespace goes, but a ConfigMap in it is held for a while."""
     await stage.at(0.001)
-    await stage.create(DEPLOYMENT)
+    await stage.create(DEPLOYMENT % 2)
     await stage.at(2.815)
     await stage.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {x: y}}")
     await stage.create("{apiVersion: v1, kind: Secret, metadata: {name: b}, stringData: {x: y}}")

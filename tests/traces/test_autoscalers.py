@@ -8,32 +8,17 @@ import pytest
 from tests.traces.audit import AuditedServer
 from tests.traces.canonical import Trace, assert_same
 from tests.traces.records import Record, recorded
+from tests.traces.scenarios import DEPLOYMENT
 from tests.traces.stage import Stage, play
 
 SCENARIO = "10b-hpa-no-metrics"
 USER = "horizontal-pod-autoscaler"
 AUTOSCALERS = f"apis/autoscaling/v2/namespaces/{SCENARIO}/horizontalpodautoscalers"
-WEB = """
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: web
-spec:
-  replicas: 1
-  selector:
-    matchLabels: {app: web}
-  template:
-    metadata:
-      labels: {app: web}
-    spec:
-      containers:
-      - {name: main, image: "registry.k8s.io/pause:3.10"}
-"""
 
 
 async def story(stage: Stage) -> None:
     """Its steps."""
-    await stage.create(WEB)
+    await stage.create(DEPLOYMENT % 1)
     await stage.at(2.909)
     target = {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}
     cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}

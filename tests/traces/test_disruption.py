@@ -11,27 +11,12 @@ from typing import Any
 import pytest
 from tests.traces.audit import AuditedServer
 from tests.traces.records import Record, recorded
+from tests.traces.scenarios import REPLICA_SET
 from tests.traces.stage import Stage, play
 
 SCENARIO = "10a-disruption"
 USER = "disruption-controller"
 BUDGETS = f"apis/policy/v1/namespaces/{SCENARIO}/poddisruptionbudgets"
-WEB = """
-apiVersion: apps/v1
-kind: ReplicaSet
-metadata:
-  name: web
-spec:
-  replicas: 3
-  selector:
-    matchLabels: {app: web}
-  template:
-    metadata:
-      labels: {app: web}
-    spec:
-      containers:
-      - {name: main, image: "registry.k8s.io/pause:3.10"}
-"""
 
 
 async def story(stage: Stage) -> None:
@@ -39,7 +24,7 @@ async def story(stage: Stage) -> None:
     spec = {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}
     await stage.request("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": spec})
     await stage.at(2.173)
-    await stage.create(WEB)
+    await stage.create(REPLICA_SET % 3)
     await stage.at(4.889)
     first, *others = await stage.names("Pod")
     for name in (first, *others):

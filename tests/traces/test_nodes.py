@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from tests.traces.canonical import Doc, Trace, assert_same
 from tests.traces.records import DATA, Record
+from tests.traces.scenarios import REPLICA_SET
 from tests.traces.stage import OPTIONS, Scene, Stage, play
 from tests.traces.statuses import turns, walk
 
@@ -54,23 +55,7 @@ TOLERATIONS = """
   - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute}
 """
 FOR_FIVE_SECONDS = TOLERATIONS.replace("NoExecute}", "NoExecute, tolerationSeconds: 5}")
-WEB = """
-apiVersion: apps/v1
-kind: ReplicaSet
-metadata:
-  name: web
-spec:
-  replicas: 1
-  selector:
-    matchLabels: {app: web}
-  template:
-    metadata:
-      labels: {app: web}
-    spec:
-      containers:
-      - {name: main, image: "registry.k8s.io/pause:3.10"}
-      nodeSelector: {kubernetes.io/hostname: %s}
-"""
+WEB = REPLICA_SET % 1 + "      nodeSelector: {kubernetes.io/hostname: %s}\n"
 SERVICE = """
 apiVersion: v1
 kind: Service
