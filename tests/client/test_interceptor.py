@@ -73,7 +73,7 @@ class Fed(Pieces):
             yield await self.queue.get()
 
 
-class Story:
+class Scenario:
     """A client behind an interceptor, and what was observed."""
 
     def __init__(self, env: Env) -> None:
@@ -98,8 +98,8 @@ class Story:
 
 
 @pytest.fixture
-async def story(env: Env) -> Story:
-    return Story(env)
+async def scenario(env: Env) -> Scenario:
+    return Scenario(env)
 
 
 @pytest.mark.parametrize(
@@ -126,11 +126,11 @@ def test_requests_are_described_as_the_server_would(method: str, target: str, ex
     assert str(describe(wire.Request(method, target))) == expected
 
 
-async def test_without_rules_nothing_changes(story: Story) -> None:
-    await story.client.get(PODS, "a", "ns")
-    await story.client.create(PODS, {}, "ns")
-    assert story.server.seen == ["get pods ns/a", "create pods ns/"]
-    assert [type(seen) for seen in story.observed] == [Sent, Answered, Sent, Answered]
+async def test_without_rules_nothing_changes(scenario: Scenario) -> None:
+    await scenario.client.get(PODS, "a", "ns")
+    await scenario.client.create(PODS, {}, "ns")
+    assert scenario.server.seen == ["get pods ns/a", "create pods ns/"]
+    assert [type(seen) for seen in scenario.observed] == [Sent, Answered, Sent, Answered]
 
 
 @pytest.mark.parametrize(
@@ -145,38 +145,38 @@ async def test_without_rules_nothing_changes(story: Story) -> None:
         pytest.param(time_out(sent=False), TimeoutError, False, id="timed out before"),
     ],
 )
-async def test_faults(story: Story, action: Any, error: type[Exception], server_did_it: bool) -> None:
-    story.faults.add(Rule(action, verb="create"))
+async def test_faults(scenario: Scenario, action: Any, error: type[Exception], server_did_it: bool) -> None:
+    scenario.faults.add(Rule(action, verb="create"))
     with pytest.raises(error):
-        await story.client.create(PODS, {}, "ns")
-    assert story.server.seen == (["create pods ns/"] if server_did_it else [])
-    assert isinstance(story.observed[-1], Answered | Failed)
-    assert story.observed[-1].injected
+        await scenario.client.create(PODS, {}, "ns")
+    assert scenario.server.seen == (["create pods ns/"] if server_did_it else [])
+    assert isinstance(scenario.observed[-1], Answered | Failed)
+    assert scenario.observed[-1].injected
 
 
-async def test_an_answer_that_comes_late_is_overtaken_by_events(story: Story) -> None:
-    story.faults.add(Rule(delay_answer(2.0), verb="create"))
-    listening = asyncio.ensure_future(story.listen(PODS))
+async def test_an_answer_that_comes_late_is_overtaken_by_events(scenario: Scenario) -> None:
+    scenario.faults.add(Rule(delay_answer(2.0), verb="create"))
+    listening = asyncio.ensure_future(scenario.listen(PODS))
     await asyncio.sleep(1)
-    creating = asyncio.ensure_future(story.client.create(PODS, {}, "ns"))
+    creating = asyncio.ensure_future(scenario.client.create(PODS, {}, "ns"))
     await asyncio.sleep(1)
-    assert story.server.seen[-1] == "create pods ns/", "the server did it at once"
-    story.server.say("pods", "a")
+    assert scenario.server.seen[-1] == "create pods ns/", "the server did it at once"
+    scenario.server.say("pods", "a")
     await asyncio.sleep(0.5)
-    assert story.heard == [(2.0, "pods", "a")]
+    assert scenario.heard == [(2.0, "pods", "a")]
     assert not creating.done()
     await creating
-    assert story.env.monotonic() == 3.0
+    assert scenario.env.monotonic() == 3.0
     listening.cancel()
 
 
-async def test_an_answer_that_never_comes_needs_the_callers_own_limit(story: Story) -> None:
-    story.faults.add(Rule(hang(sent=True)))
+async def test_an_answer_that_never_comes_needs_the_callers_own_limit(scenario: Scenario) -> None:
+    scenario.faults.add(Rule(hang(sent=True)))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(5):
-            await story.client.create(PODS, {}, "ns")
-    assert story.env.monotonic() == 5.0
-    assert story.server.seen == ["create pods ns/"]
+            await scenario.client.create(PODS, {}, "ns")
+    assert scenario.env.monotonic() == 5.0
+    assert scenario.server.seen == ["create pods ns/"]
 
 
 @pytest.mark.parametrize(
@@ -195,31 +195,31 @@ async def test_an_answer_that_never_comes_needs_the_callers_own_limit(story: Sto
         ({"probability": 0.0}, []),
     ],
 )
-async def test_a_rule_hits_what_it_says(story: Story, criteria: dict[str, Any], hit: list[str]) -> None:
-    rule = story.faults.add(Rule(fail(400), **criteria))
+async def test_a_rule_hits_what_it_says(scenario: Scenario, criteria: dict[str, Any], hit: list[str]) -> None:
+    rule = scenario.faults.add(Rule(fail(400), **criteria))
     calls = [
-        story.client.create(PODS, {}, "ns"),
-        story.client.get(PODS, "a", "ns"),
-        story.client.patch(PODS, "a", merge_patch({}), "ns", subresource="status"),
-        story.client.create(REPLICA_SETS, {"x": 1}, "ns"),
-        story.client.delete(PODS, "a", "ns"),
+        scenario.client.create(PODS, {}, "ns"),
+        scenario.client.get(PODS, "a", "ns"),
+        scenario.client.patch(PODS, "a", merge_patch({}), "ns", subresource="status"),
+        scenario.client.create(REPLICA_SETS, {"x": 1}, "ns"),
+        scenario.client.delete(PODS, "a", "ns"),
     ]
     for call in calls:
         await asyncio.gather(call, return_exceptions=True)
     assert rule.hits == len(hit)
-    story.faults.remove(rule)
-    await story.client.list(PODS)
-    hurt = [str(seen.call) for seen in story.observed if isinstance(seen, Answered) and seen.injected]
+    scenario.faults.remove(rule)
+    await scenario.client.list(PODS)
+    hurt = [str(seen.call) for seen in scenario.observed if isinstance(seen, Answered) and seen.injected]
     assert hurt == hit
 
 
 async def test_chance_is_the_seeds(env: Env) -> None:
     async def hits(seed: int) -> list[bool]:
-        story = Story(Env(clock=env.clock, chance=Chance(seed)))
-        story.faults.add(Rule(fail(400), probability=0.5))
+        scenario = Scenario(Env(clock=env.clock, chance=Chance(seed)))
+        scenario.faults.add(Rule(fail(400), probability=0.5))
         for _ in range(20):
-            await asyncio.gather(story.client.get(PODS, "a", "ns"), return_exceptions=True)
-        return [seen.injected for seen in story.observed if isinstance(seen, Answered)]
+            await asyncio.gather(scenario.client.get(PODS, "a", "ns"), return_exceptions=True)
+        return [seen.injected for seen in scenario.observed if isinstance(seen, Answered)]
 
     one = await hits(1)
     assert await hits(1) == one
@@ -227,80 +227,80 @@ async def test_chance_is_the_seeds(env: Env) -> None:
     assert 0 < sum(one) < 20
 
 
-async def test_delays_add_up_before_the_request_is_sent(story: Story) -> None:
-    story.faults.add(Rule(delay(1.0), verb="create"))
-    story.faults.add(Rule(delay(2.0, 3.0)))
-    await story.client.create(PODS, {}, "ns")
-    assert 3.0 <= story.env.monotonic() <= 4.0
+async def test_delays_add_up_before_the_request_is_sent(scenario: Scenario) -> None:
+    scenario.faults.add(Rule(delay(1.0), verb="create"))
+    scenario.faults.add(Rule(delay(2.0, 3.0)))
+    await scenario.client.create(PODS, {}, "ns")
+    assert 3.0 <= scenario.env.monotonic() <= 4.0
 
 
-async def test_a_request_can_be_changed_on_its_way(story: Story) -> None:
+async def test_a_request_can_be_changed_on_its_way(scenario: Scenario) -> None:
     """A stale list, for one: the same list, from the server's cache."""
     change = Replace(lambda request: wire.Request(request.method, request.target + "/b"))
-    story.faults.add(Rule(change, verb="get"))
-    await story.client.get(PODS, "a", "ns")
-    assert story.server.seen == ["get pods/b ns/a"]
+    scenario.faults.add(Rule(change, verb="get"))
+    await scenario.client.get(PODS, "a", "ns")
+    assert scenario.server.seen == ["get pods/b ns/a"]
 
 
-async def test_a_rejected_watch_and_one_that_works(story: Story) -> None:
-    story.faults.add(Rule(gone(), verb="watch", times=1))
-    await story.listen(PODS)
-    assert isinstance(story.endings["pods"], Expired)
-    listener = asyncio.ensure_future(story.listen(PODS))
+async def test_a_rejected_watch_and_one_that_works(scenario: Scenario) -> None:
+    scenario.faults.add(Rule(gone(), verb="watch", times=1))
+    await scenario.listen(PODS)
+    assert isinstance(scenario.endings["pods"], Expired)
+    listener = asyncio.ensure_future(scenario.listen(PODS))
     await asyncio.sleep(1)
-    story.server.say("pods", "a", "b")
+    scenario.server.say("pods", "a", "b")
     await asyncio.sleep(1)
     listener.cancel()
-    assert story.heard == [(1.0, "pods", "a"), (1.0, "pods", "b")]
-    assert [seen.status for seen in story.observed if isinstance(seen, Opened)] == [410, 200]
-    assert len([seen for seen in story.observed if isinstance(seen, Delivered)]) == 2
+    assert scenario.heard == [(1.0, "pods", "a"), (1.0, "pods", "b")]
+    assert [seen.status for seen in scenario.observed if isinstance(seen, Opened)] == [410, 200]
+    assert len([seen for seen in scenario.observed if isinstance(seen, Delivered)]) == 2
 
 
 @pytest.mark.usefixtures("seed")
-async def test_delayed_events_keep_their_order_and_can_be_overtaken_by_another_watch(story: Story) -> None:
-    story.faults.add(Rule(delay(1.0, 9.0), verb="watch", resource="pods"))
-    listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
+async def test_delayed_events_keep_their_order_and_can_be_overtaken_by_another_watch(scenario: Scenario) -> None:
+    scenario.faults.add(Rule(delay(1.0, 9.0), verb="watch", resource="pods"))
+    listeners = [asyncio.ensure_future(scenario.listen(kind)) for kind in (PODS, NODES)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    story.server.say("pods", *"abcde")
-    story.server.say("nodes", "n")
+    scenario.server.say("pods", *"abcde")
+    scenario.server.say("nodes", "n")
     await asyncio.sleep(20)
     for listener in listeners:
         listener.cancel()
-    assert story.heard[0] == (0.0, "nodes", "n")
-    assert [name for _, _, name in story.heard[1:]] == list("abcde")
-    assert story.heard[-1][0] <= 9.0, "delays count from arrival; they do not add up along the watch"
+    assert scenario.heard[0] == (0.0, "nodes", "n")
+    assert [name for _, _, name in scenario.heard[1:]] == list("abcde")
+    assert scenario.heard[-1][0] <= 9.0, "delays count from arrival; they do not add up along the watch"
 
 
-async def test_held_events_wait_until_they_are_released(story: Story) -> None:
-    listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
+async def test_held_events_wait_until_they_are_released(scenario: Scenario) -> None:
+    listeners = [asyncio.ensure_future(scenario.listen(kind)) for kind in (PODS, NODES)]
     await asyncio.sleep(1)
-    with story.faults.hold(resource="pods") as held:
-        story.server.say("pods", "a", "b", "c")
-        story.server.say("nodes", "n")
+    with scenario.faults.hold(resource="pods") as held:
+        scenario.server.say("pods", "a", "b", "c")
+        scenario.server.say("nodes", "n")
         await asyncio.sleep(1)
         held.release(1)
         await asyncio.sleep(1)
     await asyncio.sleep(1)
     for listener in listeners:
         listener.cancel()
-    assert story.heard == [(1.0, "nodes", "n"), (2.0, "pods", "a"), (3.0, "pods", "b"), (3.0, "pods", "c")]
+    assert scenario.heard == [(1.0, "nodes", "n"), (2.0, "pods", "a"), (3.0, "pods", "b"), (3.0, "pods", "c")]
 
 
 @pytest.mark.parametrize(("with_", "ending"), [(None, type(None)), (gone(), Expired), (lose_request(), ConnectionLost)])
-async def test_open_watches_can_be_ended(story: Story, with_: Any, ending: type) -> None:
-    listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
+async def test_open_watches_can_be_ended(scenario: Scenario, with_: Any, ending: type) -> None:
+    listeners = [asyncio.ensure_future(scenario.listen(kind)) for kind in (PODS, NODES)]
     await asyncio.sleep(1)
-    story.faults.add(Rule(delay(100), verb="watch"))
-    story.server.say("pods", "lost")
+    scenario.faults.add(Rule(delay(100), verb="watch"))
+    scenario.server.say("pods", "lost")
     await asyncio.sleep(1)
-    assert story.faults.end_watches(resource="pods", with_=with_) == 1
+    assert scenario.faults.end_watches(resource="pods", with_=with_) == 1
     await asyncio.sleep(1)
-    assert story.faults.end_watches(resource="pods") == 0
-    assert type(story.endings["pods"]) is ending
-    assert "nodes" not in story.endings
+    assert scenario.faults.end_watches(resource="pods") == 0
+    assert type(scenario.endings["pods"]) is ending
+    assert "nodes" not in scenario.endings
     listeners[1].cancel()
-    assert story.heard == []
+    assert scenario.heard == []
 
 
 async def test_a_watch_whose_headers_never_come_is_opened_again_after_a_minute(env: Env) -> None:

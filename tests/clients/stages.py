@@ -1,11 +1,11 @@
-"""``pilothouse up`` as a place for stories. The other one, a real API server, is ``tests/real/stages.py``."""
+"""Scenarios on ``pilothouse up``. Those on a real API server are in ``tests/real/stages.py``."""
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from tests.clients.daemon_stories import Ground, environment
+from tests.clients.daemon_scenarios import Ground, environment
 from tests.clients.test_kubectl import KUBECTL
 from tests.programs import pilothouse
 

@@ -1,10 +1,10 @@
-"""DaemonSets on ``pilothouse up --nodes 5``, by kubectl. The stories are those of ``tests/real/test_daemonset.py``."""
+"""DaemonSets on ``pilothouse up --nodes 5``, by kubectl: the scenarios of ``tests/real/test_daemonset.py``."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clients import daemon_stories as stories
-from tests.clients.daemon_stories import Ground
+from tests.clients import daemon_scenarios as scenarios
+from tests.clients.daemon_scenarios import Ground
 from tests.clients.stages import on_up
 from tests.clients.test_kubectl import KUBECTL
 
@@ -25,15 +25,15 @@ def ground(up: Ground) -> Iterator[Ground]:
 
 
 @pytest.mark.parametrize(
-    "story",
+    "scenario",
     [
-        stories.lands_exactly_where_it_should,
-        stories.follows_nodes_that_come_and_go,
-        stories.never_misses_more_than_two,
-        stories.serves_all_nodes_during_a_surge,
-        stories.goes_back,
-        stories.heals,
+        scenarios.lands_exactly_where_it_should,
+        scenarios.follows_nodes_that_come_and_go,
+        scenarios.never_misses_more_than_two,
+        scenarios.serves_all_nodes_during_a_surge,
+        scenarios.goes_back,
+        scenarios.heals,
     ],
 )
-def test_a_daemon(story: Callable[[Ground], None], ground: Ground) -> None:
-    story(ground)
+def test_a_daemon(scenario: Callable[[Ground], None], ground: Ground) -> None:
+    scenario(ground)

@@ -1,11 +1,11 @@
-"""Deployments, ReplicationControllers and Endpoints on ``pilothouse up``, by kubectl. The stories are those of
-``tests/real/test_deployment_stories.py``."""
+"""Deployments, ReplicationControllers and Endpoints on ``pilothouse up``, by kubectl. The scenarios are those of
+``tests/real/test_deployment_scenarios.py``."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clients import deployment_stories as stories
-from tests.clients.deployment_stories import Shop
+from tests.clients import deployment_scenarios as scenarios
+from tests.clients.deployment_scenarios import Shop
 from tests.clients.stages import on_up
 from tests.clients.test_kubectl import KUBECTL
 
@@ -25,6 +25,6 @@ def shop(up: Shop) -> Iterator[Shop]:
     up.clear()
 
 
-@pytest.mark.parametrize("story", stories.ALL)
-def test_a_deployment(story: Callable[[Shop], None], shop: Shop) -> None:
-    story(shop)
+@pytest.mark.parametrize("scenario", scenarios.ALL)
+def test_a_deployment(scenario: Callable[[Shop], None], shop: Shop) -> None:
+    scenario(shop)

@@ -2,7 +2,7 @@
 its namespace, each step with kubectl.
 
 The manager runs beside, because an autoscaler that looks every second is a flag of its own. The tests are the chapters
-of one story, in their order.
+of one scenario, in their order.
 """
 
 import json

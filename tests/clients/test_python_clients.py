@@ -1,4 +1,4 @@
-"""Python's clients on ``pilothouse up``: each tells its story (``tests/clients/python``) in a process of its own."""
+"""Python's clients on ``pilothouse up``: each runs its scenario (``tests/clients/python``) in a process of its own."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ from tests.clients.python.ground import Ground
 
 
 @pytest.mark.timeout(240)  # alone about ten seconds; several programs that share two cores with others take longer
-@pytest.mark.parametrize("story", ["official", "asynchronous", "with_kr8s", "with_lightkube", "with_kopf"])
-def test_a_client_finds_what_it_finds_elsewhere(story: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", ["official", "asynchronous", "with_kr8s", "with_lightkube", "with_kopf"])
+def test_a_client_finds_what_it_finds_elsewhere(scenario: str, tmp_path: Path) -> None:
     with Ground(tmp_path) as ground:
-        ground.tell(story)
+        ground.run(scenario)
         assert ground.gone_versions, "each goes through a restart"

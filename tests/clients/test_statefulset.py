@@ -1,11 +1,11 @@
-"""StatefulSets on ``pilothouse up``, by kubectl. The stories are those of ``tests/real/test_statefulset.py``."""
+"""StatefulSets on ``pilothouse up``, by kubectl. The scenarios are those of ``tests/real/test_statefulset.py``."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clients import stateful_stories as stories
+from tests.clients import stateful_scenarios as scenarios
 from tests.clients.stages import on_up
-from tests.clients.stateful_stories import Theatre
+from tests.clients.stateful_scenarios import Theatre
 from tests.clients.test_kubectl import KUBECTL
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
@@ -25,14 +25,14 @@ def stage(up: Theatre) -> Iterator[Theatre]:
 
 
 @pytest.mark.parametrize(
-    "story",
+    "scenario",
     [
-        stories.comes_up_in_order_and_keeps_its_claims,
-        stories.rolls_down_to_the_partition_and_back,
-        stories.is_orphaned_and_adopted,
-        stories.replaces_what_has_ended,
-        stories.hands_claims_to_the_garbage_collector,
+        scenarios.comes_up_in_order_and_keeps_its_claims,
+        scenarios.rolls_down_to_the_partition_and_back,
+        scenarios.is_orphaned_and_adopted,
+        scenarios.replaces_what_has_ended,
+        scenarios.hands_claims_to_the_garbage_collector,
     ],
 )
-def test_a_stateful_set(story: Callable[[Theatre], None], stage: Theatre) -> None:
-    story(stage)
+def test_a_stateful_set(scenario: Callable[[Theatre], None], stage: Theatre) -> None:
+    scenario(stage)

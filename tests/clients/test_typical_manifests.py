@@ -1,7 +1,7 @@
 """What people apply, ``samples/typical.yaml``, with kubectl: by both kinds of apply, strictly validated, and what
 becomes of each object.
 
-The tests are the chapters of one story, in their order. The manager runs beside ``pilothouse up``, because an
+The tests are the chapters of one scenario, in their order. The manager runs beside ``pilothouse up``, because an
 autoscaler that looks every second is a flag of its own.
 """
 
@@ -37,7 +37,7 @@ CRON_TAB = {
 
 
 class Desk(Terminal):
-    """kubectl in the namespace of the story."""
+    """kubectl in the namespace of the scenario."""
 
     def __call__(self, *words: str, stdin: Any = None) -> str:
         return super().__call__("--namespace=typical", *words, stdin=stdin)

@@ -1,11 +1,11 @@
-"""Claims and volumes on ``pilothouse up``, by kubectl. Most stories are those of ``tests/real/test_volumes.py``."""
+"""Claims and volumes on ``pilothouse up``, by kubectl. Most scenarios are those of ``tests/real/test_volumes.py``."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients.stages import on_up
 from tests.clients.test_kubectl import KUBECTL
-from tests.clients.volume_stories import ATTACHING, PROVISIONER, STORIES, Storehouse
+from tests.clients.volume_scenarios import ATTACHING, PROVISIONER, SCENARIOS, Storehouse
 from tests.programs import until
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
@@ -29,9 +29,9 @@ def test_there_is_a_default_class(up: Storehouse) -> None:
     assert "standard (default)" in up("get", "storageclass")
 
 
-@pytest.mark.parametrize("story", [*STORIES, *ATTACHING])
-def test_claims_and_volumes(story: Callable[[Storehouse], None], stage: Storehouse) -> None:
-    story(stage)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *ATTACHING])
+def test_claims_and_volumes(scenario: Callable[[Storehouse], None], stage: Storehouse) -> None:
+    scenario(stage)
 
 
 def test_pods_that_share_a_volume_with_different_labels_get_warnings(stage: Storehouse) -> None:

@@ -136,7 +136,7 @@ async def test_a_closed_store_commits_what_was_staged_ends_its_watchers_and_can_
 
 
 async def test_any_history_agrees_with_a_model_at_every_revision(store: Store, seed: int) -> None:
-    """Lists at every revision, watches from every revision and the final state all tell the same story."""
+    """Lists at every revision, watches from every revision and the final state all show the same history."""
     chance = random.Random(seed)
     keys = [f"/pods/{ns}/{name}" for ns in ("a", "b") for name in range(6)] + [f"/nodes/{name}" for name in range(4)]
     state: dict[str, bytes] = {}

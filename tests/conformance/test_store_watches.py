@@ -15,12 +15,12 @@ async def test_a_watch_may_start_at_any_revision_that_is_kept(store: Store) -> N
     await put(store, "/nodes/n")
     await put(store, "/pods/default/a", "two")
     await remove(store, "/pods/default/a")
-    story = [
+    scenario = [
         ("ADDED", "/pods/default/a", b"one@2", None),
         ("MODIFIED", "/pods/default/a", b"two@4", b"one@2"),
         ("DELETED", "/pods/default/a", b"gone@5", b"two@4"),
     ]
-    starts = {0: story, 1: story, 2: story[1:], 3: story[1:], 4: story[2:], 5: []}
+    starts = {0: scenario, 1: scenario, 2: scenario[1:], 3: scenario[1:], 4: scenario[2:], 5: []}
     watchers = [store.watch("/pods/", after) for after in starts]
     assert [told(watcher.take()) for watcher in watchers] == list(starts.values())
     await put(store, "/pods/default/b", "next")

@@ -76,7 +76,7 @@ def logged(main: Callable[[Env], Coroutine[Any, Any, None]]) -> list[logging.Log
 
 
 def with_plane(
-    story: Callable[[Env, Plane, MemoryStore], Any],
+    scenario: Callable[[Env, Plane, MemoryStore], Any],
     *,
     wrap: Callable[[Env], Any] | None = None,
     before: dict[str, Any] | None = None,
@@ -91,7 +91,7 @@ def with_plane(
         async with TaskGroup("test") as group:
             group.start(plane.run())
             await plane.wait_ready()
-            await story(env, plane, store)
+            await scenario(env, plane, store)
             group.cancel()
 
     return logged(main)
@@ -116,7 +116,7 @@ async def count(plane: Plane, name: str) -> int:
 )
 @pytest.mark.parametrize("when", ["before the start", "while running"])
 def test_an_object_that_does_not_decode_costs_only_itself(document: dict[str, Any], named: str, when: str) -> None:
-    async def story(env: Env, plane: Plane, store: MemoryStore) -> None:
+    async def scenario(env: Env, plane: Plane, store: MemoryStore) -> None:
         client = plane.client()
         if when == "while running":
             await smuggle(store, document)
@@ -129,7 +129,7 @@ def test_an_object_that_does_not_decode_costs_only_itself(document: dict[str, An
         await asyncio.sleep(5)
         assert await count(plane, "good") == 3
 
-    records = with_plane(story, before=document if when == "before the start" else None)
+    records = with_plane(scenario, before=document if when == "before the start" else None)
     told = [r for r in records if r.levelno >= logging.WARNING and named in str(getattr(r, "values", {}))]
     assert told, "somebody has to be told"
     assert not [r for r in records if r.exc_info], "a bad object is no bug of ours"
@@ -138,7 +138,7 @@ def test_an_object_that_does_not_decode_costs_only_itself(document: dict[str, An
 def test_a_selector_that_cannot_be_read_costs_only_its_replica_set() -> None:
     odd = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}]}
 
-    async def story(env: Env, plane: Plane, store: MemoryStore) -> None:
+    async def scenario(env: Env, plane: Plane, store: MemoryStore) -> None:
         client = plane.client()
         with pytest.raises(Invalid, match="not a valid selector operator"):
             await client.create(REPLICA_SETS, replica_set("bad", selector=odd), "default")
@@ -147,7 +147,7 @@ def test_a_selector_that_cannot_be_read_costs_only_its_replica_set() -> None:
         await asyncio.sleep(5)
         assert (await count(plane, "good"), await count(plane, "bad")) == (2, 0)
 
-    records = with_plane(story)
+    records = with_plane(scenario)
     assert [r for r in records if "default/bad" in str(getattr(r, "values", {}))], "the log names it"
     assert not [r for r in records if r.exc_info]
 
@@ -165,7 +165,7 @@ def test_a_replica_count_beyond_reason_creates_a_burst_at_a_time() -> None:
 
         return wrap
 
-    async def story(env: Env, plane: Plane, store: MemoryStore) -> None:
+    async def scenario(env: Env, plane: Plane, store: MemoryStore) -> None:
         client = plane.client()
         with pytest.raises(ApiError, match="cannot unmarshal number 2147483648"):
             await client.create(REPLICA_SETS, replica_set("huge", 2**31), "default")
@@ -178,4 +178,4 @@ def test_a_replica_count_beyond_reason_creates_a_burst_at_a_time() -> None:
         await asyncio.sleep(60)
         assert (await count(plane, "huge"), await count(plane, "good")) == (0, 2)
 
-    with_plane(story, wrap=slow_creates)
+    with_plane(scenario, wrap=slow_creates)

@@ -198,7 +198,9 @@ def a_daemon_set() -> dict[str, Any]:
     return {**document, "kind": "DaemonSet"}
 
 
-def with_hostile(hostile: str, kind: Kind[Any], story: Callable[[Plane, MemoryStore], Any]) -> list[logging.LogRecord]:
+def with_hostile(
+    hostile: str, kind: Kind[Any], scenario: Callable[[Plane, MemoryStore], Any]
+) -> list[logging.LogRecord]:
     async def main(env: Env) -> None:
         store = MemoryStore(env)
         plane = Plane(env, store, OPTIONS)
@@ -208,7 +210,7 @@ def with_hostile(hostile: str, kind: Kind[Any], story: Callable[[Plane, MemorySt
             await plane.client().create(NODES, a_node())
             await smuggle(store, kind, hostile)
             await asyncio.sleep(5)
-            await story(plane, store)
+            await scenario(plane, store)
             group.cancel()
 
     return logged(main)

@@ -1,6 +1,6 @@
 """Metrics have upstream's names, types, labels and buckets.
 
-Here those that a running manager has registered; that they have values after a story is judged in
+Here those that a running manager has registered; that they have values after a scenario is judged in
 ``tests/real/test_all_rights.py``.
 """
 

@@ -1,9 +1,9 @@
-"""What is created on the cluster of ``test_all_rights``. Used by ``rights_story``."""
+"""What is created on the cluster of ``test_all_rights``. Used by ``rights_scenario``."""
 
 from typing import Any
 
-from tests.clients.stateful_stories import CLAIMS
-from tests.clients.stateful_stories import stateful_set as numbered
+from tests.clients.stateful_scenarios import CLAIMS
+from tests.clients.stateful_scenarios import stateful_set as numbered
 from tests.real.cluster_view import replica_set
 
 Doc = dict[str, Any]

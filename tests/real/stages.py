@@ -1,4 +1,4 @@
-"""The shared real API server as a place for stories, with nodes of a module's own, a scheduler, and a manager of ours.
+"""Scenarios on the shared real API server, with nodes of a module's own, a scheduler, and a manager of ours.
 
 The other place for them, ``pilothouse up``, is ``tests/clients/stages.py``.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tests.clients.daemon_stories import Ground, environment
+from tests.clients.daemon_scenarios import Ground, environment
 from tests.programs import Program, pilothouse, until
 from tests.real_cluster import RealCluster
 

@@ -1,7 +1,7 @@
 """Every controller there is, under the roles of v1.36 and no others, in front of a real kube-apiserver with RBAC.
 
 The API server's audit log is the judge: it has each request of each account, and whether the authorizer allowed it. One
-story (``rights_story``) takes the controllers through all their paths; that it does is measured by the roles
+scenario (``rights_scenario``) takes the controllers through all their paths; that it does is measured by the roles
 themselves: whatever a role grants was used, or is in ``UNUSED`` with the reason.
 
 A v1.20 server drops ``maxSurge``. That rollout, with the same roles, is 04c in ``tests/traces/test_roles.py``.
@@ -20,7 +20,7 @@ import pytest
 from tests.controllermanager.metric_table import METRICS, SLIS, SOMETIMES, Metric, families, parsed, total
 from tests.controllermanager.usual import SERVED
 from tests.programs import Program, free_port, pilothouse, until
-from tests.real import rights_story
+from tests.real import rights_scenario
 from tests.real.audited import MANAGER, Asked, Audit, audited
 from tests.real.conftest import role_of_v1_36
 from tests.real.test_rights import answers
@@ -30,7 +30,7 @@ from tests.traces.records import recorded
 
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 
-# One story for all tests of this module: it must not be told by each worker of its own.
+# One scenario for all tests of this module: workers must not each run it.
 pytestmark = pytest.mark.real(cluster="own")
 
 NOT_SERVED = {
@@ -78,7 +78,7 @@ Right = tuple[str, str, str, str]
 
 
 class Told(NamedTuple):
-    """What is left when the story has been told and the manager has stopped."""
+    """What is left when the scenario has run and the manager has stopped."""
 
     asked: list[Asked]
     log: str
@@ -133,11 +133,11 @@ def start(directory: Path, cluster: RealCluster, port: int, *flags: str) -> Prog
 
 @pytest.fixture(scope="module")
 def told(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """The story, once."""
+    """The scenario, once."""
     cluster, audit = server
-    directory, port = tmp_path_factory.mktemp("story"), free_port()
+    directory, port = tmp_path_factory.mktemp("scenario"), free_port()
     login = f"--kubeconfig={cluster.kubeconfig}"
-    rights_story.prepare(cluster)
+    rights_scenario.prepare(cluster)
     delays = ["--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=50ms"]
     with (
         pilothouse(directory, "nodes", login, "--storage", "--nodes=3", *delays),
@@ -146,13 +146,13 @@ def told(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPathFac
     ):
         manager.until("Starting controller")
         shutil.copy(cluster.ca_file, directory / "authority.crt")  # connections made later read it anew
-        story = rights_story.Story(cluster, port)
-        story.tell()
+        scenario = rights_scenario.Scenario(cluster, port)
+        scenario.tell()
         assert get(port, "/healthz", token=ADMIN_TOKEN)[0] == 200
         metrics, slis = (get(port, path, token=ADMIN_TOKEN)[1] for path in ("/metrics", "/metrics/slis"))
         asked = audit()
         code = manager.stop()
-        return Told(asked, manager.log, code, metrics, slis, story.doomed, story.certificate)
+        return Told(asked, manager.log, code, metrics, slis, scenario.doomed, scenario.certificate)
 
 
 def test_nothing_is_rejected(told: Told) -> None:
@@ -345,7 +345,7 @@ def test_the_scenario_uses_what_the_role_grants(told: Told, account: str) -> Non
 def test_the_certificate_of_a_kubelet_that_joins_is_good_by_openssl(
     told: Told, server: tuple[RealCluster, Audit], tmp_path: Path
 ) -> None:
-    """That it logs in is part of the story."""
+    """That it logs in is part of the scenario."""
     (tmp_path / "joined.crt").write_bytes(told.certificate)
     words = ["-x509_strict", "-purpose", "sslclient", "-CAfile", str(server[0].ca_file), str(tmp_path / "joined.crt")]
     done = subprocess.run(["openssl", "verify", *words], capture_output=True, text=True, check=False)
@@ -353,7 +353,7 @@ def test_the_certificate_of_a_kubelet_that_joins_is_good_by_openssl(
     writes = [(each.verb, each.resource, each.name) for each in told.asked if each.user == "certificate-controller"]
     assert writes.count(("update", "certificatesigningrequests/approval", "joins")) == 1
     assert writes.count(("update", "certificatesigningrequests/status", "joins")) == 1
-    assert ("delete", "certificatesigningrequests", rights_story.ENDED) in writes
+    assert ("delete", "certificatesigningrequests", rights_scenario.ENDED) in writes
     key = server[0].ca_key_file.read_text().splitlines()[1]
     assert key not in told.log + told.metrics
 
@@ -432,7 +432,7 @@ QUEUES = {
 
 
 def test_counts_are_those_of_the_scenario(told: Told) -> None:
-    """What is counted of writes agrees with what the API server has seen, and the rest with the story."""
+    """What is counted of writes agrees with what the API server has seen, and the rest with the scenario."""
 
     def writes(verb: str) -> int:
         return sum(1 for each in told.asked if each.verb == verb)

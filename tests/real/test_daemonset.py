@@ -1,13 +1,13 @@
 """DaemonSets of ``pilothouse manager`` in front of a real kube-apiserver, with simulated nodes and our scheduler.
 
-The stories are those of ``tests/clients/test_daemonset.py``, all but the surge: a v1.20 server drops the field.
+The scenarios are those of ``tests/clients/test_daemonset.py``, all but the surge: a v1.20 server drops the field.
 """
 
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clients import daemon_stories as stories
-from tests.clients.daemon_stories import Ground
+from tests.clients import daemon_scenarios as scenarios
+from tests.clients.daemon_scenarios import Ground
 from tests.real.stages import Troupe, troupe
 from tests.real_cluster import RealCluster
 
@@ -28,14 +28,14 @@ def ground(programs: Troupe) -> Iterator[Ground]:
 
 
 @pytest.mark.parametrize(
-    "story",
+    "scenario",
     [
-        stories.lands_exactly_where_it_should,
-        stories.follows_nodes_that_come_and_go,
-        stories.never_misses_more_than_two,
-        stories.goes_back,
-        stories.heals,
+        scenarios.lands_exactly_where_it_should,
+        scenarios.follows_nodes_that_come_and_go,
+        scenarios.never_misses_more_than_two,
+        scenarios.goes_back,
+        scenarios.heals,
     ],
 )
-def test_a_daemon(story: Callable[[Ground], None], ground: Ground) -> None:
-    story(ground)
+def test_a_daemon(scenario: Callable[[Ground], None], ground: Ground) -> None:
+    scenario(ground)

@@ -22,7 +22,7 @@ from tests.real.cluster_view import View, replica_set
 from tests.real.test_secure_port import get
 from tests.real_cluster import ADMIN_TOKEN, RealCluster, missing_programs, running
 
-# One story for all tests of this module: it must not be told by each worker of its own.
+# One scenario for all tests of this module: workers must not each run it.
 pytestmark = pytest.mark.real(cluster="own")
 
 CONTROLLERS = "--controllers=replicaset,daemonset,garbagecollector,namespace,nodelifecycle,podgc,ttl"

@@ -1,14 +1,14 @@
 """StatefulSets of ``pilothouse manager`` in front of a real kube-apiserver, with simulated nodes and our scheduler.
 
-The stories are those of ``tests/clients/test_statefulset.py``, all but the retention of claims: a v1.20 server drops
+The scenarios are those of ``tests/clients/test_statefulset.py``, all but the retention of claims: a v1.20 server drops
 the policy, as it drops minReadySeconds, ordinals and maxUnavailable.
 """
 
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clients import stateful_stories as stories
-from tests.clients.stateful_stories import Theatre
+from tests.clients import stateful_scenarios as scenarios
+from tests.clients.stateful_scenarios import Theatre
 from tests.real.stages import Troupe, troupe
 from tests.real_cluster import RealCluster
 
@@ -30,13 +30,13 @@ def stage(programs: Troupe) -> Iterator[Theatre]:
 
 
 @pytest.mark.parametrize(
-    "story",
+    "scenario",
     [
-        stories.comes_up_in_order_and_keeps_its_claims,
-        stories.rolls_down_to_the_partition_and_back,
-        stories.is_orphaned_and_adopted,
-        stories.replaces_what_has_ended,
+        scenarios.comes_up_in_order_and_keeps_its_claims,
+        scenarios.rolls_down_to_the_partition_and_back,
+        scenarios.is_orphaned_and_adopted,
+        scenarios.replaces_what_has_ended,
     ],
 )
-def test_a_stateful_set(story: Callable[[Theatre], None], stage: Theatre) -> None:
-    story(stage)
+def test_a_stateful_set(scenario: Callable[[Theatre], None], stage: Theatre) -> None:
+    scenario(stage)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients.daemon_stories import Ground, Record, is_over, is_ready, target
+from tests.clients.daemon_scenarios import Ground, Record, is_over, is_ready, target
 from tests.programs import Program, go_manager, pilothouse, until
 from tests.real.stages import Troupe, troupe
 from tests.real.test_handover import ACQUIRED, SHORT, forget_leader

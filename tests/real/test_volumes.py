@@ -1,12 +1,12 @@
 """Claims and volumes with ``pilothouse manager``, scheduler and nodes in front of a real kube-apiserver.
 
-The stories are those of ``tests/clients/test_volumes.py``.
+The scenarios are those of ``tests/clients/test_volumes.py``.
 """
 
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clients.volume_stories import STORIES, Storehouse
+from tests.clients.volume_scenarios import SCENARIOS, Storehouse
 from tests.real.stages import Troupe, troupe
 from tests.real_cluster import RealCluster
 
@@ -35,6 +35,6 @@ def stage(programs: Troupe) -> Iterator[Storehouse]:
         yield made
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_claims_and_volumes(story: Callable[[Storehouse], None], stage: Storehouse) -> None:
-    story(stage)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_claims_and_volumes(scenario: Callable[[Storehouse], None], stage: Storehouse) -> None:
+    scenario(stage)

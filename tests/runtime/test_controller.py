@@ -170,16 +170,16 @@ async def test_n_workers_work_on_n_keys_at_once(env: Env) -> None:
 
 
 async def test_a_stop_takes_no_further_keys_finishes_the_running_ones_and_cancels_the_slow(env: Env) -> None:
-    story: list[str] = []
+    scenario: list[str] = []
 
     async def reconcile(key: str) -> None:
-        story.append(f"begin {key}")
+        scenario.append(f"begin {key}")
         try:
             await asyncio.sleep({"quick": 3.0, "slow": 100.0}.get(key, 0.0))
         except asyncio.CancelledError:
-            story.append(f"cancel {key} at {env.monotonic():g}")
+            scenario.append(f"cancel {key} at {env.monotonic():g}")
             raise
-        story.append(f"end {key} at {env.monotonic():g}")
+        scenario.append(f"end {key} at {env.monotonic():g}")
 
     queue, pool = pool_of(env, reconcile, 2, stop_seconds=10.0)
     for key in ("quick", "slow", "never"):
@@ -189,7 +189,7 @@ async def test_a_stop_takes_no_further_keys_finishes_the_running_ones_and_cancel
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert story == ["begin quick", "begin slow", "end quick at 3", "cancel slow at 11"]
+    assert scenario == ["begin quick", "begin slow", "end quick at 3", "cancel slow at 11"]
     assert len(asyncio.all_tasks()) == 1
 
 

@@ -1,9 +1,9 @@
 """The server that Python's clients are tried on: ``pilothouse up`` with RBAC, over HTTPS, kept on disk.
 
-``Ground.tell`` runs one client's story (a program beside this file) as the user ``dev``, who logs in with a client
+``Ground.run`` runs one client's scenario (a program beside this file) as the user ``dev``, who logs in with a client
 certificate and has what a cluster's owner would grant an author of operators. ``nobody`` logs in with a token and may
-do nothing. When the story prints ``RESTART`` the server goes away, the world changes while nobody listens, and it comes
-back on the same port: whoever goes on from where they were is told 410, since no history is kept across a restart.
+do nothing. When the scenario prints ``RESTART`` the server is restarted on the same port, and objects change meanwhile:
+a watch that goes on from before gets 410, since no history is kept across a restart.
 """
 
 import base64
@@ -65,12 +65,12 @@ class Ground:
         if self._up is not None:
             self._up.__exit__(kind, error, trace)
 
-    def tell(self, story: str, *, seconds: float = 200.0) -> str:
-        """Run the story to its end; what it printed. Fails when it does."""
-        log = self.directory / f"{story}.log"
+    def run(self, scenario: str, *, seconds: float = 200.0) -> str:
+        """Run the scenario to its end; what it printed. Fails when it does."""
+        log = self.directory / f"{scenario}.log"
         with log.open("w") as errors:
             client = subprocess.Popen(
-                [sys.executable, "-m", f"tests.clients.python.{story}"],
+                [sys.executable, "-m", f"tests.clients.python.{scenario}"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -100,7 +100,7 @@ class Ground:
             finally:
                 alarm.cancel()
                 client.kill()
-        assert code == 0, f"{story} ended with {code}:\n{''.join(printed)}{log.read_text()[-6000:]}"
+        assert code == 0, f"{scenario} ended with {code}:\n{''.join(printed)}{log.read_text()[-6000:]}"
         return "".join(printed)
 
     def restart(self) -> None:

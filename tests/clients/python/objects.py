@@ -1,6 +1,6 @@
-"""What the stories of all clients have in common: the objects, and waiting.
+"""What the scenarios of all clients have in common: the objects, and waiting.
 
-A story is a program: it asserts, and ends with 0 when everything held. ``ask_for_restart`` is how it has the server
+A scenario is a program: it asserts, and ends with 0 when everything held. ``ask_for_restart`` is how it has the server
 restarted (``tests/clients/python/ground.py``).
 """
 

@@ -1,6 +1,6 @@
 """A kopf operator with a CRD: a ``Pair`` has a config map, a status, and a finalizer while it is there.
 
-The operator runs on a loop in a thread; the story is told from outside with the official client's untyped API.
+The operator runs on a loop in a thread; the scenario is run from outside with the official client's untyped API.
 """
 
 import asyncio

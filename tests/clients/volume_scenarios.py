@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tests.clients.daemon_stories import is_ready
-from tests.clients.stateful_stories import CLAIMS, Theatre, stateful_set
+from tests.clients.daemon_scenarios import is_ready
+from tests.clients.stateful_scenarios import CLAIMS, Theatre, stateful_set
 from tests.programs import until
 
 Doc = dict[str, Any]
@@ -333,7 +333,7 @@ ATTACHING = [
     policies_say_what_is_left,
 ]
 """What needs an API server of today, or a manager that attaches."""
-STORIES = [
+SCENARIOS = [
     a_stateful_set_gets_volumes_and_leaves_them,
     what_is_retained_is_kept,
     pods_run_where_their_volumes_are,

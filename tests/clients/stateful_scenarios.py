@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.clients.daemon_stories import Ground, is_ready
+from tests.clients.daemon_scenarios import Ground, is_ready
 from tests.programs import until
 
 Doc = dict[str, Any]

@@ -42,7 +42,7 @@ def prepare(cluster: RealCluster) -> None:
     cluster.request("PUT", f"{REQUESTS}/{ENDED}/status", made)
 
 
-class Story:
+class Scenario:
     """Told once, by the administrator."""
 
     def __init__(self, cluster: RealCluster, port: int) -> None:

@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from tests.clients.daemon_stories import Ground, Record, is_live, is_ready
+from tests.clients.daemon_scenarios import Ground, Record, is_live, is_ready
 from tests.programs import until
 
 Doc = dict[str, Any]

@@ -1,11 +1,11 @@
 """Deployments, ReplicationControllers and Endpoints of ``pilothouse manager`` in front of a real kube-apiserver, with
-simulated nodes and our scheduler. The stories are those of ``tests/clients/test_deployment.py``."""
+simulated nodes and our scheduler. The scenarios are those of ``tests/clients/test_deployment.py``."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clients import deployment_stories as stories
-from tests.clients.deployment_stories import Shop
+from tests.clients import deployment_scenarios as scenarios
+from tests.clients.deployment_scenarios import Shop
 from tests.real.stages import Troupe, troupe
 from tests.real_cluster import RealCluster
 
@@ -25,6 +25,6 @@ def shop(programs: Troupe) -> Iterator[Shop]:
         yield made
 
 
-@pytest.mark.parametrize("story", stories.ALL)
-def test_a_deployment(story: Callable[[Shop], None], shop: Shop) -> None:
-    story(shop)
+@pytest.mark.parametrize("scenario", scenarios.ALL)
+def test_a_deployment(scenario: Callable[[Shop], None], shop: Shop) -> None:
+    scenario(shop)

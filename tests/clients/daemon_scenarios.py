@@ -247,7 +247,7 @@ class Record:
         self.statuses.append(found["status"])
 
 
-# The stories
+# The scenarios
 
 
 def lands_exactly_where_it_should(ground: Ground) -> None:
