@@ -2,7 +2,8 @@
 
 ``pytest.mark.simulation`` says what is simulated; a test's mark adds to its module's:
 
-* ``options``, ``invariants``, ``seed``: those of ``simulate``; a test's ``seed`` or ``past_seed`` argument comes first;
+* ``options``, ``invariants``, ``seed``: those of ``simulate``; a test's ``seed`` or ``past_seed`` argument comes first,
+  and options and invariants may be functions of the test's arguments;
 * ``patches``: attributes that are replaced before the simulation starts;
 * ``fails``: how the run must fail.
 
@@ -10,6 +11,7 @@
 """
 
 import contextlib
+import functools
 import inspect
 from typing import Any
 
@@ -46,6 +48,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
     broken = variant == WITHOUT or (not variant and fails)
     if broken and instead is not None:
         settings["options"] = instead
+    for name in ("options", "invariants"):
+        setting = settings.get(name)
+        if callable(setting):
+            wanted = inspect.signature(setting).parameters
+            settings[name] = functools.partial(setting, **{each: pyfuncitem.funcargs[each] for each in wanted})
+    if callable(settings.get("options")):
+        settings["options"] = settings["options"]()
     for name in ("seed", "past_seed"):
         settings["seed"] = pyfuncitem.funcargs.get(name, settings.get("seed", 0))
 

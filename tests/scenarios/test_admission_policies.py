@@ -84,16 +84,14 @@ class Author(Restless):
         await self.ask("POST", POLICIES, policy(name, self._validations()))
 
 
-def test_what_is_said_of_a_policy_is_said_of_it_as_it_is(seed: int) -> None:
-    seen = judge()
-
-    async def tell(simulation: Simulation) -> None:
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), *(Author(simulation).work(15) for _ in range(2)))
-        await simulation.settle()
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (seen,))
-    assert seen.reports
+@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (judge(),))
+async def test_the_status_is_that_of_the_policy_as_it_is(simulation: Simulation, seed: int) -> None:
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), *(Author(simulation).work(15) for _ in range(2)))
+    await simulation.settle()
+    (statuses,) = simulation.invariants
+    assert isinstance(statuses, PolicyStatuses)
+    assert statuses.reports
 
 
 async def made_anew(simulation: Simulation) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 from tests.scenarios.users import NAMESPACE, Doc, User
+from tests.scenarios.variants import broken_without
 
 from pilothouse.api.apps import DaemonSetUpdateStrategy
 from pilothouse.client.errors import AlreadyExists, ApiError
@@ -235,57 +236,49 @@ async def test_whatever_is_done_to_pods_nodes_and_revisions_heals(
     await work_under_faults(simulation, manifest, restarts=True, wild=True)
 
 
+@pytest.mark.simulation(options=BROAD, invariants=lambda: [DaemonSets(), DaemonSetBounds()])
 @pytest.mark.parametrize("surge", [False, True], ids=["without surge", "with surge"])
-def test_a_rolling_update_stays_within_its_bound(seed: int, surge: bool) -> None:
+async def test_a_rolling_update_stays_within_its_bound(simulation: Simulation, seed: int, surge: bool) -> None:
     """Templates change while watches break and managers die; nobody else touches nodes or pods."""
-    bounds = DaemonSetBounds()
-
-    async def tell(simulation: Simulation) -> None:
-        rolling = {"maxSurge": 2, "maxUnavailable": 0} if surge else {"maxUnavailable": 2}
-        user, chance = Administrator(simulation), simulation.env.stream("user")
-        await user.ask("POST", SETS, daemon_set(**rolling))
-        await asyncio.sleep(30)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=12, resources=RESOURCES)
-        # What is decided is to be what is asked for, and the oldest pod is the one that serves: see the invariant.
-        plan = FaultPlan(tuple(fault for fault in plan.faults if not isinstance(fault, SlowRequests | JumpClock)))
-        following = asyncio.ensure_future(simulation.follow(plan))
-        for number in range(12):
-            await asyncio.sleep(chance.choice((0.5, 5.0, 15.0)))
-            await user.set_image(number % 3)
-            await user.wake()
-        await following
-        await simulation.settle()
-
-    simulate(tell, seed=seed, options=BROAD, invariants=lambda: [DaemonSets(), bounds])
-    assert bounds.surges if surge else bounds.deletions, "something was judged"
+    rolling = {"maxSurge": 2, "maxUnavailable": 0} if surge else {"maxUnavailable": 2}
+    user, chance = Administrator(simulation), simulation.env.stream("user")
+    await user.ask("POST", SETS, daemon_set(**rolling))
+    await asyncio.sleep(30)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=12, resources=RESOURCES)
+    # What is decided is to be what is asked for, and the oldest pod is the one that serves: see the invariant.
+    plan = FaultPlan(tuple(fault for fault in plan.faults if not isinstance(fault, SlowRequests | JumpClock)))
+    following = asyncio.ensure_future(simulation.follow(plan))
+    for number in range(12):
+        await asyncio.sleep(chance.choice((0.5, 5.0, 15.0)))
+        await user.set_image(number % 3)
+        await user.wake()
+    await following
+    await simulation.settle()
+    bounds = simulation.invariants[1]
+    assert isinstance(bounds, DaemonSetBounds)
+    assert bounds.surges if surge else bounds.deletions, "something was checked"
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without guard and expectations"])
-def test_the_invariant_sees_a_second_pod(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@broken_without(
+    (UidTrackingExpectations, "satisfied", lambda _self, _key: True),
+    fails="one too many",
+    instead=msgspec.structs.replace(
+        OPTIONS, controller_options={"daemonset-controller": DaemonSetOptions(wait_for_own_writes=False)}
+    ),
+    seed=1,
+)
+async def test_the_invariant_sees_a_second_pod(simulation: Simulation) -> None:
     """A watch of pods that stands still is the worst moment; without what holds the controller back it goes wrong."""
-    if not guarded:
-        monkeypatch.setattr(UidTrackingExpectations, "satisfied", lambda _self, _key: True)
-
-    async def tell(simulation: Simulation) -> None:
-        user = Administrator(simulation)
-        plan = FaultPlan((HoldWatches(at=0.0, resource="pods", seconds=20.0),))
-        following = asyncio.ensure_future(simulation.follow(plan))
-        await asyncio.sleep(1)
-        await user.ask("POST", SETS, daemon_set(maxUnavailable=1))
-        for _ in range(5):
-            await asyncio.sleep(2)
-            await user.wake()
-        await following
-        await simulation.settle()
-
-    options = msgspec.structs.replace(
-        OPTIONS, controller_options={"daemonset-controller": DaemonSetOptions(wait_for_own_writes=guarded)}
-    )
-    if guarded:
-        simulate(tell, seed=1, options=options, invariants=invariants)
-    else:
-        with pytest.raises(AssertionError, match="one too many"):
-            simulate(tell, seed=1, options=options, invariants=invariants)
+    user = Administrator(simulation)
+    plan = FaultPlan((HoldWatches(at=0.0, resource="pods", seconds=20.0),))
+    following = asyncio.ensure_future(simulation.follow(plan))
+    await asyncio.sleep(1)
+    await user.ask("POST", SETS, daemon_set(maxUnavailable=1))
+    for _ in range(5):
+        await asyncio.sleep(2)
+        await user.wake()
+    await following
+    await simulation.settle()
 
 
 @pytest.mark.parametrize("surge", [False, True], ids=["without surge", "with surge"])

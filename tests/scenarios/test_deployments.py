@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.scenarios.users import NAMESPACE, User
 
-from pilothouse.sim import Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.deployments import Deployments
 
 ALL = "/apis/apps/v1/namespaces/default/deployments"
@@ -37,36 +37,34 @@ async def set_image(user: User, image: str) -> None:
     await user.merge(WEB, {"spec": {"template": {"spec": {"containers": containers}}}})
 
 
-@pytest.mark.parametrize(("surge", "unavailable"), [(1, 0), (0, 1), (2, 2), ("25%", "25%")])
-def test_the_bounds_hold_under_faults(seed: int, surge: int | str, unavailable: int | str) -> None:
+def bounds(surge: int | str, unavailable: int | str) -> tuple[Deployments]:
     most = REPLICAS + (2 if surge == "25%" else int(surge))
     least = REPLICAS - (1 if unavailable == "25%" else int(unavailable))
+    return (Deployments(replicas=REPLICAS, most=most, least=least),)
 
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
-        await user.ask("POST", ALL, web(strategy=strategy))
-        await asyncio.sleep(10.0)
-        chance = simulation.env.stream("user")
-        plan = draw(
-            simulation.env.stream("plan"), SECONDS, count=8, resources=("deployments", "replicasets", "pods"),
-            restarts=True,
-        )  # fmt: skip
 
-        async def work() -> None:
-            for _ in range(12):
-                await set_image(user, chance.choice("abcd"))
-                await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
+@pytest.mark.simulation(invariants=bounds)
+@pytest.mark.parametrize(("surge", "unavailable"), [(1, 0), (0, 1), (2, 2), ("25%", "25%")])
+async def test_the_bounds_hold_under_faults(
+    simulation: Simulation, seed: int, surge: int | str, unavailable: int | str
+) -> None:
+    user = User(simulation.user)
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+    await user.ask("POST", ALL, web(strategy=strategy))
+    await asyncio.sleep(10.0)
+    chance = simulation.env.stream("user")
+    plan = draw(
+        simulation.env.stream("plan"), SECONDS, count=8, resources=("deployments", "replicasets", "pods"),
+        restarts=True,
+    )  # fmt: skip
 
-        await asyncio.gather(simulation.follow(plan), work())
-        await simulation.settle()
+    async def work() -> None:
+        for _ in range(12):
+            await set_image(user, chance.choice("abcd"))
+            await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
 
-    simulate(
-        tell,
-        seed=seed,
-        options=OPTIONS,
-        invariants=lambda: (Deployments(replicas=REPLICAS, most=most, least=least),),
-    )
+    await asyncio.gather(simulation.follow(plan), work())
+    await simulation.settle()
 
 
 async def test_43948_there_and_back_again(simulation: Simulation) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.scenarios.users import NAMESPACE, SETS, User, replica_set
 
 from pilothouse.client.errors import ApiError
-from pilothouse.sim import Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.budgets import Budgets
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -42,33 +42,28 @@ class Evictor(User):
             self.refused += error.code == 429
 
 
+@pytest.mark.simulation(options=OPTIONS, invariants=lambda least: (Budgets(least=least),))
 @pytest.mark.parametrize(
     ("spec", "least"),
     [({"minAvailable": 4}, 4), ({"maxUnavailable": 1}, 5), ({"minAvailable": "50%"}, 3)],
     ids=["a number", "one may be missing", "a share"],
 )
-def test_a_budget_is_never_overdrawn(seed: int, spec: dict[str, Any], least: int) -> None:
-    invariant = Budgets(least=least)
-    evictors: list[Evictor] = []
+async def test_a_budget_is_never_overdrawn(simulation: Simulation, seed: int, spec: dict[str, Any], least: int) -> None:
+    user = Evictor(simulation.user)
+    await user.begin(**spec)
+    await asyncio.sleep(15.0)
+    chance = simulation.env.stream("user")
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=10, resources=RESOURCES)
 
-    async def tell(simulation: Simulation) -> None:
-        user = Evictor(simulation.user)
-        evictors.append(user)
-        await user.begin(**spec)
-        await asyncio.sleep(15.0)
-        chance = simulation.env.stream("user")
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=10, resources=RESOURCES)
+    async def work() -> None:
+        for _ in range(60):
+            await user.evict(chance)
+            await asyncio.sleep(chance.choice((0.0, 0.05, 1.0, 6.0)))
 
-        async def work() -> None:
-            for _ in range(60):
-                await user.evict(chance)
-                await asyncio.sleep(chance.choice((0.0, 0.05, 1.0, 6.0)))
-
-        await asyncio.gather(simulation.follow(plan), work())
-        await asyncio.sleep(130.0)
-        await simulation.settle()
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (invariant,))
-    (evictor,) = evictors
-    assert invariant.evicted
-    assert evictor.refused or least == 3
+    await asyncio.gather(simulation.follow(plan), work())
+    await asyncio.sleep(130.0)
+    await simulation.settle()
+    (budgets,) = simulation.invariants
+    assert isinstance(budgets, Budgets)
+    assert budgets.evicted
+    assert user.refused or least == 3

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pilothouse.client.errors import BadRequest, Conflict, Invalid, NotFound
-from pilothouse.sim import Simulation, SimulationOptions, simulate
+from pilothouse.sim import Simulation, SimulationOptions
 
 Doc = dict[str, Any]
 
@@ -84,22 +84,20 @@ async def _make(simulation: Simulation, kind: str, path: tuple[str, str], value:
     return True
 
 
-def test_controllers_and_nodes_live_with_any_seconds(tracebacks: list[str]) -> None:
-    async def story(simulation: Simulation) -> None:
-        await simulation.wait_ready()
-        await _ask(simulation, "POST", "/api/v1/namespaces", {"metadata": {"name": "numbers"}})
-        await _make(simulation, "resourcequotas", ("spec", "hard"), {"pods": "1000"}, "q")
-        await asyncio.sleep(5)
-        made = 0
-        for row, (kind, path, values) in enumerate(FIELDS):
-            for column, value in enumerate(values):
-                made += await _make(simulation, kind, path, value, f"n{row}-{column}")
-        assert made > 25
-        await asyncio.sleep(2 * 3600)
-        await _ask(simulation, "DELETE", "/api/v1/namespaces/numbers")
-        await asyncio.sleep(3600)
-        with pytest.raises(NotFound):
-            await _ask(simulation, "GET", "/api/v1/namespaces/numbers")
-
-    simulate(story, seed=1, options=SimulationOptions(nodes=2))
+@pytest.mark.simulation(seed=1, options=SimulationOptions(nodes=2))
+async def test_controllers_and_nodes_live_with_any_seconds(simulation: Simulation, tracebacks: list[str]) -> None:
+    await simulation.wait_ready()
+    await _ask(simulation, "POST", "/api/v1/namespaces", {"metadata": {"name": "numbers"}})
+    await _make(simulation, "resourcequotas", ("spec", "hard"), {"pods": "1000"}, "q")
+    await asyncio.sleep(5)
+    made = 0
+    for row, (kind, path, values) in enumerate(FIELDS):
+        for column, value in enumerate(values):
+            made += await _make(simulation, kind, path, value, f"n{row}-{column}")
+    assert made > 25
+    await asyncio.sleep(2 * 3600)
+    await _ask(simulation, "DELETE", "/api/v1/namespaces/numbers")
+    await asyncio.sleep(3600)
+    with pytest.raises(NotFound):
+        await _ask(simulation, "GET", "/api/v1/namespaces/numbers")
     assert tracebacks == []

@@ -1,13 +1,14 @@
 """Bugs that upstream had or has around nodes, each with and without the guard against it (see ``test_known_bugs``)."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
 from tests.scenarios.machines import NODES, Machines
-from tests.scenarios.test_known_bugs import GUARDED, broken_unless
 from tests.scenarios.test_nodes import OPTIONS, tolerations
 from tests.scenarios.users import NAMESPACE, Doc, User
 from tests.scenarios.variants import broken_without
@@ -22,12 +23,20 @@ from pilothouse.controllers.node.taint_eviction.controller import TaintEvictionC
 from pilothouse.controllers.node.taint_eviction.timed_workers import Entry, State, TimedWorkers
 from pilothouse.nodes import Profile
 from pilothouse.runtime import Requeue
-from pilothouse.sim import Invariant, Simulation, SimulationOptions, Violation, simulate
+from pilothouse.sim import Invariant, Simulation, SimulationFailed, SimulationOptions, Violation, simulate
 from pilothouse.sim.invariants.evictions import Evictions
 from pilothouse.sim.invariants.nodes import NodeHealth
 from pilothouse.sim.invariants.pod_garbage import PodGarbage
 
 OUT = "node.kubernetes.io/out-of-service"
+
+
+GUARDED = pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without"])
+
+
+def broken_unless(guarded: bool, match: str) -> contextlib.AbstractContextManager[Any]:
+    """The invariant holds as it is, and is broken without the protection."""
+    return contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=match)
 
 
 def options(*controllers: str, **changes: object) -> SimulationOptions:

@@ -1,6 +1,7 @@
 """StatefulSets under faults: names, order and bounds hold after every write, and all comes to its end."""
 
 import asyncio
+import functools
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests.scenarios.users import NAMESPACE, User
 
-from pilothouse.sim import Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.faults import Crash, FaultPlan
 from pilothouse.sim.invariants import Invariant
 from pilothouse.sim.invariants.statefulsets import StatefulSets
@@ -64,73 +65,74 @@ def plan_of(chance: random.Random) -> FaultPlan:
     return FaultPlan(tuple(replace(each, stale=False) if isinstance(each, Crash) else each for each in plan.faults))
 
 
-def under_faults(
-    seed: int,
+pytestmark = pytest.mark.simulation(options=OPTIONS)
+
+
+async def under_faults(
+    simulation: Simulation,
     first: dict[str, Any],
     actions: Callable[[User, random.Random], list[Callable[[], Awaitable[None]]]],
-    *invariants: Callable[[], Invariant],
-    options: SimulationOptions = OPTIONS,
     plan: Callable[[random.Random], FaultPlan] = plan_of,
 ) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        await user.ask("POST", ALL, first)
-        await asyncio.sleep(20.0)
-        chance = simulation.env.stream("user")
+    user = User(simulation.user)
+    await user.ask("POST", ALL, first)
+    await asyncio.sleep(20.0)
+    chance = simulation.env.stream("user")
 
-        async def work() -> None:
-            for _ in range(12):
-                await chance.choice(actions(user, chance))()
-                await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
+    async def work() -> None:
+        for _ in range(12):
+            await chance.choice(actions(user, chance))()
+            await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
 
-        await asyncio.gather(simulation.follow(plan(simulation.env.stream("plan"))), work())
-        await simulation.settle()
-
-    simulate(tell, seed=seed, options=options, invariants=lambda: tuple(each() for each in invariants))
+    await asyncio.gather(simulation.follow(plan(simulation.env.stream("plan"))), work())
+    await simulation.settle()
 
 
-@pytest.mark.parametrize(("management", "partition"), [("OrderedReady", 0), ("OrderedReady", 2), ("Parallel", 1)])
-def test_an_update_has_one_pod_missing_and_keeps_to_the_partition(seed: int, management: str, partition: int) -> None:
-    """With Parallel only while the template stays: the walk begins at the top again, whoever is missing below."""
+def partitioned(management: str, partition: int) -> tuple[Invariant]:
     ordered = management == "OrderedReady"
-    others = "abcd" if ordered else "b"
-    under_faults(
-        seed,
-        web(podManagementPolicy=management, updateStrategy=rolling(partition=partition)),
-        lambda user, chance: [lambda: set_image(user, chance.choice(others))],
-        lambda: StatefulSets(ordered=ordered, missing=1, replicas=REPLICAS, held=partition),
-    )
+    return (StatefulSets(ordered=ordered, missing=1, replicas=REPLICAS, held=partition),)
 
 
+@pytest.mark.simulation(invariants=partitioned)
+@pytest.mark.parametrize(("management", "partition"), [("OrderedReady", 0), ("OrderedReady", 2), ("Parallel", 1)])
+async def test_an_update_has_one_pod_missing_and_keeps_to_the_partition(
+    simulation: Simulation, seed: int, management: str, partition: int
+) -> None:
+    """With Parallel only while the template stays: the walk begins at the top again, whoever is missing below."""
+    others = "abcd" if management == "OrderedReady" else "b"
+    first = web(podManagementPolicy=management, updateStrategy=rolling(partition=partition))
+    await under_faults(simulation, first, lambda user, chance: [lambda: set_image(user, chance.choice(others))])
+
+
+@pytest.mark.simulation(
+    options=replace(OPTIONS, gates=("MaxUnavailableStatefulSet",)),
+    invariants=lambda bound: (StatefulSets(missing=REPLICAS if bound == "100%" else 2, replicas=REPLICAS),),
+)
 @pytest.mark.parametrize(("management", "bound"), [("OrderedReady", 2), ("Parallel", "50%"), ("Parallel", "100%")])
-def test_an_update_has_as_many_missing_as_are_allowed(seed: int, management: str, bound: int | str) -> None:
+async def test_an_update_has_as_many_missing_as_are_allowed(
+    simulation: Simulation, seed: int, management: str, bound: int | str
+) -> None:
     """With the gate MaxUnavailableStatefulSet."""
-    allowed = REPLICAS if bound == "100%" else 2
-    under_faults(
-        seed,
-        web(podManagementPolicy=management, updateStrategy=rolling(maxUnavailable=bound)),
-        lambda user, chance: [lambda: set_image(user, chance.choice("abcd"))],
-        lambda: StatefulSets(missing=allowed, replicas=REPLICAS),
-        options=replace(OPTIONS, gates=("MaxUnavailableStatefulSet",)),
-    )
+    first = web(podManagementPolicy=management, updateStrategy=rolling(maxUnavailable=bound))
+    await under_faults(simulation, first, lambda user, chance: [lambda: set_image(user, chance.choice("abcd"))])
 
 
+@pytest.mark.simulation(options=lambda gates: replace(OPTIONS, gates=gates))
 @pytest.mark.parametrize(("gates", "missing"), [((), 1), (("MaxUnavailableStatefulSet",), 2)])
-def test_a_gate_of_a_simulation_is_the_managers_too(gates: tuple[str, ...], missing: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        bound = rolling(maxUnavailable=2)
-        await user.ask("POST", ALL, web(podManagementPolicy="Parallel", updateStrategy=bound))
-        await asyncio.sleep(20.0)
-        await set_image(user, "b")
-        most = 0
-        while sorted(set((await images(user)).values())) != ["b"]:
-            pods = await user.items(f"{NAMESPACE}/pods")
-            most = max(most, REPLICAS - sum("deletionTimestamp" not in pod["metadata"] for pod in pods))
-            await asyncio.sleep(0.05)
-        assert most == missing
-
-    simulate(tell, options=replace(OPTIONS, gates=gates))
+async def test_a_gate_of_a_simulation_is_the_managers_too(
+    simulation: Simulation, gates: tuple[str, ...], missing: int
+) -> None:
+    user = User(simulation.user)
+    bound = rolling(maxUnavailable=2)
+    await user.ask("POST", ALL, web(podManagementPolicy="Parallel", updateStrategy=bound))
+    await asyncio.sleep(20.0)
+    await set_image(user, "b")
+    most = 0
+    while sorted(set((await images(user)).values())) != ["b"]:
+        pods = await user.items(f"{NAMESPACE}/pods")
+        most = max(most, REPLICAS - sum("deletionTimestamp" not in pod["metadata"] for pod in pods))
+        await asyncio.sleep(0.05)
+    assert most == missing
 
 
 def changes(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
@@ -141,12 +143,11 @@ def changes(user: User, chance: random.Random) -> list[Callable[[], Awaitable[No
     ]
 
 
+# The invariant checks the order from 0 on, and the end always.
+@pytest.mark.simulation(invariants=lambda start: (StatefulSets(ordered=not start),))
 @pytest.mark.parametrize("start", [0, 3])
-def test_ordered_pods_come_and_go_one_by_one(seed: int, start: int) -> None:
-    def judge() -> Invariant:
-        return StatefulSets(ordered=not start)  # the order from 0 on is judged; what is at its end always
-
-    under_faults(seed, web(ordinals={"start": start}), changes, judge)
+async def test_ordered_pods_come_and_go_one_by_one(simulation: Simulation, seed: int, start: int) -> None:
+    await under_faults(simulation, web(ordinals={"start": start}), changes)
 
 
 CLAIMS = [
@@ -157,18 +158,19 @@ CLAIMS = [
 ]
 
 
+@pytest.mark.simulation(
+    options=COLLECTING,
+    invariants=lambda management: (StatefulSets(ordered=management == "OrderedReady", claims=("data",)),),
+)
 @pytest.mark.parametrize(
     ("management", "scaled"), [("OrderedReady", "Retain"), ("OrderedReady", "Delete"), ("Parallel", "Delete")]
 )
-def test_pods_find_their_claims(seed: int, management: str, scaled: str) -> None:
+async def test_pods_find_their_claims(simulation: Simulation, seed: int, management: str, scaled: str) -> None:
     policy = {"whenScaled": scaled, "whenDeleted": "Delete"}
-    under_faults(
-        seed,
-        web(podManagementPolicy=management, volumeClaimTemplates=CLAIMS, persistentVolumeClaimRetentionPolicy=policy),
-        changes,
-        lambda: StatefulSets(ordered=management == "OrderedReady", claims=("data",)),
-        options=COLLECTING,
+    first = web(
+        podManagementPolicy=management, volumeClaimTemplates=CLAIMS, persistentVolumeClaimRetentionPolicy=policy
     )
+    await under_faults(simulation, first, changes)
 
 
 def rough(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
@@ -189,15 +191,14 @@ def rough(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None
     return [*changes(user, chance), delete, fail]
 
 
+@pytest.mark.simulation(invariants=lambda: (StatefulSets(limit=1),))
 @pytest.mark.parametrize("management", ["OrderedReady", "Parallel"])
-def test_whatever_happens_to_pods_all_are_there_in_the_end(seed: int, management: str) -> None:
-    under_faults(
-        seed,
-        web(podManagementPolicy=management, revisionHistoryLimit=1),
-        rough,
-        lambda: StatefulSets(limit=1),
-        plan=lambda chance: draw(chance, SECONDS, count=8, resources=RESOURCES, restarts=True),
-    )
+async def test_whatever_happens_to_pods_all_are_there_in_the_end(
+    simulation: Simulation, seed: int, management: str
+) -> None:
+    first = web(podManagementPolicy=management, revisionHistoryLimit=1)
+    any_plan = functools.partial(draw, seconds=SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await under_faults(simulation, first, rough, any_plan)
 
 
 # Named bugs
