@@ -1,7 +1,7 @@
 """Limits the bytes of bodies that are being received and of responses that clients have not read yet.
 
 One client that sends or reads slowly is served as long as there is room for all. When together they hold too much,
-whoever has done so for longest is given up.
+the one that has done so for longest is given up.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class Held:
 class Budget:
     """Bytes for all requests together.
 
-    ``most`` may be exceeded by those who began less than ``patience`` seconds ago: so long nobody is slow.
+    ``most`` may be exceeded by those who began less than ``patience`` seconds ago: so long none is slow.
     """
 
     def __init__(self, most: int, patience: float = 0.0) -> None:

@@ -161,7 +161,7 @@ class HandlerChain:
     ) -> Response | Stream:
         """The answer to a request that came with these headers over a connection with this certificate.
 
-        ``authenticated`` is called once somebody has logged in with them, and ``read_body`` when that one may do what
+        ``authenticated`` is called once a user is authenticated by them, and ``read_body`` when that one may do what
         is asked for: its result is the body then.
         """
         # Authentication comes before parsing: a long target costs no time without valid credentials.

@@ -63,7 +63,7 @@ class BodyReader:
 async def _piece(receive: Receive) -> tuple[bytes, bool]:
     message = await receive()
     if message["type"] == "http.disconnect":
-        raise errors.bad_request("unexpected EOF")  # which nobody reads
+        raise errors.bad_request("unexpected EOF")  # which is not read
     return message.get("body", b""), message.get("more_body", False)
 
 

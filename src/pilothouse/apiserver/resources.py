@@ -194,7 +194,7 @@ class ResourceTable:
             listener()
 
     def set_virtual(self, infos: tuple[ResourceInfo, ...]) -> None:
-        """Serve these besides: resources of groups that are neither built in nor defined by anybody, nor stored."""
+        """Serve these besides: resources of groups that are neither built in nor of a definition, nor stored."""
         for info in infos:
             self._by_path[(info.group, info.version, info.resource)] = info
         self._changed()

@@ -1,7 +1,7 @@
 """Makes the admission plugins that a server runs, in upstream's order.
 
 Names that are known but have no row here are accepted and do nothing: their gates are off, or what they guard is not
-served (``missing`` tells which of a choice those are).
+served (``missing`` says which of a choice those are).
 """
 
 from collections.abc import Callable, Collection, Mapping

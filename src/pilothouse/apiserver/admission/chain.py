@@ -2,7 +2,7 @@
 
 A plugin may change an object (``admit``), give it what the server has to give (``allot``) or only validate it
 (``review``). All ``admit`` run first, in order, then the object gets its name, then all ``allot`` run, then all
-``review``. A plugin that never waits returns None; one that must ask somebody returns an awaitable.
+``review``. A plugin that never waits returns None; one that must wait returns an awaitable.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -79,8 +79,8 @@ ServiceAccount would reject every pod. envtest turns it off for that reason."""
 
 def default_plugins(*, authorization: str, service_accounts: bool) -> tuple[str, ...]:
     """What runs by default, by what the cluster has: modes that hold users to rights, controllers that
-    make service accounts. kube-apiserver itself leaves NodeRestriction out; kubeadm adds it, and so does everybody who
-    sets up clusters with the modes Node and RBAC."""
+    make service accounts. kube-apiserver itself leaves NodeRestriction out; kubeadm adds it, and so do all that
+    set up clusters with the modes Node and RBAC."""
     base = DEFAULT if service_accounts else WITHOUT_CONTROLLERS
     has_rights = not {"Node", "RBAC"}.isdisjoint(authorization.split(","))
     return chosen(base, [NODE_RESTRICTION] if has_rights else [], [])

@@ -2,8 +2,8 @@
 
 After apiserver's ``pkg/admission/plugin/resourcequota`` (v0.36). The last of all plugins: nothing may be charged for a
 write that another plugin rejects. Upstream writes the new ``status.used`` first, each quota by itself, and starts over
-up to three times when somebody else was quicker. Here quotas are read and staged in one step, together with the object,
-so nobody can come in between, and both are stored or neither is.
+up to three times when another write was quicker. Here quotas are read and staged in one step, together with the object,
+so no write comes in between, and both are stored or neither is.
 
 ``status.hard`` is written by the quota controller: until then a quota limits nothing, as upstream.
 """

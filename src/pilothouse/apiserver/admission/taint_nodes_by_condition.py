@@ -1,6 +1,6 @@
 """TaintNodesByCondition: a new node takes no pods until it has been seen ready.
 
-After kubernetes' ``plugin/pkg/admission/nodetaint/admission.go`` (v1.36). Without it the scheduler, or whoever creates
+After kubernetes' ``plugin/pkg/admission/nodetaint/admission.go`` (v1.36). Without it the scheduler, or a creator of
 daemons, could be faster than the node lifecycle controller's first look at the node. That controller takes the taint
 off; simulated nodes do it themselves (``nodes.Profile.clears_start_taint``).
 """

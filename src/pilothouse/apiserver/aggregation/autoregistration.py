@@ -2,7 +2,7 @@
 
 After kube-apiserver's ``crdRegistrationController`` (kubernetes
 ``pkg/controlplane/controller/crdregistration/crdregistration_controller.go``, v1.36). Nothing is routed by them here;
-clients look at them to see what is served and by whom.
+clients read them to see what is served and by whom.
 """
 
 import msgspec

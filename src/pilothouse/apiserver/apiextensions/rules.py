@@ -179,7 +179,7 @@ class Run:
         self._budget = Budget()
 
     def check(self, tree: RuleNode, value: Any, old: Any = ABSENT, path: str = "") -> None:
-        """Look at a whole object, and at the old one if it is an update."""
+        """Check a whole object, against the old one if it is an update."""
         self._visit(tree, value, old, path, unchanged=not isinstance(old, Absent) and old == value)
 
     def _visit(self, tree: RuleNode, value: Any, old: Any, path: str, *, unchanged: bool) -> None:

@@ -90,7 +90,7 @@ def apply_defaults(value: Any, node: Node) -> None:
 
 
 def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> ErrorList:
-    """What is wrong with a value. What is the same as in ``old`` is not looked at: it was let in before."""
+    """What is wrong with a value. What is the same as in ``old`` is not checked: it was let in before."""
     if not isinstance(old, _Missing) and same(value, old):
         return []
     errors = _validate_type(value, node, path)
@@ -136,7 +136,7 @@ def _validate_type(value: Any, node: Node, path: str) -> ErrorList:
     if format_ and not isinstance(value, str | list) and not fits and detail != format_:
         return [_wrong_type(path, format_, detail)]
     if format_ and isinstance(value, str | list) and wanted in ([], ["string"]):
-        return []  # the format's own validator looks at texts
+        return []  # the format's own validator checks texts
     return [_wrong_type(path, ",".join(wanted), found)] if wanted and not fits else []
 
 

@@ -26,7 +26,7 @@ class _Found(threading.local):
 class CustomStrategy(Strategy):
     """A custom resource: no unconditional update, generation counts every change outside metadata and status.
 
-    ``storage`` is the version that objects are stored in; whoever makes the strategy sets it.
+    ``storage`` is the version that objects are stored in; the maker of the strategy sets it.
     """
 
     tracked = ("",)

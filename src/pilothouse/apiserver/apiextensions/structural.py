@@ -57,7 +57,7 @@ _UNSUPPORTED = {
 
 
 def validate_schema(schema: Node, path: str, *, known: bool = False) -> ErrorList:
-    """Everything wrong with a schema. Rules are only looked at when the rest is right; of one that is ``known`` from
+    """Everything wrong with a schema. Rules are only checked when the rest is right; of one that is ``known`` from
     before, a rule may cost more than new ones."""
     errors = []
     if schema.get("nullable"):

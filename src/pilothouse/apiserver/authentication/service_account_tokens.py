@@ -86,7 +86,7 @@ class ServiceAccountTokens:
     """Issues and accepts tokens of one issuer.
 
     ``now`` gives seconds since the epoch; ``find`` reads stored objects, so that a token dies with its account or with
-    the object that it is bound to; ``used`` is told of each Secret whose token is taken. The first of ``audiences`` is
+    the object that it is bound to; ``used`` is called for the Secret of a used token. The first of ``audiences`` is
     what tokens are made for unless asked otherwise.
     """
 

@@ -1,7 +1,7 @@
 """Writes down on which day a token that stands in a Secret was last used, as its label
-``kubernetes.io/legacy-token-last-used``: by that the cleaner of such tokens knows which nobody uses.
+``kubernetes.io/legacy-token-last-used``: by that the cleaner of such tokens knows the unused ones.
 
-``service_account_tokens`` tells of each use; the label is written beside the request, at most once a day. After
+``service_account_tokens`` reports each use; the label is written beside the request, at most once a day. After
 kubernetes' ``pkg/serviceaccount/legacy.go`` (v1.36).
 """
 

@@ -209,7 +209,7 @@ class RbacAuthorizer:
     """``--authorization-mode=RBAC``, with system:masters above it.
 
     ``list_resource`` reads the stored objects of ``roles``, ``clusterroles``, ``rolebindings`` or
-    ``clusterrolebindings``. Whoever stores them calls ``changed`` after each change of one.
+    ``clusterrolebindings``. Their store calls ``changed`` after each change of one.
     """
 
     def __init__(self, list_resource: ListResource) -> None:

@@ -1,7 +1,7 @@
 """Authorization mode Node: a node may read what the pods bound to it need.
 
 After kubernetes' ``plugin/pkg/auth/authorizer/node/{node_authorizer,graph}.go`` and ``pkg/api/pod/util.go`` (v1.36).
-Upstream keeps a graph; here the pods of the node that asks are looked at, which an index finds.
+Upstream keeps a graph; here an index finds the pods of the node that asks.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -97,7 +97,7 @@ class NodeAuthorizer:
             return "can only get, create, update, patch, or delete a node lease"
         if asked.namespace != _LEASES:
             return f'can only access leases in the "{_LEASES}" system namespace'
-        # The name in the body of a create is admission's to look at.
+        # The name in the body of a create is admission's to check.
         if asked.verb != "create" and asked.name != node:
             return "can only access node lease with the same name as the requesting node"
         return ""
@@ -132,10 +132,10 @@ class NodeAuthorizer:
         if asked.subresource:
             return _SILENT
         if asked.verb in ("create", "update", "patch"):
-            return ""  # which one is admission's to look at
+            return ""  # which one is admission's to check
         if asked.verb not in _READ:
             return _SILENT
-        # By name, so that a node can look for itself before it is there.
+        # By name, so that a node can ask for itself before it exists.
         if asked.name == node:
             return ""
         if not asked.name:
@@ -189,7 +189,7 @@ class NodeAuthorizer:
 
 
 _SILENT = "-"
-"""Not allowed, and nothing is said about it."""
+"""Not allowed, without a reason."""
 
 
 def _unrelated(node: str) -> str:

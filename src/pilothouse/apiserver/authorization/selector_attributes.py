@@ -1,7 +1,7 @@
 """Field and label selectors of access reviews (AuthorizeWithSelectors).
 
 After kubernetes' ``pkg/apis/authorization/validation`` and ``pkg/registry/authorization/util`` (v1.36). Only the node
-authorizer looks at field selectors, nobody here at label selectors; both are checked and what cannot be read is told.
+authorizer uses field selectors, and label selectors are not used; both are validated and parse errors are reported.
 """
 
 from typing import Any
@@ -57,7 +57,7 @@ def _validate_requirement(requirement: dict[str, Any], path: str, *, is_label: b
 
 
 def unread_selectors(resource: dict[str, Any]) -> str:
-    """What is said of selectors that could not be read, and therefore narrow nothing."""
+    """The message about selectors that could not be read, and therefore narrow nothing."""
     detail: list[str] = []
     for field, parse in (("fieldSelector", parse_field_selector), ("labelSelector", parse_selector)):
         selector = resource.get(field) or {}

@@ -80,10 +80,10 @@ async def create_object(
     write.name = meta["name"]
     await core.admission.review(write)
     if revision and _is_revision(revision) and not options.dry_run:
-        # Only the storage looks at it, and only at what it can read (apiserver pkg/storage/etcd3/store.go, v0.36).
+        # Only the storage checks it, and only what it can read (apiserver pkg/storage/etcd3/store.go, v0.36).
         raise errors.plain("resourceVersion should not be set on objects to be created")
     if options.dry_run and revision:
-        meta["resourceVersion"] = revision  # nobody looks at it, nor puts another in its place
+        meta["resourceVersion"] = revision  # it is neither checked nor replaced
     strategy.finish(obj)
     return await _store(core, call, obj, options, generated=generated)
 

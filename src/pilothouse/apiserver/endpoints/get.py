@@ -140,7 +140,7 @@ def _select(
             if limit and len(selected) == limit:
                 if _is_single(call, selection):
                     return selected, False, revision  # upstream gets that one, it does not list
-                # Whether what is left matches is not looked at (apiserver pkg/storage/cacher/cacher.go, v0.36).
+                # Whether what is left matches is not checked (apiserver pkg/storage/cacher/cacher.go, v0.36).
                 left = store.list(prefix, after=record.key, limit=1, revision=revision).records
                 return selected, bool(left), revision
     return selected, False, revision

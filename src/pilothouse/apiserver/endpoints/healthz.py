@@ -45,8 +45,8 @@ def _well() -> bool:
 class Health:
     """The checks of one server.
 
-    ``started`` tells whether the objects that a server creates at start-up are there; ``storage`` whether the store
-    takes writes; ``serving`` turns False once the server is told to stop, and only ``/readyz`` minds.
+    ``started`` says whether the objects that a server creates at start-up are there; ``storage`` whether the store
+    takes writes; ``serving`` turns False once the server is to stop, and only ``/readyz`` minds.
     """
 
     def __init__(self, *, started: Check = _well, storage: Check = _well, serving: Check = _well) -> None:

@@ -1,7 +1,7 @@
 """Impersonation: the ``Impersonate-*`` headers, and the authorization they need.
 
 Follows apiserver's ``pkg/endpoints/filters/impersonation`` (v1.36). Besides the old way, one verb ``impersonate``,
-there are modes (ConstrainedImpersonation) that also ask whether the caller may do just this request on somebody's
+there are modes (ConstrainedImpersonation) that also ask whether the caller may do just this request on a user's
 behalf; they are tried first, and when all fail the first denial is reported.
 """
 

@@ -1,7 +1,7 @@
 """pods/log: selects and streams the lines of a container's log.
 
 After kubernetes' ``pkg/registry/core/pod/{rest/log.go,strategy.go}`` (``LogLocation``) and
-``ValidatePodLogOptions`` (v1.36). The lines come from whoever ``Core.pod_logs`` is.
+``ValidatePodLogOptions`` (v1.36). The lines come from ``Core.pod_logs``.
 """
 
 import asyncio
@@ -204,7 +204,7 @@ class _Follow:
             self._watcher.close()
 
     async def _news(self) -> bool:
-        """Wait until the log may have grown, and look; False when there is nothing more to look at."""
+        """Wait until the log may have grown; False when it has ended."""
         env = self._core.env
         due = self._log.next_at
         alarm: asyncio.TimerHandle | None = None

@@ -2,7 +2,7 @@
 
 kube-apiserver's series under their names, labels and buckets (apiserver ``pkg/endpoints/metrics/metrics.go``, v0.36),
 so that what is made for those reads these. Labels are what the table of resources knows, never what a request says:
-whoever asks for things that are not served must not make series. ``sources`` add what else the process has to show.
+requests for things that are not served must not make series. ``sources`` add what else the process has to show.
 """
 
 from collections.abc import Callable, Sequence

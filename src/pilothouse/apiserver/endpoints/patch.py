@@ -165,7 +165,7 @@ def _unknown_in_operations(document: list[Object]) -> list[str]:
 def _check_shape(content_type: str, document: Any, *, strictly: bool) -> None:
     """Merge patches are objects, JSON patches lists of operations (apiserver ``handlers/patch.go``, v0.36).
 
-    ``strictly``: also what operations are made of is looked at, as upstream does unless fieldValidation is Ignore.
+    ``strictly``: also the members of operations are checked, as upstream does unless fieldValidation is Ignore.
     """
     prefix = "" if content_type == STRATEGIC_MERGE_PATCH or (content_type == JSON_PATCH and not strictly) else _PREFIX
     if content_type == JSON_PATCH:
@@ -232,7 +232,7 @@ def _shaped(result: Any, before: tuple[Any, Any]) -> Object:
         raise errors.invalid("", "", "", [field_errors.invalid("patch", result, "the result is not an object")])
     meta = result.get("metadata")
     if meta is not None and not isinstance(meta, dict):
-        return result  # which its type tells
+        return result  # which its type decides
     if meta is None:
         meta = result["metadata"] = {}
     if (result.get("kind"), result.get("apiVersion")) != before:

@@ -1,7 +1,7 @@
 """update: PUT, and the steps that all changes of stored objects share (PATCH, status, scale, finalize).
 
 ``change`` takes the stored object and a function that makes the wanted one of it, and ends in a compare-and-swap.
-Without a resource version in the request it starts over when somebody else was quicker; with one, that is the
+Without a resource version in the request it starts over when another write was quicker; with one, that is the
 client's conflict.
 """
 
@@ -119,9 +119,9 @@ async def change(
 
     ``revision`` is the resource version that the request insists on, empty for none; without it (a patch) the object
     says itself whether it insists on one. ``main`` treats the write as one to the object itself, whatever the
-    subresource. ``builds_on_old`` False: ``wanted`` does not look at what it is handed. ``part`` replaces the ordinary
+    subresource. ``builds_on_old`` False: ``wanted`` does not read what it is handed. ``part`` replaces the ordinary
     separation of spec and status, for subresources with rules of their own. ``tracked`` False: the write changes
-    nobody's managed fields. ``with_owners``: ``wanted`` looks at managedFields. ``shares_rest``: it is about the status
+    no managed fields. ``with_owners``: ``wanted`` reads managedFields. ``shares_rest``: it is about the status
     and changes nothing that it is handed, so that the rest need not be there twice. ``applied`` takes the place of
     ``wanted``: it knows managedFields and says what becomes of them.
     """

@@ -77,7 +77,7 @@ _PLAIN = _Rule(drops=True, many=False, below=None)
 
 
 class _Rules:
-    """The fields of a type that have to be looked at. Types refer to each other, so they are read when first used."""
+    """The fields of a type that have to be checked. Types refer to each other, so they are read when first used."""
 
     __slots__ = ("_definition", "_fields")
 

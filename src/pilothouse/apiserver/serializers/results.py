@@ -52,7 +52,7 @@ class RawResult(msgspec.Struct, gc=False):
 class WatchEvent(msgspec.Struct, gc=False):
     """One event of a watch. For ERROR the value is a Status, for BOOKMARK an object with only metadata.
 
-    ``memo`` belongs to the change behind the event and to everybody who shows it: a presenter keeps under a key of its
+    ``memo`` belongs to the change behind the event and to all that show it: a presenter keeps under a key of its
     own what it made of the event, so that each form is made once for all watchers. None when there is nobody to
     share with.
     """

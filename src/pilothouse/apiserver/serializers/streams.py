@@ -1,6 +1,6 @@
 """Watches as tables, metadata only or protobuf frames.
 
-What an event looks like in one form is kept in the change's memo, so that it is made once for everybody who watches in
+What an event looks like in one form is kept in the change's memo, so that it is made once for all that watch in
 that form. Tables are made anew for each watcher: their ages differ, and only people ask for them.
 """
 

@@ -1,4 +1,4 @@
-"""What is configured, kept decoded while it is stored: admission looks at all of it on every write."""
+"""What is configured, kept decoded while it is stored: admission goes through all of it on every write."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -34,7 +34,7 @@ def prefix_of(resource: str) -> str:
 class Configurations(Generic[T]):
     """The stored objects of one resource, made into something by ``make``, in the order of their names.
 
-    This server lets no object in that it cannot read, so that somebody else has written the store when there is one.
+    This server lets no object in that it cannot read, so that another program has written the store when there is one.
     What upstream's informers do with it follows from what they know: the state before stays in force; where there is
     none, because the server has just started, they are not ready, and nothing is written that may be concerned.
     """
@@ -66,7 +66,7 @@ class Configurations(Generic[T]):
         try:
             self._made[key] = self._make(decode(value))
         except (StatusError, RecursionError, AttributeError, TypeError, ValueError) as error:
-            # The write itself has happened, and everybody else must hear of it.
+            # The write itself has happened, and all others must be notified.
             _log.error("A stored configuration of admission can't be read", key=key, err=error)
             return False
         self._unread.discard(key)

@@ -1,7 +1,7 @@
 """Sends an AdmissionReview to a webhook, over TLS, and reads the answer.
 
 A service is called at a ready endpoint of it (there is no kube-proxy that would route its cluster IP), or at its
-external name; the certificate must be for ``<service>.<namespace>.svc``. Errors have Go's words where clients look for
+external name; the certificate must be for ``<service>.<namespace>.svc``. Errors have Go's words where clients match
 them. Nothing is called on a loop without sockets.
 """
 

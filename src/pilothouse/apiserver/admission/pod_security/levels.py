@@ -50,8 +50,8 @@ def is_stricter(one: str, other: str) -> bool:
 def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, ErrorList]:
     """The policy that labels of a namespace ask for, and what is wrong with them.
 
-    What makes no sense counts as the strictest where pods are rejected, and as the mildest where they are not. Whoever
-    enforces a level and says nothing of warnings is warned by the same.
+    What makes no sense counts as the strictest where pods are rejected, and as the mildest where they are not. A
+    namespace that enforces a level and says nothing of warnings is warned by the same.
     """
     errors: ErrorList = []
     found: dict[str, LevelVersion] = {}

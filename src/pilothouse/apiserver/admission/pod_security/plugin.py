@@ -40,7 +40,7 @@ _TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = {
 }
 _NOT_THE_POD = frozenset({"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"})
 _MOST_PODS = 3000
-"""How many pods are looked at when a namespace gets stricter."""
+"""How many pods are checked when a namespace gets stricter."""
 
 
 class _Meta(msgspec.Struct, frozen=True):

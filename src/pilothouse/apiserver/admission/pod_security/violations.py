@@ -1,6 +1,6 @@
 """What is wrong with a pod by one level and version: every check, in upstream's order and words. Pure.
 
-After pod-security-admission's ``policy`` (v0.36). A check looks at annotations and spec and tells of a reason and its
+After pod-security-admission's ``policy`` (v0.36). A check gets annotations and spec and gives a reason and its
 details; ``baseline`` and ``restricted`` have them.
 """
 
