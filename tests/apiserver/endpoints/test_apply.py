@@ -228,7 +228,7 @@ async def test_a_scale_takes_the_number_of_replicas_from_its_owner(api: Api) -> 
     scaled = await api.get(D)
     rejected = await applied(api, D, deployment(replicas=2))
     await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
-    scaled, rejected, unchanged = [scaled, rejected, await api.get(D)]
+    unchanged = await api.get(D)
     assert owners(scaled)["hpa/Update/scale"] == {"f:spec": {"f:replicas": {}}}
     assert "f:replicas" not in owners(scaled)["m1/Apply"]["f:spec"]
     assert rejected.message == (

@@ -237,9 +237,9 @@ async def test_a_dry_run_changes_nothing_and_still_says_no(api: Api) -> None:
     await _budget(api, disruptionsAllowed=1)
     first = (await _evict(api, query="?dryRun=All")).status
     second = (await _evict(api, _eviction(deleteOptions={"dryRun": ["All"]}))).status
-    both = (await api.get(PODS + "/p")).body, (await api.get(BUDGETS + "/b")).body["status"]
+    found, status = (await api.get(PODS + "/p")).body, (await api.get(BUDGETS + "/b")).body["status"]
     await api.patch(BUDGETS + "/b/status", {"status": {"disruptionsAllowed": 0}})
-    first, second, rejected, found, status = first, second, (await _evict(api, query="?dryRun=All")).status, *both
+    rejected = (await _evict(api, query="?dryRun=All")).status
     assert (first, second, rejected) == (201, 201, 429)
     assert "deletionTimestamp" not in found["metadata"]
     assert status["disruptionsAllowed"] == 1
