@@ -77,7 +77,11 @@ class AttributeReader:
         return msgspec.json.Decoder(_struct("Selectable", tree)).decode
 
     def read(self, value: bytes) -> Attributes:
-        seen = self._decode(value)
+        """An object that is nested too deeply to be read has none: it costs a list or watch nothing but itself."""
+        try:
+            seen = self._decode(value)
+        except RecursionError:
+            seen = self._decode(b'{"metadata":{}}')
         return Attributes(seen.metadata.labels or {}, seen, self)
 
 
