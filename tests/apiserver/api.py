@@ -187,3 +187,8 @@ def all_told(answer: Answer) -> list[str]:
 def told(answer: Answer) -> list[str]:
     """What is wrong, each cause once."""
     return list(dict.fromkeys(all_told(answer)))
+
+
+async def errors_of_create(api: Api, path: str, **fields: Any) -> list[str]:
+    """The errors of an object named x, unless it has a name."""
+    return told(await api.post(path, {**fields, "metadata": {"name": "x", **fields.get("metadata", {})}}))

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from tests.apiserver.api import Api, Object, told
+from tests.apiserver.api import Api, Object, errors_of_create, told
 from tests.tables import cases
 
 GROUP = "/apis/admissionregistration.k8s.io/v1/"
@@ -28,11 +28,6 @@ LABEL = (
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
     "'[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
-
-
-async def refused(api: Api, path: str, obj: Object) -> list[str]:
-    """The errors of a create."""
-    return told(await api.post(path, {"metadata": {"name": "x"}, **obj}))
 
 
 def _resources(*names: str) -> Object:
@@ -79,8 +74,8 @@ def _resources(*names: str) -> Object:
     },
 )
 async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
-    webhooks = {"webhooks": [{**WEBHOOK, "rules": [rule]}]}
-    found = await refused(api, GROUP + "validatingwebhookconfigurations", webhooks)
+    webhooks = [{**WEBHOOK, "rules": [rule]}]
+    found = await errors_of_create(api, GROUP + "validatingwebhookconfigurations", webhooks=webhooks)
     assert found == [f"webhooks[0].rules[0].{text}" for text in expected]
 
 
@@ -118,7 +113,7 @@ async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
     },
 )
 async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
-    found = await refused(api, GROUP + "mutatingwebhookconfigurations", {"webhooks": [{**WEBHOOK, **change}]})
+    found = await errors_of_create(api, GROUP + "mutatingwebhookconfigurations", webhooks=[{**WEBHOOK, **change}])
     assert found == [f"webhooks[0].{text}" for text in expected]
 
 
@@ -208,7 +203,7 @@ async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
     },
 )
 async def test_validating_policies(api: Api, change: Object, expected: list[str]) -> None:
-    assert await refused(api, POLICIES, {"spec": {**POLICY, **change}}) == [f"spec.{text}" for text in expected]
+    assert await errors_of_create(api, POLICIES, spec={**POLICY, **change}) == [f"spec.{text}" for text in expected]
 
 
 async def test_expressions_of_many_lines_need_no_message(api: Api) -> None:
@@ -251,7 +246,7 @@ async def test_expressions_of_many_lines_need_no_message(api: Api) -> None:
     },
 )
 async def test_mutating_policies(api: Api, change: Object, expected: list[str]) -> None:
-    assert await refused(api, MUTATING, {"spec": {**MUTATING_POLICY, **change}}) == [
+    assert await errors_of_create(api, MUTATING, spec={**MUTATING_POLICY, **change}) == [
         f"spec.{text}" for text in expected
     ]
 
@@ -289,7 +284,7 @@ async def test_mutating_policies(api: Api, change: Object, expected: list[str]) 
     },
 )
 async def test_bindings(api: Api, path: str, spec: Object, expected: list[str]) -> None:
-    assert await refused(api, path, {"spec": spec}) == [f"spec.{text}" for text in expected]
+    assert await errors_of_create(api, path, spec=spec) == [f"spec.{text}" for text in expected]
 
 
 async def test_the_status_of_a_policy(api: Api) -> None:
@@ -321,7 +316,7 @@ async def test_the_status_of_a_policy(api: Api) -> None:
     },
 )
 async def test_aggregated_servers(api: Api, name: str, change: Object, expected: list[str]) -> None:
-    found = await refused(api, SERVICES, {"metadata": {"name": name}, "spec": {**SERVICE, **change}})
+    found = await errors_of_create(api, SERVICES, metadata={"name": name}, spec={**SERVICE, **change})
     assert found == [f"spec.{text}" for text in expected]
 
 

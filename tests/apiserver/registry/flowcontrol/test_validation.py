@@ -3,7 +3,8 @@ v1.36)."""
 
 import asyncio
 
-from tests.apiserver.api import Answer, Api, Object, told
+from tests.apiserver.api import Answer, Api, Object, errors_of_create, told
+from tests.apiserver.pod_bodies import LABEL
 from tests.tables import cases
 
 GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1/"
@@ -11,16 +12,6 @@ SCHEMAS, LEVELS = GROUP + "flowschemas", GROUP + "prioritylevelconfigurations"
 LEVEL: Object = {"priorityLevelConfiguration": {"name": "l"}}
 USER = {"kind": "User", "user": {"name": "u"}}
 ANYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
-LABEL = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
-    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-
-
-async def refused(api: Api, path: str, spec: Object, **metadata: Object) -> list[str]:
-    """The errors of a create."""
-    return told(await api.post(path, {"metadata": {"name": "x", **metadata}, "spec": spec}))
 
 
 @cases(
@@ -115,7 +106,7 @@ async def refused(api: Api, path: str, spec: Object, **metadata: Object) -> list
     },
 )
 async def test_schemas(api: Api, spec: Object, expected: list[str]) -> None:
-    assert await refused(api, SCHEMAS, spec) == [f"spec.{text}" for text in expected]
+    assert await errors_of_create(api, SCHEMAS, spec=spec) == [f"spec.{text}" for text in expected]
 
 
 def _limited(**limited: object) -> Object:
@@ -176,7 +167,7 @@ def _queued(**queuing: int) -> Object:
     },
 )
 async def test_levels(api: Api, spec: Object, expected: list[str]) -> None:
-    assert await refused(api, LEVELS, spec) == [f"spec.{text}" for text in expected]
+    assert await errors_of_create(api, LEVELS, spec=spec) == [f"spec.{text}" for text in expected]
 
 
 async def patched_after_start(api: Api, path: str, change: Object) -> Answer:

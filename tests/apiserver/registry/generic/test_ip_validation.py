@@ -3,7 +3,8 @@
 
 from typing import Any
 
-from tests.apiserver.api import Api, Object, told
+from tests.apiserver.api import Api, Object, errors_of_create, told
+from tests.apiserver.pod_bodies import LABEL, SUBDOMAIN
 from tests.tables import cases
 
 from pilothouse.apiserver.registry.generic.ip_validation import cidr_errors, ip_errors
@@ -14,16 +15,6 @@ INGRESSES, POLICIES = NETWORKING + "namespaces/default/ingresses", NETWORKING + 
 CLASSES, RANGES = NETWORKING + "ingressclasses", NETWORKING + "servicecidrs"
 ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 RANGE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-SUBDOMAIN = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-LABEL = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
-    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
 WILDCARD = (
     "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
     "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
@@ -31,11 +22,6 @@ WILDCARD = (
 )
 BACKEND: Object = {"service": {"name": "s", "port": {"number": 80}}}
 PATH: Object = {"path": "/", "pathType": "Prefix", "backend": BACKEND}
-
-
-async def refused(api: Api, path: str, obj: Object) -> list[str]:
-    """The errors of a create."""
-    return told(await api.post(path, {"metadata": {"name": "x"}, **obj}))
 
 
 @cases(
@@ -126,7 +112,7 @@ def _slice(kind: str = "IPv4", **endpoint: Any) -> Object:
     },
 )
 async def test_slices(api: Api, obj: Object, expected: list[str]) -> None:
-    assert await refused(api, SLICES, obj) == expected
+    assert await errors_of_create(api, SLICES, **obj) == expected
 
 
 async def test_numbers_of_ports_are_not_validated_nor_topology_kept(api: Api) -> None:
@@ -169,7 +155,7 @@ def _ingress(*paths: Object, host: str = "", **more: Any) -> Object:
     },
 )
 async def test_ingresses(api: Api, obj: Object, expected: list[str]) -> None:
-    assert await refused(api, INGRESSES, obj) == expected
+    assert await errors_of_create(api, INGRESSES, **obj) == expected
 
 
 async def test_the_status_of_an_ingress(api: Api) -> None:
@@ -208,7 +194,7 @@ async def test_the_status_of_an_ingress(api: Api) -> None:
     },
 )
 async def test_ingress_classes(api: Api, spec: Object, expected: list[str]) -> None:
-    assert await refused(api, CLASSES, {"spec": spec}) == [f"spec.{text}" for text in expected]
+    assert await errors_of_create(api, CLASSES, spec=spec) == [f"spec.{text}" for text in expected]
 
 
 @cases(
@@ -237,7 +223,7 @@ async def test_ingress_classes(api: Api, spec: Object, expected: list[str]) -> N
     },
 )
 async def test_network_policies(api: Api, rule: Object, expected: list[str]) -> None:
-    found = await refused(api, POLICIES, {"spec": {"podSelector": {}, "ingress": [rule]}})
+    found = await errors_of_create(api, POLICIES, spec={"podSelector": {}, "ingress": [rule]})
     assert found == [f"spec.ingress[0].{text}" for text in expected]
 
 
@@ -269,13 +255,13 @@ async def test_ranges_that_were_there_before_stay(api: Api) -> None:
     },
 )
 async def test_service_ranges(api: Api, cidrs: list[str], expected: list[str]) -> None:
-    assert await refused(api, RANGES, {"spec": {"cidrs": cidrs}}) == expected
+    assert await errors_of_create(api, RANGES, spec={"cidrs": cidrs}) == expected
 
 
 async def test_taken_addresses(api: Api) -> None:
     parent = {"group": "A", "resource": "a/b", "name": ""}
     obj = {"metadata": {"name": "010.0.0.1"}, "spec": {"parentRef": parent}}
-    assert await refused(api, NETWORKING + "ipaddresses", obj) == [
+    assert await errors_of_create(api, NETWORKING + "ipaddresses", **obj) == [
         'metadata.name: Invalid value: "010.0.0.1": must not have leading 0s',
         f'spec.parentRef.group: Invalid value: "A": {SUBDOMAIN}',
         "spec.parentRef.resource: Invalid value: \"a/b\": may not contain '/'",
@@ -284,7 +270,7 @@ async def test_taken_addresses(api: Api) -> None:
 
 
 async def test_nodes_that_a_runtime_is_on(api: Api) -> None:
-    found = await refused(
-        api, "/apis/node.k8s.io/v1/runtimeclasses", {"handler": "h", "scheduling": {"nodeSelector": {"a": "b c"}}}
+    found = await errors_of_create(
+        api, "/apis/node.k8s.io/v1/runtimeclasses", handler="h", scheduling={"nodeSelector": {"a": "b c"}}
     )
     assert [text.partition(": ")[0] for text in found] == ["scheduling.nodeSelector"]

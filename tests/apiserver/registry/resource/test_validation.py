@@ -4,7 +4,8 @@ v1.36)."""
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, Object, told
+from tests.apiserver.api import Answer, Api, Object, errors_of_create, told
+from tests.apiserver.pod_bodies import LABEL
 from tests.tables import cases
 
 GROUP = "/apis/resource.k8s.io/v1/"
@@ -18,18 +19,8 @@ SLICE: Object = {"driver": DRIVER, "pool": POOL, "nodeName": "n"}
 OPAQUE: Object = {"driver": DRIVER, "parameters": {"a": 1}}
 RESULT: Object = {"request": "a", "driver": DRIVER, "pool": "p", "device": "x"}
 USER: Object = {"resource": "pods", "name": "p", "uid": "u"}
-LABEL = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
-    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
 REFERENCE = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 SHARE = "12345678-1234-1234-1234-123456789abc"
-
-
-async def refused(api: Api, path: str, spec: Object) -> list[str]:
-    """The errors of a create."""
-    return told(await api.post(path, {"metadata": {"name": "x"}, "spec": spec}))
 
 
 def _claim(*requests: Object, **more: Any) -> Object:
@@ -149,12 +140,12 @@ def _wish(**wish: Any) -> Object:
     },
 )
 async def test_claims(api: Api, spec: Object, expected: list[str]) -> None:
-    assert await refused(api, CLAIMS, spec) == [f"spec.devices.{text}" for text in expected]
+    assert await errors_of_create(api, CLAIMS, spec=spec) == [f"spec.devices.{text}" for text in expected]
 
 
 async def test_claims_in_templates(api: Api) -> None:
     spec = {"metadata": {"name": "n", "labels": {"a": "b"}}, "spec": _claim({"name": "a"})}
-    assert await refused(api, TEMPLATES, spec) == [
+    assert await errors_of_create(api, TEMPLATES, spec=spec) == [
         "spec.metadata.name: Forbidden: cannot be set",
         "spec.spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required",
     ]
@@ -192,13 +183,15 @@ async def test_selectors_that_are_taken(api: Api, text: str) -> None:
     },
 )
 async def test_selectors_that_are_not(api: Api, text: str, problem: str) -> None:
-    (found,) = await refused(api, CLASSES, {"selectors": [{"cel": {"expression": text}}]})
+    (found,) = await errors_of_create(api, CLASSES, spec={"selectors": [{"cel": {"expression": text}}]})
     assert found.startswith("spec.selectors[0].cel.expression: ")
     assert problem in found
 
 
 async def test_classes(api: Api) -> None:
-    assert await refused(api, CLASSES, {"config": [{"opaque": {"driver": DRIVER}}], "extendedResourceName": "cpu"}) == [
+    assert await errors_of_create(
+        api, CLASSES, spec={"config": [{"opaque": {"driver": DRIVER}}], "extendedResourceName": "cpu"}
+    ) == [
         "spec.config[0].opaque.parameters: Required value",
         'spec.extendedResourceName: Invalid value: "cpu": must be a valid extended resource name',
     ]
@@ -366,7 +359,7 @@ POLICY = "devices[0].capacity[m].requestPolicy"
     },
 )
 async def test_slices(api: Api, spec: Object, expected: list[str]) -> None:
-    found = await refused(api, SLICES, {name: value for name, value in spec.items() if value is not None})
+    found = await errors_of_create(api, SLICES, spec={name: value for name, value in spec.items() if value is not None})
     assert len(found) >= len(expected)
     for text in expected:
         assert any(one.endswith(text) or text in one for one in found), (text, found)

@@ -5,7 +5,6 @@
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import Answer, Api, Object
 from tests.tables import cases
 
@@ -27,15 +26,10 @@ def _errors(answer: Answer) -> list[str]:
     return [f"{cause['field']}: {cause['message']}" for cause in causes]
 
 
-def _cases(*rows: tuple[str, Object, list[str]]) -> list[Any]:
-    return [pytest.param(*row[1:], id=row[0]) for row in rows]
-
-
-@pytest.mark.parametrize(
-    ("service", "errors"),
-    _cases(
-        (
-            "addresses of outside that are ambiguous, or no one's",
+@cases(
+    "service, errors",
+    {
+        "addresses of outside that are ambiguous, or no one's": (
             _service(externalIPs=["010.0.0.1", "::ffff:10.0.0.1", "127.0.0.1", "x", "10.0.0.1"]),
             [
                 'spec.externalIPs[0]: Invalid value: "010.0.0.1": must not have leading 0s',
@@ -44,32 +38,28 @@ def _cases(*rows: tuple[str, Object, list[str]]) -> list[Any]:
                 f'spec.externalIPs[3]: Invalid value: "x": {BAD_ADDRESS}',
             ],
         ),
-        (
-            "ranges that are none, or more than they say",
+        "ranges that are none, or more than they say": (
             _service(**LB, loadBalancerSourceRanges=[" 10.0.0.0/8 ", "10.0.0.1/8", "x"]),
             [
                 'spec.LoadBalancerSourceRanges[1]: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix length',
                 f'spec.LoadBalancerSourceRanges[2]: Invalid value: "x": {BAD_RANGE}',
             ],
         ),
-        (
-            "ranges in the annotation",
+        "ranges in the annotation": (
             _service({RANGES: "10.0.0.0/8, x"}),
             [
                 f"metadata.annotations[{RANGES}]: Forbidden: may only be used when `type` is 'LoadBalancer'",
                 f'metadata.annotations[{RANGES}]: Invalid value: "x": {BAD_RANGE}',
             ],
         ),
-        ("no ranges in the annotation", _service({RANGES: " "}, **LB), []),
-        (
-            "two modes of topology",
+        "no ranges in the annotation": (_service({RANGES: " "}, **LB), []),
+        "two modes of topology": (
             _service({MODE: "Auto", HINTS: "Disabled"}),
             [
                 f'metadata.annotations[{MODE}]: Invalid value: "Auto": must match annotations[{HINTS}] when both are specified'
             ],
         ),
-        (
-            "numbers that are there twice, after all that is wrong with each",
+        "numbers that are there twice, after all that is wrong with each": (
             _service(
                 type="NodePort",
                 ports=[
@@ -85,22 +75,19 @@ def _cases(*rows: tuple[str, Object, list[str]]) -> list[Any]:
                 'spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":0,"NodePort":0}',
             ],
         ),
-        (
-            "headless with an address",
+        "headless with an address": (
             _service(clusterIP="None", clusterIPs=["None", "10.0.0.9"]),
             [
                 'spec.clusterIPs: Invalid value: ["None","10.0.0.9"]: \'None\' must be the first and only value',
             ],
         ),
-        (
-            "two addresses of a family",
+        "two addresses of a family": (
             _service(clusterIP="10.0.0.9", clusterIPs=["10.0.0.9", "10.0.0.10"]),
             [
                 'spec.clusterIPs: Invalid value: ["10.0.0.9","10.0.0.10"]: may specify no more than one IP for each IP family',
             ],
         ),
-        (
-            "addresses that are not of their families",
+        "addresses that are not of their families": (
             _service(clusterIP="fd00::1", ipFamilies=["IPv4", "x", "x"]),
             [
                 'spec.ipFamilies[1]: Unsupported value: "x": supported values: "IPv4", "IPv6"',
@@ -109,7 +96,7 @@ def _cases(*rows: tuple[str, Object, list[str]]) -> list[Any]:
                 'spec.clusterIPs[0]: Invalid value: "fd00::1": expected an IPv4 value as indicated by `ipFamilies[0]`',
             ],
         ),
-    ),
+    },
 )
 async def test_rejected_services(api: Api, service: Object, errors: list[str]) -> None:
     assert _errors(await api.post(SERVICES, service)) == errors
