@@ -10,8 +10,6 @@ from typing import Literal
 
 import msgspec
 
-Scalar = Literal["bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"]
-
 
 class Type(msgspec.Struct, frozen=True):
     """A type by kind: a scalar, ``dyn``, ``list``, ``map``, ``optional_type``, or ``message`` with its name."""

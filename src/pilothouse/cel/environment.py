@@ -19,7 +19,7 @@ from typing import Any
 from pilothouse.cel.checked import Checked, read
 from pilothouse.cel.costs import Sizes, cost_of
 from pilothouse.cel.formats import with_formats
-from pilothouse.cel.functions import FUNCTIONS, TAG, Function, run_overloads
+from pilothouse.cel.functions import FUNCTIONS, Function, run_overloads
 from pilothouse.cel.limits import (
     AT_ONCE,
     COMPILED_AT_ONCE,
@@ -435,8 +435,3 @@ def _runtime_words(text: str) -> str:
         if changed:
             break
     return text
-
-
-def is_of_kubernetes(value: Any, kind: str) -> bool:
-    """Whether a value of an evaluation is one of Kubernetes' own types."""
-    return isinstance(value, dict) and value.get(TAG) == kind
