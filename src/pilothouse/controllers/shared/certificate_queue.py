@@ -1,4 +1,4 @@
-"""What the approver and the signer of certificate requests have in common: pace and form of what they write.
+"""Rate limiter and writes that the approver and the signer of certificate requests share.
 
 Mirrors v1.36 ``pkg/controller/certificates/certificate_controller.go``.
 """
@@ -18,8 +18,7 @@ _items = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def queue_limiter(env: Env) -> RateLimiter[Hashable]:
-    """200 ms doubling up to 1000 s per request, and ten per second after the first hundred: slower at first than other
-    queues, for whoever waits here waits for people."""
+    """200 ms doubling up to 1000 s per request, and ten per second after the first hundred."""
     return MaxOfLimiter[Hashable](ExponentialFailureLimiter(0.2, 1000.0), BucketLimiter(env, 10.0, 100))
 
 

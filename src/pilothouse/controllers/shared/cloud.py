@@ -1,15 +1,15 @@
-"""What the cloud controllers need of a cloud. ``cloud_providers`` finds a provider by its name.
+"""The interface of cloud providers. ``cloud_providers`` finds one by its name.
 
-Whoever has a cloud writes a class with these attributes and methods, and an entry point of the group
-``pilothouse.cloud_providers`` that names a function which makes one::
+A provider is a class with these attributes and methods, and an entry point of the group ``pilothouse.cloud_providers``
+that names its factory::
 
     [project.entry-points."pilothouse.cloud_providers"]
     acme = "acme_cloud:provider"
 
     def provider(env: Env) -> CloudProvider: ...
 
-``pilothouse manager --cloud-loops=acme`` then runs the controllers for which the provider has something. Mirrors
-k8s.io/cloud-provider v0.36 ``cloud.go``; what no controller here asks is left out.
+``pilothouse manager --cloud-loops=acme`` then runs the controllers that the provider supports. Mirrors
+k8s.io/cloud-provider v0.36 ``cloud.go``, without what no controller here needs.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from pilothouse.env import Log
 
 
 class ImplementedElsewhere(Exception):
-    """Somebody else makes the load balancer of this service. Nothing is done then, and nothing is wrong."""
+    """Another controller manages the load balancer of this service. Nothing is done then."""
 
 
 class TryAgainAfter(Exception):
-    """It is not ready yet: ask again after so many seconds, instead of ever more seldom."""
+    """It is not ready yet: retry after so many seconds, without backoff."""
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
@@ -41,27 +41,25 @@ class LoadBalancers(Protocol):
     """
 
     async def get(self, cluster: str, service: Service) -> LoadBalancerStatus | None:
-        """Where the service's load balancer is found; None if there is none."""
+        """The status of the service's load balancer; None if there is none."""
         ...
 
     async def ensure(self, cluster: str, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
-        """Make the load balancer, or bring the one that there is to what the service says. Returns where it is found.
-
-        May raise ``TryAgainAfter`` while it is being made, or ``ImplementedElsewhere``.
-        """
+        """Create or update the load balancer, and return its status. May raise ``TryAgainAfter`` while it is being
+        created, or ``ImplementedElsewhere``."""
         ...
 
     async def update(self, cluster: str, service: Service, nodes: Sequence[Node]) -> None:
-        """Have the load balancer send to these nodes. It must not be made anew if there is none."""
+        """Set the nodes of the load balancer. Must not create one."""
         ...
 
     async def delete(self, cluster: str, service: Service) -> None:
-        """Delete the load balancer with all its parts; return also if there is none."""
+        """Delete the load balancer with all its parts, if it exists."""
         ...
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """Where packets for a range go."""
+    """The route of a range."""
 
     name: str = ""
     node: str = ""
@@ -80,7 +78,7 @@ class Routes(Protocol):
         ...
 
     async def create(self, cluster: str, name_hint: str, route: Route) -> None:
-        """Make a route. What is in ``name_hint`` may become part of its name."""
+        """Create a route. ``name_hint`` may become part of its name."""
         ...
 
     async def delete(self, cluster: str, route: Route) -> None:
@@ -89,14 +87,14 @@ class Routes(Protocol):
 
 
 class Instances(Protocol):
-    """The machines behind nodes."""
+    """The machines of nodes."""
 
     async def exists(self, node: Node) -> bool:
-        """Whether there is a machine for the node, running or not. If not, the node is deleted."""
+        """Whether the node's machine exists, running or not. If not, the node is deleted."""
         ...
 
     async def is_shut_down(self, node: Node) -> bool:
-        """Whether the machine is there, and switched off."""
+        """Whether the machine exists and is switched off."""
         ...
 
 
@@ -110,7 +108,7 @@ class CloudProvider(Protocol):
 
 
 class NothingToDo:
-    """Stands for a controller for which the provider has nothing. It says so, and does nothing."""
+    """Replaces a controller that the provider does not support. It logs why, and does nothing."""
 
     def __init__(self, name: str, log: Log, why: str) -> None:
         self.name = name

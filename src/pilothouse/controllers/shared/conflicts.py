@@ -1,5 +1,4 @@
-"""Trying a write again that met a newer object, a few times and soon: who lost a race by milliseconds need not wait for
-the work queue's backoff.
+"""Retries a write after a conflict a few times, without the work queue's backoff.
 
 Mirrors ``RetryOnConflict`` with its two usual paces, client-go v0.36 ``util/retry/util.go``.
 """
@@ -13,9 +12,9 @@ from pilothouse.client.errors import Conflict
 T = TypeVar("T")
 
 RETRY = (0.01, 0.01, 0.01, 0.01)
-"""The pauses of ``DefaultRetry``: five tries, for who expects to win the next one."""
+"""The pauses of ``DefaultRetry``: five attempts."""
 BACKOFF = (0.01, 0.05, 0.25)
-"""The pauses of ``DefaultBackoff``: four tries, for who shares an object with others that write it."""
+"""The pauses of ``DefaultBackoff``: four attempts, for objects with several writers."""
 
 
 async def retry_on_conflict(write: Callable[[int], Awaitable[T]], pauses: tuple[float, ...]) -> T:

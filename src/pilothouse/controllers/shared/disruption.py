@@ -1,4 +1,4 @@
-"""Telling why a pod is about to be deleted: the condition ``DisruptionTarget`` and the patch that writes it. Pure.
+"""The condition ``DisruptionTarget``, why a pod will be deleted, and the patch that writes it. Pure.
 
 Job's pod failure policy and users read the condition. Mirrors ``UpdatePodCondition`` (v1.36 ``pkg/api/v1/pod/util.go``)
 and ``PatchPodStatus`` (``pkg/util/pod/pod.go``): a strategic merge patch that holds what changes, the order of the
@@ -16,7 +16,7 @@ DISRUPTION_TARGET = "DisruptionTarget"
 
 
 def disruption_target(pod: Pod, reason: str, message: str) -> PodCondition:
-    """The condition, about the pod's present generation and without a time: ``status_patch`` knows that."""
+    """The condition for the pod's generation, without a time, which ``status_patch`` sets."""
     return PodCondition(
         type=DISRUPTION_TARGET,
         status="True",
@@ -29,10 +29,8 @@ def disruption_target(pod: Pod, reason: str, message: str) -> PodCondition:
 def status_patch(
     pod: Pod, now: datetime.datetime, *, condition: PodCondition | None = None, phase: str = ""
 ) -> dict[str, Any] | None:
-    """The body of a patch of ``pods/status``, or None when the pod says all of it already.
-
-    With a ``phase`` the status is also said to be about the pod's generation, as the kubelet would.
-    """
+    """The body of a patch of ``pods/status``, or None if nothing changes. With a ``phase`` it sets
+    ``observedGeneration``, too, as the kubelet would."""
     status: dict[str, Any] = {}
     if condition is not None:
         changed = _changes(find_condition(pod.status.conditions, condition.type), condition, now)
@@ -69,7 +67,7 @@ def _changes(old: PodCondition | None, new: PodCondition, now: datetime.datetime
         "observedGeneration": old.observed_generation,
     }
     changed = {name: value for name, value in whole.items() if before[name] != value}
-    # A newer generation alone is not written: upstream's comparison leaves it out too.
+    # A newer generation alone is not written, as upstream.
     if not changed.keys() - {"observedGeneration"}:
         return None
     if old.status != new.status:

@@ -1,7 +1,7 @@
-"""Nodes as the API server has them now, for decisions that a lagging cache must not make.
+"""Live nodes, for decisions that a lagging cache must not make.
 
-Deleting a pod because of its node cannot be taken back, and the cache may show a taint that is gone, or lack a node
-that is there (kubernetes#119862, #141887). Read by pod garbage collection and taint eviction.
+A cache may show a taint that is gone, or lack a node that exists (kubernetes#119862, #141887), and the deletion of a
+pod because of it cannot be undone. Used by pod garbage collection and taint eviction.
 """
 
 import asyncio
@@ -16,8 +16,7 @@ _KEPT = 1024
 
 
 def is_about(error: NotFound, name: str) -> bool:
-    """Whether a 404 names the object. Without the name it proves nothing: a proxy answers so for a server that is not
-    there."""
+    """Whether a 404 names the object. Without the name it may come from a proxy."""
     details = error.status.details
     return details is not None and details.name == name
 
@@ -33,10 +32,9 @@ class _Read:
 
 
 class LiveNodes:
-    """Reads nodes live, once for all who ask about the same node for the same reason.
+    """Reads nodes live, once for all concurrent requests for a node.
 
-    A decision takes a ``moment()`` when it is made, and asks with it. It then gets a state that was read after that
-    moment: what had happened by then is in it.
+    A caller takes a ``moment()`` when it decides, and gets a state that was read after it.
     """
 
     def __init__(self, client: Client, env: Env) -> None:
@@ -46,7 +44,7 @@ class LiveNodes:
         self._reads: dict[str, _Read] = {}
 
     def moment(self) -> int:
-        """Now, for ``get``. Counted, not measured: two things may happen at one instant of a clock."""
+        """Now, for ``get``. Counted, since two things may happen at one instant of a clock."""
         self._moment += 1
         return self._moment
 

@@ -1,10 +1,9 @@
-"""Informers for whatever an API server serves, custom resources included: for the garbage collector and for quotas.
+"""Informers for all resources that an API server serves: for the garbage collector and for quotas.
 
-Metadata is enough for most. What other controllers watch whole anyway is not watched twice: their informer is used.
-Discovery is asked every 30 s; informers start for what is new and stop for what is gone. What is new does not wait so
-long: when a definition of a custom resource comes or changes, or somebody misses a kind, discovery is asked at once,
-and again if it does not show the definition yet. A subclass says which resources it wants and what is done with their
-objects.
+Mostly of metadata; if another controller watches whole objects, its informer is used. Discovery is read every 30 s;
+informers are started and stopped accordingly. When a CustomResourceDefinition is added or changed, or a kind is
+missing, discovery is read at once, and again if it does not show the definition yet. Subclasses choose the resources
+and add handlers.
 """
 
 import asyncio
@@ -28,14 +27,14 @@ from pilothouse.runtime.informer import InformerFactory, Registration, SharedInf
 
 SYNC_SECONDS = 30.0
 DISCOVERY_DELAY_SECONDS = (1.0, 5.0)
-"""How long after a definition has come or changed discovery is asked again if it does not show it. Servers learn of
-definitions one after the other, and an aggregator of them later still."""
+"""When to read discovery again if it does not show a definition that was added or changed: other servers and an
+aggregator get definitions later."""
 DISCOVERY_GAP_SECONDS = 0.1
-"""Between two such questions at least: a release may bring dozens of definitions."""
+"""The least time between two such reads: a release may bring dozens of definitions."""
 
 
 class ResourceKey(msgspec.Struct, frozen=True, gc=False):
-    """What makes a monitored resource another one."""
+    """Identifies a monitored resource."""
 
     group: str
     version: str
@@ -43,7 +42,7 @@ class ResourceKey(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def group_version(self) -> str:
-        """As discovery's failures name it."""
+        """The name in discovery's failures."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def __str__(self) -> str:
@@ -56,19 +55,18 @@ def _listed(keys: Sequence[ResourceKey]) -> str:
 
 
 class Monitor(msgspec.Struct, frozen=True):
-    """One resource, and what is told of it."""
+    """One resource, with our handler."""
 
     kind: Kind[Object]
     informer: SharedInformer[Any]
     registration: Registration[Any]
     is_own: bool
-    """Of metadata, for nobody but metadata's readers; otherwise other controllers' whole objects."""
+    """The informer is ours, of metadata; otherwise it is another controller's, of whole objects."""
 
 
 class ResourceMonitors(ABC):
-    """The informers, by resource. ``subject`` is who they are for, as log lines name it; ``count_failure`` is called
-    whenever reading discovery, or the wait after it, has failed and was logged; ``on_discovery`` when discovery has
-    answered and informers for what it shows are started."""
+    """The informers, by resource. ``subject`` names the controller in the log; ``count_failure`` is called after each
+    failure to read discovery or to sync, ``on_discovery`` when informers for its resources are started."""
 
     def __init__(
         self,
@@ -102,26 +100,24 @@ class ResourceMonitors(ABC):
         self.ready = asyncio.Event()
         """Set after discovery was first read and the informers of what it lists were waited for, successful or not."""
 
-    # What a subclass says
+    # Overridden by subclasses
 
     @abstractmethod
     def choose(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
-        """The resources to watch. Asked when discovery says something new."""
+        """The resources to watch. Called when discovery has changed."""
 
     @abstractmethod
     def listen(self, key: ResourceKey, resource: Resource, informer: SharedInformer[Any]) -> Registration[Any]:
         """Add a handler to the informer of a resource that is watched from now on."""
 
-    # For who reads
-
     @property
     def is_synced(self) -> bool:
-        """Whether something is watched, and all of it has been read once."""
+        """Whether something is watched, and all of it has synced."""
         return bool(self._monitors) and all(monitor.informer.has_synced for monitor in self._monitors.values())
 
     @property
     def watched(self) -> list[ResourceKey]:
-        """What is watched, in discovery's order of first appearance."""
+        """The watched resources, in discovery's order of first appearance."""
         return list(self._monitors)
 
     # Following discovery
@@ -136,12 +132,11 @@ class ResourceMonitors(ABC):
                 await self._sync_monitors()
 
     async def sync(self) -> None:
-        """Ask discovery once, start and stop informers, and wait up to 30 s for the new ones."""
+        """Read discovery, start and stop informers, and wait up to 30 s for the new ones."""
         await self._follow(stops=True)
 
     def request_sync(self, definition: str = "") -> None:
-        """Ask discovery now, instead of within 30 s: for a definition that has come or changed, or for whatever is
-        missed."""
+        """Read discovery now, for a definition that was added or changed, or a missing kind."""
         now = asyncio.get_running_loop().time()
         if definition:
             self._expected[definition] = now
@@ -153,7 +148,7 @@ class ResourceMonitors(ABC):
             self._rescheduled.set()
 
     async def _sync_is_due(self, next_sync: float) -> bool:
-        """Wait until discovery is to be asked; whether that is sooner than usual."""
+        """Wait until discovery is to be read; whether that is sooner than usual."""
         loop = asyncio.get_running_loop()
         while (due := min(max(self._sync_at, self._rests_until), next_sync)) > loop.time():
             self._rescheduled.clear()
@@ -166,8 +161,8 @@ class ResourceMonitors(ABC):
 
     async def _sync_monitors(self) -> None:
         self._sync_at = math.inf
-        # What is gone is left to the next sync: an object's deletion that its informer has yet to hear of must not be
-        # lost because the definition went with it.
+        # Informers are stopped by the next periodic sync only: the deletions of objects that come with the deletion of
+        # the definition must not be lost.
         await self._follow(stops=False)
         now = asyncio.get_running_loop().time()
         self._rests_until = now + DISCOVERY_GAP_SECONDS
@@ -186,8 +181,7 @@ class ResourceMonitors(ABC):
             return
         if stops:
             for key in [key for key, monitor in self._monitors.items() if monitor.informer.stopped]:
-                # Another controller that shares the informer has stopped it. If the resource is served, it is started
-                # anew.
+                # Stopped by another controller that shares it. If the resource is served, it is started again.
                 self._forget(key)
         wanted = self._wanted(discovery)
         if not wanted:
@@ -211,19 +205,19 @@ class ResourceMonitors(ABC):
     ) -> tuple[list[ResourceKey], list[ResourceKey]]:
         added = [key for key in wanted if key not in self._monitors]
         if not stops:
-            # Another version takes the place of the one that is watched, when that is stopped.
+            # Another version replaces the watched one when that is stopped.
             watched = {(key.group, key.resource) for key in self._monitors}
             return [], [key for key in added if (key.group, key.resource) not in watched]
         kept = {
             key
             for key, monitor in self._monitors.items()
-            # Of a group that could not be asked nothing is known; what works goes on.
+            # Of a group whose discovery failed nothing is known; synced informers continue.
             if key in wanted or (key.group_version in discovery.failures and monitor.informer.has_synced)
         }
         return [key for key in self._monitors if key not in kept], added
 
     def _follow_definitions(self, discovery: Discovery) -> None:
-        """Hear of definitions of custom resources, where there are any."""
+        """Watch CustomResourceDefinitions, if they are served."""
         if self._definitions is not None and not self._definitions.stopped:
             return
         kind = CUSTOM_RESOURCE_DEFINITIONS.metadata
@@ -238,7 +232,7 @@ class ResourceMonitors(ABC):
             self.request_sync(new.metadata.name)
 
     def _see_changed_definition(self, old: Cached, new: Cached) -> None:
-        # That it is established is in its status: one that is not known yet is asked for whatever has changed.
+        # A definition becomes established in its status: for one that is not served yet any change counts.
         if new.metadata.name not in self._served or new.metadata.generation != old.metadata.generation:
             self.request_sync(new.metadata.name)
 
@@ -282,8 +276,8 @@ class ResourceMonitors(ABC):
 
 
 def shared_informer(context: ControllerContext, resource: Resource) -> SharedInformer[Any] | None:
-    """The informer of all objects of a resource, in this version, that others have: controllers that watch it whole, or
-    those that monitor everything. For who wants to know what they know, and is not to watch it once more."""
+    """The informer of a resource, in this version, that another controller has started, of whole objects or
+    metadata."""
     for factory in (context.informers, context.metadata_informers):
         found = factory.existing(resource.group, resource.version, resource.name)
         if found is not None and not found.stopped:
@@ -292,7 +286,7 @@ def shared_informer(context: ControllerContext, resource: Resource) -> SharedInf
 
 
 def wanted_resources(discovery: Discovery, chosen: Callable[[Resource], bool]) -> dict[ResourceKey, Resource]:
-    """The preferred version of every resource that is chosen: pure."""
+    """The preferred version of every resource that is chosen."""
     return {
         ResourceKey(resource.group, resource.version, resource.name): resource
         for resource in discovery.preferred_resources()

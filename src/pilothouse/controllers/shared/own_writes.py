@@ -1,8 +1,8 @@
-"""What a controller has written to the pods of its owners, and what it must know of that before it acts again.
+"""What a controller has written to the pods of its owners.
 
-Three things are kept per owner: the consistency store's versions, the newest pod that was created, and whether some
-request is without an answer. Used by controllers whose owners have pods with generated names, of which a second one
-would do harm; where names are fixed the consistency store is enough, and nothing else is recorded.
+Three things are kept per owner: the versions of the consistency store, the newest pod that was created, and whether a
+request is without a response. Needed for pods with generated names, which could be created twice; for fixed names the
+consistency store is enough.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Versions = Callable[[], str]
 
 
 class OwnWrites:
-    """The books of one controller. ``pods_read`` gives the version that the pod cache has come to."""
+    """The writes of one controller. ``pods_read`` gives the version that the pod cache has read."""
 
     def __init__(
         self,
@@ -54,24 +54,23 @@ class OwnWrites:
         self.wrote(key, uid, PODS.group_resource, pod.resource_version)
 
     def wrote(self, key: str, uid: str, group_resource: str, version: str) -> None:
-        """Anything was written that a cache will show."""
+        """Any object was written that a cache will show."""
         if self._consistency_store is not None:
             self._consistency_store.wrote_at(key, uid, group_resource, version)
 
     def failed(self, key: str, error: Exception) -> None:
-        """A create or delete failed. If the server may have carried it out nevertheless, the next sync asks first."""
+        """A create or delete failed. If the server may have carried it out, the next sync lists the pods first."""
         if self._consistency_store is not None and may_have_happened(error):
             self._undecided[key] = None
 
     def owner_missing(self, key: str, owner: ObjectMeta, error: NotFound | None = None) -> None:
-        """The owner was looked for on the server and is not there any more. A 404 that does not name it proves
-        nothing: a proxy may answer so for a server that is not there."""
+        """The owner is gone from the server. A 404 that does not name it proves nothing: it may come from a proxy."""
         if error is None or (error.status.details is not None and error.status.details.name == owner.name):
             self._gone[key] = owner.uid
 
     async def read_owner(self, kind: Kind[Any], key: str, owner: ObjectMeta) -> ObjectMeta:
-        """The owner as the server has it, for adoptions. If that is another one of its name, or none, this one is known
-        to be gone. Raises what the request raises."""
+        """The live owner, for adoptions. If that is another one of its name, or none, this one is known to be gone.
+        Raises what the request raises."""
         try:
             live = (await self._client.get(kind.read_as(Object), owner.name, owner.namespace)).metadata
         except NotFound as error:
@@ -84,15 +83,13 @@ class OwnWrites:
     # Before acting
 
     def is_undecided(self, key: str) -> bool:
-        """Whether some request for the owner has had no answer."""
+        """Whether some request for the owner has had no response."""
         return key in self._undecided
 
     async def find_out(self, key: str, owner: Owner | None, selector_of: Callable[[Owner], Selector | None]) -> None:
-        """Learn what became of requests without an answer, from the newest state of the owner's pods. An owner that the
-        cache does not have, or that has no selector, has no pods to act upon.
-
-        The cache is then not acted upon before it has come that far. Upstream tries again at once, and if its create
-        had happened makes one pod too many for each lost answer. Raises what the list raises: nothing is done then.
+        """Record the live pods of the owner, after requests without a response, so that the next check waits for the
+        cache to show them. Upstream tries again at once, and may create one pod too many for each lost response. Raises
+        what the list raises.
         """
         selector = selector_of(owner) if owner is not None else None
         if owner is not None and selector is not None:
@@ -108,12 +105,11 @@ class OwnWrites:
         creations that it has passed."""
         if self._consistency_store is not None:
             self._consistency_store.ensure_ready(key)
-            self._expect_what_can_still_come(key)
+            self._lower_passed_creations(key)
 
-    def _expect_what_can_still_come(self, key: str) -> None:
-        """The pod cache has read the last pod that was created for the owner, and with it all others. A creation that
-        is still expected was of a pod that came and went between two lists: no event will ever tell of it
-        (kubernetes#129795). Upstream waits five minutes."""
+    def _lower_passed_creations(self, key: str) -> None:
+        """Once the pod cache has read the last pod created for the owner, a creation that is still expected was of a
+        pod that was deleted between two lists, and has no event (kubernetes#129795). Upstream waits five minutes."""
         newest = self._newest_created.get(key)
         if newest is None:
             return
@@ -126,8 +122,8 @@ class OwnWrites:
             self._expectations.lower(key, expected.adds, 0)
 
     def is_known_gone(self, key: str, uid: str) -> bool:
-        """Whether the owner that the cache still shows is known not to exist any more. Its pods would be made as fast
-        as the garbage collector deletes them, until the cache hears of it."""
+        """Whether the owner that the cache still shows is known to be gone. Otherwise its pods would be created as fast
+        as the garbage collector deletes them."""
         return self._gone.get(key) == uid
 
     def forget(self, key: str) -> None:
@@ -140,17 +136,15 @@ class OwnWrites:
 
 
 def may_have_happened(error: Exception) -> bool:
-    """Whether a write that failed like this may have been carried out: no answer, or none that settles it."""
+    """Whether a write with this error may have been carried out."""
     if isinstance(error, ApiError):
         return error.code >= 500 and not _is_name_conflict(error)
     return not is_connection_refused(error)
 
 
 def _is_name_conflict(error: ApiError) -> bool:
-    """Whether a generated name was taken, so that nothing was made.
-
-    Servers before v1.23 say so in these words (kubernetes#104699), newer ones answer 409. A store that did not answer
-    in time reads alike, but asks for two seconds' patience. Of 20,000 pods of one ReplicaSet about fourteen meet it.
-    """
+    """Whether a generated name was taken, so that nothing was created. Servers before v1.23 answer like this
+    (kubernetes#104699), newer ones with 409; a timeout of the store is similar, but has ``retryAfterSeconds``. It
+    happens to about fourteen of 20,000 pods of one ReplicaSet."""
     prefix = "The POST operation against "
     return error.reason == "ServerTimeout" and not error.retry_after_seconds and str(error).startswith(prefix)

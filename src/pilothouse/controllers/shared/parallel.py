@@ -10,14 +10,12 @@ T = TypeVar("T")
 
 
 async def each(things: Iterable[T], act: Callable[[T], Awaitable[object]], *, at_once: int) -> None:
-    """``act`` on every thing, begun in their order, at most ``at_once`` under way.
-
-    ``things`` is read as it goes. A failure does not stop the others; the first one is raised in the end.
-    """
+    """``act`` on every thing, in order, at most ``at_once`` concurrently. ``things`` is read lazily. A failure does not
+    stop the others; the first one is raised in the end."""
     waiting = iter(things)
     first = list(islice(waiting, 1))
     if not first:
-        return  # a pass every few seconds mostly has nothing to do
+        return  # the usual case
     waiting = chain(first, waiting)
     failures: list[Exception] = []
 

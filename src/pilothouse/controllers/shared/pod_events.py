@@ -94,7 +94,7 @@ class PodEvents(Generic[T]):
         self._queue.add(object_key(new.metadata))
 
     def owner_gone(self, owner: T, _final_state_unknown: bool) -> None:
-        """What was expected for it must not hold up another one of its name."""
+        """Its expectations must not delay another one of its name."""
         key = object_key(owner.metadata)
         if self._consistency_store is not None:
             self._consistency_store.clear(key, owner.metadata.uid)
@@ -110,7 +110,7 @@ class PodEvents(Generic[T]):
     # Pods
 
     def pod_added(self, pod: Pod, _initial: bool) -> None:
-        """A pod that is being deleted already, as seen after a restart, is no creation that was waited for."""
+        """A pod that is terminating already, after a restart, is not an expected creation."""
         self._arriving(pod)
 
     def is_foreign(self, old: Pod, new: Pod) -> bool:
@@ -156,7 +156,7 @@ class PodEvents(Generic[T]):
                 self._queue.add_after(key, delay)
 
     def pod_gone(self, pod: Pod, _final_state_unknown: bool) -> None:
-        """Its owner may wait for that, or whoever asked for its deletion."""
+        """Enqueues the owner, and the former owner that expects the deletion."""
         self._leaving(pod)
 
     def _arriving(self, pod: Pod) -> None:

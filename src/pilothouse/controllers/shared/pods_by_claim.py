@@ -1,4 +1,4 @@
-"""Finding the pods of a claim in a cache: one index that every controller which asks so shares."""
+"""The index of pods by claim, shared by the controllers that add it."""
 
 from pilothouse.semantics.volumes import UsesVolumes, claim_names
 

@@ -1,5 +1,4 @@
-"""The index of pods by each of their labels. Every controller that looks pods up by a selector adds it to the shared
-cache, which keeps one."""
+"""The index of pods by each of their labels, shared by the controllers that add it."""
 
 from pilothouse.api.core import Pod
 from pilothouse.machinery.labels import Selector
@@ -9,7 +8,7 @@ LABEL_INDEX = "namespacedLabel"
 
 
 def labelled(namespace: str, key: str, value: str) -> str:
-    """The value under which the index has the pods of a namespace that carry this label."""
+    """The index value of the pods of a namespace with this label."""
     return f"{namespace}/{key}={value}"
 
 

@@ -1,9 +1,9 @@
-"""Finding the pods of a node in a cache: one index that every controller which asks so shares."""
+"""The index of pods by node, shared by the controllers that add it."""
 
 from pilothouse.api.core import Pod
 
 NODE_INDEX = "spec.nodeName"
-"""Pods by the name of the node that they are bound to, whether or not there is such a node."""
+"""Pods by the name of the node that they are bound to, which need not exist."""
 
 
 def index_by_node(pod: Pod) -> tuple[str, ...]:

@@ -1,6 +1,4 @@
-"""Whose signature makes an API server one's own: what ``--root-ca-file`` says, or else what the program itself goes by.
-
-Published in every namespace, and beside each token in a Secret. Upstream: ``readCA`` of v1.36
+"""The root CA of ``--root-ca-file``, published in every namespace and in token Secrets. Upstream: ``readCA`` of v1.36
 ``cmd/kube-controller-manager/app/certificates.go``.
 """
 

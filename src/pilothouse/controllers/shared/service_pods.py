@@ -1,5 +1,4 @@
-"""Pods and services: the pods that a service selects, and the services that an event
-concerns.
+"""The pods that a service selects, and the services that an event of a pod concerns.
 
 Used by the controllers of Endpoints and of EndpointSlices. Upstream (v1.36
 ``staging/src/k8s.io/endpointslice/util/controller_utils.go``) lists all services of a namespace for every event of a
@@ -29,8 +28,8 @@ def index_by_selector(service: Service) -> tuple[str, ...]:
 class ServicePods:
     """Both directions, on the caches of two informers.
 
-    ``enqueue`` is given the key of every service that an event of a pod concerns. An event that cannot change endpoints
-    enqueues nothing: readiness, addresses, labels and names are compared, and whether a pod has run to its end.
+    ``enqueue`` gets the key of every service that an event of a pod concerns. An event that cannot change endpoints is
+    ignored: readiness, addresses, labels, names and terminal phases are compared.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class ServicePods:
         selector = service.spec.selector
         assert selector, "who selects nothing is left alone"
         namespace = service.metadata.namespace
-        # A label such as ``tier=web`` may be on every pod; the one that fewest carry has the least to look through.
+        # Start from the label with the fewest pods: one like ``tier=web`` may be on all of them.
         found = min(
             (
                 self._pods.by_index(LABEL_INDEX, labelled(namespace, key, value))
@@ -86,8 +85,8 @@ class ServicePods:
         after = self.selecting(new.metadata)
         if renamed:
             before = self.selecting(old.metadata)
-            # A pod that is what it was concerns those that gained or lost it. One that is called otherwise below the
-            # service concerns those that keep it, too; upstream leaves these out (docs/controllers/endpointslice.md).
+            # An otherwise unchanged pod concerns services that gained or lost it. A changed hostname or subdomain also
+            # concerns those that keep it; upstream leaves these out (docs/controllers/endpointslice.md).
             moved = old.metadata.labels == new.metadata.labels
             after = sorted({*before, *after} if changed or moved else {*before} ^ {*after})
         for key in after:

@@ -1,9 +1,7 @@
-"""A cloud that is nothing but what it remembers: load balancers have addresses at which nobody answers, routes lead
-nowhere, machines are what annotations of their nodes say.
+"""A cloud in memory: load balancers and routes without function, machines whose state is in annotations of their nodes.
 
-For ``pilothouse up``, simulations and tests. Addresses are from ranges that are set aside for such things (RFC 2544,
-RFC 3849). What is here is kept by the process alone; a load balancer that is made again after a restart gets the
-address that its service names, if nobody has it.
+For ``pilothouse up``, simulations and tests. Addresses are from reserved ranges (RFC 2544, RFC 3849). A load balancer
+that is created again after a restart gets the address in the status of its service, if that is free.
 """
 
 import ipaddress
@@ -33,7 +31,7 @@ class Balancer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedCloud:
-    """Everything in one object, so that stories can look at it."""
+    """All parts in one object, for simulations to read."""
 
     name: str = "simulated"
 
@@ -55,7 +53,7 @@ class SimulatedBalancers:
         return None if found is None else _status(found)
 
     async def ensure(self, cluster: str, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
-        """Make it or change it. An address that was wished for must be free."""
+        """Create or change it. A requested address must be free."""
         uid = service.metadata.uid
         known = self._balancers.get(uid)
         made = self._balancers[uid] = Balancer(

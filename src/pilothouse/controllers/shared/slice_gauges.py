@@ -1,4 +1,4 @@
-"""How many endpoints and slices there are in all, and how many slices would do. Used by both controllers of slices.
+"""Gauges of endpoints and slices, for both controllers of slices.
 
 Upstream: v1.36 ``staging/src/k8s.io/endpointslice/metrics/cache.go`` and
 ``pkg/controller/endpointslicemirroring/metrics/cache.go``.

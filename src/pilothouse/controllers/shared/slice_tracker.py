@@ -29,12 +29,12 @@ class _Written(NamedTuple):
 
 
 class SliceTracker:
-    """What was written of slices, by the key of their service (or Endpoints) and their uid. ``read_version`` is how far
-    the cache of slices has come.
+    """Our writes of slices, by the key of their service (or Endpoints) and their uid. ``read_version`` gives the
+    version that the cache of slices has read.
 
-    A slice may be deleted by somebody else, and its events be seen, before the answer to our own write of it comes:
-    once the cache is past that write, what it does not show is gone. Upstream waits for such a slice until its service
-    is deleted.
+    A slice may be deleted by another client, and its event be seen, before the response to our own write of it: once
+    the cache is past that write, a slice that it does not show is gone. Upstream waits for such a slice until its
+    service is deleted.
     """
 
     def __init__(self, read_version: Callable[[], str]) -> None:
@@ -42,22 +42,22 @@ class SliceTracker:
         self._known: dict[str, dict[str, _Written]] = {}
 
     def wrote(self, key: str, written: EndpointSlice) -> None:
-        """The server answered a create or an update with this."""
+        """This is the response to a create or an update."""
         meta = written.metadata
         self._known.setdefault(key, {})[meta.uid] = _Written(meta.generation, meta.resource_version)
 
     def deleted(self, key: str, gone: EndpointSlice) -> None:
-        """The server was told to delete it. Its event is not news."""
+        """We have deleted it, so its event is ignored."""
         self._known.setdefault(key, {})[gone.metadata.uid] = _Written(_DELETED, gone.metadata.resource_version)
 
     def is_news(self, key: str, seen: EndpointSlice) -> bool:
-        """Whether an event shows something that we did not write ourselves."""
+        """Whether an event shows a change by another client."""
         known = self._known.get(key, {}).get(seen.metadata.uid)
         return known is None or seen.metadata.generation > known.generation
 
     def saw_gone(self, key: str, seen: EndpointSlice) -> bool:
-        """A slice has left the cache. Whether somebody else deleted it, also if an earlier process wrote it. Upstream
-        sees to what this process wrote, and a slice that is deleted after a restart stays away."""
+        """A slice was deleted from the cache. Whether by another client, also if an earlier process wrote it. Upstream
+        checks only what this process wrote, and does not create a slice again that is deleted after a restart."""
         known = self._known.get(key, {})
         written = known.pop(seen.metadata.uid, None)
         if not known:
@@ -65,7 +65,7 @@ class SliceTracker:
         return written is None or written.generation != _DELETED
 
     def let_go(self, key: str, seen: EndpointSlice) -> None:
-        """The slice is of somebody else now, or of another service. Upstream goes on waiting for it to be seen here."""
+        """The slice has another manager or service now. Upstream continues to wait for it here."""
         self.saw_gone(key, seen)
 
     def check(self, key: str, given: Iterable[EndpointSlice]) -> None:
@@ -83,8 +83,7 @@ class SliceTracker:
             del self._known[key]
 
     def _is_gone(self, written: _Written) -> bool:
-        """Whether a slice that the cache does not show is gone, and not just too new for it. One that we deleted was in
-        the cache."""
+        """Whether a slice that the cache does not show is gone, and not just too new for it."""
         if written.generation == _DELETED:
             return True
         order = compare(self._read_version(), written.version)

@@ -1,5 +1,4 @@
-"""Sending slices: what is written and in which order, and that the server's answer is remembered and counted. Used by
-both controllers of slices."""
+"""The writes of slices, for both controllers of slices."""
 
 from collections.abc import Iterable
 
@@ -18,7 +17,7 @@ _encode = msgspec.json.encode
 
 
 def triggered(each: EndpointSlice, trigger_time: str) -> EndpointSlice:
-    """The slice with the annotation that tells what it is written for; without it if nothing has a time."""
+    """The slice with the annotation of the trigger time, or without it if there is none."""
     annotations = {key: value for key, value in each.metadata.annotations.items() if key != TRIGGER_TIME}
     if trigger_time:
         annotations[TRIGGER_TIME] = trigger_time
@@ -26,7 +25,7 @@ def triggered(each: EndpointSlice, trigger_time: str) -> EndpointSlice:
 
 
 def new_body(each: EndpointSlice) -> bytes:
-    """A slice that is made, or takes another's place: all of it is ours."""
+    """The body of a slice that is created or replaced."""
     return _encode(
         {
             "apiVersion": ENDPOINT_SLICES.api_version,
@@ -40,7 +39,7 @@ def new_body(each: EndpointSlice) -> bytes:
 
 
 def changed_body(raw: bytes, each: EndpointSlice) -> bytes:
-    """The slice as it was read, with what this program decides put in."""
+    """The slice as it was read, with our fields."""
     annotations = each.metadata.annotations
     return replace_fields(
         raw,
@@ -53,7 +52,7 @@ def changed_body(raw: bytes, each: EndpointSlice) -> bytes:
 
 
 class NotWritten(Exception):
-    """A slice was not written. ``doing`` is upstream's word for what was to be done, ``error`` why it was not."""
+    """A slice was not written. ``doing`` is upstream's word for the request."""
 
     def __init__(self, doing: str, error: ApiError | OSError) -> None:
         super().__init__(f"failed to {doing}: {error}")
@@ -76,11 +75,8 @@ class SliceWrites:
         updates: Iterable[tuple[EndpointSlice, bytes]],
         deletes: Iterable[EndpointSlice],
     ) -> bool:
-        """Creates, then updates, then deletes, one after the other; the first that fails is the last. An update comes
-        with what is to be sent.
-
-        False if the namespace ends: nothing can be made there, and nothing more is done. Raises ``NotWritten``.
-        """
+        """Creates, then updates with their bodies, then deletes, up to the first failure. False if the namespace is
+        terminating. Raises ``NotWritten``."""
         for each in creates:
             try:
                 await self._create(key, each)
@@ -111,7 +107,7 @@ class SliceWrites:
         self._changes.labels_of("update").inc()
 
     async def delete(self, key: str, each: EndpointSlice, *, counted: bool = True) -> None:
-        """A slice is to go. If it is gone already that is no change."""
+        """Delete a slice. One that is gone already is not counted."""
         try:
             await self._client.delete(ENDPOINT_SLICES, each.metadata.name, each.metadata.namespace)
         except NotFound:

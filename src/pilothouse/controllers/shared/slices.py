@@ -1,4 +1,4 @@
-"""What slices say of themselves, and when two of their endpoints are one. Pure; for both controllers of slices.
+"""Labels of slices, and the identity of endpoints. Pure; for both controllers of slices.
 
 Upstream: v1.36 ``staging/src/k8s.io/endpointslice/util`` (``endpointset.go``, ``controller_utils.go``).
 """
@@ -17,7 +17,7 @@ PortKey = tuple[tuple[str, int, str, str], ...]
 
 
 def identity(endpoint: Endpoint) -> Identity:
-    """What makes two endpoints the same one: addresses, hostname, and whose they are."""
+    """Equal for the same endpoint: addresses, hostname, and target."""
     target = endpoint.target_ref
     namespace, name = (target.namespace, target.name) if target is not None else ("", "")
     return (tuple(sorted(endpoint.addresses)), endpoint.hostname or "", namespace, name)
@@ -40,16 +40,16 @@ def say_the_same(a: Endpoint, b: Endpoint) -> bool:
 
 
 def service_key_of(each: EndpointSlice) -> str:
-    """The key of the service that the slice says it is of; empty if it says none."""
+    """The key of the slice's service; empty if it has none."""
     name = each.metadata.labels.get(SERVICE_NAME, "")
     return f"{each.metadata.namespace}/{name}" if name else ""
 
 
 def manager_of(each: EndpointSlice) -> str:
-    """Who says that they look after the slice."""
+    """The controller that manages the slice, or nothing."""
     return each.metadata.labels.get(MANAGED_BY, "")
 
 
 def is_managed(each: EndpointSlice) -> bool:
-    """Whether somebody looks after the slice."""
+    """Whether the slice has a label of a manager."""
     return MANAGED_BY in each.metadata.labels

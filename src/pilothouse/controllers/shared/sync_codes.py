@@ -1,4 +1,4 @@
-"""Counts looks and their time by the HTTP code that they ended with, as upstream's publishers of authorities do."""
+"""Counts syncs and their duration by HTTP code, as upstream's CA publishers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ class SyncCodes:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Counts one sync: 200 if it succeeds, the server's code if a request was refused, 500 for any other error."""
+        """Counts one sync: 200 if it succeeds, the code of the server's error, 500 for any other error."""
         started, code = self._now(), "500"
         try:
             yield

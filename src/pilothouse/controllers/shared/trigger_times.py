@@ -1,4 +1,4 @@
-"""When the change happened that endpoints are written for: the annotation by which the way to the proxies is timed.
+"""The time of the change that endpoints are written for: an annotation to measure the latency of programming.
 
 Upstream: v1.36 ``staging/src/k8s.io/endpointslice/util/trigger_time_tracker.go``.
 """
@@ -26,10 +26,8 @@ class TriggerTimes:
         self._seen: dict[str, _Seen] = {}
 
     def of(self, key: str, service: Service, pods: Iterable[Pod]) -> str:
-        """The earliest change since the last sync, as the annotation says it; empty when nothing with a time moved.
-
-        At the first sync also the creation of the service is such a change.
-        """
+        """The earliest change since the last sync, at the first sync the creation of the service; empty if there is no
+        change with a time."""
         made = service.metadata.creation_timestamp
         times: dict[str, datetime.datetime] = {}
         for pod in pods:

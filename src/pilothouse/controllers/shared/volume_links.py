@@ -1,7 +1,5 @@
-"""Claims and volumes with their JSON, and the one write that gives a volume to a claim.
-
-The binder makes that write, and so does the scheduler for claims that wait for a pod. Pure.
-"""
+"""Claims and volumes with their JSON, and the write that binds a volume to a claim: for the binder and the scheduler.
+Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -22,7 +20,7 @@ _json = msgspec.json.Encoder().encode
 
 
 class Known(msgspec.Struct, Generic[T], frozen=True):
-    """One object: what is decided by, and its JSON, which is what is written back."""
+    """An object, and its JSON, which is written back."""
 
     object: T
     raw: bytes
@@ -33,7 +31,7 @@ Claim = Known[PersistentVolumeClaim]
 
 
 def known(raw: bytes, view: type[T]) -> Known[T]:
-    """What the server answered. It goes back without managedFields, which would be wrong from here."""
+    """The object of a response, without managedFields, which must not be written back."""
     if b'"managedFields"' in raw:
         raw = replace_fields(raw, {"metadata.managedFields": None})
     return Known(msgspec.json.decode(raw, type=view), raw)
@@ -44,8 +42,8 @@ def with_annotations(found: Known[Any], annotations: Mapping[str, str]) -> bytes
 
 
 def bound_volume(volume: Volume, claim: PersistentVolumeClaim) -> bytes | None:
-    """The volume, linked to the claim, or None if it is. If it was not reserved for it, it says that nobody else chose
-    (``GetBindVolumeToClaim``, v1.36 component-helpers ``storage/volume/pv_helpers.go``)."""
+    """The volume bound to the claim, or None if it is. If it was not reserved for the claim, it gets the annotation of
+    the controller (``GetBindVolumeToClaim``, v1.36 component-helpers ``storage/volume/pv_helpers.go``)."""
     view, meta = volume.object, claim.metadata
     reference, annotations = view.spec.claim_ref, view.metadata.annotations
     changes: dict[str, bytes | None] = {}

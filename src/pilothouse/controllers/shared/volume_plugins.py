@@ -1,4 +1,4 @@
-"""Whose volumes are whose: upstream's plugins, and the CSI drivers that do now what some of them did. Pure.
+"""Upstream's in-tree volume plugins, and the CSI drivers that some of them were migrated to. Pure.
 
 v1.36 ``cmd/kube-controller-manager/app/plugins.go``, ``csi-translation-lib/plugins`` and ``pkg/volume/{fc,iscsi}``.
 """
@@ -18,12 +18,12 @@ _MIGRATED = {plugin.name: plugin.driver for plugin in IN_TREE_PLUGINS.values()}
 
 
 def is_in_tree(provisioner: str) -> bool:
-    """Whether the name is of a plugin that was, or is, inside upstream's program."""
+    """Whether the name is that of an in-tree plugin."""
     return provisioner.startswith(_PREFIX)
 
 
 def csi_name_of(plugin: str) -> str:
-    """The driver that does now what this plugin did, or nothing."""
+    """The driver that the plugin was migrated to, or nothing."""
     return _MIGRATED.get(plugin, "")
 
 
@@ -43,23 +43,20 @@ def _migrated(where: Sources) -> Iterator[tuple[str, MigratedSource]]:
 
 
 def migrated_plugin_of(volume: PersistentVolume) -> str:
-    """The plugin that the volume is of, if a driver does its work now (``GetInTreePluginNameFromSpec``)."""
+    """The in-tree plugin of the volume, if it was migrated (``GetInTreePluginNameFromSpec``)."""
     return next((plugin for plugin, _source in _migrated(volume.spec)), "")
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """A volume by what it is called in the whole cluster, and the CSI driver that mounts it, if one does."""
+    """A volume by its unique name, and the CSI driver that mounts it, if any."""
 
     name: str
     driver: str
 
 
 def place_of(where: Sources, csi: DriverSource | None) -> Place | None:
-    """What one mounts of a driver's, and of the plugins that mount disks themselves; None of all others.
-
-    The name is that of ``GetUniqueVolumeName``, except that a disk of a plugin that was migrated has the name that the
-    plugin gave it: upstream's translation adds zones and resource groups, which say nothing of which disk it is.
-    """
+    """The volume of a CSI driver, a migrated plugin, iSCSI or Fibre Channel; None for all others. The name is that of
+    ``GetUniqueVolumeName``, but for migrated disks without the zones and resource groups of upstream's translation."""
     if csi is not None:
         return Place(unique_name(csi.driver, csi.volume_handle), csi.driver)
     for plugin, source in _migrated(where):
@@ -76,7 +73,7 @@ def place_of(where: Sources, csi: DriverSource | None) -> Place | None:
 
 
 def plugin_of(volume: PersistentVolume) -> str:
-    """Which kind of volume it is, as upstream's metrics call it, where that is known here."""
+    """The name of the volume's plugin in upstream's metrics, if it is known here."""
     if volume.spec.csi is not None:
         return f"{CSI}:{volume.spec.csi.driver}"
     return HOST_PATH if volume.spec.host_path is not None else ""

@@ -37,18 +37,18 @@ from pilothouse.runtime.events import NORMAL, WARNING
 from pilothouse.semantics.pods import is_ready
 
 COMPONENT = "controllermanager"
-"""Under this name upstream's events come."""
+"""The source of upstream's events."""
 
 Workload = ReplicationController | ReplicaSet | Deployment | StatefulSet
 
 PASSING = (ApiError, OSError, Undiscovered)
-"""What the server or the way to it had, and may not have the next time."""
+"""Errors that may be temporary."""
 
 AT_ONCE = 500
 """Budgets with no more pods than this are synced whenever something happens."""
 PACE_SECONDS = 20e-6
-"""Larger budgets are synced this much later for each of their pods. A sync takes about a microsecond a pod, and a
-rollout of 5,000 pods is as many events: one sync, a tenth of a second later, covers all that came by then."""
+"""Larger budgets are synced this much later for each of their pods: a sync takes about a microsecond a pod, and one a
+tenth of a second later covers the many events of a rollout of 5,000 pods."""
 
 _POD_META = PODS.read_as(Object)
 
@@ -181,7 +181,7 @@ class DisruptionController(ManagedController):
         try:
             await self._try_sync(budget, raw)
         except Conflict as error:
-            # Somebody was evicted, or the budget changed, and the cache is about to show it.
+            # An eviction, or a change of the budget, that the cache does not show yet.
             raise RetryLater(str(error)) from error
         except (SelectorError, InvalidBound, NoScale, UndecodableObject, *PASSING) as error:
             await self._fail_safe(budget, raw, error)
@@ -221,7 +221,7 @@ class DisruptionController(ManagedController):
             self._rechecks.add_after(object_key(budget.metadata), (evicted.recheck_at - now).total_seconds())
 
     async def _fail_safe(self, budget: PodDisruptionBudget, raw: bytes, error: Exception) -> None:
-        """Allow nothing, so that nobody is evicted on figures that may be wrong."""
+        """Allow no evictions, since the counts may be wrong."""
         key = object_key(budget.metadata)
         self.log.error("Failed to sync PDB", error=error, podDisruptionBudget=key)
         self._failed.add(key)
@@ -251,11 +251,11 @@ class DisruptionController(ManagedController):
 
     def _record_overdue(self, budget: PodDisruptionBudget, pod: Pod) -> None:
         namespace = budget.metadata.namespace
-        # The namespace stands for the name, too: upstream's words.
+        # The namespace in place of the name, as upstream.
         message = f"Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't"
         self._recorder.event(object_reference(PODS, pod.metadata), WARNING, "NotDeleted", message)
 
-    # Pods whose disruption did not come
+    # Stale conditions
 
     async def _reset(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
@@ -277,7 +277,7 @@ class DisruptionController(ManagedController):
 
 
 def _matters(old: Pod, new: Pod) -> bool:
-    """Whether a budget may come to something else because of this change of a pod."""
+    """Whether this change of a pod may change the status of a budget."""
     before, after = old.metadata, new.metadata
     return (
         before.uid != after.uid

@@ -1,4 +1,4 @@
-"""What a budget comes to, from its pods and the size of their workloads. Pure.
+"""The counts of a budget, from its pods and the size of their workloads. Pure.
 
 Upstream: ``getExpectedPodCount``, ``buildDisruptedPodMap`` and ``countHealthyPods`` of v1.36
 ``pkg/controller/disruption/disruption.go``.
@@ -15,11 +15,11 @@ from pilothouse.machinery.int_or_percent import scaled
 from pilothouse.semantics.pods import is_ready
 
 DELETION_TIMEOUT = datetime.timedelta(minutes=2)
-"""How long after its eviction a pod is taken to be on its way out without being seen deleted."""
+"""How long an evicted pod counts as being deleted without a deletion timestamp."""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pods there should be, and how many of them must be healthy."""
+    """How many pods are expected, and how many of them must be healthy."""
 
     expected: int
     desired: int
@@ -31,13 +31,13 @@ class Evicted(msgspec.Struct, frozen=True, kw_only=True):
     awaited: Mapping[str, datetime.datetime]
     """When each was evicted, by name."""
     overdue: tuple[Pod, ...]
-    """Those that nobody deleted; they count again."""
+    """Those that were not deleted in time; they count again."""
     recheck_at: datetime.datetime | None
     """When the first of those awaited will be overdue."""
 
 
 def needs_scale(spec: PodDisruptionBudgetSpec) -> bool:
-    """Whether the budget is a part of something, whose size must be known."""
+    """Whether the budget depends on the size of the workloads."""
     return spec.max_unavailable is not None or isinstance(spec.min_available, str)
 
 
@@ -57,7 +57,7 @@ def count(spec: PodDisruptionBudgetSpec, pods: int, scale: int) -> Counts:
 
 
 def follow(pods: Sequence[Pod], disrupted: Mapping[str, datetime.datetime], now: datetime.datetime) -> Evicted:
-    """Who of the ``disrupted`` is still awaited. A pod that is gone, or marked for deletion, no longer is."""
+    """Which of the ``disrupted`` are still expected to be deleted; not those that are gone or terminating."""
     awaited = {}
     overdue = []
     recheck_at: datetime.datetime | None = None

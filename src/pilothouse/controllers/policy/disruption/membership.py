@@ -1,4 +1,4 @@
-"""Which budget is about which pod, both ways, by indexes on labels.
+"""The pods of a budget, and the budgets of a pod, by indexes on labels.
 
 Upstream (v1.36 ``GetPodPodDisruptionBudgets`` and ``getPodsForPdb``) walks all budgets of a namespace for each event of
 a pod, and all its pods for each sync of a budget.
@@ -28,7 +28,7 @@ def index_by_selector(budget: PodDisruptionBudget) -> tuple[str, ...]:
     try:
         selector = selector_from(budget.spec.selector)
     except SelectorError:
-        return ()  # selects nobody; a sync of it says why
+        return ()  # selects nothing; a sync of it records why
     if selector.selects_nothing:
         return ()
     fixed = fixed_label(selector)
@@ -61,7 +61,7 @@ class Membership:
         return chosen
 
     def may_concern(self, budget: PodDisruptionBudget, labels: Mapping[str, str]) -> bool:
-        """Whether there may be pods of the budget among those that carry these labels and maybe others."""
+        """Whether the budget may select pods with these labels and maybe others."""
         try:
             fixed = fixed_label(selector_from(budget.spec.selector))
         except SelectorError:

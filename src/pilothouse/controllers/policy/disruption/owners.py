@@ -1,7 +1,7 @@
-"""How many pods the workloads are to have that own some pods.
+"""The replicas of the workloads that own some pods.
 
-Known workloads are looked up in caches; for all others, and for those that a cache does not have (yet), the server is
-asked for the scale subresource. Upstream: ``getExpectedScale`` and the finders of v1.36
+Built-in workloads are read from caches; all others, and those that a cache does not have, by their scale subresource.
+Upstream: ``getExpectedScale`` and the finders of v1.36
 ``pkg/controller/disruption/disruption.go``.
 """
 
@@ -25,15 +25,15 @@ APPS = ("apps", "extensions")
 
 
 class NoScale(Exception):
-    """The size of a workload cannot be told, and asking again does not help."""
+    """A workload has no size; a retry does not help."""
 
 
 class Undiscovered(Exception):
-    """The server could not say just now whether it serves the workload."""
+    """Discovery failed, so it is not known whether the workload is served."""
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """How large a workload is to be."""
+    """The size of a workload."""
 
     uid: str
     replicas: int
@@ -61,8 +61,8 @@ def group_of(api_version: str) -> str:
 
 
 def cached_scale(caches: Caches, owner: OwnerReference, namespace: str) -> Scale | None:
-    """The size of a workload that a cache has, under this name and uid. Of a ReplicaSet that a Deployment controls the
-    Deployment's counts: in the middle of a rollout the ReplicaSets are neither what was nor what will be."""
+    """The size of a workload in a cache, by name and uid. Of a ReplicaSet that a Deployment controls the Deployment's
+    size, which is right also during a rollout."""
     group, key = group_of(owner.api_version), f"{namespace}/{owner.name}"
     match owner.kind:
         case "ReplicationController" if group == "":
@@ -91,7 +91,7 @@ def _scale(
 
 
 class Owners:
-    """Asks caches first, then the server."""
+    """Reads caches first, then the server."""
 
     def __init__(self, client: Client, mapper: RestMapper | None, caches: Caches) -> None:
         self._client = client
@@ -99,10 +99,8 @@ class Owners:
         self._caches = caches
 
     async def expected(self, pods: Sequence[Pod]) -> Expected:
-        """What the owners of the pods are to have together.
-
-        Raises ``NoScale`` for the first pod whose owner has no size, ``Undiscovered``, and what the client raises.
-        """
+        """The replicas of all owners of the pods. Raises ``NoScale`` for the first pod whose owner has no size,
+        ``Undiscovered``, and what the client raises."""
         scales: dict[str, int] = {}
         known: set[str] = set()  # uids of owners whose scale is in the sum; never iterated
         unmanaged = []
@@ -130,7 +128,7 @@ class Owners:
         if resource is None:
             raise NoScale(f"no matches for kind {quote(owner.kind)} in version {quote(owner.api_version)}")
         served = await self._preferred(resource)
-        # Whoever owns a pod is either in its namespace or, as nodes own static pods, has no size.
+        # An owner is in the namespace of the pod; cluster-scoped ones, such as nodes, have no size.
         kind = Kind(served.group, served.version, served.name, served.kind, True, _ScaleView)
         try:
             found = await self._client.get(kind, owner.name, namespace, subresource="scale")
@@ -143,7 +141,7 @@ class Owners:
         return Scale(owner.uid, found.spec.replicas)
 
     async def _preferred(self, resource: Resource) -> Resource:
-        """The same in the version that the server likes best."""
+        """The same resource in the version that the server prefers."""
         discovery = await self._mapper.discovery()
         for each in discovery.preferred_resources():
             if (each.group, each.name) == (resource.group, resource.name):
@@ -151,8 +149,8 @@ class Owners:
         return resource
 
     async def _has_scale(self, resource: Resource) -> bool:
-        """Whether 404 meant the object and not its scale. Asked of the server each time: it is rare, and what is
-        remembered may be what the error is about."""
+        """Whether the 404 was about the object and not its scale subresource. Not cached, since the cached discovery
+        may be the cause."""
         root = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
         answer = await self._client.request("GET", root)
         listed = msgspec.json.decode(answer.body, type=_Resources)

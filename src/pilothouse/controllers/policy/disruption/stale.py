@@ -1,4 +1,4 @@
-"""The condition ``DisruptionTarget`` on pods that were to be disrupted and were not. Pure.
+"""Stale conditions ``DisruptionTarget``, of pods that were not deleted after all. Pure.
 
 Upstream: ``nonTerminatingPodHasStaleDisruptionCondition`` and ``syncStalePodDisruption`` of v1.36
 ``pkg/controller/disruption/disruption.go``.
@@ -19,7 +19,7 @@ BY_KUBELET = "TerminationByKubelet"
 
 
 def seconds_until_stale(pod: Pod, now: datetime.datetime) -> float | None:
-    """When the pod's condition is to be reset, in seconds, 0 for now; ``None`` if it is right or there is none."""
+    """Seconds until the pod's condition is to be reset; ``None`` if it is not stale or there is none."""
     if pod.metadata.deletion_timestamp is not None or is_terminal(pod):
         return None
     condition = find_condition(pod.status.conditions, DISRUPTION_TARGET)
@@ -30,7 +30,7 @@ def seconds_until_stale(pod: Pod, now: datetime.datetime) -> float | None:
 
 
 def reset_patch(pod: Pod, now: datetime.datetime) -> dict[str, Any]:
-    """The strategic merge patch of ``pods/status``. It is about the pod as it was seen: a newer condition stays."""
+    """The strategic merge patch of ``pods/status``, which fails if the pod has changed."""
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "False",

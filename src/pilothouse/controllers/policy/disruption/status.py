@@ -1,4 +1,4 @@
-"""What a budget reports. Pure.
+"""The status of a budget. Pure.
 
 Upstream: ``updatePdbStatus`` and ``failSafe`` of v1.36 ``pkg/controller/disruption/disruption.go``, and
 ``component-helpers/apps/poddisruptionbudget/helpers.go``.
@@ -30,10 +30,8 @@ def reported(
     awaited: Mapping[str, datetime.datetime],
     now: datetime.datetime,
 ) -> PodDisruptionBudgetStatus | None:
-    """The new status; ``None`` where the old one says all of it.
-
-    A budget without expected pods allows nothing: its first pods may come before this controller sees them.
-    """
+    """The new status; ``None`` if nothing changed. A budget without expected pods allows no evictions: its first pods
+    may be created before this controller sees them."""
     allowed = max(0, healthy - counts.desired) if counts.expected > 0 else 0
     generation = budget.metadata.generation
     old = budget.status
@@ -62,7 +60,7 @@ def reported(
 
 
 def failed(budget: PodDisruptionBudget, why: str, now: datetime.datetime) -> PodDisruptionBudgetStatus:
-    """Nothing is allowed while nobody can say what is. All else stays, also the generation that it is about."""
+    """The status after an error: no evictions are allowed, all else stays, also ``observedGeneration``."""
     old = budget.status
     condition = Condition(
         type=DISRUPTION_ALLOWED,
@@ -76,7 +74,7 @@ def failed(budget: PodDisruptionBudget, why: str, now: datetime.datetime) -> Pod
 
 
 def body(raw: bytes, status: PodDisruptionBudgetStatus) -> bytes:
-    """The whole object as it is to be sent: ``raw`` with this status. Fields of a newer server stay in it."""
+    """``raw`` with this status. Unknown fields stay."""
     disrupted = {name: format_time(at) for name, at in sorted(status.disrupted_pods.items())}
     encode = msgspec.json.encode
     return replace_fields(
@@ -98,7 +96,7 @@ def _status_and_reason(allowed: int) -> tuple[str, str]:
 
 
 def _condition(condition: Condition) -> dict[str, object]:
-    """As the API wants it: reason and message are there also when they are empty."""
+    """Reason and message are required, also if they are empty."""
     at = condition.last_transition_time
     document: dict[str, object] = {"type": condition.type, "status": condition.status}
     if condition.observed_generation:

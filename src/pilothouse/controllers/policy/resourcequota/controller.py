@@ -1,7 +1,5 @@
-"""The quota controller put together: changes fill two queues, and workers count and write.
-
-Limits that are not in force yet go into the queue of their own, so that nobody waits for them behind recounts.
-"""
+"""The wiring. Quotas whose limits are not in force yet have a queue of their own, so that they do not wait behind
+recounts."""
 
 import asyncio
 
@@ -22,7 +20,7 @@ from pilothouse.semantics.pod_amounts import Amounts, add, amounts
 from pilothouse.semantics.quota import OF_DEVICE_CLASS, Evaluator
 
 LATE_SECONDS = 60.0
-"""How long after something was given back an object that comes is suspected of having been charged before."""
+"""How long after a decrease of usage an added object may have been charged before it."""
 
 
 class ResourceQuotaController:
@@ -39,7 +37,7 @@ class ResourceQuotaController:
         self._sync_period = options.sync_period
         self._informer = context.informer(RESOURCE_QUOTAS)
         self._quotas = self._informer.cache
-        # Asked for before anybody watches their metadata; the monitors find them.
+        # Before the monitors, which then use these informers instead of their own of metadata.
         context.informer(PODS)
         context.informer(SERVICES)
         context.informer(PERSISTENT_VOLUME_CLAIMS)
@@ -52,7 +50,7 @@ class ResourceQuotaController:
             pod_level_resources=options.pod_level_resources,
         )
         self._given_back: dict[str, float] = {}
-        """When a quota was last written with less than before."""
+        """When a quota was last written with less usage than before."""
         self._queue: WorkQueue[str] = WorkQueue(env, "resourcequota_primary", metrics)
         self._urgent: WorkQueue[str] = WorkQueue(env, "resourcequota_priority", metrics)
         self._pools = [
@@ -91,12 +89,12 @@ class ResourceQuotaController:
     # What enqueues a quota
 
     def _quota_changed(self, old: ResourceQuota, new: ResourceQuota) -> None:
-        # The status is written here and by admission: looking at that would never end.
+        # Not for changes of the status, which is written here and by admission.
         if amounts(old.spec.hard) != amounts(new.spec.hard) or old.metadata.uid != new.metadata.uid:
             self._enqueue(new)
 
     def _enqueue_urgent(self) -> None:
-        # Limits of a resource that is counted only now: creating one is refused until its number is known.
+        # Limits of a resource that is counted only now: creating one is rejected until its usage is known.
         for key, quota in self._quotas.snapshot().items():
             if is_urgent(quota, self.monitors.evaluators()):
                 self._urgent.add(key)
@@ -114,8 +112,8 @@ class ResourceQuotaController:
                 self._queue.add(object_key(quota.metadata))
 
     def _added(self, evaluator: Evaluator, namespace: str) -> None:
-        # Admission has charged it before it was there. If the count that gave something back lay between the two, the
-        # charge was taken back with it, and nothing else would notice before the next full count.
+        # Admission has charged it before it existed. A count between the two may have undone the charge, which
+        # otherwise only the next full sync would correct.
         for quota in self._quotas.list(namespace):
             at = self._given_back.get(object_key(quota.metadata))
             if at is not None and self._env.monotonic() - at < LATE_SECONDS and evaluator.matching(quota.status.hard):
@@ -145,7 +143,7 @@ class ResourceQuotaController:
             raise RetryLater("; ".join(unread))
 
     async def _count(self, quota: ResourceQuota) -> tuple[Amounts, list[str]]:
-        """What is used, without what cannot be counted now, and why not."""
+        """The usage, without what cannot be counted now, and the errors."""
         if any(name.endswith(OF_DEVICE_CLASS) for name in quota.spec.hard):
             self.monitors.measure_claims()
         scopes = scopes_of(quota)

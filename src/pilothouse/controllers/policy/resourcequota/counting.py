@@ -1,7 +1,5 @@
-"""How much of a resource a namespace uses, out of an informer's cache.
-
-What one object uses is remembered as long as the object is the same, so that a namespace that changes much is not
-computed anew with each change. Long counts yield.
+"""The usage of a resource in a namespace, from an informer's cache. The usage of an object is remembered until it
+changes. Long counts yield to other tasks.
 """
 
 import asyncio
@@ -19,11 +17,11 @@ from pilothouse.semantics.pod_amounts import Amounts
 from pilothouse.semantics.quota import Evaluator, ScopeRequirement
 
 AT_ONCE = 100
-"""How many objects are processed before others have their turn."""
+"""How many objects are counted before other tasks run."""
 
 
 class NotRead(Exception):
-    """The cache of a resource is not filled yet."""
+    """The cache of a resource has not synced."""
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -33,7 +31,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class Counter:
-    """Counts one resource. ``is_measured``: objects use different amounts, which their views tell; else each is one."""
+    """Counts one resource. ``is_measured``: objects have different usage; otherwise each counts as one."""
 
     def __init__(self, env: Env, evaluator: Evaluator, informer: SharedInformer[Any], *, is_measured: bool) -> None:
         self.evaluator = evaluator
@@ -46,13 +44,13 @@ class Counter:
         self._known.pop(uid, None)
 
     async def count(self, namespace: str, names: Sequence[str], scopes: tuple[ScopeRequirement, ...]) -> Amounts:
-        """What is used there of what these names limit. Raises ``NotRead``."""
+        """The usage of these limits in a namespace. Raises ``NotRead``."""
         if not self.informer.has_synced:
             raise NotRead(f"{self.informer.kind.group_resource} not yet synced")
         total = zero(names)
         objects = self.informer.cache.list(namespace)
         if not self._is_measured:
-            # Objects that are only counted are in no scope.
+            # Objects that are only counted have no scope.
             return total if scopes else dict.fromkeys(names, Quantity(len(objects)))
         for number, obj in enumerate(objects, 1):
             self._add(total, obj, scopes)
@@ -65,8 +63,8 @@ class Counter:
         known = self._known.get(meta.uid)
         if known is None or known.obj is not obj:
             known = _Known(obj, self.evaluator.usage(as_json(obj), self._env.now()), {})
-            # Not remembered: what is being deleted, because it counts only until its grace period is over, which the
-            # next sync must see; and what was deleted during this count, because nothing would remove it.
+            # Not remembered: terminating objects, whose usage depends on the time; and objects that were deleted during
+            # this count, since nothing would remove them.
             if meta.deletion_timestamp is None and meta.uid and self.informer.cache.still_has(meta):
                 self._known[meta.uid] = known
         for scope in scopes:

@@ -1,7 +1,5 @@
-"""Which resources are counted: every namespaced one that can be created, listed, watched and deleted.
-
-``controllers/shared/monitors.py`` follows discovery. While that changes, quotas wait: what has not been read yet cannot
-be counted.
+"""Monitors every namespaced resource that can be created, listed, watched and deleted. While informers are started,
+quotas wait.
 """
 
 import asyncio
@@ -25,11 +23,11 @@ NEEDED_VERBS = ("create", "delete", "list", "watch")
 CLAIMS = ("resource.k8s.io", "resourceclaims")
 
 Notify = Callable[[Evaluator, str], None]
-"""An evaluator, and the namespace in which one of its objects has come or gone."""
+"""Called with an evaluator, and the namespace of an object that was added or deleted."""
 
 
 def quotable_resources(discovery: Discovery) -> dict[ResourceKey, Resource]:
-    """The preferred version of everything that can be limited: pure."""
+    """The preferred version of every resource that can be limited."""
     return wanted_resources(
         discovery,
         lambda r: r.namespaced and r.supports(*NEEDED_VERBS) and evaluator_for(r.group, r.name) is not None,
@@ -37,8 +35,8 @@ def quotable_resources(discovery: Discovery) -> dict[ResourceKey, Resource]:
 
 
 class Monitors(ResourceMonitors):
-    """The informers, and a counter for each. ``replenish`` is told of what gives something back, ``added`` of what came
-    after the first list, ``on_new`` when other resources are counted than before."""
+    """The informers, and a counter for each. ``replenish`` is called when usage decreases, ``added`` for objects that
+    are added after the first list, ``on_new`` when other resources are counted than before."""
 
     def __init__(
         self,
@@ -66,12 +64,12 @@ class Monitors(ResourceMonitors):
         self._counters: dict[tuple[str, str], Counter] = {}
         self._claims: tuple[SharedInformer[Any], Counter] | None = None
         self.started = asyncio.Event()
-        """Set when resources are known and their caches have been waited for."""
+        """Set when the first resources have been waited for."""
         self.settled = asyncio.Event()
-        """Set while nothing is being started."""
+        """Set while no informers are being started."""
 
     def evaluators(self) -> list[Evaluator]:
-        """Who can count something, watched or not."""
+        """The evaluators of all resources, watched or not."""
         own = {counter.evaluator.count for counter in self._counters.values()}
         standing = [evaluator for evaluator in standing_evaluators() if evaluator.count not in own]
         return [*standing, *(counter.evaluator for counter in self._counters.values())]
@@ -84,7 +82,7 @@ class Monitors(ResourceMonitors):
         ]
 
     def measure_claims(self) -> None:
-        """Watch resource claims whole: somebody limits devices, and metadata does not tell how many are claimed."""
+        """Watch whole ResourceClaims, since a quota limits devices."""
         found = next((m for key, m in self._monitors.items() if (key.group, key.resource) == CLAIMS), None)
         if found is None or self._claims is not None:
             return

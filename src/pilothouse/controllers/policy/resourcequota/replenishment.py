@@ -1,4 +1,4 @@
-"""Which changes of an object can give something back to quotas. Pure. Deletions always do.
+"""Which updates of an object can decrease the usage. Pure. Deletions always do.
 
 Upstream: v1.36 ``pkg/quota/v1/install/update_filter.go`` and the evaluators in ``pkg/quota/v1/evaluator/core``.
 """
@@ -15,7 +15,7 @@ from pilothouse.semantics.pod_amounts import Json, amounts
 from pilothouse.semantics.quota import attribute_classes, has_ended, in_terminating_scope
 
 Matters = Callable[[Any, Any, datetime.datetime], bool]
-"""Whether an update, from the first to the second object, is to be counted."""
+"""Whether an update, from the first to the second object, matters."""
 
 
 def as_json(view: View) -> Json:
@@ -25,7 +25,7 @@ def as_json(view: View) -> Json:
 
 
 def pod_matters(old: Pod, new: Pod, now: datetime.datetime) -> bool:
-    """It has been given other resources, has got or lost its deadline, or is nobody's business any more."""
+    """Its allocated resources or its scope have changed, or it has ended."""
     if _given(old) != _given(new):
         return True
     before, after = as_json(old), as_json(new)
@@ -40,7 +40,7 @@ def _given(pod: Pod) -> dict[str, ResourceRequirements]:
 
 
 def service_matters(old: Service, new: Service, _now: datetime.datetime) -> bool:
-    """It costs node ports or a load balancer now, or no longer."""
+    """It uses node ports or a load balancer now, or no longer."""
     return _costly_type(old) != _costly_type(new)
 
 
@@ -49,13 +49,13 @@ def _costly_type(service: Service) -> str:
 
 
 def claim_matters(old: PersistentVolumeClaim, new: PersistentVolumeClaim, _now: datetime.datetime) -> bool:
-    """It has been given more or less room, or is of another class of attributes."""
+    """Its allocated storage or its VolumeAttributesClass has changed."""
     before, after = (amounts(claim.status.allocated_resources).get("storage") for claim in (old, new))
     return before != after or attribute_classes(as_json(old)) != attribute_classes(as_json(new))
 
 
 def never(_old: object, _new: object, _now: datetime.datetime) -> bool:
-    """Of what is only counted, it is the number alone that counts."""
+    """For resources that are only counted."""
     return False
 
 

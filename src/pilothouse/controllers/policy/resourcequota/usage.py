@@ -1,4 +1,4 @@
-"""What a quota's status should be. Pure. Upstream: v1.36 ``pkg/controller/resourcequota/resource_quota_controller.go``
+"""The status of a quota. Pure. Upstream: v1.36 ``pkg/controller/resourcequota/resource_quota_controller.go``
 and apiserver's ``pkg/quota/v1/resources.go`` (``CalculateUsage``)."""
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ class NewStatus(msgspec.Struct, frozen=True):
 
 
 def scopes_of(quota: ResourceQuota) -> tuple[ScopeRequirement, ...]:
-    """All that an object must be in to be counted."""
+    """The scopes that an object must be in to be counted."""
     selector = quota.spec.scope_selector
     return (
         *(ScopeRequirement(scope_name=scope, operator="Exists") for scope in quota.spec.scopes),
@@ -29,10 +29,8 @@ def scopes_of(quota: ResourceQuota) -> tuple[ScopeRequirement, ...]:
 
 
 def new_status(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> NewStatus | None:
-    """The status to write; ``None`` if the present one says the same.
-
-    What was not counted keeps its number; what is not limited any more loses it.
-    """
+    """The status to write; ``None`` if nothing changed. What was not counted keeps its usage; what is no longer limited
+    is removed."""
     used = amounts(quota.status.used) | dict(counted)
     used = {name: used[name] for name in sorted(used) if name in quota.spec.hard}
     same_limits = amounts(quota.spec.hard) == amounts(quota.status.hard)
@@ -42,14 +40,14 @@ def new_status(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> NewStat
 
 
 def gives_back(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> bool:
-    """Whether less is used of something than the status says."""
+    """Whether the usage of something has decreased."""
     before = amounts(quota.status.used)
     return any(name in before and amount < before[name] for name, amount in counted.items())
 
 
 def is_urgent(quota: ResourceQuota, evaluators: Iterable[Evaluator]) -> bool:
-    """Whether limits are not in force yet, so that somebody may be waiting for them: the status does not know them, or
-    does not know how much is used of something that can be counted."""
+    """Whether limits are not in force yet: the status lacks them, or lacks the usage of something that can be
+    counted."""
     hard = amounts(quota.status.hard)
     if amounts(quota.spec.hard) != hard:
         return True

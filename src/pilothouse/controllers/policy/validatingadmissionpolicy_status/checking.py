@@ -1,4 +1,4 @@
-"""Expressions against types. The library is CEL's (docs/design/cel.md); here is what a policy's expressions may name.
+"""Type-checks expressions. The library is in docs/design/cel.md; here are the variables of a policy's expressions.
 
 After the apiserver library's ``admission/plugin/policy/validating/typechecking.go`` and ``plugin/cel/compile.go``
 (v1.36).
@@ -131,7 +131,7 @@ class Checker:
 
 
 def _lacks_metadata(schema: Schema) -> bool:
-    """Whether a whole object's schema does not say all of what every object has."""
+    """Whether the schema of an object lacks fields that every object has."""
     properties = schema.get("properties") or {}
     meta = (properties.get("metadata") or {}).get("properties") or {}
     return not ({"kind", "apiVersion"} <= set(properties) and {"name", "generateName"} <= set(meta))

@@ -1,4 +1,4 @@
-"""Looks at a policy when it is new or has changed."""
+"""Checks a policy when it was added or changed."""
 
 from pilothouse.api.admissionregistration import VALIDATING_ADMISSION_POLICIES, ValidatingAdmissionPolicy
 from pilothouse.cel.limits import Busy
@@ -67,7 +67,7 @@ class PolicyStatusController(ManagedController):
     async def _warnings(self, policy: ValidatingAdmissionPolicy) -> list[tuple[str, str]]:
         spec, schemas = policy.spec, Schemas(self._context)
         wanted = type_of_params(spec)
-        # Its definition may come after the policy: what is not known yet may be anything.
+        # Its definition may be created after the policy: any type until then.
         params = await schemas.of(wanted) or ANYTHING if wanted is not None else None
         checkers = []
         discovery = await self._discovery(policy)
@@ -86,7 +86,7 @@ class PolicyStatusController(ManagedController):
         return found
 
     async def _discovery(self, policy: ValidatingAdmissionPolicy) -> Discovery:
-        """What is served; asked for anew if the policy names something that is not known."""
+        """Discovery; read again if the policy names an unknown resource."""
         discovery = await self._mapper.discovery()
         constraints = policy.spec.match_constraints
         names = [name for rule in (constraints.resource_rules if constraints else ()) for name in named_in(rule)]
@@ -97,7 +97,7 @@ class PolicyStatusController(ManagedController):
 
 
 def kinds_of(discovery: Discovery, named: Named) -> list[TypeName]:
-    """The kinds that are served under a name. Without a group it is any group's: upstream's mapper has it so."""
+    """The kinds that are served under a name, without a group of any group, as upstream's mapper."""
     return [
         TypeName(found.group, found.version, found.kind)
         for found in discovery.resources()

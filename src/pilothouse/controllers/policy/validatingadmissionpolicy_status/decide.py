@@ -1,4 +1,4 @@
-"""Which types a policy is checked against, and what is said of it. Pure. Upstream: v1.36
+"""The types to check a policy against, and the warnings. Pure. Upstream: v1.36
 ``pkg/controller/validatingadmissionpolicystatus/controller.go`` and the apiserver library's
 ``admission/plugin/policy/validating/typechecking.go``."""
 
@@ -32,12 +32,11 @@ class Named(NamedTuple):
 
 
 KindsOf = Callable[[Named], Iterable[TypeName]]
-"""The kinds that are served under such a name; none if nobody knows it."""
+"""The kinds that are served under such a name."""
 
 
 def named_in(rule: ResourceRule) -> Iterator[Named]:
-    """What the rule names, sorted. Where it says "all" for groups or versions it names nothing; of resources those that
-    say "all", and parts of resources, are left out."""
+    """The resources of the rule, sorted. None if a group or version is ``*``; without ``*`` and subresources."""
     if any("*" in text for text in (*rule.api_groups, *rule.api_versions)):
         return
     resources = [resource for resource in rule.resources if "*" not in resource and "/" not in resource]
@@ -48,7 +47,7 @@ def named_in(rule: ResourceRule) -> Iterator[Named]:
 
 
 def types_to_check(spec: ValidatingAdmissionPolicySpec, kinds_of: KindsOf) -> list[TypeName]:
-    """The types, sorted. As soon as one rule has given ten, those before and these are all."""
+    """The types, sorted; up to the first rule that gives ten."""
     found: set[TypeName] = set()
     for rule in spec.match_constraints.resource_rules if spec.match_constraints is not None else ():
         kinds = [kind for name in named_in(rule) for kind in kinds_of(name)]
@@ -59,7 +58,7 @@ def types_to_check(spec: ValidatingAdmissionPolicySpec, kinds_of: KindsOf) -> li
 
 
 def type_of_params(spec: ValidatingAdmissionPolicySpec) -> TypeName | None:
-    """The kind of the policy's parameters; None without one, also if its version is none (``paramsGVK``)."""
+    """The kind of the policy's parameters; None without one, or if its version is invalid (``paramsGVK``)."""
     if spec.param_kind is None or spec.param_kind.api_version.count("/") > 1:
         return None
     group, _slash, version = spec.param_kind.api_version.rpartition("/")
@@ -67,7 +66,7 @@ def type_of_params(spec: ValidatingAdmissionPolicySpec) -> TypeName | None:
 
 
 def expressions(spec: ValidatingAdmissionPolicySpec) -> Iterator[tuple[str, str]]:
-    """Where an expression stands, and the expression."""
+    """Field path and expression."""
     for number, validation in enumerate(spec.validations):
         yield f"spec.validations[{number}].expression", validation.expression
         if validation.message_expression:
@@ -75,7 +74,7 @@ def expressions(spec: ValidatingAdmissionPolicySpec) -> Iterator[tuple[str, str]
 
 
 def warning(errors: Sequence[tuple[TypeName, str]]) -> str:
-    """What is said of one expression: by type, what the compiler said."""
+    """The compiler's errors of one expression, by type."""
     return "\n".join(f"{name}: {error}\n" for name, error in errors)
 
 
@@ -85,10 +84,10 @@ def is_due(policy: ValidatingAdmissionPolicy) -> bool:
 
 
 def configuration(policy: ValidatingAdmissionPolicy, warnings: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """What is applied to the status: (where, what) of each warning.
+    """The apply configuration of the status, with (field, text) of each warning.
 
-    To the policy as it was read and to no other one. Upstream's is applied to whatever has the name by then: to a newer
-    generation, or to another policy, which is never looked at if its generation is smaller.
+    It is for the policy as it was read. Upstream's is applied to any policy of the name: to a newer generation, or to
+    another one, which is then never checked if its generation is smaller.
     """
     meta = policy.metadata
     listed = [{"fieldRef": where, "warning": what} for where, what in warnings]

@@ -1,7 +1,5 @@
-"""What an API server says of its types: the schemas of ``/openapi/v3``, with every reference filled in.
-
-``controller`` asks, ``checking`` reads. After the apiserver library's ``cel/openapi/resolver`` (v1.36).
-"""
+"""The schemas of ``/openapi/v3``, with every reference resolved. After the apiserver library's ``cel/openapi/resolver``
+(v1.36)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +16,7 @@ _KINDS = "x-kubernetes-group-version-kind"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _REFERENCE = "#/components/schemas/"
 ANYTHING: Schema = {_INT_OR_STRING: True}
-"""How the types of expressions say that nothing is known before an expression runs."""
+"""The schema of an unknown type."""
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -52,7 +50,7 @@ class Schemas:
 
 
 def filled(schemas: Mapping[str, Schema], schema: Schema, above: tuple[str, ...] = ()) -> Schema:
-    """The schema without references. One that would contain itself ends in an object of which nothing is known."""
+    """The schema without references. A recursive one ends in an object without properties."""
     key = _referred(schema)
     if key:
         if key in above:

@@ -1,13 +1,13 @@
 """Creates Jobs on a schedule.
 
-Behaviour: for one moment of a schedule one Job is made: its name is the CronJob's and the minute, and while it is there
-the server makes no other. What was written down is waited for before the next sync, so that a Job that has come and
-gone meanwhile is not made again. Of several moments that were missed only the last is made up for. With ``Forbid`` no
-Job is started while one that is known of runs; with ``Replace`` what runs is deleted first. Finished Jobs go from
-``status.active``, and beyond their limits altogether, the oldest first.
+Behaviour: for one scheduled time one Job is created: its name is the CronJob's and the minute, and while it exists the
+server accepts no other. A sync waits until the cache shows the last status written, so that a Job that was created and
+deleted meanwhile is not created again. Of several missed times only the last gets a Job. With ``Forbid`` no Job is
+started while another one is active; with ``Replace`` active ones are deleted first. Finished Jobs are removed from
+``status.active``, and deleted beyond their limits, the oldest first.
 
-Not guaranteed: that every moment brings a Job. Whoever was away for too long, or a Job that takes too long under
-``Forbid``, leaves moments out. A Job may be seen by nobody for a moment: it is made first and written down after that.
+Not guaranteed: a Job for every scheduled time. Times are missed while the controller is down, or a Job takes too long
+under ``Forbid``. A Job is created before it is in the status.
 
 docs/controllers/cronjob.md has where it differs from upstream.
 """

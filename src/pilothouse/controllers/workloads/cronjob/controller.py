@@ -36,7 +36,7 @@ _decoder = msgspec.json.Decoder(CronJob)
 
 
 class NotReplaced(RuntimeError):
-    """A Job that was to make room could not be deleted."""
+    """A Job to be replaced could not be deleted."""
 
 
 class _SyncContext:
@@ -53,7 +53,6 @@ class _SyncContext:
         self.status = without(self.status, (uid,))
 
     def refresh(self, cron_job: CronJob, raw: bytes) -> None:
-        """The server has a newer one: go on with that."""
         self.cron_job, self.raw = cron_job, raw
         self.status = without(cron_job.status, self._removed)
 
@@ -76,7 +75,7 @@ class CronJobController(ManagedController):
             buckets=exponential_buckets(1, 2, 10),
         ).labels_of()
         self._written: dict[str, tuple[str, str]] = {}
-        """By key the uid and the version of our last write."""
+        """By key the uid and version of our last write."""
         cron_jobs.add_handler(
             lambda made, _initial: self.queue.add(object_key(made.metadata)),
             self._changed,
@@ -105,7 +104,7 @@ class CronJobController(ManagedController):
             self._say(new, Remark(WARNING, "UnParseableCronJobSchedule", text))
             return
         wait = until_next(new, schedule, self.env.now())
-        # A schedule that never is due: the sync records an event about it.
+        # A schedule that is never due: the sync records an event about it.
         self.queue.add_after(key, wait if wait is not None else 0.0)
 
     def _gone(self, cron_job: CronJob, _final_state_unknown: bool) -> None:
@@ -143,7 +142,7 @@ class CronJobController(ManagedController):
         meta = cron_job.metadata
         uid, version = self._written.get(key, ("", ""))
         if uid == meta.uid and is_newer(version, meta.resource_version):
-            return None  # the event of that write brings the key back
+            return None  # the event of that write enqueues the key
         owned = controller_index_key(meta.namespace, CRON_JOBS.kind, meta.name, meta.uid)
         jobs = sorted(self._jobs.by_index(CONTROLLER_INDEX, owned), key=lambda job: job.metadata.name)
         sync = _SyncContext(cron_job, raw)
@@ -155,7 +154,7 @@ class CronJobController(ManagedController):
             wait = await self._sync_cron_job(sync, jobs)
         except (*_FAILURES, NotReplaced) as error:
             failure = error
-        # What is known by now is written down also when the rest has failed.
+        # The status is written also after an error.
         if sync.status != sync.cron_job.status:
             await self._put_status(sync)
         if failure is not None:
@@ -183,7 +182,7 @@ class CronJobController(ManagedController):
         return decision.wait
 
     async def _ask_about(self, sync: _SyncContext, job: Job) -> None:
-        """A Job runs that the status does not know: the cache may be behind our own last write."""
+        """A Job runs that is not in the status: the cache may be behind our own last write."""
         if any(reference.uid == job.metadata.uid for reference in sync.status.active):
             return  # the newer status knows it
         meta = sync.cron_job.metadata
@@ -199,13 +198,13 @@ class CronJobController(ManagedController):
         cron_job, moment = sync.cron_job, decision.start
         assert moment is not None, "asked only when there is one"
         if decision.replace:
-            await self._make_room(sync)
+            await self._replace_active(sync)
         meta = cron_job.metadata
         name = job_name(cron_job, moment)
         try:
             made = await self._client.create(JOBS, draw_job(cron_job, moment), meta.namespace)
         except AlreadyExists:
-            # Made by us, and not yet written down, or by somebody else, whose business it is.
+            # Created by us and not in the status yet, or by another client.
             there = await self._client.get(JOBS, name, meta.namespace)
             known = any(reference.uid == there.metadata.uid for reference in sync.status.active)
             if known or not is_controlled_by(there.metadata, meta.uid):
@@ -223,7 +222,7 @@ class CronJobController(ManagedController):
         self._say(cron_job, Remark(NORMAL, "SuccessfulCreate", f"Created job {made.metadata.name}"))
         sync.status = started(sync.status, made.metadata, moment)
 
-    async def _make_room(self, sync: _SyncContext) -> None:
+    async def _replace_active(self, sync: _SyncContext) -> None:
         for reference in sync.status.active:
             try:
                 job = await self._client.get(JOBS, reference.name, reference.namespace)

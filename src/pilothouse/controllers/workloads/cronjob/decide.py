@@ -1,4 +1,4 @@
-"""Whether to start a Job now, and which finished Jobs go. Pure: the controller observes and applies.
+"""Whether to start a Job now, and which finished Jobs to delete. Pure.
 
 Upstream: v1.36 ``pkg/controller/cronjob/cronjob_controllerv2.go`` (``syncCronJob``, ``cleanupFinishedJobs``).
 """
@@ -35,9 +35,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What to do now, and what to say."""
 
     start: datetime.datetime | None = None
-    """The moment to start a Job for."""
+    """The scheduled time to start a Job for."""
     replace: bool = False
-    """Delete what runs before that."""
+    """Delete active Jobs before."""
     wait: float | None = None
     """Seconds until the next sync. ``None``: not before something changes."""
     remarks: tuple[Remark, ...] = ()
@@ -56,14 +56,14 @@ _ACTIVE = Remark(
 
 
 def job_name(cron_job: CronJob, moment: datetime.datetime) -> str:
-    """The name of the Job for a moment: no other Job of the CronJob will ever have it."""
+    """The name of the Job for a scheduled time, which no other Job of the CronJob has."""
     return f"{cron_job.metadata.name}-{int(moment.timestamp()) // 60}"
 
 
 def decide(
     cron_job: CronJob, status: CronJobStatus, now: datetime.datetime, local: datetime.tzinfo = datetime.UTC
 ) -> Decision:
-    """What the schedule asks for now. ``status`` is that of the CronJob with what is known of its Jobs by now."""
+    """What to do now. ``status`` is updated with the present Jobs."""
     spec, meta = cron_job.spec, cron_job.metadata
     if meta.deletion_timestamp is not None:
         return Decision()
@@ -98,14 +98,14 @@ def decide(
         return Decision(wait=wait, remarks=tuple(remarks))
     if due.missed > TOO_MANY:
         remarks.append(_TOO_MANY)
-    # Upstream asks here whether the deadline is over (event MissSchedule). It never is: no moment before it was found.
+    # Upstream checks the deadline here (event MissSchedule). It never is exceeded: earlier times were not searched.
     name = job_name(cron_job, moment)
     if status.last_schedule_time == moment or any(
         job.name == name and job.namespace == meta.namespace for job in status.active
     ):
         return Decision(wait=wait, remarks=tuple(remarks))
     if spec.concurrency_policy == "Forbid" and status.active:
-        # The last moment stays as it is: this one is made up for when the Job has ended, unless another has come.
+        # lastScheduleTime stays: this time is due until the Job has ended, unless another one comes.
         return Decision(wait=wait, remarks=(*remarks, _ACTIVE))
     replace = spec.concurrency_policy == "Replace" and bool(status.active)
     return Decision(start=moment, replace=replace, wait=wait, remarks=tuple(remarks))
@@ -116,7 +116,7 @@ def _quoted(text: str) -> str:
 
 
 def surplus_jobs(cron_job: CronJob, jobs: Iterable[Job]) -> list[Job]:
-    """The finished Jobs beyond the limits, those that began first in front."""
+    """The finished Jobs beyond the limits, the oldest first."""
     by_end: dict[str, list[Job]] = {"Complete": [], "Failed": []}
     for job in jobs:
         end = finished_condition(job)

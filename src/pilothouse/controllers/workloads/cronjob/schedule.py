@@ -1,4 +1,4 @@
-"""Which moment of a schedule is due, and when the next one is. Pure.
+"""Which scheduled time is due, and when the next one is. Pure.
 
 Upstream: v1.36 ``pkg/controller/cronjob/utils.go`` and ``formatSchedule`` of ``cronjob_controllerv2.go``.
 """
@@ -13,8 +13,7 @@ from pilothouse.machinery.times import add_seconds
 from pilothouse.machinery.zones import UnknownZone, load_zone
 
 PADDING = 0.1
-"""Seconds by which every key is enqueued later than its scheduled time (``nextScheduleDelta``): clocks are not exact,
-and a sync before that time would find nothing due."""
+"""Seconds by which keys are enqueued after their scheduled time (``nextScheduleDelta``), since clocks are not exact."""
 TOO_MANY = 100
 _SECOND = datetime.timedelta(seconds=1)
 
@@ -24,21 +23,18 @@ class NoSuchMoment(ValueError):
 
 
 class Due(msgspec.Struct, frozen=True):
-    """``at`` is the last moment that has come and was not served; ``None``: there is none. ``missed`` is about how many
-    came before it."""
+    """``at`` is the last scheduled time that has passed without a Job, if any; ``missed`` about how many were before
+    it."""
 
     since: datetime.datetime
-    """From when on moments were looked for."""
+    """The start of the search."""
     at: datetime.datetime | None = None
     missed: int = 0
 
 
 def schedule_of(cron_job: CronJob, local: datetime.tzinfo) -> Schedule:
-    """The schedule as it is meant: in ``spec.timeZone``, else in the zone of this process. Raises ``CronError``.
-
-    Text that names a zone by itself has the last word, also in the middle of it, where it is no zone and the text no
-    schedule (upstream looks for the letters ``TZ`` anywhere).
-    """
+    """The schedule in ``spec.timeZone``, else in the zone of this process. Raises ``CronError``. A zone in the text
+    itself takes precedence (upstream searches for the letters ``TZ`` anywhere in it)."""
     spec = cron_job.spec
     if has_own_zone(cron_job) or spec.time_zone is None:
         return parse_schedule(spec.schedule, local)
@@ -50,15 +46,15 @@ def schedule_of(cron_job: CronJob, local: datetime.tzinfo) -> Schedule:
 
 
 def has_own_zone(cron_job: CronJob) -> bool:
-    """Whether the schedule's text names a zone, which is tolerated for CronJobs of old."""
+    """Whether the schedule's text names a zone, which is tolerated for old CronJobs."""
     return "TZ" in cron_job.spec.schedule
 
 
 def find_due(cron_job: CronJob, schedule: Schedule, now: datetime.datetime, *, heed_deadline: bool = True) -> Due:
-    """The last moment that has come (``mostRecentScheduleTime``). Raises ``NoSuchMoment``.
+    """The last scheduled time that has passed (``mostRecentScheduleTime``). Raises ``NoSuchMoment``.
 
-    Not every moment between the last one served and now is visited: how many there are is estimated from the distance
-    of the first two, and the walk begins two before the end. With uneven distances it may find none.
+    Not every one since the last Job is visited: their number is estimated from the first interval, and the search
+    begins two before the end. With uneven intervals it may find none.
     """
     since = cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp or now
     seconds = cron_job.spec.starting_deadline_seconds
@@ -83,10 +79,8 @@ def find_due(cron_job: CronJob, schedule: Schedule, now: datetime.datetime, *, h
 
 
 def until_next(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -> float | None:
-    """Seconds until the CronJob is to be synced again (``nextScheduleTimeDuration``); ``None``: never.
-
-    Always more than 0: it is counted from a moment that is not over yet (kubernetes#118706).
-    """
+    """Seconds until the CronJob is to be synced again (``nextScheduleTimeDuration``); ``None``: never. Always more than
+    0 (kubernetes#118706)."""
     try:
         due = find_due(cron_job, schedule, now, heed_deadline=False)
     except NoSuchMoment:

@@ -1,4 +1,4 @@
-"""What became of the Jobs, as the status tells it. Pure.
+"""The status of a CronJob from its Jobs. Pure.
 
 Upstream: v1.36 ``pkg/controller/cronjob/cronjob_controllerv2.go`` (``syncCronJob``).
 """
@@ -27,7 +27,7 @@ def started(status: CronJobStatus, job: ObjectMeta, moment: datetime.datetime) -
 
 
 def settled(status: CronJobStatus, jobs: Iterable[Job]) -> tuple[CronJobStatus, list[Remark]]:
-    """With the Jobs that have ended since, and what to say about them."""
+    """The status without the Jobs that have ended, and the events about them."""
     remarks: list[Remark] = []
     active = {reference.uid for reference in status.active}
     for job in jobs:
@@ -47,12 +47,12 @@ def settled(status: CronJobStatus, jobs: Iterable[Job]) -> tuple[CronJobStatus, 
 
 
 def unknown(status: CronJobStatus, jobs: Iterable[Job]) -> list[Job]:
-    """The Jobs that run and are not in the status."""
+    """The active Jobs that are not in the status."""
     active = {reference.uid for reference in status.active}
     return [job for job in jobs if job.metadata.uid not in active and finished_condition(job) is None]
 
 
 def unseen(status: CronJobStatus, jobs: Iterable[Job]) -> list[ObjectReference]:
-    """What the status calls active and the cache does not show."""
+    """Active Jobs of the status that the cache does not show."""
     there = {job.metadata.uid for job in jobs}
     return [reference for reference in status.active if reference.uid not in there]

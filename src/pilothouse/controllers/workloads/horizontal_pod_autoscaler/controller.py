@@ -1,4 +1,4 @@
-"""The wiring: once per period a sync of each autoscaler, observe → propose → limit → apply → report.
+"""The wiring: once per period each autoscaler is synced, observe → propose → limit → apply → report.
 
 Upstream: ``reconcileAutoscaler`` of v1.36 ``pkg/controller/podautoscaler/horizontal.go``.
 """
@@ -57,7 +57,7 @@ INVALID = "InvalidSelector"
 
 
 class NotScaled(Exception):
-    """A sync did not do what it should have. ``by_spec``: because of what the autoscaler says."""
+    """A sync failed. ``by_spec``: because of the autoscaler's spec."""
 
     def __init__(self, text: str, *, by_spec: bool = False) -> None:
         super().__init__(text)
@@ -65,7 +65,7 @@ class NotScaled(Exception):
 
 
 class _Uncounted(Exception):
-    """No size can be told from the metrics."""
+    """The metrics give no size."""
 
     def __init__(self, text: str, metrics: tuple[MetricStatus, ...] | None = None) -> None:
         super().__init__(text)
@@ -131,7 +131,6 @@ class HorizontalPodAutoscalerController(ManagedController):
         assert raw is not None, "what is written back whole is cached with its JSON"
         recent = self._recent.get(key)
         if recent is None or recent.uid != autoscaler.metadata.uid:
-            # One of the same name that is gone has nothing to say about this one.
             recent = self._recent[key] = Recent(uid=autoscaler.metadata.uid, recommendations=[], ups=[], downs=[])
         started, error = self.env.perf_counter(), INTERNAL
         sync = _SyncContext(self, autoscaler, raw, recent)
@@ -149,7 +148,7 @@ class HorizontalPodAutoscalerController(ManagedController):
 
 
 def _may_have_happened(error: BaseException) -> bool:
-    """Whether a write that failed may have been carried out all the same: nobody said no, and it was sent."""
+    """Whether a write that failed may have been carried out: it was sent, and not rejected."""
     return not isinstance(error, ApiError | ConnectionRefused | ConnectFailed)
 
 
@@ -177,7 +176,7 @@ class _SyncContext:
         self._recent.begin(current, self._env.monotonic())
         minimum = 1 if spec.min_replicas is None else spec.min_replicas
         to_zero = self._of._options.scale_to_zero
-        emptied = to_zero and report.says(AT_ZERO)  # by this controller, not by somebody who wanted no pods
+        emptied = to_zero and report.says(AT_ZERO)  # by this controller, not by a user
         metrics: tuple[MetricStatus, ...] | None = None
         desired, reason, invalid = current, "", ""
         if current == 0 and not (emptied and (minimum != 0 or self._has_external_metric())):
@@ -214,7 +213,7 @@ class _SyncContext:
         return f"{reference.kind}/{self._autoscaler.metadata.namespace}/{reference.name}"
 
     def _has_external_metric(self) -> bool:
-        """Whether there is a metric that has a value while there are no pods."""
+        """Whether there is a metric that has a value without pods."""
         return any(metric.type in ("Object", "External") for metric in self._autoscaler.spec.metrics)
 
     async def _find(self) -> Target:
@@ -237,10 +236,8 @@ class _SyncContext:
     # What the metrics ask for
 
     async def _measure(self, target: Target) -> tuple[Proposal, tuple[MetricStatus, ...], str]:
-        """The largest proposal, what all metrics came to, and what was wrong with those that came to nothing.
-
-        Raises ``_Uncounted`` if nothing may be done: whoever does not know all must not make the workload smaller.
-        """
+        """The largest proposal, the status of all metrics, and the errors of invalid ones. Raises ``_Uncounted`` if
+        there is none, or if one is invalid and the others ask for a smaller size."""
         selector, pods = self._selected(target.scale.status.selector)
         specs = self._autoscaler.spec.metrics
         current = target.scale.spec.replicas
@@ -302,7 +299,7 @@ class _SyncContext:
         return Proposals(self._of._apis, namespace, selector, pods)
 
     def _selected(self, text: str) -> tuple[Selector, list[Pod]]:
-        """The selector of the target's pods, and the pods. Raises ``_Uncounted``, having said why."""
+        """The selector of the target's pods, and the pods. Raises ``_Uncounted`` after recording why."""
         if not text:
             text = "the HPA target's scale is missing a selector"
             raise self._set_inactive("SelectorRequired", "selector is required", INVALID, text)
@@ -321,15 +318,15 @@ class _SyncContext:
         return selector, pods
 
     def _set_inactive(self, reason: str, why: str, condition: str, message: str = "") -> _Uncounted:
-        """To be raised, once it is said."""
+        """Record why the autoscaler is inactive. Returns what to raise."""
         self._record_event(WARNING, reason, why)
         self._report.set_condition(ACTIVE, False, condition, message or why)
         return _Uncounted(why)
 
-    # What becomes of it
+    # Apply and report
 
     def _limited(self, best: Proposal, current: int, minimum: int) -> tuple[int, str]:
-        """The size to set, and what is said of it: of what the metrics ask for, whatever limits it."""
+        """The size to set and its reason, after stabilization, policies and bounds."""
         spec, report = self._autoscaler.spec, self._report
         desired = max(best.replicas, 0)
         reason = ""
@@ -355,7 +352,7 @@ class _SyncContext:
             await self._of._sizes.set(target, desired)
         except PASSING as error:
             if _may_have_happened(error):
-                # Whoever does not know counts it: rather too slow for a period than faster than is allowed.
+                # Counted: rather too slow for a period than faster than the policies allow.
                 self._recent.changed(self._autoscaler.spec.behavior, current, desired, self._env.monotonic())
             self._record_event(WARNING, "FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
             text = f"the HPA controller was unable to update the target scale: {error}"
@@ -382,8 +379,6 @@ class _SyncContext:
             HPA=object_key(self._autoscaler.metadata), currentReplicas=current, desiredReplicas=desired, reason=reason,
         )  # fmt: skip
 
-    # What is said
-
     async def _write(self) -> None:
         """Raises ``NotScaled``."""
         if not self._report.is_news:
@@ -402,7 +397,7 @@ class _SyncContext:
             raise NotScaled(f"failed to update status for {meta.name}: {error}") from error
 
     async def _write_if_it_can(self) -> None:
-        """Write the status; a failure is logged only, because the sync ends with the error that came before it."""
+        """Write the status; a failure is only logged, since the sync ends with an earlier error."""
         try:
             await self._write()
         except NotScaled as error:

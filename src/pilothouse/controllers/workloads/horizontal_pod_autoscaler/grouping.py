@@ -17,7 +17,7 @@ CPU = "cpu"
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a new pod's use of cpu is not believed, and how long its readiness counts as its first. In seconds."""
+    """How long cpu samples of a new pod may be skipped, and how long its readiness counts as initial. In seconds."""
 
     cpu_initialization_period: float
     initial_readiness_delay: float
@@ -28,11 +28,11 @@ class Groups(msgspec.Struct, frozen=True):
 
     ready: int
     unready: tuple[str, ...]
-    """Not there yet: what they use now says nothing."""
+    """Starting: their samples do not count."""
     missing: tuple[str, ...]
-    """There, but without a sample."""
+    """Running, but without a sample."""
     ignored: tuple[str, ...]
-    """On their way out."""
+    """Terminating or failed."""
 
 
 def group_pods(
@@ -60,16 +60,16 @@ def group_pods(
 
 
 def _is_starting(pod: Pod, sample: Sample, patience: Patience, now: datetime.datetime) -> bool:
-    """Whether the sample may tell of the pod's start, when many programs use more cpu than they will."""
+    """Whether the sample may include the pod's start, when many programs use more cpu than later."""
     condition, started = ready_condition(pod), pod.status.start_time
     if condition is None or started is None:
         return True
     since = condition.last_transition_time or _NEVER
-    # A start far in the future means that the clock was put back: such a pod is no newer than one far in the past.
+    # abs: a start far in the future means that the clock was set back.
     if abs((now - started).total_seconds()) < patience.cpu_initialization_period:
         # A sample counts when all of its window lies behind the moment at which the pod became ready.
         return condition.status == "False" or (sample.at or _NEVER) < since + datetime.timedelta(seconds=sample.window)
-    # Later only who has never been ready is still starting.
+    # Later only a pod that has never been ready is starting.
     return condition.status == "False" and (since - started).total_seconds() < patience.initial_readiness_delay
 
 
@@ -81,9 +81,8 @@ def requests_of(
 ) -> Mapping[str, int]:
     """What each pod requests of the resource, in thousandths; of one container only if it is named.
 
-    Raises ``Unmeasured`` for the first pod, in any state, that requests nothing of it: percentages of that mean
-    nothing. What a pod requests as a whole comes before what its containers do, unless the gate
-    ``PodLevelResources`` is off.
+    Raises ``Unmeasured`` for the first pod, in any state, that has no request. Requests of the pod take precedence over
+    those of its containers, unless the gate ``PodLevelResources`` is off.
     """
     return {
         pod.metadata.name: _request_of(pod, resource, container, pod_level_resources=pod_level_resources)

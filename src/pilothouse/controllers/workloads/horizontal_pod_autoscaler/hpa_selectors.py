@@ -1,4 +1,4 @@
-"""Whether the pods of an autoscaler are those of another one, too: then neither knows what it does.
+"""Finds autoscalers whose pods overlap.
 
 Upstream: ``hpasControllingPodsUnderSelector`` of v1.36 ``pkg/controller/podautoscaler/horizontal.go``.
 """
@@ -22,29 +22,29 @@ class HpaSelectors:
         self._by_label: dict[str, dict[str, Selector]] = {}
 
     def register(self, key: str) -> None:
-        """There is such an autoscaler. It selects nothing until its selector is known."""
+        """Add an autoscaler. It selects nothing until ``put``."""
         self._selectors.setdefault(key, None)
 
     def put(self, key: str, selector: Selector) -> None:
         """The autoscaler selects these pods now, if it is still registered."""
         if key not in self._selectors or self._selectors[key] == selector:
             return
-        self._take_off_shelf(key)
+        self._unindex(key)
         self._selectors[key] = selector
-        self._by_label.setdefault(_shelf(key, selector), {})[key] = selector
+        self._by_label.setdefault(_index_key(key, selector), {})[key] = selector
 
     def forget(self, key: str) -> None:
-        self._take_off_shelf(key)
+        self._unindex(key)
         self._selectors.pop(key, None)
 
-    def _take_off_shelf(self, key: str) -> None:
+    def _unindex(self, key: str) -> None:
         selector = self._selectors.get(key)
         if selector is not None:
-            shelf = _shelf(key, selector)
-            known = self._by_label[shelf]
+            label = _index_key(key, selector)
+            known = self._by_label[label]
             del known[key]
             if not known:
-                del self._by_label[shelf]
+                del self._by_label[label]
 
     def selecting(self, namespace: str, pods: Iterable[Pod]) -> list[str]:
         """The keys of the autoscalers that select any of these pods, sorted."""
@@ -53,13 +53,16 @@ class HpaSelectors:
         anywhere = self._by_label.get(namespace, nothing)
         for pod in pods:
             labels = pod.metadata.labels
-            shelves = [anywhere, *(self._by_label.get(labelled(namespace, *each), nothing) for each in labels.items())]
-            for shelf in shelves:
-                found.update(key for key, selector in shelf.items() if key not in found and selector.matches(labels))
+            candidates = [
+                anywhere,
+                *(self._by_label.get(labelled(namespace, *each), nothing) for each in labels.items()),
+            ]
+            for label in candidates:
+                found.update(key for key, selector in label.items() if key not in found and selector.matches(labels))
         return sorted(found)
 
 
-def _shelf(key: str, selector: Selector) -> str:
+def _index_key(key: str, selector: Selector) -> str:
     namespace, _name = split_key(key)
     fixed = fixed_label(selector)
     return namespace if fixed is None else labelled(namespace, *fixed)

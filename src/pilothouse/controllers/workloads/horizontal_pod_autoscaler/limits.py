@@ -1,4 +1,4 @@
-"""From what the metrics ask for to the size that is set: windows, policies, bounds. Pure but for ``Recent``.
+"""Limits the recommended size: stabilization windows, policies, bounds. Pure but for ``Recent``.
 
 Upstream: ``normalizeDesiredReplicas`` and ``normalizeDesiredReplicasWithBehaviors`` of v1.36
 ``pkg/controller/podautoscaler/horizontal.go``.
@@ -20,7 +20,7 @@ DISABLED, MIN = "Disabled", "Min"
 
 
 class NormalizationArg(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is, what is asked for, and between which bounds."""
+    """Current and desired size, and the bounds."""
 
     current: int
     desired: int
@@ -29,7 +29,7 @@ class NormalizationArg(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Normalized(msgspec.Struct, frozen=True):
-    """``replicas``, and what to say of how they came about."""
+    """A size, with the reason and message of its condition."""
 
     replicas: int
     reason: str
@@ -37,7 +37,7 @@ class Normalized(msgspec.Struct, frozen=True):
 
 
 class Limited(msgspec.Struct, frozen=True):
-    """The size to set, and what the conditions AbleToScale and ScalingLimited say of it."""
+    """The size to set, with the conditions AbleToScale and ScalingLimited."""
 
     replicas: int
     stabilized: Normalized
@@ -103,7 +103,7 @@ def bound(arg: NormalizationArg) -> Normalized:
 def stabilize_by(
     arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, window: float, now: float
 ) -> Normalized:
-    """The present size, raised to the lowest recommendation of one window and lowered to the highest of the other."""
+    """The current size, raised to the lowest recommendation of one window, lowered to the highest of the other."""
     up_since = now - _window(behavior.scale_up, 0.0)
     down_since = now - _window(behavior.scale_down, window)
     known = recent.recommendations
@@ -127,7 +127,7 @@ def bound_by(
     """Within the bounds, and not faster than the policies say."""
     current = arg.current
     if arg.desired > current:
-        # Policies that were changed after a rise may say less than there is: then it goes no further up.
+        # Policies that were changed after scaling up may allow less than the current size: then it stays.
         fastest = max(highest_allowed(current, behavior.scale_up, recent, now), current)
         if arg.desired > min(arg.max_replicas, fastest):
             return (
@@ -147,21 +147,21 @@ def bound_by(
 
 
 def highest_allowed(current: int, rules: HPAScalingRules | None, recent: Recent, now: float) -> int:
-    """How far up the policies let it go. Six now, four of them added and two taken within the period: it began with
-    four, and 300 % on top of four are sixteen."""
+    """The highest size that the policies allow. Example: six now, four added and two removed within the period: it
+    began with four, and 300 % more are sixteen."""
 
     def reach(policy: HPAScalingPolicy) -> int:
         start = recent.size_before(current, policy.period_seconds, now)
         if policy.type == "Pods":
             return start + policy.value
-        # Up, because a small workload would otherwise never grow.
+        # Rounded up, so that a small workload can grow.
         return math.ceil(start * (1 + policy.value / 100))
 
     return _reach(current, rules, reach, widest=max, narrowest=min)
 
 
 def lowest_allowed(current: int, rules: HPAScalingRules | None, recent: Recent, now: float) -> int:
-    """How far down the policies let it go."""
+    """The lowest size that the policies allow."""
 
     def reach(policy: HPAScalingPolicy) -> int:
         start = recent.size_before(current, policy.period_seconds, now)

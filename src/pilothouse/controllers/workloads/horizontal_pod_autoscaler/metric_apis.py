@@ -1,4 +1,4 @@
-"""Reads metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io. Whoever serves them is not known here.
+"""Reads metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io.
 
 Upstream: v1.36 ``pkg/controller/podautoscaler/metrics/client.go`` and k8s.io/metrics ``pkg/client``.
 """
@@ -53,7 +53,7 @@ class _MetricValue(View, frozen=True):
     timestamp: datetime.datetime | None = None
     window_seconds: int | None = None
     window: int | None = None
-    """What v1beta1 calls it."""
+    """Its name in v1beta1."""
     value: str = "0"
 
 
@@ -62,10 +62,8 @@ class _MetricValues(View, frozen=True):
 
 
 class MetricApis:
-    """Every method raises ``Unmeasured`` for what cannot be had, in upstream's words.
-
-    Which version of the custom API is served is asked once per ``period`` seconds.
-    """
+    """Every method raises ``Unmeasured`` with upstream's message. The served version of the custom API is read once per
+    ``period`` seconds."""
 
     def __init__(self, client: Client, mapper: RestMapper, env: Env, period: float, log: Log) -> None:
         self._client = client
@@ -77,7 +75,7 @@ class MetricApis:
         self._custom_until = float("-inf")
 
     async def resource(self, resource: str, namespace: str, selector: Selector, container: str) -> dict[str, Sample]:
-        """What the pods use of a resource, or their container of that name."""
+        """The usage of a resource by each pod, or by its container of that name."""
         what = "resource metrics API"
         target = f"/apis/{RESOURCE_METRICS}/namespaces/{quote(namespace)}/pods"
         answer = await self._read(
@@ -113,7 +111,7 @@ class MetricApis:
     async def pods(
         self, metric: str, namespace: str, selector: Selector, metric_selector: Selector
     ) -> dict[str, Sample]:
-        """What each pod says of itself."""
+        """The values of a metric of pods."""
         target = f"{await self._custom_root()}/namespaces/{quote(namespace)}/pods/*/{quote(metric)}"
         query = {"labelSelector": str(selector), "metricLabelSelector": str(metric_selector)}
         values = await self._custom_values(_with(target, **query), f"pods.{CUSTOM_GROUP} *")
@@ -127,7 +125,7 @@ class MetricApis:
     async def object(
         self, metric: str, namespace: str, about: CrossVersionObjectReference, metric_selector: Selector
     ) -> int:
-        """What an object says of itself. A namespace can only be asked about itself: that of the autoscaler."""
+        """The value of a metric of an object. Of namespaces only that of the autoscaler can be read."""
         root = await self._custom_root()
         group, _slash, _version = about.api_version.rpartition("/")
         if about.kind == "Namespace" and not group:
@@ -145,7 +143,7 @@ class MetricApis:
         return _milli(values[0], "custom")
 
     async def external(self, metric: str, namespace: str, selector: Selector) -> list[int]:
-        """The values of a metric from outside."""
+        """The values of an external metric."""
         what = "external metrics API"
         target = f"/apis/{EXTERNAL_METRICS}/namespaces/{quote(namespace)}/{quote(metric)}"
         answer = await self._read(
@@ -222,7 +220,7 @@ def _with(target: str, **query: str) -> str:
 
 
 def _error_text(error: Exception, verb: str, asked: str) -> str:
-    """The error as client-go prints it: what is no Status of an API server names what was asked for (apimachinery
+    """The error as client-go prints it: an answer that is no Status names the request (apimachinery
     ``NewGenericServerResponse``, v0.36)."""
     if isinstance(error, ApiError):
         for cause in error.causes:

@@ -1,4 +1,4 @@
-"""What each metric of a spec asks for, and what is reported of it.
+"""The size that each metric of a spec asks for, and its status.
 
 Upstream: ``computeReplicasForMetric`` and ``computeStatusFor…`` of v1.36
 ``pkg/controller/podautoscaler/horizontal.go``.
@@ -39,7 +39,7 @@ from pilothouse.machinery.quantities import BINARY, DECIMAL, Quantity, QuantityE
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """What one metric asks for. ``name`` is what messages call it."""
+    """The size that one metric asks for. ``name`` is used in messages."""
 
     replicas: int
     name: str
@@ -47,19 +47,18 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Failed(Exception):
-    """A metric asks for nothing, because it cannot be read. ``why`` is for its event and condition; the text, which
-    names the metric, for what is said of all of them."""
+    """A metric cannot be read. ``why`` is the message of its event and condition; the text names the metric."""
 
     def __init__(self, reason: str, why: str, text: str, *, by_spec: bool = False) -> None:
         super().__init__(text)
         self.reason = reason
         self.why = why
         self.by_spec = by_spec
-        """Whether the autoscaler itself is wrong, and not what it depends on."""
+        """Whether the spec of the autoscaler is wrong."""
 
 
 def tolerances_of(up: HPAScalingRules | None, down: HPAScalingRules | None, default: float, *, own: bool) -> Tolerances:
-    """The tolerances of an autoscaler: its own, where it may have them and does, else those of all."""
+    """The tolerances of an autoscaler: its own if allowed and set, else the default."""
     return Tolerances(_tolerance(down, default, own=own), _tolerance(up, default, own=own))
 
 
@@ -77,7 +76,7 @@ class Proposals(msgspec.Struct, frozen=True):
     pods: Pods
 
     async def propose(self, spec: MetricSpec) -> Proposal:
-        """What this metric asks for. Raises ``Failed``."""
+        """Raises ``Failed``."""
         if spec.type == "Resource" and spec.resource is not None:
             source = spec.resource
             return await self._resource(source.name, source.target, "")

@@ -1,7 +1,7 @@
-"""What was recommended for an autoscaler and what it did, for as long as that matters. In memory only, as upstream.
+"""Recent recommendations and scale events of an autoscaler. In memory only, as upstream.
 
-Times are of a clock that does not jump. A slot whose entry is too old is used again, so there are never more slots than
-looks within the longest window. Upstream: v1.36 ``pkg/controller/podautoscaler/horizontal.go``
+Times are monotonic. The slot of an outdated entry is used again, so there are never more slots than syncs within the
+longest window. Upstream: v1.36 ``pkg/controller/podautoscaler/horizontal.go``
 (``timestampedRecommendation``, ``storeScaleEvent``).
 """
 
@@ -14,7 +14,7 @@ from pilothouse.api.autoscaling import HorizontalPodAutoscalerBehavior, HPAScali
 
 
 class Recommendation(msgspec.Struct, frozen=True):
-    """What the metrics asked for, before anything limited it."""
+    """A size that the metrics asked for, without limits."""
 
     replicas: int
     at: float
@@ -36,17 +36,17 @@ class Recent(msgspec.Struct, kw_only=True):
     downs: list[Change] = []
 
     def begin(self, replicas: int, now: float) -> None:
-        """The first sync takes the present size as the recommendation, so that a restart scales nothing down at once
+        """Before the first sync the current size is recommended, so that a restart scales nothing down
         (kubernetes#68826)."""
         if not self.recommendations:
             self.recommendations.append(Recommendation(replicas, now))
 
     def recommend(self, replicas: int, now: float, outdated: float) -> None:
-        """Remember; what is older than ``outdated`` may go for it."""
+        """Store it; entries older than ``outdated`` may be replaced."""
         _store(self.recommendations, Recommendation(replicas, now), outdated)
 
     def changed(self, behavior: HorizontalPodAutoscalerBehavior | None, before: int, after: int, now: float) -> None:
-        """The size was changed. Without policies nobody will ask."""
+        """The size was changed. Not needed without policies."""
         if behavior is None:
             return
         up = after > before
@@ -54,7 +54,7 @@ class Recent(msgspec.Struct, kw_only=True):
         _store(self.ups if up else self.downs, Change(abs(after - before), now), now - longest_period(rules))
 
     def size_before(self, current: int, seconds: int, now: float) -> int:
-        """The size that many seconds ago, as far as this controller changed it since."""
+        """The size so many seconds ago, without changes by others."""
         since = now - seconds
         return current - _sum_since(self.ups, since) + _sum_since(self.downs, since)
 

@@ -1,8 +1,8 @@
 """How many replicas a metric asks for. Pure; values are thousandths.
 
-The idea is one proportion: at a use of u and a target of t, n pods should be ⌈u ÷ t × n⌉. What makes it long is what is
-not known. A pod without a sample counts, on the way down, as if it used what it may, and on the way up as if it used
-nothing: so it can damp a change and never cause one. The same goes for pods that are still starting, on the way up.
+With a usage of u and a target of t, n pods should be ⌈u ÷ t × n⌉. A pod without a sample counts as using its target
+when scaling down, and as using nothing when scaling up: it can damp a change, but not cause one. Pods that are starting
+also count as using nothing when scaling up.
 
 Upstream: v1.36 ``pkg/controller/podautoscaler/replica_calculator.go`` and ``metrics/utilization.go``.
 """
@@ -27,18 +27,18 @@ from pilothouse.semantics.pods import is_ready
 
 
 class Tolerances(msgspec.Struct, frozen=True):
-    """How far use and target may be apart before anything is done: 0.1 is a tenth."""
+    """How far usage and target may differ without scaling: 0.1 is a tenth."""
 
     down: float
     up: float
 
     def covers(self, ratio: float) -> bool:
-        """Whether use ÷ target is near enough to 1."""
+        """Whether usage ÷ target is near enough to 1."""
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
 class Pods(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of the workload, and everything else that one sync may read."""
+    """The pods of the workload, and other input of one sync."""
 
     pods: Sequence[Pod]
     current: int
@@ -49,7 +49,7 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
     patience: Patience
     now: datetime.datetime
     pod_level_resources: bool = True
-    """Whether what a pod requests as a whole counts."""
+    """Whether requests of pods count, and not only of containers."""
 
     def must_exist(self) -> None:
         """Raises ``Unmeasured`` if there are no pods."""
@@ -57,7 +57,7 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
             raise Unmeasured("no pods returned by selector while calculating replica count")
 
     def count_ready(self) -> int:
-        """How many run and are ready. Raises ``Unmeasured`` if there are no pods at all."""
+        """How many are running and ready. Raises ``Unmeasured`` if there are no pods."""
         if not self.pods:
             raise Unmeasured(
                 "unable to calculate ready pods: no pods returned by selector while calculating replica count"
@@ -66,8 +66,7 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Use(msgspec.Struct, frozen=True):
-    """``ratio`` is use ÷ target; ``average`` is per pod; ``utilization`` is in percent of requests, if that was
-    asked."""
+    """``ratio`` is usage ÷ target; ``average`` is per pod; ``utilization`` is in percent of requests."""
 
     ratio: float
     average: int
@@ -75,7 +74,7 @@ class Use(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """``replicas`` are asked for at this use."""
+    """The recommended replicas, with the usage."""
 
     replicas: int
     average: int
@@ -83,13 +82,13 @@ class Count(msgspec.Struct, frozen=True):
 
 
 def by_utilization(pods: Pods, samples: Samples, resource: str, container: str, target: int) -> Count:
-    """For a share of what the pods request: ``target`` percent. Raises ``Unmeasured``."""
+    """For ``target`` percent of the pods' requests. Raises ``Unmeasured``."""
     pods.must_exist()
     counted = _Counted(pods, samples, resource)
     requests = requests_of(pods.pods, resource, container, pod_level_resources=pods.pod_level_resources)
     return counted.count(
         lambda known: _utilization(known, requests, target),
-        # Beyond 100 % the target itself is what a pod may use.
+        # Above 100 % the target itself.
         lambda name: quotient(requests[name] * max(100, target), 100),
     )
 
@@ -101,7 +100,7 @@ def by_average(pods: Pods, samples: Samples, target: int, resource: str = "") ->
 
 
 def by_value(pods: Pods, value: int, target: int) -> int:
-    """For one value that is to be ``target``, whatever it is that the pods do to it. Raises ``Unmeasured``."""
+    """For one value that should be ``target``. Raises ``Unmeasured``."""
     ratio = value / target
     if pods.current == 0:
         return _whole(ratio)
@@ -111,9 +110,9 @@ def by_value(pods: Pods, value: int, target: int) -> int:
 
 
 def by_share(pods: Pods, value: int, target: int) -> Count:
-    """For one value of which each pod is to have ``target``."""
+    """For one value that is divided among the pods, ``target`` for each."""
     reported = pods.reported
-    # Where there are no pods yet nothing is near the target, and nobody has a share of it.
+    # Without pods no ratio is within the tolerance.
     ratio = value / (target * reported) if reported else math.inf
     replicas = reported if pods.tolerances.covers(ratio) else _whole(value / target)
     average = value if value >= MAX_INT64 else math.ceil(value / (reported or 1))
@@ -133,7 +132,7 @@ Full = Callable[[str], int]
 
 
 class _Counted:
-    """The samples that count, and the pods that they are missing from."""
+    """The samples that count, and the pods without."""
 
     def __init__(self, pods: Pods, samples: Samples, resource: str) -> None:
         self._pods = pods
@@ -144,7 +143,7 @@ class _Counted:
             raise Unmeasured("did not receive metrics for targeted pods (pods might be unready)")
 
     def count(self, use_of: UseOf, full: Full) -> Count:
-        """``use_of`` says what samples come to; ``full`` what a pod uses that uses all it may."""
+        """``use_of`` computes the usage; ``full`` is the usage that a pod without sample is assumed to have."""
         pods, groups = self._pods, self._groups
         tolerances, current = pods.tolerances, pods.current
         use = use_of(self._known)
@@ -164,9 +163,9 @@ class _Counted:
         replicas = _whole(ratio * len(filled))
         if (
             tolerances.covers(ratio)
-            # What was filled in turned the direction: then nobody knows which one it is.
+            # The assumed samples reversed the direction.
             or (use.ratio < 1.0 < ratio or ratio < 1.0 < use.ratio)
-            # There are more or fewer pods than wanted now, in the middle of a rollout: no reason to go the other way.
+            # During a rollout there are more or fewer pods than wanted; do not scale in the other direction.
             or (ratio < 1.0 and replicas > current)
             or (ratio > 1.0 and replicas < current)
         ):

@@ -1,4 +1,4 @@
-"""What was measured, in thousandths, and the failure to measure. Made by ``metric_apis``, read by ``replica_count``."""
+"""Samples of metrics, in thousandths."""
 
 import datetime
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ class Unmeasured(Exception):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What one pod was measured at: over ``window`` seconds up to ``at``."""
+    """The usage of one pod over ``window`` seconds up to ``at``."""
 
     value: int
     at: datetime.datetime | None = None

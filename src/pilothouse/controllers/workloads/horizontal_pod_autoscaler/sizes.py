@@ -1,4 +1,4 @@
-"""The size of the target, whatever it is: found by discovery, read and set through its subresource ``scale``.
+"""The size of the target: found by discovery, read and written through its subresource ``scale``.
 
 Upstream: ``scaleForResourceMappings`` of v1.36 ``pkg/controller/podautoscaler/horizontal.go``, and client-go's
 ``scale``.
@@ -19,11 +19,11 @@ from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.splice import replace_fields
 
 PASSING = (ApiError, OSError, UndecodableObject)
-"""What the server or the way to it had."""
+"""Errors of the server or the connection."""
 
 
 class NoTarget(Exception):
-    """The reference leads nowhere. ``by_spec``: whatever the server has, it never will."""
+    """The target does not exist. ``by_spec``: the reference is invalid."""
 
     def __init__(self, text: str, *, by_spec: bool = False) -> None:
         super().__init__(text)
@@ -45,8 +45,8 @@ class Sizes:
         self._mapper = mapper
 
     async def read(self, reference: CrossVersionObjectReference, namespace: str) -> Target:
-        """The scale of what is referred to. The version in the reference does not matter, only the group: it is read in
-        the one that the server prefers. Raises ``NoTarget`` and what the client raises."""
+        """The scale of the target, in the version that the server prefers, whatever the version in the reference.
+        Raises ``NoTarget`` and what the client raises."""
         first: Exception | None = None
         for kind in await self._kinds(reference):
             try:
@@ -56,7 +56,7 @@ class Sizes:
         raise first or NoTarget("unrecognized resource")
 
     async def set(self, target: Target, replicas: int) -> None:
-        """Set the size. Who else wrote meanwhile is overruled. Raises what the client raises."""
+        """Set the size, also after a conflict. Raises what the client raises."""
         meta = target.scale.metadata
         raw = target.raw
 
@@ -66,7 +66,6 @@ class Sizes:
                 try:
                     raw = (await self._read(target.kind, meta.name, meta.namespace)).raw
                 except PASSING as error:
-                    # The next try may meet the same conflict: that is then what is said.
                     about = f"{meta.namespace}/{meta.name}"
                     self._log.error("Error getting latest scale during conflict retry", error=error, scale=about)
             body = replace_fields(raw, {"spec.replicas": b"%d" % replicas})

@@ -1,4 +1,4 @@
-"""What an autoscaler reports. Pure.
+"""The status of an autoscaler. Pure.
 
 Upstream: ``setStatus`` and ``setConditionInList`` of v1.36 ``pkg/controller/podautoscaler/horizontal.go``.
 """
@@ -22,7 +22,7 @@ ABLE, ACTIVE, LIMITED, AT_ZERO = "AbleToScale", "ScalingActive", "ScalingLimited
 
 
 class Report:
-    """The status as it comes to be in one sync."""
+    """The status of one sync, until it is written."""
 
     def __init__(self, status: HorizontalPodAutoscalerStatus, now: datetime.datetime) -> None:
         self.status = status
@@ -54,7 +54,7 @@ class Report:
         desired: int | None = None,
         rescaled: bool = False,
     ) -> None:
-        """What there is, and what is wanted if that was found out."""
+        """Set replicas and metrics."""
         status = self.status
         self.status = replace(
             status,
@@ -66,7 +66,7 @@ class Report:
 
     @property
     def is_news(self) -> bool:
-        """Whether it says anything that was not said before."""
+        """Whether the status has changed."""
         return _compared(self.status) != _compared(self._before)
 
 
@@ -76,7 +76,7 @@ def _compared(status: HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerS
 
 
 def body(raw: bytes, status: HorizontalPodAutoscalerStatus) -> bytes:
-    """The whole object as it is to be sent: ``raw`` with this status. Fields of a newer server stay in it."""
+    """``raw`` with this status. Unknown fields stay."""
     return replace_fields(raw, {"status": msgspec.json.encode(_document(status)), "metadata.managedFields": None})
 
 
@@ -103,5 +103,5 @@ def _document(status: HorizontalPodAutoscalerStatus) -> dict[str, Any]:
 
 
 def _metric(metric: MetricStatus) -> dict[str, Any]:
-    # The type is there also when it is empty: a metric that could not be read leaves a gap that can be counted.
+    # The type is required, also if it is empty for a metric that could not be read.
     return {"type": metric.type, **msgspec.to_builtins(metric)}

@@ -1,6 +1,6 @@
 """How long to wait before a failed pod is replaced. Pure. Upstream: v1.36 ``pkg/controller/job/backoff_utils.go``.
 
-A Job's failures in a row are remembered in memory only: after a restart it begins anew, as upstream's.
+Consecutive failures are remembered in memory only, as upstream.
 """
 
 import datetime
@@ -27,11 +27,11 @@ NONE = Failures()
 
 
 def finished_at(pod: Pod) -> datetime.datetime | None:
-    """When the pod ended: its last container, else when it stopped being ready, else when it was to be deleted, else
-    when it was made (``getFinishedTime``)."""
+    """When the pod ended: its last container, else when it became unready, else its deletion, else its creation
+    (``getFinishedTime``)."""
     sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
     ended = _last_end(None, pod.status.container_statuses)
-    # Sidecars end after the others. If one of those has not ended, as far as is known, the sidecars' time counts.
+    # Sidecars end after the others. If one of the others has no end, the sidecars' time counts.
     ended = _last_end(ended, (status for status in pod.status.init_container_statuses if status.name in sidecars))
     if ended is not None:
         return ended
@@ -59,7 +59,7 @@ def _latest(pods: Iterable[Pod]) -> datetime.datetime | None:
 
 
 def after(before: Failures, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> Failures:
-    """The record with what ended since."""
+    """The failures after these pods have ended."""
     good, bad = list(succeeded), list(failed)
     if not good and not bad:
         return before

@@ -1,7 +1,4 @@
-"""The pods of a Job: its template with the finalizer, and for an index the words that tell the pod which it is.
-
-Computed once per generation.
-"""
+"""The template of a Job's pods: with the finalizer, and for an index with its labels. Computed once per generation."""
 
 from typing import Any
 

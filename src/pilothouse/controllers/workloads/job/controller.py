@@ -1,8 +1,4 @@
-"""The wiring: observe → decide → apply → report.
-
-``pod_events`` says what enqueues a key; ``decide``, ``tracking`` and ``status`` say what to do and to report. Upstream:
-v1.36 ``pkg/controller/job/job_controller.go``.
-"""
+"""The wiring: observe → decide → apply → report. Upstream: v1.36 ``pkg/controller/job/job_controller.go``."""
 
 import datetime
 from collections.abc import Iterable
@@ -77,7 +73,7 @@ class _SyncJobContext:
     def __init__(self, job: Job, raw: bytes) -> None:
         self.job = job
         self.raw = raw
-        """Whole, at the version of our own last write."""
+        """The whole object, at the version of our own last write."""
         self.active = self.ready = self.terminating = 0
         self.action = "reconciling"
         self.wait: float | None = None
@@ -135,7 +131,7 @@ class JobController(ManagedController):
         self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._metrics = Metrics(context.metrics)
         self._failures: dict[str, tuple[str, backoff.Failures]] = {}
-        self._finished: dict[str, str] = {}  # by key the uid of a Job whose end was written, until the cache shows it
+        self._finished: dict[str, str] = {}  # by key the uid of a Job whose end is written, until the cache shows it
         self._orphans: WorkQueue[str] = WorkQueue(
             context.env,
             "job_orphan_pod",
@@ -237,7 +233,7 @@ class JobController(ManagedController):
         job = sync.job
         pods = await self._claimed(key, job, selector)
         if not self._jobs.still_has(job.metadata):
-            return  # it has gone meanwhile, and the event has brought the key back
+            return  # it was deleted meanwhile; the event enqueues the key
         now = self.env.now()
         tracked = frozenset(
             pod.metadata.uid
@@ -312,7 +308,7 @@ class JobController(ManagedController):
     # Pods
 
     async def _remove_active(self, sync: _SyncJobContext, pods: Iterable[Pod]) -> bool:
-        """Delete what still runs of a Job that ends. Whether all deletes went well."""
+        """Delete the active pods of a Job that ends. Whether all deletes succeeded."""
         victims = list(pods)
         about = object_reference(JOBS, sync.job.metadata)
 
@@ -342,7 +338,7 @@ class JobController(ManagedController):
                 pass
 
     async def _remove(self, key: str, sync: _SyncJobContext, pods: tuple[Pod, ...]) -> None:
-        """The finalizer first, so that what is removed on purpose does not count as failed."""
+        """Remove the finalizer first, so that the pod does not count as failed."""
         self._expectations.expect_deletions(key, [object_key(pod.metadata) for pod in pods])
         about = object_reference(JOBS, sync.job.metadata)
 
@@ -386,7 +382,7 @@ class JobController(ManagedController):
                 pod = await self._pod_control.create_pod(meta.namespace, template, about, reference, prefix=prefix)
             except _FAILURES as error:
                 self._writes.failed(key, error)
-                # The expectation stays, and holds the Job back while its namespace goes away around it.
+                # The expectation stays, and delays the Job while its namespace is deleted.
                 if has_cause(error, "NamespaceTerminating"):
                     raise Futile from error
                 self._metrics.pods_created.labels_of(reason, "failed").inc()
@@ -400,7 +396,7 @@ class JobController(ManagedController):
             self._expectations.lower(key, action.count - created, 0)
 
     async def _take_finalizer(self, key: str, job: Job, pod: Pod) -> None:
-        """Raises ``NotFound`` when the pod is gone, and then it has none either."""
+        """Raises ``NotFound`` if the pod is gone."""
         meta = pod.metadata
         self._removals.expect(key, meta.uid)
         try:
@@ -410,7 +406,7 @@ class JobController(ManagedController):
                 self._removals.observed(key, meta.uid)
             raise
         if not self._pods.still_has(meta):
-            self._removals.observed(key, meta.uid)  # it went meanwhile, and there will be no event of it any more
+            self._removals.observed(key, meta.uid)  # it was deleted meanwhile and has no more events
         self._writes.patched(key, job.metadata.uid, written.metadata)
 
     # Counting
@@ -453,7 +449,7 @@ class JobController(ManagedController):
     async def _release(
         self, key: str, sync: _SyncJobContext, seen: Seen, plan: tracking.Plan
     ) -> tuple[set[str], Exception | None]:
-        """Take the finalizers; whose pods still have one, and the first failure."""
+        """Remove the finalizers. Returns the uids of pods that still have one, and the first failure."""
         tracked = set(seen.tracked)
         if not plan.release:
             return tracked, None
@@ -501,10 +497,8 @@ class JobController(ManagedController):
         self._metrics.finished.labels_of(mode, result, ending.reason).inc()
 
     def _count(self, job: Job, before: JobStatus, after: JobStatus) -> None:
-        """What a written status says more than the one before (``recordJobPodFinished``).
-
-        Indexes are compared under the completions of now: a Job that was made smaller has not lost any.
-        """
+        """The difference of two written statuses (``recordJobPodFinished``). Indexes are compared up to the present
+        completions: a Job that was made smaller has not lost any."""
         mode = job.spec.completion_mode or "NonIndexed"
         succeeded = after.succeeded - before.succeeded
         if is_indexed(job):
@@ -528,7 +522,7 @@ class JobController(ManagedController):
     # Orphans
 
     async def _release_orphan(self, key: str) -> Requeue | None:
-        """Take the finalizer of a pod that no Job counts any more."""
+        """Remove the finalizer of a pod that no Job counts."""
         pod = self._pods.get(key)
         if pod is None:
             return None
@@ -547,11 +541,9 @@ class JobController(ManagedController):
         return None
 
     async def _is_gone(self, pod: Pod, reference: OwnerReference) -> bool:
-        """Whether the owner that the cache does not show is gone, and not just too new for it.
-
-        After a takeover the pods may be listed later than the Jobs. The owner was there before its pod: a cache that
-        has read as far as the pod's version would show it. Otherwise the server is asked.
-        """
+        """Whether the owner that the cache does not show is gone, and not just too new for it. After a takeover the
+        pods may be listed later than the Jobs. The owner is older than its pod: a cache that has read as far as the
+        pod's version would show it. Otherwise the server is asked."""
         order = compare(self._jobs.resource_version, pod.metadata.resource_version)
         if order is not None and order >= 0:
             return True

@@ -1,4 +1,4 @@
-"""How a Job ends, and which pods to make or to remove. Pure: the controller observes and applies.
+"""How a Job ends, and which pods to create or delete. Pure.
 
 Upstream: v1.36 ``pkg/controller/job/job_controller.go`` (``syncJob``, ``manageJob``).
 """
@@ -36,12 +36,12 @@ def is_suspended(job: Job) -> bool:
 
 
 def replaces_only_failed(job: Job) -> bool:
-    """Whether a pod is replaced only when it has ended, not when it begins to."""
+    """Whether a pod is replaced only when it has failed, not when it is terminating."""
     return job.spec.pod_replacement_policy == "Failed" or job.spec.pod_failure_policy is not None
 
 
 def has_failed(job: Job, pod: Pod) -> bool:
-    """Whether the pod counts as failed: it has ended so, or is on its way out and that is enough for this Job."""
+    """Whether the pod counts as failed: it has failed, or is terminating and that suffices for this Job."""
     if pod.status.phase == "Failed":
         return True
     if replaces_only_failed(job):
@@ -50,16 +50,13 @@ def has_failed(job: Job, pod: Pod) -> bool:
 
 
 def failure_counts(job: Job, pod: Pod) -> bool:
-    """Whether the failure is one by the failure policy."""
+    """Whether the failure counts by the failure policy."""
     return match_pod_failure_policy(job.spec.pod_failure_policy, pod).counts
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one decision may look at, read at one instant.
-
-    ``tracked`` are the uids of pods that have the finalizer, as far as is known: one whose finalizer was taken away
-    has it no more, whatever the cache says.
-    """
+    """The input of one decision, read at one instant. ``tracked`` are the uids of pods that have the finalizer, without
+    those whose finalizer we have removed, even if the cache still shows it."""
 
     job: Job
     pods: tuple[Pod, ...]
@@ -69,7 +66,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of a Job, told apart and counted."""
+    """The pods of a Job, classified and counted."""
 
     active: tuple[Pod, ...]
     ready: int
@@ -82,7 +79,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     completed: Indexes
     failed_indexes: Indexes | None
     kept: Mapping[int, Pod]
-    """By index the failed pod that stays until its replacement is there, which takes its count on."""
+    """By index the failed pod that stays until its replacement exists, which inherits its count."""
 
 
 def take_census(seen: Seen) -> Census:
@@ -113,7 +110,7 @@ def take_census(seen: Seen) -> Census:
     kept: dict[int, Pod] = {}
     if indexed and job.spec.backoff_limit_per_index is not None:
         before = Indexes.parse(status.failed_indexes or "", completions)
-        # Upstream counts completed ones, too (``calculateFailedIndexes``), and its status is refused from then on.
+        # Upstream counts completed ones, too (``calculateFailedIndexes``), and its status is rejected from then on.
         failed_indexes = before.plus(
             index for pod in bad if (index := index_of_pod(pod)) not in completed and _index_has_failed(job, pod)
         )
@@ -143,7 +140,7 @@ def _index_has_failed(job: Job, pod: Pod) -> bool:
 
 
 def failures_noted(pod: Pod, annotation: str = FAILURE_COUNT) -> int:
-    """The number that the annotation holds. What is none, or none that upstream could have written, reads as 0."""
+    """The number in the annotation; 0 if it is invalid."""
     text = pod.metadata.annotations.get(annotation, "")
     number = int(text) if text.isascii() and text.isdigit() else 0
     return number if number <= _LARGEST else 0
@@ -189,7 +186,7 @@ def next_failure_counts(job: Job, last: Pod | None) -> dict[str, str]:
 
 
 def decide_ending(seen: Seen, census: Census, started: datetime.datetime | None) -> Ending | None:
-    """Why no more pods are to run, or ``None``. What was once decided stays decided."""
+    """Why no more pods are to run, or ``None``. What the status already says stays."""
     job, spec = seen.job, seen.job.spec
     met = true_condition(job, SUCCESS_CRITERIA_MET)
     if met is not None:
@@ -231,7 +228,7 @@ def until_deadline(job: Job, started: datetime.datetime | None, now: datetime.da
 
 
 def is_complete(job: Job, census: Census, active: int) -> bool:
-    """Whether as many have succeeded as were asked for, and none runs any more."""
+    """Whether the completions are reached, and no pod is active."""
     wanted = job.spec.completions
     return active == 0 and (census.succeeded > 0 if wanted is None else census.succeeded >= wanted)
 
@@ -263,7 +260,7 @@ _restarts = msgspec.json.Decoder(_RestartsOf)
 
 
 def _restarted_too_often(seen: Seen, limit: int) -> bool:
-    """With OnFailure the containers are started again inside their pods."""
+    """With OnFailure the restarts of containers count."""
     if _restarts.decode(seen.job.spec.template).spec.restart_policy != "OnFailure":
         return False
     restarts = sum(
@@ -279,34 +276,34 @@ def _restarted_too_often(seen: Seen, limit: int) -> bool:
 
 
 class RemovePods(msgspec.Struct, frozen=True):
-    """Take the finalizer from these pods, then delete them: they do not count as failed."""
+    """Remove the finalizer of these pods, then delete them: they do not count as failed."""
 
     pods: tuple[Pod, ...]
 
 
 class CreatePods(msgspec.Struct, frozen=True):
-    """Make so many pods in batches of 1, 2, 4, …; of an indexed Job one for each of ``indexes``."""
+    """Create so many pods in batches of 1, 2, 4, …; of an indexed Job one for each of ``indexes``."""
 
     count: int
     indexes: tuple[int, ...] = ()
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Make none yet: sync again after so many seconds."""
+    """Create none yet: sync again after so many seconds."""
 
     seconds: float
 
 
 def decide_pods(seen: Seen, census: Census) -> RemovePods | CreatePods | Wait | None:
-    """Bring the active pods to what is wanted, one burst at a time. Those of a suspended Job go all at once: it is then
-    said to be suspended."""
+    """Bring the active pods to what is wanted, one burst at a time. Those of a suspended Job are deleted all at
+    once."""
     job, spec = seen.job, seen.job.spec
     if is_suspended(job):
         return RemovePods(census.active)
     active = len(census.active)
     parallelism = 1 if spec.parallelism is None else spec.parallelism
     if spec.completions is None:
-        # Once one has succeeded the others are only waited for.
+        # Once one has succeeded, no more are created.
         wanted = active if census.succeeded else parallelism
     else:
         wanted = max(0, min(parallelism, spec.completions - census.succeeded))
@@ -344,7 +341,7 @@ def why_created(job: Job, census: Census) -> str:
 
 
 def until_replaced(job: Job, last: Pod | None, now: datetime.datetime) -> float:
-    """Seconds until the pod that follows ``last`` at its index may be made. ``last`` itself is a failure, too."""
+    """Seconds until the pod that follows ``last`` at its index may be created. ``last`` counts as a failure."""
     if last is None:
         return 0.0
     count = failures_noted(last) + failures_noted(last, IGNORED_FAILURE_COUNT) + 1
@@ -352,7 +349,7 @@ def until_replaced(job: Job, last: Pod | None, now: datetime.datetime) -> float:
 
 
 def rank_victims(job: Job, active: Iterable[Pod], at_least: int) -> list[Pod]:
-    """Those that must go, doubles of an index and pods of none, then the cheapest until there are ``at_least``."""
+    """Pods without index and duplicates of an index, then the cheapest until there are ``at_least``."""
     victims: list[Pod] = []
     left = list(active)
     if is_indexed(job):
@@ -377,8 +374,8 @@ _PHASES = {"Unknown": 1, "Running": 2}
 
 
 def _cheapness(pod: Pod) -> tuple[object, ...]:
-    """Smaller goes first: unassigned, Pending, not ready, ready for a short time, restarted often, young
-    (v1.36 ``ActivePods.Less``, ``pkg/controller/controller_utils.go``)."""
+    """Sort key: unassigned, Pending, not ready, ready for a short time, restarted often, young first (v1.36
+    ``ActivePods.Less``, ``pkg/controller/controller_utils.go``)."""
     condition = ready_condition(pod)
     ready = condition is not None and condition.status == "True"
     since = condition.last_transition_time if ready and condition is not None else None

@@ -1,4 +1,4 @@
-"""Sets of completion indexes, as text and as intervals, and what a pod says of its index. Pure.
+"""Sets of completion indexes, as text and as intervals, and the index of a pod. Pure.
 
 Upstream: v1.36 ``pkg/controller/job/indexed_job_utils.go``.
 """
@@ -36,8 +36,7 @@ class Indexes:
 
     @classmethod
     def parse(cls, text: str, completions: int) -> "Indexes":
-        """What ``text`` says, without indexes from ``completions`` on. Parts that say nothing are left out, the others
-        are heeded (``parseIndexesFromString``)."""
+        """The indexes below ``completions`` in a text; invalid parts are ignored (``parseIndexesFromString``)."""
         if not text:
             return cls()
         intervals: list[Interval] = []
@@ -98,7 +97,7 @@ class Indexes:
 
 
 def index_of(annotations: Mapping[str, str]) -> int:
-    """The index that a pod is for; ``UNKNOWN`` when it says none."""
+    """The index in a pod's annotations, or ``UNKNOWN``."""
     text = annotations.get(INDEX)
     if text is None or not _number.fullmatch(text):
         return UNKNOWN
@@ -125,7 +124,7 @@ def pending(count: int, completions: int, *taken: Iterable[int] | Indexes) -> li
 
 
 def pod_name_prefix(job_name: str, index: int) -> str:
-    """What the name of an index's pod begins with, without the last dash. With it at most 58 characters, so that the
-    five that the server adds never cut the index off."""
+    """The prefix of the names of an index's pods, without the last dash. With it at most 58 characters, so that the
+    server, which adds five, never truncates the index."""
     ending = f"-{index}-"
     return job_name[: 58 - len(ending)] + ending[:-1]

@@ -1,4 +1,4 @@
-"""Finalizers that nobody needs: of pods whose Job is gone or over, or that belong to no Job. Pure.
+"""Orphan pods with the finalizer: their Job is gone or finished, or they have none. Pure.
 
 Upstream: v1.36 ``pkg/controller/job/job_controller.go`` (``syncOrphanPod``).
 """
@@ -14,7 +14,7 @@ OURSELVES = "kubernetes.io/job-controller"
 
 
 def is_external(job: Job) -> bool:
-    """Whether some other program looks after this Job."""
+    """Whether the Job is managed by another controller."""
     return job.spec.managed_by not in (None, OURSELVES)
 
 
@@ -24,11 +24,8 @@ def is_of_a_job(reference: OwnerReference) -> bool:
 
 
 def may_be_released(pod: Pod, job: Job | None) -> bool:
-    """Whether the finalizer is to go. ``job`` is the Job of the name that the pod's controller has, if there is one.
-
-    A pod that has been given to another kind of owner is left alone: that owner may use the finalizer for itself
-    (kubernetes#124798).
-    """
+    """Whether to remove the finalizer. ``job`` is the Job with the name of the pod's controller, if it exists. A pod
+    with an owner of another kind keeps it: that owner may use it for itself (kubernetes#124798)."""
     if TRACKING not in pod.metadata.finalizers:
         return False
     reference = controller_of(pod.metadata)

@@ -1,7 +1,7 @@
-"""What enqueues which Job, and which pods may have a finalizer that nobody needs any more.
+"""Which events enqueue which Job, and which orphan pods.
 
-Changes of pods are gathered for a second, so that a Job of many pods is not synced once for each. Changes of a
-Job's spec are synced at once. Upstream: v1.36 ``pkg/controller/job/job_controller.go``.
+Changes of pods are gathered for a second, so that a Job of many pods is not synced once for each; changes of a Job's
+spec are not. Upstream: v1.36 ``pkg/controller/job/job_controller.go``.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ BATCH_SECONDS = 1.0
 
 
 class _Gathered:
-    """Holds keys back for a second. Of two times for one key the queue keeps the earlier."""
+    """Delays keys by a second. Of two times for one key the queue keeps the earlier."""
 
     def __init__(self, queue: WorkQueue[str]) -> None:
         self._queue = queue
@@ -37,7 +37,7 @@ class _Gathered:
 
 
 class Removals:
-    """Pods whose finalizer was taken away, until the cache shows it: by key of the Job their uids."""
+    """Pods whose finalizer was removed, until the cache shows it: by key of the Job their uids."""
 
     def __init__(self) -> None:
         self._awaited: dict[str, set[str]] = {}
@@ -53,7 +53,7 @@ class Removals:
                 del self._awaited[key]
 
     def is_awaited(self, key: str, uid: str) -> bool:
-        """Whether the cache may still show a finalizer that is not there any more."""
+        """Whether the cache may still show a removed finalizer."""
         return uid in self._awaited.get(key, ())
 
     def forget(self, key: str) -> None:

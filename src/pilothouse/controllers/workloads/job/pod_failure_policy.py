@@ -1,4 +1,4 @@
-"""What a Job's ``podFailurePolicy`` says about a failed pod. Pure.
+"""Matches a failed pod with a Job's ``podFailurePolicy``. Pure.
 
 Upstream: v1.36 ``pkg/controller/job/pod_failure_policy.go``.
 """
@@ -12,7 +12,7 @@ from pilothouse.api.core import ContainerStatus, Pod, PodCondition
 
 
 class PolicyMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """``action`` is that of the rule that fits, empty if none does; then the failure counts."""
+    """``action`` is that of the first rule that matches, empty if none does; then the failure counts."""
 
     counts: bool = True
     action: str = ""
@@ -24,7 +24,7 @@ NO_RULE = PolicyMatch()
 
 
 def match_pod_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> PolicyMatch:
-    """What becomes of this failed pod: what the first rule says that fits."""
+    """The result of the first rule that matches the failed pod."""
     if policy is None:
         return NO_RULE
     for number, rule in enumerate(policy.rules):

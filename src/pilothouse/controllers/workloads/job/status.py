@@ -18,7 +18,7 @@ Conditions = tuple[JobCondition, ...]
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How the Job is going to end, once all is counted and nothing runs any more."""
+    """How the Job will end, once all pods are counted and none is active."""
 
     type: str
     """``FailureTarget`` or ``SuccessCriteriaMet``."""
@@ -37,8 +37,7 @@ class Ending(msgspec.Struct, frozen=True):
 def with_condition(
     conditions: Conditions, type_: str, status: str, reason: str, message: str, now: datetime.datetime
 ) -> tuple[Conditions, bool]:
-    """With the condition as given, and whether that is a change. One that was never there is not added as False
-    (``ensureJobConditionStatus``)."""
+    """With this condition, and whether that is a change. It is not added as False (``ensureJobConditionStatus``)."""
     at = whole_seconds(now)
     wanted = JobCondition(
         type=type_, status=status, reason=reason, message=message, last_probe_time=at, last_transition_time=at

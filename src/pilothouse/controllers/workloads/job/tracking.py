@@ -1,8 +1,8 @@
-"""What is counted, and which finalizers may go. Pure.
+"""Which pods to count, and which finalizers to remove. Pure.
 
-A pod that has ended is counted in three steps: its uid is written into ``status.uncountedTerminatedPods`` (of one that
-succeeded for an indexed Job its index, into ``completedIndexes``), its finalizer is taken away, its uid becomes one
-more in the counter. Whoever comes to a Job in between sees which of the steps are done. Upstream: v1.36
+A pod that has ended is counted in three steps: its uid is added to ``status.uncountedTerminatedPods`` (of a succeeded
+one of an indexed Job its index to ``completedIndexes``), its finalizer is removed, and its uid is replaced by an
+increment of the counter. So any sync sees which steps are done. Upstream: v1.36
 ``pkg/controller/job/job_controller.go`` (``trackJobStatusAndRemoveFinalizers``).
 """
 
@@ -30,13 +30,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     release: tuple[Pod, ...]
     """Whose finalizers go then."""
     full: bool
-    """Whether there is more to count than fits: then the Job cannot finish yet."""
+    """Whether there are more to count than fit: then the Job cannot finish yet."""
     handled: tuple[str, ...] = ()
     """Actions of the failure policy that were taken, one for each pod."""
 
 
 def settle(status: JobStatus, tracked: Collection[str]) -> JobStatus:
-    """Uids of pods that have no finalizer any more become numbers."""
+    """Count uids of pods that have no finalizer."""
     uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
     good = tuple(uid for uid in uncounted.succeeded if uid in tracked)
     bad = tuple(uid for uid in uncounted.failed if uid in tracked)
@@ -49,7 +49,7 @@ def settle(status: JobStatus, tracked: Collection[str]) -> JobStatus:
 
 
 def plan(seen: Seen, census: Census, status: JobStatus, ending: Ending | None) -> Plan:
-    """What to write and which finalizers to take, from the status as it is to be otherwise."""
+    """The status to write and the finalizers to remove."""
     job = seen.job
     indexed = is_indexed(job)
     completions = job.spec.completions or 0
@@ -83,7 +83,7 @@ def plan(seen: Seen, census: Census, status: JobStatus, ending: Ending | None) -
             if matched.counts:
                 bad[uid] = None
         if len(new_indexes) + len(good) + len(bad) >= MOST_UNCOUNTED:
-            # The counts of this status are enough for one sync; the next one takes the rest.
+            # The next sync takes the rest.
             full = True
             break
     status = replace(
@@ -112,7 +112,7 @@ def _may_go(seen: Seen, census: Census, ending: Ending | None, pod: Pod, failed:
 
 
 def has_ended(plan: Plan, status: JobStatus, ending: Ending | None) -> bool:
-    """Whether the Job may say that it has ended: all is counted, nothing runs any more."""
+    """Whether the Job may get its final condition: all pods are counted, none is active."""
     uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
     return (
         ending is not None
