@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import datetime
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from tests.controllers.api_world import NODES, PODS, ApiWorld, Doc, in_group
 
 from pilothouse.apiserver import ServerOptions
@@ -16,7 +17,7 @@ from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.machinery.times import format_micro_time, format_time
 from pilothouse.runtime import Descriptor
 
-__all__ = ["NODES", "PODS", "Doc", "World", "no_execute", "play", "toleration", "world"]
+__all__ = ["NODES", "PODS", "Doc", "World", "no_execute", "play", "started", "toleration", "world"]
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -166,6 +167,18 @@ def no_execute(key: str) -> Doc:
 def world(env: Env, server: ServerOptions | None = None) -> contextlib.AbstractAsyncContextManager[World]:
     """A world with the namespaces that every cluster has. Everything ends with the block."""
     return in_group(World, env, server)
+
+
+def started(descriptor: Descriptor) -> Any:
+    """A fixture for a module: a world in which the controller runs."""
+
+    @pytest.fixture
+    async def world(env: Env) -> AsyncIterator[World]:
+        async with in_group(World, env) as made:
+            await made.start(descriptor)
+            yield made
+
+    return world
 
 
 def play(

@@ -12,7 +12,6 @@ from pilothouse.client.discovery import RestMapper
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.controllers.shared.cloud_providers import SIMULATED
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.machinery.jws import Signer, new_key
 from pilothouse.runtime import ControllerContext, Descriptor, InformerFactory, Watch
 from pilothouse.runtime.cache import Cached
@@ -69,28 +68,25 @@ def declared(watch: Watch) -> Selection:
 
 
 @pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda descriptor: descriptor.name)
-def test_what_is_watched_is_what_is_declared(descriptor: Descriptor) -> None:
-    async def main(env: Env) -> None:
-        client = Cluster(env).client()
-        informers, metadata, mapper = Recording(client, env), Recording(client, env), RestMapper(client)
-        options = descriptor.default_options()
-        if descriptor.name in OPTIONS:
-            assert options is not None
-            options = msgspec.structs.replace(options, **OPTIONS[descriptor.name])
-        descriptor.build(
-            ControllerContext(
-                env=env,
-                client=client,
-                informers=informers,
-                metadata_informers=metadata,
-                options=options,
-                rest_mapper=mapper,
-            )
+async def test_what_is_watched_is_what_is_declared(env: Env, descriptor: Descriptor) -> None:
+    client = Cluster(env).client()
+    informers, metadata, mapper = Recording(client, env), Recording(client, env), RestMapper(client)
+    options = descriptor.default_options()
+    if descriptor.name in OPTIONS:
+        assert options is not None
+        options = msgspec.structs.replace(options, **OPTIONS[descriptor.name])
+    descriptor.build(
+        ControllerContext(
+            env=env,
+            client=client,
+            informers=informers,
+            metadata_informers=metadata,
+            options=options,
+            rest_mapper=mapper,
         )
-        later = LATER.get(descriptor.name, set())
-        expected = {declared(watch) for watch in descriptor.watches if watch.kind.resource not in later}
-        assert informers.asked == expected
-        if not descriptor.watches_discovered:
-            assert not metadata.asked
-
-    run(main)
+    )
+    later = LATER.get(descriptor.name, set())
+    expected = {declared(watch) for watch in descriptor.watches if watch.kind.resource not in later}
+    assert informers.asked == expected
+    if not descriptor.watches_discovered:
+        assert not metadata.asked

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.device_taint_eviction.test_controller import RULES, devices, serve_rules, taint_rule, user
-from tests.controllers.node_world import NODES, PODS, Doc, World, play
+from tests.controllers.node_world import NODES, PODS, Doc, World
 from tests.controllers.remains import remains
 from tests.controllers.resourceclaim.builders import CLAIMS as RESOURCE_CLAIMS
 from tests.controllers.resourceclaim.builders import ENTRY, FINALIZER, TEMPLATES, claim_doc, reference
@@ -247,15 +247,12 @@ async def a_volume_claim_that_waits_to_be_provisioned(world: World) -> Gone:
         ),
     ],
 )
-def test_nothing_remains_of_what_goes_during_a_request(
-    descriptor: Any, options: Any, story: Callable[..., Awaitable[Gone]], monkeypatch: pytest.MonkeyPatch
+async def test_nothing_remains_of_what_goes_during_a_request(
+    world: World, descriptor: Any, options: Any, story: Callable[..., Awaitable[Gone]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main(world: World) -> None:
-        if descriptor is DEVICE_TAINTS:
-            await serve_rules(world)
-        await world.start(descriptor, options)
-        uid, key = await (story(world, monkeypatch) if story is a_quota_that_is_counted else story(world))
-        await asyncio.sleep(600)
-        assert remains(world.controllers[-1], uid, key) == []
-
-    play(main)
+    if descriptor is DEVICE_TAINTS:
+        await serve_rules(world)
+    await world.start(descriptor, options)
+    uid, key = await (story(world, monkeypatch) if story is a_quota_that_is_counted else story(world))
+    await asyncio.sleep(600)
+    assert remains(world.controllers[-1], uid, key) == []

@@ -5,33 +5,19 @@ ReplicaSets runs: the test writes what one would.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World
+from tests.controllers.node_world import PODS, Doc, World, started
 
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR
-from pilothouse.env import Env
 
 ALL = "/apis/apps/v1/namespaces/default/deployments"
 SETS = "/apis/apps/v1/namespaces/default/replicasets"
 APP = {"app": "web"}
 
 
-@contextlib.asynccontextmanager
-async def deploying(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR)
-        yield world
-
-
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with deploying(env) as world:
-        yield world
+world = started(DESCRIPTOR)
 
 
 def template(image: str = "a") -> Doc:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from tests.controllers.horizontal_pod_autoscaler.metrics_apis import MetricsServer
-from tests.controllers.node_world import World, play
+from tests.controllers.node_world import World
 
 from pilothouse.api.apps import DEPLOYMENTS, Deployment
 from pilothouse.client import merge_patch
@@ -49,48 +49,45 @@ def due(days: int) -> list[tuple[datetime.datetime, int]]:
 
 
 @pytest.mark.slow
-def test_a_week_of_days() -> None:
+@pytest.mark.parametrize("start", [BEGAN])
+async def test_a_week_of_days(world: World, start: datetime.datetime) -> None:
     set_: list[tuple[datetime.datetime, int]] = []
+    apis = MetricsServer(world.faults)
+    apis.values["namespaces/default/visitors"] = lambda: [{"value": str(100 * needed(world.env.now()))}]
+    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": template}
+    await world.request("POST", DEPLOYED, {"metadata": {"name": "web"}, "spec": spec})
+    metric = {"metric": {"name": "visitors"}, "target": {"type": "AverageValue", "averageValue": "100"}}
+    autoscaler = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": 1,
+        "maxReplicas": 30,
+        "metrics": [{"type": "External", "external": metric}],
+    }
+    async with TaskGroup("obeyed") as group:
 
-    async def story(world: World) -> None:
-        apis = MetricsServer(world.faults)
-        apis.values["namespaces/default/visitors"] = lambda: [{"value": str(100 * needed(world.env.now()))}]
-        template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
-        spec = {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": template}
-        await world.request("POST", DEPLOYED, {"metadata": {"name": "web"}, "spec": spec})
-        metric = {"metric": {"name": "visitors"}, "target": {"type": "AverageValue", "averageValue": "100"}}
-        autoscaler = {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": 1,
-            "maxReplicas": 30,
-            "metrics": [{"type": "External", "external": metric}],
-        }
-        async with TaskGroup("obeyed") as group:
+        async def obey(replicas: int) -> None:
+            patch = merge_patch({"status": {"replicas": replicas}})
+            await world.admin.patch(DEPLOYMENTS, "web", patch, "default", subresource="status")
 
-            async def obey(replicas: int) -> None:
-                patch = merge_patch({"status": {"replicas": replicas}})
-                await world.admin.patch(DEPLOYMENTS, "web", patch, "default", subresource="status")
+        def changed(deployment: Deployment) -> None:
+            wanted = deployment.spec.replicas or 0
+            if wanted != deployment.status.replicas:
+                if deployment.status.replicas:
+                    set_.append((world.env.now(), wanted))
+                group.start(obey(wanted), name="obey")
 
-            def changed(deployment: Deployment) -> None:
-                wanted = deployment.spec.replicas or 0
-                if wanted != deployment.status.replicas:
-                    if deployment.status.replicas:
-                        set_.append((world.env.now(), wanted))
-                    group.start(obey(wanted), name="obey")
-
-            informers = InformerFactory(world.admin, world.env)
-            informers.informer(DEPLOYMENTS).add_handler(
-                lambda one, _initial: changed(one), lambda _old, one: changed(one), lambda _one, _unknown: None
-            )
-            informers.start(group)
-            await world.start(DESCRIPTOR)
-            await world.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": autoscaler})
-            await asyncio.sleep(7 * 86400)
-            last = (await world.see(f"{HPAS}/web"))["status"]["lastScaleTime"]
-            assert parse_time(last) == set_[-1][0].replace(microsecond=0)
-            group.cancel()
-
-    play(story, start=BEGAN)
+        informers = InformerFactory(world.admin, world.env)
+        informers.informer(DEPLOYMENTS).add_handler(
+            lambda one, _initial: changed(one), lambda _old, one: changed(one), lambda _one, _unknown: None
+        )
+        informers.start(group)
+        await world.start(DESCRIPTOR)
+        await world.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": autoscaler})
+        await asyncio.sleep(7 * 86400)
+        last = (await world.see(f"{HPAS}/web"))["status"]["lastScaleTime"]
+        assert parse_time(last) == set_[-1][0].replace(microsecond=0)
+        group.cancel()
     expected = due(7)
     assert [(at.replace(microsecond=0), size) for at, size in set_] == expected
     assert len(expected) > 100

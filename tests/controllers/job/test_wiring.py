@@ -6,33 +6,19 @@ pending.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World
+from tests.controllers.node_world import PODS, Doc, World, started
 
 from pilothouse.client.interceptor import Rule, fail, namespace_ends
 from pilothouse.controllers.workloads.job import DESCRIPTOR, TRACKING
-from pilothouse.env import Env
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 APP = {"app": "work"}
 
 
-@contextlib.asynccontextmanager
-async def working(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR)
-        yield world
-
-
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with working(env) as world:
-        yield world
+world = started(DESCRIPTOR)
 
 
 async def make(world: World, name: str = "work", labels: Doc = APP, **spec: Any) -> Doc:

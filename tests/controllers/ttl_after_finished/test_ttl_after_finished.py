@@ -2,21 +2,17 @@
 of v1.36."""
 
 import asyncio
-import contextlib
 import datetime
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers import node_world
-from tests.controllers.node_world import World
+from tests.controllers.node_world import World, started
 
 from pilothouse.api.batch import Job, JobCondition, JobSpec, JobStatus
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR
 from pilothouse.controllers.cleanup.ttl_after_finished.decide import NoFinishTime, due_at, is_eligible
-from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -70,17 +66,7 @@ def test_an_end_without_a_time_is_an_error() -> None:
         due_at(job(10, ("Complete", "True", None)))
 
 
-@contextlib.asynccontextmanager
-async def playing(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR)
-        yield world
-
-
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with playing(env) as world:
-        yield world
+world = started(DESCRIPTOR)
 
 
 async def make(world: World, name: str, ttl: int | None) -> dict[str, Any]:

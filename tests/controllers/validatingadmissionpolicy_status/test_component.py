@@ -1,32 +1,17 @@
 """Policies and what is said of them, before the embedded API server."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-from tests.controllers import node_world
-from tests.controllers.node_world import World
+from tests.controllers.node_world import World, started
 
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.policy.validatingadmissionpolicy_status import DESCRIPTOR
-from pilothouse.env import Env
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
 
-@contextlib.asynccontextmanager
-async def running(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR)
-        yield world
-
-
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
-        yield world
+world = started(DESCRIPTOR)
 
 
 async def policy(world: World, *expressions: str, name: str = "p", **more: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 ``admission/plugin/policy/validating/typechecking_test.go`` of the apiserver library and
 ``pkg/controller/validatingadmissionpolicystatus/controller_test.go`` of v1.36."""
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -154,13 +153,10 @@ def has(kind: str, name: str = "foo") -> dict[str, Any]:
     return {"type": "object", "properties": {name: {"type": kind}}}
 
 
-def problem_of(expression: str, schema: Any, params: Any = None, variables: Sequence[Variable] = ()) -> str:
-    async def main() -> str:
-        checker = Checker(schema, params)
-        await checker.declare(variables)
-        return await checker.error_in(expression)
-
-    return asyncio.run(main())
+async def error_in(expression: str, schema: Any, params: Any = None, variables: Sequence[Variable] = ()) -> str:
+    checker = Checker(schema, params)
+    await checker.declare(variables)
+    return await checker.error_in(expression)
 
 
 @pytest.mark.parametrize(
@@ -200,14 +196,14 @@ def problem_of(expression: str, schema: Any, params: Any = None, variables: Sequ
         pytest.param(has("string"), None, "object.foo ==", "Syntax error", id="no expression"),
     ],
 )
-def test_what_does_not_fit(schema: Any, params: Any, expression: str, expected: str) -> None:
-    found = problem_of(expression, schema, params)
+async def test_what_does_not_fit(schema: Any, params: Any, expression: str, expected: str) -> None:
+    found = await error_in(expression, schema, params)
     assert expected in found
     assert bool(found) is bool(expected)
 
 
-def test_what_the_compiler_says_is_told_with_its_place() -> None:
-    assert problem_of("object.foo == 'bar'", has("string", "bar")) == (
+async def test_what_the_compiler_says_is_told_with_its_place() -> None:
+    assert await error_in("object.foo == 'bar'", has("string", "bar")) == (
         "ERROR: <input>:1:7: undefined field 'foo'\n | object.foo == 'bar'\n | ......^"
     )
 
@@ -227,9 +223,9 @@ def test_what_the_compiler_says_is_told_with_its_place() -> None:
         pytest.param({"all": "[1, 2]"}, "variables.all.exists(n, n == 'x')", "", id="lists go unchecked"),
     ],
 )
-def test_variables_have_types(variables: dict[str, str], expression: str, expected: str) -> None:
+async def test_variables_have_types(variables: dict[str, str], expression: str, expected: str) -> None:
     given = [Variable(name=name, expression=source) for name, source in variables.items()]
-    found = problem_of(expression, has("integer"), variables=given)
+    found = await error_in(expression, has("integer"), variables=given)
     assert expected in found
     assert bool(found) is bool(expected)
 

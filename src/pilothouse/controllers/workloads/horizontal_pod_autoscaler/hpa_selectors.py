@@ -57,8 +57,8 @@ class HpaSelectors:
                 anywhere,
                 *(self._by_label.get(labelled(namespace, *each), nothing) for each in labels.items()),
             ]
-            for label in candidates:
-                found.update(key for key, selector in label.items() if key not in found and selector.matches(labels))
+            for selectors in candidates:
+                found.update(key for key, selector in selectors.items() if key not in found and selector.matches(labels))
         return sorted(found)
 
 
