@@ -216,9 +216,7 @@ async def test_a_change_of_every_counts_from_the_last_moment(
     assert ender.moments == minutes(*moments)
 
 
-async def test_somebody_elses_job_of_the_name_is_left_alone_and_the_next_moment_comes(
-    world: World, ender: Ender
-) -> None:
+async def test_a_foreign_job_of_the_name_is_left_alone_and_the_next_time_comes(world: World, ender: Ender) -> None:
     name = f"tick-{int(START.timestamp()) // 60 + 1}"
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}
     meta = {"name": name, "annotations": {SCHEDULED: "elsewhere"}}
@@ -243,7 +241,7 @@ async def test_a_job_that_vanished_is_active_no_more(world: World, ender: Ender)
     assert ender.moments == minutes(1, 2)
 
 
-async def test_a_job_that_nobody_knows_is_told_and_left(world: World, ender: Ender) -> None:
+async def test_an_unexpected_job_is_reported_and_left(world: World, ender: Ender) -> None:
     await make(world, "0 0 1 1 *", concurrencyPolicy="Forbid")
     uid = (await world.see(CRON))["metadata"]["uid"]
     reference = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": uid, "controller": True}
@@ -263,7 +261,7 @@ async def test_a_namespace_that_goes_away_is_no_reason_to_complain(world: World,
     assert await world.events("FailedCreate") == []
 
 
-async def test_a_refused_job_is_told(world: World, ender: Ender) -> None:
+async def test_a_rejected_job_is_reported(world: World, ender: Ender) -> None:
     world.faults.add(Rule(fail(403), verb="create", resource="jobs.batch", times=1))
     await make(world)
     await asyncio.sleep(62)

@@ -214,7 +214,7 @@ ZONES = ("UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata")
     last=st.integers(-400 * DAY, 0),
     now=st.floats(0.001, 400 * DAY),
 )
-def test_nobody_wakes_before_it_is_time(schedule: str, zone: str, last: int, now: float) -> None:
+def test_no_key_is_due_before_its_time(schedule: str, zone: str, last: int, now: float) -> None:
     """kubernetes#118706: an uneven schedule led to a wake-up in the past, and so to one without end."""
     given_ = cron(schedule, created=last, last=last, time_zone=zone)
     parsed, instant = schedule_of(given_, datetime.UTC), at(now)

@@ -19,13 +19,11 @@ COVERED: Cases = {
     "TestControllerV2UpdateCronJob: spec.schedule with @every changed": (
         "test_a_change_of_every_counts_from_the_last_moment"
     ),
-    "TestControllerV2GetJobsToBeReconciled": (
-        "test_somebody_elses_job_of_the_name_is_left_alone_and_the_next_moment_comes"
-    ),
+    "TestControllerV2GetJobsToBeReconciled": ("test_a_foreign_job_of_the_name_is_left_alone_and_the_next_time_comes"),
     "TestControllerV2CleanupFinishedJobs": "test_which_finished_jobs_go",
     "TestControllerV2JobAlreadyExistsButNotInActiveStatus": "test_every_moment_brings_one_job_whatever_fails",
     "TestControllerV2JobAlreadyExistsButDifferentOwner": (
-        "test_somebody_elses_job_of_the_name_is_left_alone_and_the_next_moment_comes"
+        "test_a_foreign_job_of_the_name_is_left_alone_and_the_next_time_comes"
     ),
     # utils_test.go
     "TestGetJobFromTemplate2": "test_the_job_for_a_moment",

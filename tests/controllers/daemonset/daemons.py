@@ -80,7 +80,7 @@ def pod(
     labels: dict[str, str] | None = None,
     version: str = "1",
 ) -> Pod:
-    """A pod of the DaemonSet default/agent, running and ready on node n1 unless told otherwise."""
+    """A pod of the DaemonSet default/agent, running and ready on node n1 by default."""
     marks = {"app": "agent", "controller-revision-hash": hash}
     if generation is not None:
         marks["pod-template-generation"] = str(generation)

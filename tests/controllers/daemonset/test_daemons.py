@@ -88,7 +88,7 @@ async def test_all_sets_come_back_when_a_taint_goes(world: World) -> None:
         assert await world.nodes(name) == ["n0", "n1", "n2"]
 
 
-async def test_a_change_of_a_node_that_wakes_nobody_sends_nothing(world: World) -> None:
+async def test_a_change_of_a_node_that_enqueues_nothing_sends_nothing(world: World) -> None:
     """As recorded (04a): a NoSchedule taint where a pod runs makes no request; heartbeats never do."""
     await world.create_set()
     await world.settle()
@@ -187,7 +187,7 @@ async def test_duplicates_go_and_orphans_are_adopted(world: World) -> None:
     assert await world.nodes() == ["n0", "n1", "n2"]
 
 
-async def test_one_look_creates_and_deletes_no_more_than_the_limit(env: Env) -> None:
+async def test_one_sync_creates_and_deletes_no_more_than_the_limit(env: Env) -> None:
     async with controlled(env, DaemonSetOptions(burst=4), nodes=10) as world:
         world.kubelets = False
         with world.faults.hold(resource="pods"):
@@ -198,7 +198,7 @@ async def test_one_look_creates_and_deletes_no_more_than_the_limit(env: Env) -> 
         assert len(await world.pods()) == 10
 
 
-async def test_a_refused_create_ends_the_batches_of_this_look(world: World) -> None:
+async def test_a_rejected_create_ends_the_batches_of_this_sync(world: World) -> None:
     rule = world.faults.add(Rule(fail(403), verb="create", resource="pods", times=1))
     await world.create_set()
     await world.settle(0.001)

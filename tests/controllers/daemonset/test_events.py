@@ -1,4 +1,4 @@
-"""Which events wake which DaemonSet. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``."""
+"""Which events enqueue which DaemonSet. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +45,7 @@ def later(made: Pod, **changes: Any) -> Pod:
 
 
 @pytest.mark.parametrize(
-    ("event", "woken"),
+    ("event", "enqueued"),
     [
         pytest.param(lambda events: events.pod_added(OF_ONE, False), ["one"], id="TestAddPod"),
         pytest.param(lambda events: events.pod_added(ORPHAN, False), ["one", "two"], id="TestAddPodOrphan"),
@@ -80,8 +80,8 @@ def later(made: Pod, **changes: Any) -> Pod:
         pytest.param(lambda events: events.owner_gone(named("one"), True), ["one"], id="TestDeleteFinalStateUnknown"),
     ],
 )
-async def test_events_wake_those_they_concern(
-    env: Env, event: Callable[[DaemonEvents], None], woken: list[str]
+async def test_events_enqueue_those_they_concern(
+    env: Env, event: Callable[[DaemonEvents], None], enqueued: list[str]
 ) -> None:
     """DaemonSets one and two select app=agent, three selects something else."""
     owners: Cache[DaemonSet] = Cache()
@@ -99,7 +99,7 @@ async def test_events_wake_those_they_concern(
         blueprints=blueprints,
     )
     event(events)
-    assert sorted([await queue.get() for _ in range(len(queue))]) == [f"default/{name}" for name in woken]
+    assert sorted([await queue.get() for _ in range(len(queue))]) == [f"default/{name}" for name in enqueued]
 
 
 def named(name: str, app: str = "agent") -> DaemonSet:
@@ -114,7 +114,7 @@ ALLOCATABLE = msgspec.structs.replace(node(), status=NodeStatus(allocatable={"cp
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "template", "looked_at", "woken"),
+    ("old", "new", "template", "synced", "enqueued"),
     [
         pytest.param(None, node(), {"nodeSelector": BLUE}, True, False, id="TestAddNode: one that nobody wants"),
         pytest.param(None, node("n1", BLUE), {"nodeSelector": BLUE}, True, True, id="TestAddNode: one that is wanted"),
@@ -124,8 +124,8 @@ ALLOCATABLE = msgspec.structs.replace(node(), status=NodeStatus(allocatable={"cp
         pytest.param(node(), ALLOCATABLE, {}, False, False, id="the resources changed"),
     ],
 )
-async def test_only_labels_and_taints_of_a_node_wake_anybody(
-    env: Env, old: Node | None, new: Node, template: Doc, looked_at: bool, woken: bool
+async def test_only_labels_and_taints_of_a_node_enqueue_anything(
+    env: Env, old: Node | None, new: Node, template: Doc, synced: bool, enqueued: bool
 ) -> None:
     """TestUpdateNode, TestAddNode, TestShouldIgnoreNodeUpdate."""
     owners: Cache[DaemonSet] = Cache()
@@ -147,10 +147,10 @@ async def test_only_labels_and_taints_of_a_node_wake_anybody(
         assert await changed.get() == "n1"
         changed.done("n1")
         events.node_changed(old, new)
-    assert len(changed) == (1 if looked_at else 0)
-    if looked_at:
+    assert len(changed) == (1 if synced else 0)
+    if synced:
         await events.sync_node(await changed.get())
-    assert len(queue) == (1 if woken else 0)
+    assert len(queue) == (1 if enqueued else 0)
 
 
 def test_which_pods_count_for_a_node() -> None:

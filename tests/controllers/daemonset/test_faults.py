@@ -135,7 +135,7 @@ async def test_a_status_that_meets_a_conflict_is_put_on_the_live_object(world: W
 
 
 async def test_a_pod_that_goes_while_another_one_is_adopted_is_gone(world: World) -> None:
-    """It was adopted, and its end was seen before the look went on: nothing of it may stay in the books."""
+    """It was adopted, and its end was seen before the sync went on: nothing of it may stay in the books."""
     await world.create_set(updateStrategy={"type": "OnDelete"})
     await world.settle()
     spec = {"containers": [{"name": "main", "image": "pause:1"}]}
@@ -154,7 +154,7 @@ async def test_a_pod_that_goes_while_another_one_is_adopted_is_gone(world: World
     assert len(world.sent("delete", "pods")) == 1, "of the second one, which is one too many"
 
 
-async def test_a_node_that_refuses_pods_does_not_get_them_without_end_during_a_surge(env: Env) -> None:
+async def test_a_node_that_rejects_pods_does_not_get_them_without_end_during_a_surge(env: Env) -> None:
     """Upstream makes the next one as soon as one has failed."""
     async with controlled(env, nodes=1) as world:
         world.kubelets = False
@@ -170,8 +170,8 @@ async def test_a_node_that_refuses_pods_does_not_get_them_without_end_during_a_s
         assert len(world.sent("create", "pods")) <= 9
 
 
-async def test_a_list_that_is_still_being_told_makes_no_daemon_twice(env: Env) -> None:
-    """The cache has all of a new list at once, handlers hear of its pods by the hundred, and looks come in between."""
+async def test_a_list_that_is_still_being_delivered_makes_no_daemon_twice(env: Env) -> None:
+    """The cache has all of a new list at once, handlers hear of its pods by the hundred, and syncs come in between."""
     async with controlled(env, nodes=450) as world:
         with world.faults.hold(resource="pods"):
             await world.create_set()
@@ -199,7 +199,7 @@ async def test_a_process_with_an_old_cache_does_not_take_the_generation_back(wor
 
 async def test_for_an_owner_that_is_found_to_be_another_one_nothing_more_is_written(world: World) -> None:
     """The read before an adoption tells what the watch does not yet. What was made for the old one would be collected
-    as garbage, and each deletion bring the next look."""
+    as garbage, and each deletion bring the next sync."""
     await world.create_set()
     await world.settle()
     with world.faults.hold(resource="daemonsets"):
@@ -219,7 +219,7 @@ async def test_for_an_owner_that_is_found_to_be_another_one_nothing_more_is_writ
 
 
 @pytest.mark.parametrize("wait_for_own_writes", [True, False], ids=["consistency store", "by expectations alone"])
-async def test_an_owner_that_is_replaced_during_a_look_gets_no_more_pods(env: Env, wait_for_own_writes: bool) -> None:
+async def test_an_owner_that_is_replaced_during_a_sync_gets_no_more_pods(env: Env, wait_for_own_writes: bool) -> None:
     """They would be expected in the name of its successor, which then waited five minutes for them."""
     async with controlled(env, DaemonSetOptions(wait_for_own_writes=wait_for_own_writes)) as world:
         world.faults.add(Rule(delay_answer(2.0), verb="create", resource="controllerrevisions", times=1))

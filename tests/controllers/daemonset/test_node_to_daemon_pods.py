@@ -1,4 +1,4 @@
-"""The board holds at every look what counting anew would give."""
+"""The board holds at every sync what counting anew would give."""
 
 import datetime
 import random
@@ -29,7 +29,7 @@ def anew(
 
 
 @pytest.mark.parametrize("number", range(30))
-def test_a_board_is_the_same_as_one_made_anew(number: int) -> None:
+def test_the_sums_equal_those_of_a_full_count(number: int) -> None:
     """Pods and nodes come, change and go; templates and time move on."""
     chance = random.Random(number)
     node_pods, nodes = NodeToDaemonPods(), NodeTable()
@@ -85,7 +85,7 @@ def test_a_board_is_the_same_as_one_made_anew(number: int) -> None:
         assert sorted(map(str, node_pods.strays())) == sorted(map(str, fresh.strays())), step
 
 
-def test_a_pod_moves_to_the_board_of_its_owner() -> None:
+def test_a_pod_moves_to_its_owner() -> None:
     daemon_pods = DaemonPods()
     one, other = daemon_pods.of("one"), daemon_pods.of("other")
     daemon_pods.put(pod("a"), "one")
@@ -97,7 +97,7 @@ def test_a_pod_moves_to_the_board_of_its_owner() -> None:
     assert other.empty
 
 
-def test_a_board_goes_with_its_owner_and_its_last_pod() -> None:
+def test_an_owner_is_forgotten_with_its_last_pod() -> None:
     daemon_pods = DaemonPods()
     daemon_pods.of("one")
     daemon_pods.put(pod("a"), "one")
@@ -107,7 +107,7 @@ def test_a_board_goes_with_its_owner_and_its_last_pod() -> None:
     assert "one" not in daemon_pods._daemon_pods
 
 
-def test_a_pod_that_went_since_the_last_look_is_not_among_the_pods() -> None:
+def test_a_pod_that_went_since_the_last_sync_is_not_among_the_pods() -> None:
     nodes, node_pods = NodeTable(), NodeToDaemonPods()
     nodes.put(node("n"))
     there, gone = pod("a", on="n"), pod("b", on="n")
@@ -118,7 +118,7 @@ def test_a_pod_that_went_since_the_last_look_is_not_among_the_pods() -> None:
     assert node_pods.pods() == [there]
 
 
-def test_what_did_not_change_is_not_looked_at() -> None:
+def test_what_did_not_change_is_not_computed() -> None:
     nodes, node_pods = NodeTable(), NodeToDaemonPods()
     placements = Placements(wants_of(PodSpec()))
     for number in range(100):

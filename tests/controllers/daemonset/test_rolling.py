@@ -165,7 +165,7 @@ def test_bounds_are_scaled_to_the_nodes(strategy: DaemonSetUpdateStrategy, desir
 
 
 @pytest.mark.parametrize("text", ["two", "5", "-5%", "5.5%", "%"])
-def test_text_that_is_no_percentage_is_refused(text: str) -> None:
+def test_text_that_is_no_percentage_is_rejected(text: str) -> None:
     with pytest.raises(InvalidBound):
         bounds_of(rolling(text), 3)
     assert not surges(rolling(0, text))

@@ -96,7 +96,7 @@ async def test_minimum_ready_seconds_slow_an_update_down(world: World) -> None:
     assert (await world.status())["numberAvailable"] == 3
 
 
-async def test_on_delete_pods_are_replaced_when_somebody_deletes_them(world: World) -> None:
+async def test_on_delete_pods_are_replaced_when_a_user_deletes_them(world: World) -> None:
     await world.create_set(updateStrategy={"type": "OnDelete"})
     await world.settle()
     await world.set_image("pause:2")

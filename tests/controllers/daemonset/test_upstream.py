@@ -12,7 +12,7 @@ _FITS = "test_a_node_runs_a_pod_by_its_name_labels_and_taints"
 _NEEDS = "test_a_node_gets_what_it_needs"
 _PLAIN = "test_without_surge_old_pods_go_as_far_as_the_bound_allows"
 _BOUNDS = "test_bounds_are_scaled_to_the_nodes"
-_HANDLERS = "test_events_wake_those_they_concern"
+_HANDLERS = "test_events_enqueue_those_they_concern"
 _PINNED = "test_a_pod_is_pinned_to_its_node"
 _STS = NOT + "for StatefulSets only; a DaemonSet makes and names its revisions itself, see TestDaemonSet*"
 _FAKE = NOT + "it tests a fake that upstream's other tests use; ours use the API server"
@@ -26,9 +26,9 @@ COVERED: Cases = {
     "TestSimpleDaemonSetPodCreateErrors": "test_a_quota_ends_the_batches",
     "TestDaemonSetPodCreateExpectationsError": "test_a_quota_ends_the_batches",
     "TestSimpleDaemonSetUpdatesStatusAfterLaunchingPods": "test_every_node_gets_a_pod_and_the_status_says_so",
-    "TestSimpleDaemonSetUpdatesStatusError: sync error": "test_of_two_failures_the_first_is_told",
-    "TestSimpleDaemonSetUpdatesStatusError: status error": "test_of_two_failures_the_first_is_told",
-    "TestSimpleDaemonSetUpdatesStatusError: sync and status error": "test_of_two_failures_the_first_is_told",
+    "TestSimpleDaemonSetUpdatesStatusError: sync error": "test_of_two_failures_the_first_is_raised",
+    "TestSimpleDaemonSetUpdatesStatusError: status error": "test_of_two_failures_the_first_is_raised",
+    "TestSimpleDaemonSetUpdatesStatusError: sync and status error": "test_of_two_failures_the_first_is_raised",
     "TestNoNodesDoesNothing": "test_without_nodes_nothing_is_made",
     "TestOneNodeDaemonLaunchesPod": _FITS,
     "TestNotReadyNodeDaemonDoesLaunchPod": "test_conditions_resources_and_ports_do_not_matter",
@@ -43,7 +43,7 @@ COVERED: Cases = {
     "TestDontDoAnythingIfBeingDeletedRace": "test_an_owner_that_is_going_on_the_server_adopts_nothing",
     "TestPortConflictWithSameDaemonPodDoesNotDeletePod": "test_conditions_resources_and_ports_do_not_matter",
     "TestNoPortConflictNodeDaemonLaunchesPod": "test_conditions_resources_and_ports_do_not_matter",
-    "TestPodIsNotDeletedByDaemonsetWithEmptyLabelSelector": "test_whoever_selects_all_gets_nothing",
+    "TestPodIsNotDeletedByDaemonsetWithEmptyLabelSelector": "test_a_set_that_selects_all_gets_nothing",
     "TestDealsWithExistingPods": "test_pods_that_are_there_already",
     "TestSelectorDaemonLaunchesPods": _FITS,
     "TestSelectorDaemonDeletesUnselectedPods": "test_pods_that_are_there_already",
@@ -80,15 +80,15 @@ COVERED: Cases = {
     "TestNodeShouldRunDaemonPod: ErrNodeSelectorNotMatch": _FITS,
     "TestNodeShouldRunDaemonPod: ErrPodAffinityNotMatch": _FITS,
     "TestNodeShouldRunDaemonPod: ShouldRunDaemonPodOnUnschedulableNode": _FITS,
-    "TestUpdateNode: Nothing changed, should not enqueue": "test_only_labels_and_taints_of_a_node_wake_anybody",
-    "TestUpdateNode: Node labels changed": "test_only_labels_and_taints_of_a_node_wake_anybody",
-    "TestUpdateNode: Node taints changed": "test_only_labels_and_taints_of_a_node_wake_anybody",
-    "TestUpdateNode: Node Allocatable changed": "test_only_labels_and_taints_of_a_node_wake_anybody",
+    "TestUpdateNode: Nothing changed, should not enqueue": "test_only_labels_and_taints_of_a_node_enqueue_anything",
+    "TestUpdateNode: Node labels changed": "test_only_labels_and_taints_of_a_node_enqueue_anything",
+    "TestUpdateNode: Node taints changed": "test_only_labels_and_taints_of_a_node_enqueue_anything",
+    "TestUpdateNode: Node Allocatable changed": "test_only_labels_and_taints_of_a_node_enqueue_anything",
     "TestDeleteNoDaemonPod (three rows)": _HANDLERS,
     "TestDeleteUnscheduledPodForNotExistingNode": _NEEDS,
     "TestGetNodesToDaemonPods: exclude deleted terminal pods": "test_which_pods_count_for_a_node",
     "TestGetNodesToDaemonPods: include deleted terminal pods": "test_which_pods_count_for_a_node",
-    "TestAddNode": "test_only_labels_and_taints_of_a_node_wake_anybody",
+    "TestAddNode": "test_only_labels_and_taints_of_a_node_enqueue_anything",
     "TestAddPod": _HANDLERS,
     "TestAddPodOrphan": _HANDLERS,
     "TestUpdatePod": _HANDLERS,
@@ -110,7 +110,7 @@ COVERED: Cases = {
     "TestStoreDaemonSetStatus: fail after one update failure and one get failure": (
         "test_a_status_is_put_once_more_on_the_live_object"
     ),
-    "TestShouldIgnoreNodeUpdate (three rows)": "test_only_labels_and_taints_of_a_node_wake_anybody",
+    "TestShouldIgnoreNodeUpdate (three rows)": "test_only_labels_and_taints_of_a_node_enqueue_anything",
     # update_test.go
     "TestDaemonSetUpdatesPods": "test_updates_turn_by_turn",
     "TestDaemonSetUpdatesPodsWithMaxSurge": "test_updates_turn_by_turn",
@@ -148,7 +148,7 @@ COVERED: Cases = {
     ),
     "TestRealHistory_UpdateControllerRevision": "test_going_back_makes_the_old_revision_the_newest",
     "TestRealHistory_UpdateControllerRevision: retries on conflict": (
-        NOT + "the DaemonSet controller does not use it; a conflict fails the look, which is tried again"
+        NOT + "the DaemonSet controller does not use it; a conflict fails the sync, which is tried again"
     ),
     "TestRealHistory_DeleteControllerRevision": "test_old_revisions_go_but_not_those_that_pods_carry",
     "TestRealHistory_AdoptControllerRevision: adopting an orphan succeeds": (

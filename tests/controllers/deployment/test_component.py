@@ -1,6 +1,6 @@
-"""The controller against the embedded API server, in virtual time: whose ReplicaSets are whose, and what wakes it.
+"""The controller against the embedded API server, in virtual time: whose ReplicaSets are whose, and what enqueues it.
 
-Stories mirror v1.36 ``pkg/controller/deployment/deployment_controller_test.go``, named in brackets. No controller of
+Scenarios mirror v1.36 ``pkg/controller/deployment/deployment_controller_test.go``, named in brackets. No controller of
 ReplicaSets runs: the test writes what one would.
 """
 
@@ -153,7 +153,7 @@ def _of_another() -> Doc:
     }
 
 
-async def test_one_that_changes_hands_wakes_both(world: World) -> None:
+async def test_one_that_changes_owners_enqueues_both(world: World) -> None:
     """(UpdateReplicaSetChangeControllerRef): the former owner makes another one, the new one has one too many."""
     await make(world, "one", template=template("a"))
     second = await make(world, "two", template=template("b"))
@@ -191,7 +191,7 @@ async def test_one_that_was_deleted_is_made_again(world: World) -> None:
     assert (await world.see(f"{SETS}/{name}"))["metadata"]["uid"] != uid
 
 
-async def test_somebody_elses_that_was_deleted_wakes_nobody(world: World) -> None:
+async def test_the_deletion_of_another_owners_set_enqueues_nothing(world: World) -> None:
     """(DeleteReplicaSetOrphan)"""
     await make(world)
     await world.request("POST", SETS, {"metadata": {"name": "other", "labels": {"app": "x"}}, "spec": _of_another()})
@@ -217,7 +217,7 @@ async def test_of_several_of_its_template_the_oldest_is_the_new_one(world: World
     assert found[0]["spec"]["replicas"] == 1
 
 
-async def test_a_wish_to_go_back_is_fulfilled_once(world: World) -> None:
+async def test_a_requested_rollback_is_done_once(world: World) -> None:
     """(ReentrantRollback): it goes with the template that it brings back."""
     await make(world)
     await soon()

@@ -1,4 +1,4 @@
-"""Which way a look goes. Cases of ``TestScaleDownOldReplicaSets`` and ``TestOldPodsRunning``, v1.36
+"""Which way a sync goes. Cases of ``TestScaleDownOldReplicaSets`` and ``TestOldPodsRunning``, v1.36
 ``pkg/controller/deployment/recreate_test.go``; the order is ``syncDeployment``'s."""
 
 import pytest
@@ -38,7 +38,7 @@ def test_the_way(owner: Deployment, sets: list[ReplicaSet], expected: Way) -> No
     assert way_of(owner, sets) is expected
 
 
-def test_a_strategy_that_nobody_knows() -> None:
+def test_an_unknown_strategy() -> None:
     with pytest.raises(UnknownStrategy, match="unexpected deployment strategy type: Canary"):
         way_of(deployment(strategy="Canary"), [])
 

@@ -160,7 +160,7 @@ def test_clean_up(limit: int | None, old: list[ReplicaSet], expected: list[str])
     [("3", 3), ("0", 0), ("x", None), ("", None)],
     ids=["a number", "the last one", "no number: no rollback", "nothing: no rollback"],
 )
-def test_the_wish_to_go_back(text: str, expected: int | None) -> None:
+def test_the_requested_rollback(text: str, expected: int | None) -> None:
     assert rollback_revision(deployment(annotations={ROLLBACK_TO: text})) == expected
 
 

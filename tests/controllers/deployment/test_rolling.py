@@ -71,7 +71,7 @@ def test_of_one_age_the_name_decides() -> None:
     assert shrink(deployment(2, 0, 1), replica_set("new"), old) == [Resize("a", 0)]
 
 
-def test_what_serves_nobody_goes_from_every_old_one_before_anything_that_serves() -> None:
+def test_unavailable_pods_of_every_old_one_go_before_available_ones() -> None:
     old = [replica_set("a", 4, available=4, age=9), replica_set("b", 4, available=1, age=5)]
     steps = shrink(deployment(8, 0, 4), replica_set("new"), old)
     assert steps == [Resize("b", 1), Resize("a", 3)]

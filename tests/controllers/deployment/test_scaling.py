@@ -124,14 +124,14 @@ def test_recreate_is_not_scaled_in_proportion() -> None:
     assert rescale(deployment(4, strategy="Recreate"), None, old) == []
 
 
-def test_one_that_has_the_size_by_somebodys_hand_is_told_what_it_is_sized_for() -> None:
+def test_one_that_has_the_size_already_is_annotated() -> None:
     """Upstream leaves it alone, and the Deployment seems scaled for ever after."""
     (step,) = rescale(deployment(5), replica_set("new", 5, desired=3), [])
     assert step.annotate
     assert step.size == 5
 
 
-def test_all_are_told_what_they_are_sized_for_also_at_the_same_size() -> None:
+def test_all_are_annotated_also_at_the_same_size() -> None:
     steps = rescale(deployment(4, 1), replica_set("new", 3, desired=9), [replica_set("old", 2, desired=9, age=1)])
     assert all(step.annotate for step in steps)
     assert sorted((step.name, step.size) for step in steps) == [("new", 3), ("old", 2)]

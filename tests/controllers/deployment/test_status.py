@@ -222,13 +222,13 @@ def failing(name: str, message: str) -> ReplicaSet:
     return replica_set(name, 1, conditions=(failure,))
 
 
-def test_a_failure_is_told_on_the_new_ones_first() -> None:
+def test_a_failure_is_reported_the_new_ones_first() -> None:
     found = condition_of(report(failing("old", "1"), new=failing("new", "2")).conditions, "ReplicaFailure")
     assert found is not None
     assert (found.message, found.last_update_time, found.last_transition_time) == ("2", at(3), at(3))
 
 
-def test_an_old_ones_failure_is_told_too_and_goes_with_it() -> None:
+def test_an_old_ones_failure_is_reported_too_and_goes_with_it() -> None:
     status = report(failing("old", "1"), new=full("new", 1))
     assert reason(status, "ReplicaFailure") == "FailedCreate"
     assert reason(report(new=full("new", 1), status=status), "ReplicaFailure") is None

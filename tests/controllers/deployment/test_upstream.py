@@ -22,7 +22,7 @@ COVERED: Cases = {
     "TestSyncDeploymentDontDoAnythingDuringDeletion": "test_one_that_is_being_deleted_is_only_reported_on",
     "TestSyncDeploymentDeletionRace": "test_nothing_is_adopted_for_one_that_is_known_to_go_before_the_cache_knows",
     "TestDontSyncDeploymentsWithEmptyPodSelector": _EMPTY,
-    "TestReentrantRollback": "test_a_wish_to_go_back_is_fulfilled_once",
+    "TestReentrantRollback": "test_a_requested_rollback_is_done_once",
     "TestPodDeletionEnqueuesRecreateDeployment": _RECREATE,
     "TestPodDeletionDoesntEnqueueRecreateDeployment": _RECREATE,
     "TestPodDeletionPartialReplicaSetOwnershipEnqueueRecreateDeployment": _RECREATE,
@@ -34,10 +34,10 @@ COVERED: Cases = {
     "TestAddReplicaSetOrphan": _ADOPT,
     "TestUpdateReplicaSet": _OWN,
     "TestUpdateReplicaSetOrphanWithNewLabels": _ADOPT,
-    "TestUpdateReplicaSetChangeControllerRef": "test_one_that_changes_hands_wakes_both",
+    "TestUpdateReplicaSetChangeControllerRef": "test_one_that_changes_owners_enqueues_both",
     "TestUpdateReplicaSetRelease": "test_one_that_is_let_go_by_hand_is_taken_up_again",
     "TestDeleteReplicaSet": "test_one_that_was_deleted_is_made_again",
-    "TestDeleteReplicaSetOrphan": "test_somebody_elses_that_was_deleted_wakes_nobody",
+    "TestDeleteReplicaSetOrphan": "test_the_deletion_of_another_owners_set_enqueues_nothing",
     # sync_test.go
     "TestScale": "test_rescaling",
     "TestScale: change both surge and size": "test_another_surge_and_another_size_at_once",
@@ -56,7 +56,7 @@ COVERED: Cases = {
     "TestDeploymentController_reconcileNewReplicaSet": "test_the_new_one_grows",
     "TestDeploymentController_reconcileOldReplicaSets": "test_the_old_one_shrinks",
     "TestDeploymentController_cleanupUnhealthyReplicas": (
-        "test_what_serves_nobody_goes_from_every_old_one_before_anything_that_serves"
+        "test_unavailable_pods_of_every_old_one_go_before_available_ones"
     ),
     "TestDeploymentController_scaleDownOldReplicaSetsForRollingUpdate": "test_the_oldest_goes_first",
     # util/deployment_util_test.go
@@ -77,7 +77,7 @@ COVERED: Cases = {
     "TestMaxUnavailable": "test_bounds",
     "TestGetNonNegativeInt32FromAnnotationVerbose": _FRACTION,
     "TestAnnotationUtils": "test_annotations_of_the_new_one",
-    "TestReplicasAnnotationsNeedUpdate": "test_all_are_told_what_they_are_sized_for_also_at_the_same_size",
+    "TestReplicasAnnotationsNeedUpdate": "test_all_are_annotated_also_at_the_same_size",
     "TestGetReplicaSetFraction": _FRACTION,
     "TestGetDeploymentsForReplicaSet": _OWN,
 }

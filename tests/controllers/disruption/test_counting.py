@@ -68,9 +68,9 @@ async def test_shares_are_of_replication_controllers_too_and_a_rogue_pod_counts_
     await pods(world, count=1, first=3)
     await asyncio.sleep(1)
     assert await status(world) == (2, 4, 2, 3)
-    (told,) = await world.events("UnmanagedPods")
-    assert "(selector: &LabelSelector{MatchLabels:map[string]string{app: web,}," in told
-    assert "MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. As a result, " in told
+    (recorded,) = await world.events("UnmanagedPods")
+    assert "(selector: &LabelSelector{MatchLabels:map[string]string{app: web,}," in recorded
+    assert "MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. As a result, " in recorded
 
 
 async def test_a_rollout_counts_once(world: World) -> None:
@@ -85,7 +85,7 @@ async def test_a_rollout_counts_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("spec", [{"minAvailable": "28%"}, {"maxUnavailable": 1}], ids=["a share", "maxUnavailable"])
-async def test_pods_that_nobody_owns_allow_nothing_and_are_told_of(world: World, spec: Doc) -> None:
+async def test_unmanaged_pods_allow_nothing_and_are_reported(world: World, spec: Doc) -> None:
     """TestNakedPod, TestIntegerMaxUnavailable, TestStatusForUnmanagedPod."""
     await budget(world, **spec)
     await pods(world, count=1)
@@ -118,7 +118,7 @@ async def test_a_pod_that_leaves_the_budget_no_longer_counts(world: World) -> No
     assert await status(world) == (1, 2, 1, 2)
 
 
-async def test_all_budgets_of_a_pod_are_counted_and_that_there_are_several_is_told(world: World) -> None:
+async def test_all_budgets_of_a_pod_are_counted_and_several_are_reported(world: World) -> None:
     await budget(world, "b", minAvailable=1)
     await budget(world, "a", minAvailable=0)
     await pods(world, count=1)
@@ -129,7 +129,7 @@ async def test_all_budgets_of_a_pod_are_counted_and_that_there_are_several_is_to
     assert await world.events("MultiplePodDisruptionBudgets") == [text]
 
 
-async def test_what_cannot_matter_wakes_nobody(world: World) -> None:
+async def test_what_cannot_matter_enqueues_nothing(world: World) -> None:
     await budget(world, minAvailable=1)
     await pods(world)
     await asyncio.sleep(1)
@@ -140,7 +140,7 @@ async def test_what_cannot_matter_wakes_nobody(world: World) -> None:
     assert world.metrics.value("workqueue_adds_total", "disruption") == adds
 
 
-async def test_a_large_budget_is_looked_at_once_for_all_that_happens_within_a_moment(world: World) -> None:
+async def test_a_large_budget_is_synced_once_for_concurrent_events(world: World) -> None:
     await budget(world, minAvailable=1)
     await pods(world, count=600, ready=False)
     await asyncio.sleep(1)

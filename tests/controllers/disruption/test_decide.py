@@ -85,7 +85,7 @@ def test_evicted_pods_are_awaited_until_they_go_or_their_time_is_over() -> None:
     assert count_healthy(pods, found.awaited, NOW) == 2
 
 
-def test_nobody_evicted_nobody_awaited() -> None:
+def test_without_evictions_none_are_awaited() -> None:
     found = follow([pod("p1")], {}, NOW)
     assert (found.awaited, found.overdue, found.recheck_at) == ({}, (), None)
 
@@ -98,7 +98,7 @@ def test_nobody_evicted_nobody_awaited() -> None:
         pytest.param(pod("a", terminating=True), 0, id="being deleted"),
         pytest.param(pod("a", phase="Succeeded"), 1, id="the phase is not looked at"),
         pytest.param(pod("evicted"), 0, id="evicted"),
-        pytest.param(pod("evicted a while ago"), 1, id="evicted exactly two minutes ago, and kept until the next look"),
+        pytest.param(pod("evicted a while ago"), 1, id="evicted exactly two minutes ago, and kept until the next sync"),
     ],
 )
 def test_who_is_healthy(given: Pod, healthy: int) -> None:
@@ -109,11 +109,13 @@ def test_who_is_healthy(given: Pod, healthy: int) -> None:
 
 
 def said(condition: tuple[str, str] | None = None, **status: Any) -> PodDisruptionBudgetStatus:
-    conditions = () if condition is None else (told(*condition),)
+    conditions = () if condition is None else (condition_of(*condition),)
     return PodDisruptionBudgetStatus(conditions=conditions, **status)
 
 
-def told(status: str, reason: str, *, message: str = "", generation: int = 0, at: datetime.datetime = NOW) -> Condition:
+def condition_of(
+    status: str, reason: str, *, message: str = "", generation: int = 0, at: datetime.datetime = NOW
+) -> Condition:
     return Condition(
         type="DisruptionAllowed",
         status=status,
@@ -138,14 +140,14 @@ def told(status: str, reason: str, *, message: str = "", generation: int = 0, at
 )
 def test_what_is_allowed(expected: int, desired: int, healthy: int, allowed: int) -> None:
     status = reported(budget(generation=7), Counts(expected=expected, desired=desired), healthy, {}, NOW)
-    verdict = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
+    outcome = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
     assert status == PodDisruptionBudgetStatus(
         observed_generation=7,
         disruptions_allowed=allowed,
         current_healthy=healthy,
         desired_healthy=desired,
         expected_pods=expected,
-        conditions=(told(*verdict, generation=7),),
+        conditions=(condition_of(*outcome, generation=7),),
     )
 
 
@@ -167,7 +169,7 @@ SURE = ("True", "SufficientPods")
         ),
         pytest.param(
             PodDisruptionBudgetStatus(
-                conditions=(told(*SURE, message="something", generation=9),), expected_pods=3, **FINE
+                conditions=(condition_of(*SURE, message="something", generation=9),), expected_pods=3, **FINE
             ),
             False,
             id="what else is in the condition does not count",
@@ -181,10 +183,10 @@ def test_when_a_status_is_written(before: PodDisruptionBudgetStatus, writes: boo
 
 def test_the_time_of_the_condition_is_that_of_its_last_change() -> None:
     for status, at in (("True", ago(60)), ("False", NOW)):
-        old = PodDisruptionBudgetStatus(conditions=(told(status, "Whatever", at=ago(60)),))
+        old = PodDisruptionBudgetStatus(conditions=(condition_of(status, "Whatever", at=ago(60)),))
         new = reported(budget(old, generation=1), Counts(expected=3, desired=2), 3, {}, NOW)
         assert new is not None
-        assert new.conditions == (told(*SURE, generation=1, at=at),)
+        assert new.conditions == (condition_of(*SURE, generation=1, at=at),)
 
 
 def test_conditions_of_others_stay() -> None:
@@ -193,19 +195,19 @@ def test_conditions_of_others_stay() -> None:
     old = PodDisruptionBudgetStatus(conditions=(theirs,))
     new = reported(budget(old), Counts(expected=0, desired=3), 0, {}, NOW)
     assert new is not None
-    assert new.conditions == (theirs, told("False", "InsufficientPods"))
+    assert new.conditions == (theirs, condition_of("False", "InsufficientPods"))
 
 
 def test_a_failure_allows_nothing_and_leaves_the_figures() -> None:
     old = said(SURE, expected_pods=3, **FINE)
     new = failed(budget(old, generation=2), "no such thing", NOW)
-    condition = told("False", "SyncFailed", message="no such thing", generation=1)
+    condition = condition_of("False", "SyncFailed", message="no such thing", generation=1)
     assert new == PodDisruptionBudgetStatus(
         conditions=(condition,), expected_pods=3, **{**FINE, "disruptions_allowed": 0}
     )
 
 
-def test_what_is_sent_keeps_what_nobody_here_knows() -> None:
+def test_unknown_fields_are_kept() -> None:
     raw = (
         b'{"kind":"PodDisruptionBudget","metadata":{"name":"a","x":1},"spec":{"future":[1.50]},'
         b'"status":{"future":{},"disruptedPods":{"a":"2026-01-01T00:00:00Z"}}}'
@@ -276,7 +278,7 @@ def test_who_is_found_above_a_replica_set(reference: str, above: OwnerReference,
     assert cached_scale(caches(above), owner("ReplicaSet", "rs", reference), "default") == scale
 
 
-def test_an_owner_whose_version_nobody_can_read_is_an_error() -> None:
+def test_an_owner_with_an_invalid_version_is_an_error() -> None:
     with pytest.raises(NoScale, match="unexpected GroupVersion string: a/b/c"):
         cached_scale(caches(), owner("ReplicaSet", "rs", "a/b/c"), "default")
 
@@ -340,7 +342,7 @@ def test_several_budgets_of_a_pod_are_found_by_name() -> None:
         pytest.param(expression("foo", "illegal", "bar"), id="an operator"),
     ],
 )
-def test_a_selector_that_nobody_can_read_selects_nobody(selector: LabelSelector) -> None:
+def test_an_invalid_selector_selects_nothing(selector: LabelSelector) -> None:
     """TestInvalidSelectors."""
     mine = selecting("mine", selector)
     members = Membership(cache_of("budgets", mine), cache_of("pods", pod("one")))

@@ -51,11 +51,11 @@ async def test_an_owner_without_a_scale_is_an_error(world: World, scale: bool, t
     await asyncio.sleep(1)
     found = await condition(world)
     assert (found["status"], found["reason"], found["message"]) == ("False", "SyncFailed", text)
-    (told,) = await world.events("CalculateExpectedPodCountFailed")
-    assert told == f"PodDisruptionBudget/web Failed to calculate the number of expected pods: {text}"
+    (recorded,) = await world.events("CalculateExpectedPodCountFailed")
+    assert recorded == f"PodDisruptionBudget/web Failed to calculate the number of expected pods: {text}"
 
 
-async def test_an_owner_of_a_kind_that_nobody_serves_is_an_error_and_a_new_owner_ends_it(world: World) -> None:
+async def test_an_owner_of_an_unserved_kind_is_an_error_and_a_new_owner_ends_it(world: World) -> None:
     """TestUnsupportedControllerPod."""
     stranger = {
         "apiVersion": "apps.test.io/v1",

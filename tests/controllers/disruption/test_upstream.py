@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.controllers.upstream_coverage import Cases, missing
 
 _SHARES = "test_shares_are_of_the_size_of_the_workload"
-_NAKED = "test_pods_that_nobody_owns_allow_nothing_and_are_told_of"
+_NAKED = "test_unmanaged_pods_allow_nothing_and_are_reported"
 _SCALED = "test_a_size_that_changes_is_noticed_before_any_pod_is"
 _STALE = "test_a_disruption_that_does_not_come_is_called_off_on_the_pod"
 
@@ -21,7 +21,7 @@ COVERED: Cases = {
     "TestNakedPod": _NAKED,
     "TestStatusForUnmanagedPod": _NAKED,
     "TestTotalUnmanagedPods": _NAKED,
-    "TestUnsupportedControllerPod": "test_an_owner_of_a_kind_that_nobody_serves_is_an_error_and_a_new_owner_ends_it",
+    "TestUnsupportedControllerPod": "test_an_owner_of_an_unserved_kind_is_an_error_and_a_new_owner_ends_it",
     "TestReplicaSet": _SHARES,
     "TestScaleResource": "test_a_custom_workload_is_asked_for_its_scale",
     "TestScaleFinderNoResource": "test_an_owner_without_a_scale_is_an_error",
@@ -34,7 +34,7 @@ COVERED: Cases = {
     "TestBasicFinderFunctions": "test_who_is_found_in_caches",
     "TestDeploymentFinderFunction": "test_who_is_found_above_a_replica_set",
     "TestUpdatePDBStatusRetries": "test_a_status_is_not_written_over_evictions_that_came_between",
-    "TestInvalidSelectors": "test_a_selector_that_nobody_can_read_selects_nobody",
+    "TestInvalidSelectors": "test_an_invalid_selector_selects_nothing",
     "TestStalePodDisruption": _STALE,
     "TestStalePodDisruption: when": "test_when_a_condition_is_stale",
     "TestKeepExistingPDBConditionDuringSync": "test_conditions_of_others_stay",

@@ -1,7 +1,7 @@
 """A Deployment, its metrics and the autoscaler of it, on the embedded API server in virtual time; and metrics as short
 words.
 
-The stories of ``test_sizes``, ``test_metrics``, ``test_targets``, ``test_writes`` and ``test_to_zero`` play here.
+The scenarios of ``test_sizes``, ``test_metrics``, ``test_targets``, ``test_writes`` and ``test_to_zero`` play here.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class Scene:
 async def scaling(
     env: Env, *, options: HorizontalPodAutoscalerOptions | None = None, metered: bool = True, settle: float = 3600.0
 ) -> AsyncIterator[Scene]:
-    """The controller is started first, an hour before the story, so that pods made by then are old."""
+    """The controller is started first, an hour before the scenario, so that pods made by then are old."""
     async with node_world.world(env) as world:
         meter = Meter()
         if metered:

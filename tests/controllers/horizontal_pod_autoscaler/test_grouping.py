@@ -173,7 +173,7 @@ def test_the_pods_own_requests_are_behind_a_gate() -> None:
         ),
     ],
 )
-def test_what_nobody_asked_for_has_no_share(made: Pod, container: str, why: str) -> None:
+def test_without_requests_there_is_no_utilization(made: Pod, container: str, why: str) -> None:
     with pytest.raises(Unmeasured, match=f"^{re.escape(why)}$"):
         requests_of([made], "cpu", container)
 

@@ -319,7 +319,7 @@ def test_the_smallest_difference_that_counts_is_the_tolerance() -> None:
         ),
     ],
 )
-def test_what_cannot_be_told_is_not_guessed(pods: Pods, known: dict[str, Sample], why: str) -> None:
+def test_without_samples_there_is_no_size(pods: Pods, known: dict[str, Sample], why: str) -> None:
     with pytest.raises(Unmeasured, match=f"^{re.escape(why)}$"):
         by_utilization(pods, known, "cpu", "", 100)
 

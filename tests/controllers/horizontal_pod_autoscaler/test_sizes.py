@@ -1,5 +1,5 @@
 """How the size follows the load, in its bounds and windows: the controller against the embedded API server in
-virtual time. Many stories mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in
+virtual time. Many scenarios mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in
 their docstrings."""
 
 import asyncio
@@ -11,7 +11,7 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler import Horizonta
 from pilothouse.env import Env
 
 
-async def test_the_first_look_comes_after_one_period_and_scales_in_proportion(scene: Scene) -> None:
+async def test_the_first_sync_comes_after_one_period_and_scales_in_proportion(scene: Scene) -> None:
     await scene.deploy(2)
     await scene.pods(2)
     scene.meter.cpu = 80
@@ -53,13 +53,13 @@ async def test_load_comes_and_goes_and_the_size_follows_after_the_window(scene: 
         "ScalingLimited": "False DesiredWithinRange",
     }
     await asyncio.sleep(300 - PERIOD)
-    assert await scene.size() == 2  # the look that still found load is exactly as old as the window
+    assert await scene.size() == 2  # the sync that still found load is exactly as old as the window
     await asyncio.sleep(PERIOD)
     assert await scene.size() == 1
     assert (await scene.world.events("SuccessfulRescale"))[-1].endswith("New size: 1; reason: All metrics below target")
 
 
-async def test_a_size_outside_the_bounds_is_put_right_without_a_look_at_metrics(scene: Scene) -> None:
+async def test_a_size_outside_the_bounds_is_corrected_without_metrics(scene: Scene) -> None:
     """TestScaleUpRCImmediately, TestScaleDownRCImmediately, TestMinReplicas…"""
     await scene.deploy(1)
     await scene.autoscale(2, 5)
@@ -89,7 +89,7 @@ async def test_zero_by_hand_switches_it_off(scene: Scene) -> None:
     assert await scene.world.events() == []
 
 
-async def test_many_are_looked_at_within_one_period(scene: Scene) -> None:
+async def test_many_are_synced_within_one_period(scene: Scene) -> None:
     """TestMultipleHPAs: with five workers, a hundred autoscalers."""
     for number in range(100):
         await scene.deploy(1, name=f"w{number}")
@@ -111,7 +111,7 @@ async def test_a_tolerance_of_its_own(scene: Scene) -> None:
 
 
 async def test_a_restart_keeps_the_size_for_the_window(scene: Scene) -> None:
-    """kubernetes#68826: without a memory the first look after a restart must not take a lower recommendation."""
+    """kubernetes#68826: without a memory the first sync after a restart must not take a lower recommendation."""
     await scene.deploy(5)
     await scene.pods(5)
     await scene.autoscale(1, 5)

@@ -1,5 +1,5 @@
 """Whose size it is: scales of every kind, targets that are not there, rivals. The controller against the embedded
-API server in virtual time. Many stories mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose
+API server in virtual time. Many scenarios mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose
 names stand in their docstrings."""
 
 import asyncio
@@ -115,7 +115,7 @@ async def test_any_scale_subresource_will_do(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("selector", "event", "told", "message"),
+    ("selector", "event", "recorded", "message"),
     [
         pytest.param(
             "",
@@ -133,15 +133,15 @@ async def test_any_scale_subresource_will_do(scene: Scene) -> None:
         ),
     ],
 )
-async def test_a_selector_that_selects_nobody_can_tell_whom(
-    scene: Scene, selector: str, event: str, told: str, message: str
+async def test_an_invalid_or_ambiguous_selector(
+    scene: Scene, selector: str, event: str, recorded: str, message: str
 ) -> None:
     await define_sloops(scene, selector=selector)
     assert (await scene.reasons())["ScalingActive"] == "False InvalidSelector"
     assert (await scene.message("ScalingActive")).startswith(message)
-    assert (await scene.world.events(event))[0].startswith(f"HorizontalPodAutoscaler/web {told}")
+    assert (await scene.world.events(event))[0].startswith(f"HorizontalPodAutoscaler/web {recorded}")
     assert (await scene.world.events("FailedComputeMetricsReplicas"))[0].startswith(
-        f"HorizontalPodAutoscaler/web {told}"
+        f"HorizontalPodAutoscaler/web {recorded}"
     )
     assert (await scene.world.see(f"{SLOOPS}/web"))["spec"] == {"crew": 2}
 

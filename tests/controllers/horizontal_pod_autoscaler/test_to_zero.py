@@ -1,4 +1,4 @@
-"""The gate HPAScaleToZero: the controller against the embedded API server in virtual time. Stories mirror v1.36
+"""The gate HPAScaleToZero: the controller against the embedded API server in virtual time. Scenarios mirror v1.36
 ``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in their docstrings."""
 
 import asyncio
@@ -63,7 +63,7 @@ async def test_to_zero_and_back_where_that_is_switched_on(env: Env) -> None:
         assert (await scene.reasons())["ScalingActive"] == "False ScalingDisabled"
 
 
-async def test_a_minimum_that_is_raised_at_zero_wakes_it(env: Env) -> None:
+async def test_a_minimum_that_is_raised_at_zero_scales_up(env: Env) -> None:
     async with scaling(env, options=ZERO) as scene:
         scene.apis.values[EXTERNAL] = measured("0")
         await scene.deploy(1)
@@ -79,7 +79,7 @@ async def test_a_minimum_that_is_raised_at_zero_wakes_it(env: Env) -> None:
         assert (await scene.world.events("SuccessfulRescale"))[-1].endswith("below Spec.MinReplicas")
 
 
-async def test_zero_that_nobody_wrote_down_is_left_alone(env: Env) -> None:
+async def test_zero_that_was_set_by_hand_is_left_alone(env: Env) -> None:
     """TestScaleUpFromZeroWithoutCondition."""
     async with scaling(env, options=ZERO) as scene:
         scene.apis.values[EXTERNAL] = measured("500")

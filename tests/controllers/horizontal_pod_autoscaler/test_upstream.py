@@ -14,15 +14,15 @@ _OTHER = "test_metrics_of_other_apis"
 _BY_VALUE = "test_one_value"
 _SHARES = "test_a_share_of_one_value"
 _AVERAGES = "test_averages_per_pod"
-_BOUNDS = "test_a_size_outside_the_bounds_is_put_right_without_a_look_at_metrics"
+_BOUNDS = "test_a_size_outside_the_bounds_is_corrected_without_metrics"
 _ZERO = "test_to_zero_and_back_where_that_is_switched_on"
-_WAKE = "test_a_minimum_that_is_raised_at_zero_wakes_it"
+_WAKE = "test_a_minimum_that_is_raised_at_zero_scales_up"
 _GATE = "test_the_condition_of_the_gate_goes_when_it_is_off"
 _ONE_FAILS = "test_one_metric_that_fails_stops_a_fall_and_not_a_rise"
 _RIVALS = "test_only_autoscalers_that_share_pods_are_rivals"
-_SELECTOR = "test_a_selector_that_selects_nobody_can_tell_whom"
+_SELECTOR = "test_an_invalid_or_ambiguous_selector"
 _METRICS = "test_its_metrics_are_upstreams"
-_FIRST = "test_the_first_look_comes_after_one_period_and_scales_in_proportion"
+_FIRST = "test_the_first_sync_comes_after_one_period_and_scales_in_proportion"
 _NO_BEHAVIOR = "test_bounds_without_a_behavior"
 _NEXT = NOT + "it is of v1.37, which looks at new autoscalers at once and has a consistency store for them"
 
@@ -63,7 +63,7 @@ COVERED: Cases = {
     "TestScaleDownCMExternal": _BY_VALUE,
     "TestScaleDownToZeroCMExternal": _ZERO,
     "TestScaleDownPerPodCMExternal": _SHARES,
-    "TestScaleUpFromZeroWithoutCondition": "test_zero_that_nobody_wrote_down_is_left_alone",
+    "TestScaleUpFromZeroWithoutCondition": "test_zero_that_was_set_by_hand_is_left_alone",
     "TestScaleUpFromZeroWhenMinReplicasIncreased": _WAKE,
     "TestScaledToZeroConditionHandledOnNormalRescale": _GATE,
     "TestManualScaleToZeroDisablesHPA": _ZERO,
@@ -117,10 +117,8 @@ COVERED: Cases = {
     "TestCalculateScaleUpLimitWithScalingRules": "test_the_smaller_policy_where_that_is_wanted",
     "TestComputedToleranceAlgImplementation": "test_the_smallest_difference_that_counts_is_the_tolerance",
     "TestConvertDesiredReplicasWithRules": _NO_BEHAVIOR,
-    "TestHPARescaleWithSuccessfulConflictRetry": (
-        "test_a_size_that_somebody_else_writes_meanwhile_is_set_all_the_same"
-    ),
-    "TestMultipleHPAs": "test_many_are_looked_at_within_one_period",
+    "TestHPARescaleWithSuccessfulConflictRetry": ("test_a_size_that_is_written_meanwhile_is_set_all_the_same"),
+    "TestMultipleHPAs": "test_many_are_synced_within_one_period",
     "TestNormalizeDesiredReplicas": "test_the_window_without_a_behavior",
     "TestNormalizeDesiredReplicasWithBehavior": "test_windows_with_a_behavior",
     "TestScalingWithRules": "test_bounds_with_a_behavior",
@@ -135,7 +133,7 @@ COVERED: Cases = {
     # replica_calculator_test.go
     "TestReplicaCalcResourceScale": _UTILIZATION,
     "TestReplicaCalcResourceScale: container metrics": _ONE,
-    "TestReplicaCalcDisjointResourcesMetrics": "test_what_cannot_be_told_is_not_guessed",
+    "TestReplicaCalcDisjointResourcesMetrics": "test_without_samples_there_is_no_size",
     "TestReplicaCalcScaleUpOverflow": _BY_VALUE,
     "TestReplicaCalcExternalMetricUsageOverflow": ("test_values_from_outside_add_up_to_no_more_than_can_be_counted"),
     "TestExternalPerPodMetric…Overflow": _SHARES,
@@ -144,12 +142,12 @@ COVERED: Cases = {
     "TestReplicaCalc…PerPodCMObject, …PerPodCMExternal": _SHARES,
     "TestReplicaCalc…Tolerance": _UTILIZATION,
     "TestReplicaCalcMissingMetrics…": _UTILIZATION,
-    "TestReplicaCalcEmpty…": "test_what_cannot_be_told_is_not_guessed",
+    "TestReplicaCalcEmpty…": "test_without_samples_there_is_no_size",
     "TestReplicaCalcDuringRollingUpdateWithMaxSurge": _UTILIZATION,
     "TestReplicaCalcComputedToleranceAlgImplementation": "test_the_smallest_difference_that_counts_is_the_tolerance",
     "TestGroupPods": "test_groups",
     "TestCalculateRequests": "test_requests",
-    "TestCalculatePodRequestsFromContainers_NonExistentContainer": "test_what_nobody_asked_for_has_no_share",
+    "TestCalculatePodRequestsFromContainers_NonExistentContainer": "test_without_requests_there_is_no_utilization",
     # monitor/metrics_test.go
     "TestHPAAdditionAndDeletionMetrics": _METRICS,
 }

@@ -32,7 +32,7 @@ def needed(at: datetime.datetime) -> int:
 
 
 def due(days: int) -> list[tuple[datetime.datetime, int]]:
-    """When which size is to be set: up at once, twice as many or four at each look; down when nothing higher was
+    """When which size is to be set: up at once, twice as many or four at each sync; down when nothing higher was
     recommended for five minutes."""
     size, sizes = 1, []
     for hour in range(days * 24):

@@ -1,5 +1,5 @@
 """What is written and what is not, where others write too or the answer is lost; and what is counted. The controller
-against the embedded API server in virtual time. Many stories mirror v1.36
+against the embedded API server in virtual time. Many scenarios mirror v1.36
 ``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in their docstrings."""
 
 import asyncio
@@ -9,7 +9,7 @@ from tests.controllers.horizontal_pod_autoscaler.scene import CPU_50, HPA, PERCE
 from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer
 
 
-async def test_a_size_that_somebody_else_writes_meanwhile_is_set_all_the_same(scene: Scene) -> None:
+async def test_a_size_that_is_written_meanwhile_is_set_all_the_same(scene: Scene) -> None:
     await scene.deploy(1)
     scene.world.faults.add(Rule(conflict(), verb="update", subresource="scale", times=4))
     await scene.autoscale(2, 5)
@@ -52,7 +52,7 @@ async def test_a_size_that_cannot_be_set(scene: Scene) -> None:
 
 
 async def test_what_was_done_and_not_heard_of_is_not_done_twice(scene: Scene) -> None:
-    """The answer to the write of the scale is lost: the next look finds the new size, and goes on from there."""
+    """The answer to the write of the scale is lost: the next sync finds the new size, and goes on from there."""
     await scene.deploy(2)
     await scene.pods(2)
     scene.meter.cpu = 100

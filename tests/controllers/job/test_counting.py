@@ -404,12 +404,12 @@ OVER = JobStatus(conditions=(JobCondition(type="Complete", status="True"),))
         pytest.param(owned(api_version="example.com/v1"), None, False, id="of another kind of Job"),
     ],
 )
-def test_finalizers_that_nobody_needs(candidate: Pod, owner: Job | None, expected: bool) -> None:
+def test_finalizers_of_orphans(candidate: Pod, owner: Job | None, expected: bool) -> None:
     """TestSyncOrphanPod; kubernetes#124798 for the last two."""
     assert may_be_released(candidate, owner) is expected
 
 
-def test_actions_of_the_policy_are_told_once_for_each_pod() -> None:
+def test_actions_of_the_policy_are_counted_once_for_each_pod() -> None:
     """TestSyncJobWithJobPodFailurePolicy, its metrics."""
     codes = ExitCodesRequirement(operator="In", values=(5,))
     rules = (PodFailurePolicyRule(action="Ignore", on_exit_codes=codes),)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.job.builders import T0, at, ended, job, pod
-from tests.controllers.job.looks import (
+from tests.controllers.job.observed import (
     EVICTED,
     IGNORE_EVICTIONS,
     INDEXED,

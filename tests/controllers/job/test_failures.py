@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.job.builders import T0, ended, job, pod
-from tests.controllers.job.looks import ANY_FAILURE, F, P, R, S, on_exit, seen
+from tests.controllers.job.observed import ANY_FAILURE, F, P, R, S, on_exit, seen
 
 from pilothouse.api.batch import JobStatus, PodFailurePolicy, UncountedTerminatedPods
 from pilothouse.api.core import Pod

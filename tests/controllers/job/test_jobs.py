@@ -262,7 +262,7 @@ async def test_a_suspended_job_keeps_its_start_time_without_the_gate(
 
 
 async def test_a_job_is_suspended_once_all_its_pods_are_removed(world: World, kubelet: Kubelet) -> None:
-    """Also if there are more than one look makes or removes otherwise (v1.36 ``manageJob``)."""
+    """Also if there are more than one sync makes or removes otherwise (v1.36 ``manageJob``)."""
     kubelet.seconds = 1000
     await make(world, parallelism=501, completions=501)
     await asyncio.sleep(60)
@@ -283,7 +283,7 @@ async def test_a_deadline_ends_a_job(world: World, kubelet: Kubelet) -> None:
     assert status["failed"] == 2
 
 
-async def test_somebody_elses_job_is_left_alone(world: World, kubelet: Kubelet) -> None:
+async def test_a_job_of_another_controller_is_left_alone(world: World, kubelet: Kubelet) -> None:
     await make(world, managedBy="example.com/other")
     await asyncio.sleep(20)
     assert world.requests() == []

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.job.builders import T0, at, job, pod
-from tests.controllers.job.looks import (
+from tests.controllers.job.observed import (
     ANY_FAILURE,
     EVICTED,
     IGNORE_EVICTIONS,

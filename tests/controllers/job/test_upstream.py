@@ -12,8 +12,8 @@ _WIRING = "test_what_fits_is_adopted_with_the_finalizer"
 _SIZE = "test_which_pods_to_make_and_to_remove"
 _END = "test_how_it_ends"
 _COUNT = "test_counting"
-_CALM = "test_a_change_of_the_spec_is_looked_at_at_once_and_what_pods_do_is_gathered"
-_ORPHAN = "test_finalizers_that_nobody_needs"
+_CALM = "test_a_change_of_the_spec_is_synced_at_once_and_changes_of_pods_are_gathered"
+_ORPHAN = "test_finalizers_of_orphans"
 _RELEASE = "test_what_does_not_fit_any_more_is_let_go_without_the_finalizer"
 _EXACT = "test_completions_are_exact_whatever_fails"
 
@@ -40,15 +40,15 @@ COVERED: Cases = {
     "TestSingleJobFailedCondition": "test_a_job_that_has_ended",
     "TestSyncJobComplete": "test_a_job_that_has_ended",
     "TestSyncJobDeleted": "test_pods_lose_their_finalizer_when_their_job_goes",
-    "TestSyncJobWhenManagedBy": "test_somebody_elses_job_is_left_alone",
+    "TestSyncJobWhenManagedBy": "test_a_job_of_another_controller_is_left_alone",
     "TestSyncJobWithJobPodFailurePolicy": _END,
-    "TestSyncJobWithJobPodFailurePolicy: metrics": "test_actions_of_the_policy_are_told_once_for_each_pod",
+    "TestSyncJobWithJobPodFailurePolicy: metrics": "test_actions_of_the_policy_are_counted_once_for_each_pod",
     "TestSyncJobWithJobSuccessPolicy": _END,
     "TestSyncJobWithJobBackoffLimitPerIndex": _END,
     "TestSyncJobUpdateRequeue": "test_a_failure_is_tried_again_later_each_time",
     "TestUpdateJobRequeue": _CALM,
     "TestGetPodCreationInfoForIndependentIndexes": "test_each_index_waits_for_itself",
-    "TestJobPodLookup": "test_nobodys_pod_that_was_deleted_wakes_nobody_and_ones_own_is_replaced",
+    "TestJobPodLookup": "test_a_deleted_orphan_enqueues_nothing_and_ones_own_pod_is_replaced",
     "TestGetPodsForJob": _WIRING,
     "TestGetPodsForJob: no adopt when deleting": "test_a_job_that_is_being_deleted_adopts_nothing",
     "TestGetPodsForJob: release": _RELEASE,
@@ -56,10 +56,10 @@ COVERED: Cases = {
     "TestAddPodOrphan": _WIRING,
     "TestUpdatePod": _EXACT,
     "TestUpdatePodOrphanWithNewLabels": _RELEASE,
-    "TestUpdatePodChangeControllerRef": "test_one_that_changes_hands_wakes_both",
+    "TestUpdatePodChangeControllerRef": "test_one_that_changes_owners_enqueues_both",
     "TestUpdatePodRelease": "test_one_that_is_let_go_by_hand_is_taken_up_again",
-    "TestDeletePod": "test_nobodys_pod_that_was_deleted_wakes_nobody_and_ones_own_is_replaced",
-    "TestDeletePodOrphan": "test_nobodys_pod_that_was_deleted_wakes_nobody_and_ones_own_is_replaced",
+    "TestDeletePod": "test_a_deleted_orphan_enqueues_nothing_and_ones_own_pod_is_replaced",
+    "TestDeletePodOrphan": "test_a_deleted_orphan_enqueues_nothing_and_ones_own_pod_is_replaced",
     "TestSyncJobExpectations": _EXACT,
     "TestWatchJobs": "test_four_of_two_at_a_time",
     "TestWatchPods": "test_four_of_two_at_a_time",

@@ -1,6 +1,6 @@
-"""Whose pods are whose and what wakes a Job, against the embedded API server in virtual time.
+"""Whose pods are whose and what enqueues a Job, against the embedded API server in virtual time.
 
-Stories mirror ``TestGetPodsForJob``, ``TestAddPod…``, ``TestUpdatePod…``, ``TestDeletePod…`` and
+Scenarios mirror ``TestGetPodsForJob``, ``TestAddPod…``, ``TestUpdatePod…``, ``TestDeletePod…`` and
 ``TestUpdateJobRequeue`` of ``pkg/controller/job/job_controller_test.go``, named in brackets. No kubelet runs: pods stay
 pending.
 """
@@ -113,7 +113,7 @@ async def test_what_does_not_fit_any_more_is_let_go_without_the_finalizer(world:
     assert sum(1 for owner, _ in (await owners(world)).values() if owner == "work") == 1, "one completion is missing"
 
 
-async def test_one_that_changes_hands_wakes_both(world: World) -> None:
+async def test_one_that_changes_owners_enqueues_both(world: World) -> None:
     """(UpdatePodChangeControllerRef): the former Job makes another one, the other one has one too many."""
     await make(world, "one", parallelism=1, completions=1)
     second = await make(world, "two", parallelism=1, completions=1)
@@ -136,7 +136,7 @@ async def test_one_that_is_let_go_by_hand_is_taken_up_again(world: World) -> Non
     assert (await owners(world))[name] == ("work", True)
 
 
-async def test_nobodys_pod_that_was_deleted_wakes_nobody_and_ones_own_is_replaced(world: World) -> None:
+async def test_a_deleted_orphan_enqueues_nothing_and_ones_own_pod_is_replaced(world: World) -> None:
     """(DeletePod, DeletePodOrphan)"""
     await make(world, parallelism=1, completions=1)
     await make_pod(world, "stranger", labels={"app": "y"})
@@ -152,7 +152,7 @@ async def test_nobodys_pod_that_was_deleted_wakes_nobody_and_ones_own_is_replace
     assert other != name
 
 
-async def test_a_change_of_the_spec_is_looked_at_at_once_and_what_pods_do_is_gathered(world: World) -> None:
+async def test_a_change_of_the_spec_is_synced_at_once_and_changes_of_pods_are_gathered(world: World) -> None:
     """(UpdateJobRequeue; JobBackoff, "failure with pod updates batching")"""
     await make(world, parallelism=1, completions=3)
     await soon()

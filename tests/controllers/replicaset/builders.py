@@ -39,7 +39,7 @@ def pod(
     deleted: bool = False,
     owner: tuple[OwnerReference, ...] = (),
 ) -> Pod:
-    """A pod of namespace default; running and ready unless told otherwise."""
+    """A pod of namespace default; running and ready by default."""
     conditions = (PodCondition(type="Ready", status="True", last_transition_time=ready_since),) if ready else ()
     return Pod(
         metadata=ObjectMeta(

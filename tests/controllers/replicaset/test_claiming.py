@@ -18,7 +18,7 @@ def owner_reference(owner: Doc, **changes: object) -> Doc:
     }
 
 
-async def test_orphans_are_adopted_after_one_look_at_the_live_owner(world: World) -> None:
+async def test_orphans_are_adopted_after_one_read_of_the_live_owner(world: World) -> None:
     """Upstream's trace 02: one GET for both, patches with the uid in them, then what is still missing."""
     first, second = await world.create_pod("orphan-a"), await world.create_pod("orphan-b")
     await world.create_pod("stranger", labels={"app": "other"})
@@ -125,7 +125,7 @@ async def test_an_owner_that_the_cache_still_shows_alive_is_asked_for_before_it_
         await world.settle()
         assert world.sent("get", "replicasets")
         assert not world.sent("patch", "pods")
-        assert not world.sent("delete", "pods"), "the look ends there"
+        assert not world.sent("delete", "pods"), "the sync ends there"
 
 
 async def test_a_new_owner_of_the_same_name_does_not_take_over_what_the_old_one_saw(world: World) -> None:
@@ -157,7 +157,7 @@ async def test_two_owners_that_select_the_same_orphan_share_nothing(world: World
     assert all(len(item["metadata"]["ownerReferences"]) == 1 for item in items)
 
 
-async def test_a_failed_adoption_ends_the_look_and_is_tried_again(world: World) -> None:
+async def test_a_failed_adoption_ends_the_sync_and_is_retried(world: World) -> None:
     """Upstream, TestPatchPodFails."""
     rule = world.faults.add(Rule(fail(500, "InternalError", "no"), verb="patch", resource="pods", times=4))
     await world.create_pod("a")
@@ -183,7 +183,7 @@ async def test_a_pod_is_released_also_when_the_number_is_right_without_it(world:
     assert not world.sent("delete", "pods")
 
 
-async def test_a_pod_that_was_given_to_somebody_else_is_replaced(world: World) -> None:
+async def test_a_pod_that_was_given_to_another_owner_is_replaced(world: World) -> None:
     await world.create_set(1)
     await world.settle()
     [name] = await world.owned()

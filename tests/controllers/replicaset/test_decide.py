@@ -1,4 +1,4 @@
-"""How many pods are made or removed in one look."""
+"""How many pods are made or removed in one sync."""
 
 import pytest
 

@@ -24,15 +24,15 @@ async def test_an_old_pod_cache_leads_to_no_second_batch(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("guarded", "created"),
+    ("waits", "created"),
     [
         pytest.param(True, 3, id="the guard knows that the cache is old, for however long"),
         pytest.param(False, 6, id="expectations alone give up after five minutes"),
     ],
 )
-async def test_a_cache_that_stays_old_for_more_than_five_minutes(env: Env, guarded: bool, created: int) -> None:
+async def test_a_cache_that_stays_old_for_more_than_five_minutes(env: Env, waits: bool, created: int) -> None:
     """kubernetes#129795, first half: without the consistency store the pods are made a second time."""
-    async with controlled(env, ReplicaSetOptions(wait_for_own_writes=guarded)) as world:
+    async with controlled(env, ReplicaSetOptions(wait_for_own_writes=waits)) as world:
         with world.faults.hold(resource="pods"):
             await world.create_set(3)
             await world.settle(301)
@@ -42,21 +42,19 @@ async def test_a_cache_that_stays_old_for_more_than_five_minutes(env: Env, guard
         await world.settle(1100)
         assert len(await world.owned()) == 3
         skips = world.metrics.value("replicaset_controller_stale_sync_skips_total", "", "pods")
-        assert (skips > 0) == guarded
+        assert (skips > 0) == waits
 
 
 @pytest.mark.parametrize(
-    ("guarded", "seconds"),
+    ("waits", "seconds"),
     [
         pytest.param(True, 15, id="as soon as the cache has passed them"),
         pytest.param(False, 330, id="without the guard only when the expectation expires"),
     ],
 )
-async def test_pods_that_came_and_went_between_two_lists_are_made_again(
-    env: Env, guarded: bool, seconds: float
-) -> None:
+async def test_pods_that_came_and_went_between_two_lists_are_made_again(env: Env, waits: bool, seconds: float) -> None:
     """kubernetes#129795, second half: no event will ever tell that they were created."""
-    async with controlled(env, ReplicaSetOptions(wait_for_own_writes=guarded)) as world:
+    async with controlled(env, ReplicaSetOptions(wait_for_own_writes=waits)) as world:
         with world.faults.hold(resource="pods") as held:
             await world.create_set(3)
             await world.settle()
@@ -65,7 +63,7 @@ async def test_pods_that_came_and_went_between_two_lists_are_made_again(
             world.faults.end_watches(resource="pods", with_=gone())
             held.release()
             await world.settle(10)
-        if not guarded:
+        if not waits:
             await world.settle(250)
             await world.merge(WEB, {"metadata": {"labels": {"wake": "up"}}})
             await world.settle()
@@ -133,7 +131,7 @@ async def test_every_second_answer_to_a_create_is_lost(world: World) -> None:
     assert "conditions" not in await world.status()
 
 
-async def test_a_status_that_is_refused_is_put_on_the_live_object(world: World) -> None:
+async def test_a_status_that_is_rejected_is_written_on_the_live_object(world: World) -> None:
     await world.create_set(0)
     await world.settle()
     world.requests.clear()
@@ -216,7 +214,7 @@ async def test_a_pod_made_again_unseen_under_its_name_ends_the_wait_for_its_dele
     assert len(world.sent("delete", "pods")) == 2
 
 
-async def test_a_server_that_drops_terminating_replicas_is_not_told_of_them_at_every_look(world: World) -> None:
+async def test_dropped_terminating_replicas_are_not_written_with_every_sync(world: World) -> None:
     def without(request: Request) -> Request:
         body = msgspec.json.decode(request.body)
         body["status"].pop("terminatingReplicas", None)
@@ -277,7 +275,7 @@ async def test_broken_watches_and_old_lists_change_nothing_in_the_end(world: Wor
 
 
 @pytest.mark.parametrize("how", [time_out(sent=True), lose_answer(), fail(504, "Timeout", "no answer in time")])
-async def test_a_create_that_may_have_happened_is_looked_for_before_another_one_is_sent(
+async def test_after_a_create_that_may_have_happened_pods_are_listed_before_another_one(
     world: World, how: Action
 ) -> None:
     """However late its event: one lost answer must not make one pod too many."""
@@ -292,8 +290,8 @@ async def test_a_create_that_may_have_happened_is_looked_for_before_another_one_
     assert await world.pods(terminating=True) == []
 
 
-async def test_a_list_that_is_still_being_told_makes_no_pod_twice(world: World) -> None:
-    """The cache has all of a new list at once, handlers hear of its pods by the hundred, and looks come in between."""
+async def test_a_list_that_is_still_being_delivered_makes_no_pod_twice(world: World) -> None:
+    """The cache has all of a new list at once, handlers hear of its pods by the hundred, and syncs come in between."""
     with world.faults.hold(resource="pods"):
         await world.create_set(450)
         await world.settle(5)
@@ -303,7 +301,7 @@ async def test_a_list_that_is_still_being_told_makes_no_pod_twice(world: World) 
     assert len(world.sent("create", "pods")) == 450
 
 
-async def test_nothing_is_created_while_nobody_can_say_what_became_of_a_create(world: World) -> None:
+async def test_nothing_is_created_while_the_result_of_a_create_is_unknown(world: World) -> None:
     world.faults.add(Rule(time_out(sent=True), verb="create", resource="pods", times=1))
     with world.faults.hold(resource="pods"):
         lists = world.faults.add(Rule(fail(500, "InternalError", "no"), verb="list", resource="pods"))
@@ -318,7 +316,7 @@ async def test_nothing_is_created_while_nobody_can_say_what_became_of_a_create(w
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["and nothing comes", "and another one comes"])
-async def test_an_owner_that_goes_while_it_is_looked_at_fails_nothing(world: World, again: bool) -> None:
+async def test_an_owner_that_is_deleted_during_its_sync_fails_nothing(world: World, again: bool) -> None:
     """Its status is reported on what was looked at, and finds nobody."""
     world.faults.add(Rule(delay(1.0), verb="create", resource="pods", times=1))
     old = await world.create_set(1)
@@ -384,7 +382,7 @@ async def test_a_pod_that_loses_its_owner_while_it_is_deleted_is_not_waited_for(
     assert len(await world.owned()) == 3
 
 
-async def test_nothing_is_expected_for_an_owner_that_was_made_again_during_a_look(world: World) -> None:
+async def test_nothing_is_expected_for_an_owner_that_was_created_again_during_a_sync(world: World) -> None:
     """What the old one's look would wait for makes no event that concerns the new one."""
     await world.create_set(1)
     await world.settle()

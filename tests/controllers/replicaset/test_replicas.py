@@ -112,16 +112,16 @@ async def test_surplus_pods_are_deleted_all_at_once_and_counted_until_they_are_g
 
 
 async def test_after_a_change_of_scale_the_old_numbers_are_reported_for_the_new_generation_first(world: World) -> None:
-    """As in upstream's trace 01: the status of the look that acted, then that of the look that saw the result."""
+    """As in upstream's trace 01: the status of the sync that acted, then that of the sync that saw the result."""
     await world.create_set(0)
     await world.settle()
     await world.scale(3)
     await world.settle()
-    told = [
+    written = [
         (body["status"]["replicas"], body["status"]["observedGeneration"])
         for body in world.bodies("update", "replicasets/status")
     ]
-    assert told == [(0, 1), (0, 2), (3, 2)]
+    assert written == [(0, 1), (0, 2), (3, 2)]
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
@@ -149,7 +149,7 @@ async def test_a_pod_on_its_way_out_is_replaced_at_once(world: World) -> None:
     assert (status["replicas"], status["terminatingReplicas"]) == (1, 1)
 
 
-async def test_one_look_creates_or_deletes_at_most_a_burst(env: Env) -> None:
+async def test_one_sync_creates_or_deletes_at_most_a_burst(env: Env) -> None:
     """Upstream, TestControllerBurstReplicas: the next burst waits until the one before was seen."""
     async with controlled(env, ReplicaSetOptions(burst=5)) as world:
         with world.faults.hold(resource="pods"):
@@ -166,7 +166,7 @@ async def test_one_look_creates_or_deletes_at_most_a_burst(env: Env) -> None:
         assert len(await world.owned()) == 1
 
 
-async def test_a_refusal_stops_the_growing_batches_and_the_condition_keeps_the_first_one(world: World) -> None:
+async def test_an_error_stops_the_growing_batches_and_the_condition_keeps_the_first_one(world: World) -> None:
     """Upstream's trace 03, with a rule in the place of a quota."""
     await world.create_set(0)
     await world.settle()
@@ -208,7 +208,7 @@ def all_but_the_first() -> Callable[..., bool]:
     return when
 
 
-async def test_a_refused_deletion_is_reported_and_tried_again(world: World) -> None:
+async def test_a_rejected_deletion_is_reported_and_retried(world: World) -> None:
     await world.create_set(2)
     await world.settle()
     world.faults.add(Rule(fail(500, "InternalError", "no"), verb="delete", resource="pods"))
@@ -223,7 +223,7 @@ async def test_a_refused_deletion_is_reported_and_tried_again(world: World) -> N
     assert "conditions" not in await world.status()
 
 
-async def test_a_pod_that_somebody_else_deleted_first_is_no_failure(world: World) -> None:
+async def test_a_pod_that_is_gone_already_is_no_failure(world: World) -> None:
     await world.create_set(2)
     await world.settle()
     with world.faults.hold(resource="pods"):

@@ -198,7 +198,7 @@ async def test_without_a_period_there_is_no_full_count(env: Env, period: float) 
         assert await used(world) == {"pods": "0"}, "what changes is looked at as ever"
 
 
-async def test_custom_resources_are_counted_from_the_next_look_at_discovery_on(world: World) -> None:
+async def test_custom_resources_are_counted_after_the_next_discovery(world: World) -> None:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema}
     names = {"plural": "widgets", "kind": "Widget"}

@@ -1,4 +1,4 @@
-"""What is written into quotas, and what makes one look. Rows mirror ``TestSyncResourceQuota``, ``TestAddQuota`` and
+"""What is written into quotas, and what makes one sync. Rows mirror ``TestSyncResourceQuota``, ``TestAddQuota`` and
 ``TestGetQuotableResources`` in ``pkg/controller/resourcequota/resource_quota_controller_test.go`` and
 ``TestHasResourcesChanged`` in ``pkg/quota/v1/install/update_filter_test.go`` of v1.36."""
 
@@ -53,7 +53,7 @@ def quota(
 @pytest.mark.parametrize(
     ("known", "counted", "expected"),
     [
-        pytest.param(quota(FULL), NONE, (FULL, NONE), id="the first look"),
+        pytest.param(quota(FULL), NONE, (FULL, NONE), id="the first sync"),
         pytest.param(
             quota({"cpu": "4"}, {"cpu": "3"}, {"cpu": "0"}), {"cpu": "0"}, ({"cpu": "4"}, {"cpu": "0"}), id="new limits"
         ),

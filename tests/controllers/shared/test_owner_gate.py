@@ -130,7 +130,7 @@ async def test_a_cache_behind_an_own_write_is_not_acted_upon_whatever_it_shows(s
     assert scene.forgotten == []
 
 
-async def test_a_request_without_an_answer_is_looked_into_before_own_writes_are_compared(scene: Scene) -> None:
+async def test_pods_are_listed_after_a_lost_response_before_own_writes_are_compared(scene: Scene) -> None:
     """What the API server is asked may tell of a write that the cache must show first."""
     meta = await scene.owner()
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": meta.uid, "controller": True}

@@ -23,7 +23,7 @@ async def test_what_goes_wrong_while_the_things_are_read_is_raised() -> None:
 
 
 @pytest.mark.parametrize("at_once", [0, -1])
-async def test_nobody_does_nothing(at_once: int) -> None:
+async def test_nothing_to_do(at_once: int) -> None:
     async def act(thing: int) -> None:
         raise AssertionError(f"nobody is there for {thing}")
 

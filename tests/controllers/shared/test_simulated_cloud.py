@@ -40,7 +40,7 @@ def test_what_a_service_says_is_kept_if_it_can_be() -> None:
     assert addresses(cloud, service("c", said=("192.0.2.1",))) == ["198.18.0.2"], "it is another cloud's"
 
 
-def test_a_wish_outside_of_the_range_is_refused() -> None:
+def test_a_requested_address_outside_of_the_range_is_rejected() -> None:
     cloud = SimulatedCloud(Env())
     with pytest.raises(ValueError, match="is taken, or not in"):
         addresses(cloud, service("a", loadBalancerIP="192.0.2.1"))

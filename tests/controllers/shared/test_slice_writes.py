@@ -73,7 +73,7 @@ async def test_in_a_namespace_that_ends_nothing_is_done(world: World) -> None:
     assert counted(world) == [0, 0, 0]
 
 
-async def test_what_was_written_must_be_seen_before_the_next_look_also_if_it_is_not_counted(world: World) -> None:
+async def test_writes_must_be_seen_before_the_next_sync_also_if_not_counted(world: World) -> None:
     tracker = SliceTracker(lambda: "")
     writes = writes_of(world, tracker)
     await writes.apply(KEY, [one("a")], [], [])

@@ -104,7 +104,7 @@ def test_parallel_pods_that_are_too_many_go_together() -> None:
         pytest.param(5, [create(5)], [], id="far higher"),
     ],
 )
-def test_ordinals_begin_where_they_are_told_to(start: int, living: list[Any], condemned: list[Any]) -> None:
+def test_ordinals_begin_at_their_start(start: int, living: list[Any], condemned: list[Any]) -> None:
     """TestStatefulSetControlWithStartOrdinal; TestStatefulSetStartOrdinal of test/integration/statefulset."""
     plan = decide(observed(pods("+++"[0], "+", "+"), start=start))
     assert (plan.living, plan.condemned) == (tuple(living), tuple(condemned))

@@ -42,7 +42,7 @@ CLAIMS = claim_templates(
         ("web-٣", ("", -1)),
     ],
 )
-def test_a_name_tells_parent_and_ordinal(name: str, expected: tuple[str, int]) -> None:
+def test_parent_and_ordinal_of_a_name(name: str, expected: tuple[str, int]) -> None:
     """TestGetParentNameAndOrdinal, TestGetParentName, TestGetOrdinal."""
     assert parent_and_ordinal(name) == expected
     assert ordinal_of(name) == expected[1]

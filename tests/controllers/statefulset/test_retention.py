@@ -83,7 +83,7 @@ def test_owners_that_are_no_controllers_are_replaced(loose: OwnerReference) -> N
         assert settled((loose,), rule) == owners
 
 
-def test_a_claim_that_somebody_else_rules_is_left_to_them() -> None:
+def test_a_claim_with_another_controller_is_left_alone() -> None:
     for scaled, deleted, wanted, owners in RULES:
         rule = keeping(scaled, deleted, wanted=wanted)
         retains = (scaled, deleted) == (RETAIN, RETAIN)

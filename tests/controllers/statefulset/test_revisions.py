@@ -92,7 +92,7 @@ def test_revisions_are_in_order() -> None:
         pytest.param(-1, {"d"}, [], id="below zero: all are kept"),
     ],
 )
-def test_what_is_over_the_limit_and_needed_by_nobody_goes(limit: int, live: set[str], gone: list[str]) -> None:
+def test_unused_revisions_over_the_limit_are_deleted(limit: int, live: set[str], gone: list[str]) -> None:
     """TestStatefulSetControlLimitsHistory."""
     found = [revision(name, number) for number, name in enumerate("abcd")]
     assert [each.metadata.name for each in surplus(found, frozenset(live), limit)] == gone

@@ -20,7 +20,7 @@ KEEP = {"volumeClaimTemplates": [TEMPLATE]}
 COLLECT = {**KEEP, "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete", "whenDeleted": "Delete"}}
 
 
-async def test_pods_and_claims_are_made_and_told_of(world: World) -> None:
+async def test_pods_and_claims_are_created_with_events(world: World) -> None:
     """TestStatefulPodControlCreatesPods, TestStatefulPodControlDeletesStatefulPod."""
     await world.create(replicas=2, **KEEP)
     await world.settle()
@@ -39,7 +39,7 @@ async def test_pods_and_claims_are_made_and_told_of(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "resource", "told"),
+    ("verb", "resource", "recorded"),
     [
         pytest.param(
             "create", "pods", ("FailedCreate", "Create Pod web-0 in StatefulSet web failed error: no"), id="a pod"
@@ -58,18 +58,18 @@ async def test_pods_and_claims_are_made_and_told_of(world: World) -> None:
         ),
     ],
 )
-async def test_what_cannot_be_made_is_told_and_tried_again(
-    world: World, verb: str, resource: str, told: tuple[str, str]
+async def test_what_cannot_be_created_is_reported_and_retried(
+    world: World, verb: str, resource: str, recorded: tuple[str, str]
 ) -> None:
     """TestStatefulPodControlCreatePodPvcCreateFailure, …CreatePodFailed."""
     world.faults.add(Rule(fail(403, "Forbidden", "no"), verb=verb, resource=resource, nth=1))
     await world.create(replicas=1, **KEEP)
     await world.settle()
-    assert told in await world.messages()
+    assert recorded in await world.messages()
     assert await world.names() == ["web-0"]
 
 
-async def test_a_pod_that_cannot_be_deleted_is_told_of(world: World) -> None:
+async def test_a_pod_that_cannot_be_deleted_is_reported(world: World) -> None:
     """TestStatefulPodControlDeleteFailure."""
     await world.create(replicas=1)
     await world.settle()
@@ -143,7 +143,7 @@ async def test_claims_follow_the_retention_policy(world: World) -> None:
     await world.merge(f"{CLAIMS}/data-web-1", {"metadata": {"finalizers": None}})
     await world.request("DELETE", f"{CLAIMS}/data-web-1", {})
     await world.settle()
-    assert await world.names() == ["web-0", "web-1"], "it is woken when the claim has gone"
+    assert await world.names() == ["web-0", "web-1"], "it is enqueued when the claim has gone"
     assert await world.owners("data-web-1") == ["StatefulSet"]
     retain = {"whenScaled": "Retain", "whenDeleted": "Retain"}
     await world.merge(WEB, {"spec": {"persistentVolumeClaimRetentionPolicy": retain}})
@@ -152,7 +152,7 @@ async def test_claims_follow_the_retention_policy(world: World) -> None:
     assert world.sent("update", "pods") == [], "only claims were written"
 
 
-async def test_a_claim_that_somebody_else_rules_is_told_of(world: World) -> None:
+async def test_a_claim_with_another_controller_is_reported(world: World) -> None:
     """TestStatefulPodControlUpdatePodClaimForRetentionPolicy with a conflicting controller."""
     owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "ruler", "uid": "u", "controller": True}
     metadata = {"name": "data-web-0", "ownerReferences": [owner]}
@@ -242,21 +242,21 @@ async def test_lost_answers_make_nothing_twice(world: World) -> None:
     assert (await world.images(), await world.names(CLAIMS)) == (["2"] * 3, [f"data-web-{n}" for n in range(3)])
 
 
-@pytest.mark.parametrize(("guarded", "tries"), [(True, 1), (False, 2)])
-async def test_an_old_cache_is_not_acted_upon(env: Env, guarded: bool, tries: int) -> None:
+@pytest.mark.parametrize(("waits", "tries"), [(True, 1), (False, 2)])
+async def test_an_old_cache_is_not_acted_upon(env: Env, waits: bool, tries: int) -> None:
     """The consistency store of v1.36 (KEP-5647); names are what protects without it."""
-    async with controlled(env, StatefulSetOptions(wait_for_own_writes=guarded)) as world:
+    async with controlled(env, StatefulSetOptions(wait_for_own_writes=waits)) as world:
         with world.faults.hold(resource="pods"):
             await world.create(replicas=3)
             await world.settle(0.5)
             await world.merge(WEB, {"metadata": {"labels": {"wake": "up"}}})
             await world.settle(0.5)
-            assert (len(world.sent("create", "pods")) >= tries) and (len(world.sent("create", "pods")) == 1) == guarded
+            assert (len(world.sent("create", "pods")) >= tries) and (len(world.sent("create", "pods")) == 1) == waits
             assert await world.names() == ["web-0"]
         await world.settle(20.0)
         assert await world.names() == ["web-0", "web-1", "web-2"]
         skips = world.metrics.value("statefulset_controller_stale_sync_skips_total", "", "pods")
-        assert (skips > 0) == guarded
+        assert (skips > 0) == waits
 
 
 async def test_what_was_deleted_is_waited_for(world: World) -> None:
@@ -304,7 +304,7 @@ async def test_an_old_template_gets_the_next_number_also_after_conflicts(world: 
     assert sorted(item["revision"] for item in items) == [2, 3]
 
 
-async def test_history_is_cut_also_when_a_look_fails(world: World) -> None:
+async def test_history_is_truncated_also_when_a_sync_fails(world: World) -> None:
     """TestStatefulSetControlLimitsHistory."""
     await world.create(replicas=1, revisionHistoryLimit=1)
     for image in ("2", "3", "4"):
@@ -319,7 +319,7 @@ async def test_history_is_cut_also_when_a_look_fails(world: World) -> None:
 
 
 async def test_pods_are_waited_for_until_they_are_available(world: World) -> None:
-    """TestStatefulSetAvailability, and the look that nobody else asks for."""
+    """TestStatefulSetAvailability, and the sync that nobody else asks for."""
     await world.create(replicas=3, minReadySeconds=10)
     seen: dict[int, float] = {}
     start = world.env.monotonic()
@@ -375,7 +375,7 @@ async def test_max_unavailable_is_measured_behind_its_gate(env: Env) -> None:
         assert world.metrics.value("statefulset_controller_statefulset_unavailable_replicas", *labels) == 0
 
 
-async def test_a_parallel_set_stops_at_the_first_batch_with_a_refusal(world: World) -> None:
+async def test_a_parallel_set_stops_at_the_first_batch_with_an_error(world: World) -> None:
     refusal = Rule(
         fail(403, "Forbidden", "no"),
         verb="create",
@@ -391,7 +391,7 @@ async def test_a_parallel_set_stops_at_the_first_batch_with_a_refusal(world: Wor
     assert len(await world.names()) == 10
 
 
-async def test_while_the_namespace_goes_away_the_set_is_looked_at_once_a_second(world: World) -> None:
+async def test_while_the_namespace_terminates_the_set_is_synced_once_a_second(world: World) -> None:
     await world.create(replicas=30, podManagementPolicy="Parallel")
     await world.settle(10.0)
     refusal = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))

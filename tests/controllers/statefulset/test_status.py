@@ -173,7 +173,7 @@ def test_pods_stand_in_their_places() -> None:
     assert replicas.first_missed == ""
 
 
-def test_the_lowest_that_serves_nobody() -> None:
+def test_the_lowest_that_is_unavailable() -> None:
     rules = Rules(name="web", wanted=2)
     assert split_replicas(pods("+", "+", "-", "-"), rules, NOW).first_missed == "web-2"
     assert split_replicas(pods("+", ".", "-"), rules, NOW).first_missed == "web-1"

@@ -13,9 +13,9 @@ _ORDERED = "test_ordered_pods_are_attended_to_one_after_the_other"
 _CONDEMNED = "test_ordered_pods_that_are_too_many_go_one_after_the_other"
 _UPDATE = "test_an_update_goes_from_the_top_down"
 _BOUND = "test_max_unavailable_bounds_an_update"
-_REFUSED = "test_what_cannot_be_made_is_told_and_tried_again"
-_MADE = "test_pods_and_claims_are_made_and_told_of"
-_START = "test_ordinals_begin_where_they_are_told_to"
+_REFUSED = "test_what_cannot_be_created_is_reported_and_retried"
+_MADE = "test_pods_and_claims_are_created_with_events"
+_START = "test_ordinals_begin_at_their_start"
 _RETENTION = "test_a_claim_has_the_owners_of_its_policy"
 _CLAIMS = "test_claims_follow_the_retention_policy"
 _STATUS_FAILS = "test_a_status_that_cannot_be_written_is_tried_again"
@@ -33,14 +33,14 @@ COVERED: Cases = {
     "TestStatefulSetControl: ReplacesPods": _ORDERED,
     "TestStatefulSetControl: RecreatesFailedPod": _ORDERED,
     "TestStatefulSetControl: RecreatesSucceededPod": _ORDERED,
-    "TestStatefulSetControl: RecreatesFailedPodWithDeleteFailure": "test_a_pod_that_cannot_be_deleted_is_told_of",
-    "TestStatefulSetControl: RecreatesSucceededPodWithDeleteFailure": "test_a_pod_that_cannot_be_deleted_is_told_of",
+    "TestStatefulSetControl: RecreatesFailedPodWithDeleteFailure": "test_a_pod_that_cannot_be_deleted_is_reported",
+    "TestStatefulSetControl: RecreatesSucceededPodWithDeleteFailure": "test_a_pod_that_cannot_be_deleted_is_reported",
     "TestStatefulSetControl: CreatePodFailure": _REFUSED,
     "TestStatefulSetControl: UpdatePodFailure": _REPAIR,
     "TestStatefulSetControl: UpdateSetStatusFailure": _STATUS_FAILS,
-    "TestStatefulSetControl: NewRevisionDeletePodFailure": "test_history_is_cut_also_when_a_look_fails",
+    "TestStatefulSetControl: NewRevisionDeletePodFailure": "test_history_is_truncated_also_when_a_sync_fails",
     "TestStatefulSetControl: RecreatesPVCForPendingPod": "test_a_pending_pod_gets_the_claims_that_it_lacks",
-    "TestStatefulSetControlScaleDownDeleteError": "test_a_pod_that_cannot_be_deleted_is_told_of",
+    "TestStatefulSetControlScaleDownDeleteError": "test_a_pod_that_cannot_be_deleted_is_reported",
     "TestStatefulSetControl_getSetRevisions": "test_an_old_template_gets_the_next_number_also_after_conflicts",
     "TestStatefulSetControl_getSetRevisions: collision": "test_a_name_that_is_taken_leads_to_the_next_hash",
     "TestStatefulSetControlRollingUpdate": _UPDATE,
@@ -48,16 +48,16 @@ COVERED: Cases = {
     "TestStatefulSetControlRollingUpdateWithMaxUnavailable": _BOUND,
     "TestStatefulSetControlRollingUpdateWithMaxUnavailableInOrderedModeVerifyInvariant": _BOUND,
     "TestStatefulSetControlRollingUpdateWithPartition": _UPDATE,
-    "TestStatefulSetHonorRevisionHistoryLimit": "test_what_is_over_the_limit_and_needed_by_nobody_goes",
-    "TestStatefulSetControlLimitsHistory": "test_history_is_cut_also_when_a_look_fails",
+    "TestStatefulSetHonorRevisionHistoryLimit": "test_unused_revisions_over_the_limit_are_deleted",
+    "TestStatefulSetControlLimitsHistory": "test_history_is_truncated_also_when_a_sync_fails",
     "TestStatefulSetControlRollback": "test_an_old_template_gets_the_next_number_also_after_conflicts",
     "TestStatefulSetControlWithStartOrdinal": _START,
     "TestStatefulSetAvailability": _AVAILABLE,
     "TestStatefulSetStatusUpdate": "test_a_number_that_differs_is_written",
     # stateful_set_utils_test.go
-    "TestGetParentNameAndOrdinal": "test_a_name_tells_parent_and_ordinal",
-    "TestGetParentName": "test_a_name_tells_parent_and_ordinal",
-    "TestGetOrdinal": "test_a_name_tells_parent_and_ordinal",
+    "TestGetParentNameAndOrdinal": "test_parent_and_ordinal_of_a_name",
+    "TestGetParentName": "test_parent_and_ordinal_of_a_name",
+    "TestGetOrdinal": "test_parent_and_ordinal_of_a_name",
     "TestIsMemberOf": _NAMES,
     "TestIdentityMatches": "test_a_pod_that_is_as_it_should_be_is_not_written",
     "TestStorageMatches": "test_volumes_are_those_of_the_own_claims",
@@ -95,7 +95,7 @@ COVERED: Cases = {
     "TestStatefulPodControlUpdatePodStorageFailure": _REFUSED,
     "TestStatefulPodControlUpdatePodConflictSuccess": _REPAIR,
     "TestStatefulPodControlDeletesStatefulPod": _MADE,
-    "TestStatefulPodControlDeleteFailure": "test_a_pod_that_cannot_be_deleted_is_told_of",
+    "TestStatefulPodControlDeleteFailure": "test_a_pod_that_cannot_be_deleted_is_reported",
     "TestStatefulPodControlClaimsMatchDeletionPolcy": _CLAIMS,
     "TestStatefulPodControlUpdatePodClaimForRetentionPolicy": _CLAIMS,
     "TestPodClaimIsStale": "test_a_claim_of_the_pod_before_is_not_given_to_a_new_one",

@@ -31,9 +31,9 @@ async def status(world: World, name: str = "p") -> dict[str, Any]:
 
 async def test_what_is_found_stands_in_the_status(world: World) -> None:
     await policy(world, "object.spec.replicas < 5", "object.spec.replicaz < 5", "object.spec.replicas == 'x'")
-    told = await status(world)
-    assert told["observedGeneration"] == 1
-    first, second = told["typeChecking"]["expressionWarnings"]
+    found = await status(world)
+    assert found["observedGeneration"] == 1
+    first, second = found["typeChecking"]["expressionWarnings"]
     assert first == {
         "fieldRef": "spec.validations[1].expression",
         "warning": "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'replicaz'\n"
@@ -53,7 +53,7 @@ async def test_a_policy_about_nothing_has_nothing_wrong(world: World) -> None:
         assert await status(world, name) == {"observedGeneration": 1, "typeChecking": {}}
 
 
-async def test_each_generation_is_looked_at_once(world: World) -> None:
+async def test_each_generation_is_checked_once(world: World) -> None:
     made = await policy(world, "object.spec.replicaz < 5")
     await world.merge(f"{POLICIES}/p", {"metadata": {"labels": {"a": "b"}}})
     await asyncio.sleep(60)
@@ -62,8 +62,8 @@ async def test_each_generation_is_looked_at_once(world: World) -> None:
     await world.merge(f"{POLICIES}/p", {"spec": {"validations": better}})
     await asyncio.sleep(1)
     assert made["metadata"]["generation"] == 1
-    told = await status(world)
-    assert (told["observedGeneration"], told.get("typeChecking") or {}) == (2, {})
+    found = await status(world)
+    assert (found["observedGeneration"], found.get("typeChecking") or {}) == (2, {})
 
 
 async def test_whole_objects_of_every_served_kind_have_types(world: World) -> None:
@@ -81,8 +81,8 @@ async def test_whole_objects_of_every_served_kind_have_types(world: World) -> No
     await policy(world, "object.metadata.labels['a'] == 'b'", matchConstraints=constraints)
     assert await status(world) == {"observedGeneration": 1, "typeChecking": {}}
     await policy(world, "object.metadata.labelz == 'b'", name="q", matchConstraints=constraints)
-    (told,) = (await status(world, "q"))["typeChecking"]["expressionWarnings"]
-    kinds = [line.partition(": ")[0] for line in told["warning"].splitlines() if "Kind=" in line]
+    (found,) = (await status(world, "q"))["typeChecking"]["expressionWarnings"]
+    kinds = [line.partition(": ")[0] for line in found["warning"].splitlines() if "Kind=" in line]
     assert kinds == ["/v1, Kind=Pod", "/v1, Kind=Service", "apiextensions.k8s.io/v1, Kind=CustomResourceDefinition"]
 
 
@@ -93,8 +93,8 @@ async def test_parameters_and_variables_have_types(world: World) -> None:
         paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
         variables=[{"name": "most", "expression": "object.spec.replicas"}],
     )
-    (told,) = (await status(world))["typeChecking"]["expressionWarnings"]
-    assert "found no matching overload for '_==_' applied to '(int, map(string, string))'" in told["warning"]
+    (found,) = (await status(world))["typeChecking"]["expressionWarnings"]
+    assert "found no matching overload for '_==_' applied to '(int, map(string, string))'" in found["warning"]
 
 
 async def test_parameters_whose_type_is_not_known_yet_are_dyn(world: World) -> None:
@@ -103,10 +103,10 @@ async def test_parameters_whose_type_is_not_known_yet_are_dyn(world: World) -> N
     expressions = "object.spec.replicas <= params.limit.most", "params == null || object.spec.replicaz < 5"
     kind = {"apiVersion": "rules.example.com/v1", "kind": "ReplicaLimit"}
     await policy(world, *expressions, paramKind=kind)
-    (told,) = (await status(world))["typeChecking"]["expressionWarnings"]
-    assert told["fieldRef"] == "spec.validations[1].expression"
-    assert "undefined field 'replicaz'" in told["warning"]
-    assert "undeclared reference" not in told["warning"]
+    (found,) = (await status(world))["typeChecking"]["expressionWarnings"]
+    assert found["fieldRef"] == "spec.validations[1].expression"
+    assert "undefined field 'replicaz'" in found["warning"]
+    assert "undeclared reference" not in found["warning"]
 
 
 async def test_what_fails_is_tried_again(world: World) -> None:

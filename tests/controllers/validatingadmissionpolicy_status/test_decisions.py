@@ -128,9 +128,9 @@ def test_what_is_said_of_an_expression() -> None:
 @pytest.mark.parametrize(
     ("generation", "observed", "expected"), [(2, 1, True), (2, 2, False), (1, 2, False)], ids=["newer", "seen", "older"]
 )
-def test_a_generation_is_looked_at_once(generation: int, observed: int, expected: bool) -> None:
-    told = {"metadata": {"generation": generation}, "status": {"observedGeneration": observed}}
-    assert is_due(msgspec.convert(told, ValidatingAdmissionPolicy)) is expected
+def test_a_generation_is_checked_once(generation: int, observed: int, expected: bool) -> None:
+    found = {"metadata": {"generation": generation}, "status": {"observedGeneration": observed}}
+    assert is_due(msgspec.convert(found, ValidatingAdmissionPolicy)) is expected
 
 
 def test_what_is_applied() -> None:
@@ -144,8 +144,8 @@ def test_what_is_applied() -> None:
         "metadata": {"name": "p", "resourceVersion": "7"},
         "status": {"observedGeneration": 3, "typeChecking": {}},
     }
-    told = configuration(policy, [("here", "this")])["status"]["typeChecking"]
-    assert told == {"expressionWarnings": [{"fieldRef": "here", "warning": "this"}]}
+    found = configuration(policy, [("here", "this")])["status"]["typeChecking"]
+    assert found == {"expressionWarnings": [{"fieldRef": "here", "warning": "this"}]}
 
 
 def has(kind: str, name: str = "foo") -> dict[str, Any]:
@@ -202,7 +202,7 @@ async def test_what_does_not_fit(schema: Any, params: Any, expression: str, expe
     assert bool(found) is bool(expected)
 
 
-async def test_what_the_compiler_says_is_told_with_its_place() -> None:
+async def test_errors_of_the_compiler_have_a_position() -> None:
     assert await error_in("object.foo == 'bar'", has("string", "bar")) == (
         "ERROR: <input>:1:7: undefined field 'foo'\n | object.foo == 'bar'\n | ......^"
     )

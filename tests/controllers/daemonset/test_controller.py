@@ -1,7 +1,7 @@
-"""What one look does, and the next. Stories mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``,
+"""What one sync does, and the next. Scenarios mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``,
 ``update_test.go`` and ``pkg/controller/history/controller_history_test.go``.
 
-Nobody runs the pods but the test, and the controller looks when the test says so.
+Nobody runs the pods but the test, and the controller syncs when the test says so.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from pilothouse.machinery.template_hash import template_hash
 
 BLUE = {"color": "blue", "speed": "fast"}
 
-# Updates, one look after the other. A pod that was never bound goes as soon as it is deleted, as upstream's fakes do.
+# Updates, one sync after the other. A pod that was never bound goes as soon as it is deleted, as upstream's fakes do.
 
 
-class Looks:
+class Syncs:
     """One look at a time, and what it did."""
 
     def __init__(self, world: World) -> None:
@@ -35,7 +35,7 @@ class Looks:
         self._seen = (0, 0)
 
     async def __call__(self) -> tuple[int, int]:
-        """(creates, deletes) of one look."""
+        """(creates, deletes) of one sync."""
         with contextlib.suppress(PodWritesFailed):
             await self.world.controller.reconcile("default/agent")
         await self.world.settle(0.1)
@@ -73,7 +73,7 @@ def where(pod: Doc) -> str:
     return target_node(msgspec.convert(pod, Pod))
 
 
-async def no_more_than_may_be_missing(sync: Looks) -> None:
+async def no_more_than_may_be_missing(sync: Syncs) -> None:
     """TestDaemonSetUpdatesPods."""
     await sync.ready()
     await sync.image(2, maxUnavailable=2)
@@ -83,7 +83,7 @@ async def no_more_than_may_be_missing(sync: Looks) -> None:
     assert await sync() == (0, 0)
 
 
-async def no_more_than_may_be_twice(sync: Looks) -> None:
+async def no_more_than_may_be_twice(sync: Syncs) -> None:
     """TestDaemonSetUpdatesPodsWithMaxSurge."""
     await sync.ready()
     await sync.image(2, maxSurge=2)
@@ -92,7 +92,7 @@ async def no_more_than_may_be_twice(sync: Looks) -> None:
         await sync.ready()
 
 
-async def a_node_that_is_no_longer_tolerated(sync: Looks) -> None:
+async def a_node_that_is_no_longer_tolerated(sync: Syncs) -> None:
     """TestDaemonSetUpdatesPodsNotMatchTainstWithMaxSurge."""
     await sync.world.taint("n0", ("node-role.kubernetes.io/control-plane", "NoSchedule"))
     await sync.ready()
@@ -102,14 +102,14 @@ async def a_node_that_is_no_longer_tolerated(sync: Looks) -> None:
         await sync.ready()
 
 
-async def new_pods_that_do_not_serve(sync: Looks) -> None:
+async def new_pods_that_do_not_serve(sync: Syncs) -> None:
     """TestDaemonSetUpdatesWhenNewPodIsNotReady."""
     await sync.ready()
     await sync.image(2, maxUnavailable=3)
     assert [await sync(), await sync(), await sync()] == [(0, 3), (3, 0), (0, 0)]
 
 
-async def the_ones_that_do_not_serve_are_updated_again(sync: Looks) -> None:
+async def the_ones_that_do_not_serve_are_updated_again(sync: Syncs) -> None:
     """TestDaemonSetUpdatesSomeOldPodsNotReady."""
     await sync.ready()
     for number in (2, 3):
@@ -118,7 +118,7 @@ async def the_ones_that_do_not_serve_are_updated_again(sync: Looks) -> None:
     assert sum(is_ready(pod) for pod in await sync.world.pods()) == 3
 
 
-async def those_that_serve_are_kept_through_many_updates(sync: Looks) -> None:
+async def those_that_serve_are_kept_through_many_updates(sync: Syncs) -> None:
     """TestDaemonSetUpdatesSaveOldHealthyPods, with 5 nodes in place of 20."""
     await sync.ready()
     await sync.image(2, maxUnavailable=2)
@@ -133,13 +133,13 @@ async def those_that_serve_are_kept_through_many_updates(sync: Looks) -> None:
     assert sum(is_ready(pod) for pod in await sync.world.pods()) == 2
 
 
-async def old_pods_that_do_not_serve_all_go(sync: Looks) -> None:
+async def old_pods_that_do_not_serve_all_go(sync: Syncs) -> None:
     """TestDaemonSetUpdatesAllOldPodsNotReady."""
     await sync.image(2, maxUnavailable=3)
     assert [await sync(), await sync(), await sync()] == [(0, 5), (5, 0), (0, 0)]
 
 
-async def with_surge_old_pods_that_do_not_serve_are_all_replaced(sync: Looks) -> None:
+async def with_surge_old_pods_that_do_not_serve_are_all_replaced(sync: Syncs) -> None:
     """TestDaemonSetUpdatesAllOldPodsNotReadyMaxSurge."""
     world = sync.world
     await sync.image(2, maxSurge=3)
@@ -165,7 +165,7 @@ async def with_surge_old_pods_that_do_not_serve_are_all_replaced(sync: Looks) ->
     assert [await sync(), await sync()] == [(0, 2), (0, 0)]
 
 
-async def the_same_template(sync: Looks) -> None:
+async def the_same_template(sync: Syncs) -> None:
     """TestDaemonSetUpdatesNoTemplateChanged."""
     await sync.image(1, maxUnavailable=3)
     assert await sync() == (0, 0)
@@ -185,18 +185,18 @@ async def the_same_template(sync: Looks) -> None:
         the_same_template,
     ],
 )
-async def test_updates_turn_by_turn(env: Env, tell: Callable[[Looks], Awaitable[None]]) -> None:
-    async with idle_story(env, nodes=5) as world:
+async def test_updates_turn_by_turn(env: Env, tell: Callable[[Syncs], Awaitable[None]]) -> None:
+    async with idle(env, nodes=5) as world:
         await world.create_set(updateStrategy={"type": "OnDelete"})
         await world.settle(0.1)
-        sync = Looks(world)
+        sync = Syncs(world)
         assert await sync() == (5, 0)
         await tell(sync)
 
 
 @contextlib.asynccontextmanager
-async def idle_story(env: Env, *, nodes: int, labels: Doc | None = None) -> AsyncIterator[World]:
-    """A story in which the controller looks when it is told to, and nobody runs pods."""
+async def idle(env: Env, *, nodes: int, labels: Doc | None = None) -> AsyncIterator[World]:
+    """A story in which the controller syncs when it is told to, and nobody runs pods."""
     async with uncontrolled(env) as made:
         made.kubelets = False
         await made.add_nodes(nodes, labels=labels)
@@ -204,7 +204,7 @@ async def idle_story(env: Env, *, nodes: int, labels: Doc | None = None) -> Asyn
         yield made
 
 
-# One look
+# One sync
 
 
 def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -> list[Doc]:
@@ -281,7 +281,7 @@ async def test_pods_that_are_there_already(
 ) -> None:
     """Where there is none one is made; of several the oldest stays; where none should be none stays. Those that the
     selector no longer matches are let go. Ten nodes, of which the last five are blue."""
-    async with idle_story(env, nodes=5) as world:
+    async with idle(env, nodes=5) as world:
         await world.add_nodes(5, first=5, labels=BLUE)
         strategy = {"type": "OnDelete"} if rolling is None else {"type": "RollingUpdate", "rollingUpdate": rolling}
         template = {} if selector is None else {"nodeSelector": selector}
@@ -293,32 +293,32 @@ async def test_pods_that_are_there_already(
             meta["labels"] = {**meta["labels"], **mark}
             await world.request("POST", PODS, {**each, "metadata": meta})
         await world.settle(0.1)
-        assert await Looks(world)() == expected
+        assert await Syncs(world)() == expected
         owned = {pod["metadata"]["labels"]["app"] for pod in await world.pods()}
         assert owned == {"agent"}
 
 
 async def test_pods_are_pinned_and_not_bound(env: Env) -> None:
-    async with idle_story(env, nodes=5) as world:
+    async with idle(env, nodes=5) as world:
         await world.create_set()
         await world.settle(0.1)
-        assert await Looks(world)() == (5, 0)
+        assert await Syncs(world)() == (5, 0)
         pods = await world.pods()
         assert sorted(where(pod) for pod in pods) == ["n0", "n1", "n2", "n3", "n4"]
         assert not any(pod["spec"].get("nodeName") for pod in pods)
 
 
 async def test_without_nodes_nothing_is_made(env: Env) -> None:
-    async with idle_story(env, nodes=0) as world:
+    async with idle(env, nodes=0) as world:
         await world.create_set()
         await world.settle(0.1)
-        assert await Looks(world)() == (0, 0)
+        assert await Syncs(world)() == (0, 0)
         assert (await world.status())["desiredNumberScheduled"] == 0
 
 
 async def test_a_quota_ends_the_batches(env: Env) -> None:
     """Ten pods are allowed, a hundred are wanted: 1, 2, 4, 3 of 8, and no batch more. Nothing is waited for after."""
-    async with idle_story(env, nodes=100) as world:
+    async with idle(env, nodes=100) as world:
         allowed = 10
         refused = world.faults.add(
             Rule(fail(403), verb="create", resource="pods", when=lambda _call, _request: len(made()) >= allowed)
@@ -329,7 +329,7 @@ async def test_a_quota_ends_the_batches(env: Env) -> None:
 
         await world.create_set()
         await world.settle(0.1)
-        assert await Looks(world)() == (allowed, 0)
+        assert await Syncs(world)() == (allowed, 0)
         assert refused.hits <= 5
         status = await world.status()
         assert status["desiredNumberScheduled"] == 100
@@ -345,10 +345,10 @@ async def test_a_quota_ends_the_batches(env: Env) -> None:
         pytest.param(True, True, PodWritesFailed, id="both fail: the create is told"),
     ],
 )
-async def test_of_two_failures_the_first_is_told(
+async def test_of_two_failures_the_first_is_raised(
     env: Env, creates: bool, statuses: bool, expected: type[Exception]
 ) -> None:
-    async with idle_story(env, nodes=1) as world:
+    async with idle(env, nodes=1) as world:
         if creates:
             world.faults.add(Rule(fail(403), verb="create", resource="pods"))
         status = Rule(fail(500), verb="update", resource="daemonsets.apps", subresource="status")
@@ -373,7 +373,7 @@ async def test_of_two_failures_the_first_is_told(
 async def test_a_status_is_put_once_more_on_the_live_object(
     env: Env, updates: int, gets: int, sent: tuple[int, int]
 ) -> None:
-    async with idle_story(env, nodes=1) as world:
+    async with idle(env, nodes=1) as world:
         await world.create_set()
         await world.settle(0.1)
         put = Rule(fail(409), verb="update", resource="daemonsets.apps", subresource="status", times=updates)
@@ -389,7 +389,7 @@ async def test_a_status_is_put_once_more_on_the_live_object(
 
 async def test_conditions_resources_and_ports_do_not_matter(env: Env) -> None:
     """Only name, labels and taints of a node decide; what does not fit otherwise is for the scheduler to find."""
-    async with idle_story(env, nodes=1) as world:
+    async with idle(env, nodes=1) as world:
         conditions = [
             {"type": "Ready", "status": "False"},
             {"type": "NetworkUnavailable", "status": "True"},
@@ -406,14 +406,14 @@ async def test_conditions_resources_and_ports_do_not_matter(env: Env) -> None:
         await world.request("POST", PODS, strange)
         await world.create_set(template={"containers": [container]})
         await world.settle(0.1)
-        sync = Looks(world)
+        sync = Syncs(world)
         assert await sync() == (1, 0)
         assert await sync() == (0, 0), "its own pod on that port is no reason either"
 
 
-async def test_whoever_selects_all_gets_nothing(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_set_that_selects_all_gets_nothing(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """No API server of today takes such a DaemonSet; an older one may have."""
-    async with idle_story(env, nodes=1) as world:
+    async with idle(env, nodes=1) as world:
         await world.create_set()
         await world.settle(0.1)
         owners = world.controller._owners
@@ -422,15 +422,15 @@ async def test_whoever_selects_all_gets_nothing(env: Env, monkeypatch: pytest.Mo
         all_of_them = msgspec.structs.replace(owner.spec, selector=LabelSelector())
         raw = owners.raw("default/agent")
         owners.put("default/agent", msgspec.structs.replace(owner, spec=all_of_them), raw)
-        told: list[str] = []
-        monkeypatch.setattr(world.controller._recorder, "event", lambda _about, *words: told.append(words[1]))
-        assert await Looks(world)() == (0, 0)
-        assert told == ["SelectingAll"]
+        recorded: list[str] = []
+        monkeypatch.setattr(world.controller._recorder, "event", lambda _about, *words: recorded.append(words[1]))
+        assert await Syncs(world)() == (0, 0)
+        assert recorded == ["SelectingAll"]
         assert world.sent("update", "daemonsets/status") == []
 
 
 async def test_an_owner_that_is_going_on_the_server_adopts_nothing(env: Env) -> None:
-    async with idle_story(env, nodes=5) as world:
+    async with idle(env, nodes=5) as world:
         await world.create_set()
         spec = {"nodeName": "n0", "containers": [{"name": "main", "image": "pause:1"}]}
         await world.settle(0.1)
@@ -444,7 +444,7 @@ async def test_an_owner_that_is_going_on_the_server_adopts_nothing(env: Env) -> 
 
 
 async def test_a_set_made_again_expects_nothing_of_the_one_before(env: Env) -> None:
-    async with idle_story(env, nodes=1) as world:
+    async with idle(env, nodes=1) as world:
         await world.create_set()
         await world.settle(0.1)
         with world.faults.hold(resource="pods"):
@@ -465,7 +465,7 @@ async def test_a_set_made_again_expects_nothing_of_the_one_before(env: Env) -> N
 
 async def test_revisions_are_claimed_in_one_namespace(env: Env) -> None:
     """Own ones and orphans of the namespace that match; one that no longer matches is let go; no others."""
-    async with idle_story(env, nodes=0) as world:
+    async with idle(env, nodes=0) as world:
         owner = await world.create_set()
         await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
         mine = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}
@@ -499,7 +499,7 @@ async def test_revisions_are_claimed_in_one_namespace(env: Env) -> None:
 @pytest.mark.parametrize("owned", [True, False], ids=["to be released", "to be adopted"])
 async def test_a_revision_that_goes_while_it_is_claimed(env: Env, owned: bool) -> None:
     """It is not there: nothing to claim, and no failure."""
-    async with idle_story(env, nodes=0) as world:
+    async with idle(env, nodes=0) as world:
         owner = await world.create_set()
         mine = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}
         references = [{**mine, "controller": True}] if owned else []
