@@ -10,7 +10,6 @@ from tests.controllers.deployment.builders import at, deployment, progressing, r
 
 from pilothouse.api.apps import DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetCondition
 from pilothouse.controllers.workloads.deployment.progress import (
-    condition_of,
     is_complete,
     is_progressing,
     is_timed_out,
@@ -19,6 +18,7 @@ from pilothouse.controllers.workloads.deployment.progress import (
     with_condition,
 )
 from pilothouse.controllers.workloads.deployment.status import counted, rolled, terminating
+from pilothouse.machinery.conditions import find_condition
 
 
 def counts(replicas: int, updated: int, ready: int, available: int) -> DeploymentStatus:
@@ -153,7 +153,7 @@ def report(*sets: ReplicaSet, new: ReplicaSet | None = None, elapsed: float = 0.
 
 
 def reason(status: DeploymentStatus, type_: str = "Progressing") -> str | None:
-    found = condition_of(status.conditions, type_)
+    found = find_condition(status.conditions, type_)
     return None if found is None else found.reason
 
 
@@ -170,7 +170,7 @@ def test_no_deadline_no_word_about_progress() -> None:
 def test_progress() -> None:
     before = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated", since=-5),))
     status = report(replica_set("old", 1, replicas=1), new=full("a", 1), replicas=3, status=before, elapsed=7)
-    found = condition_of(status.conditions, "Progressing")
+    found = find_condition(status.conditions, "Progressing")
     assert found is not None
     assert found.message == 'ReplicaSet "a" is progressing.'
     assert (found.last_update_time, found.last_transition_time) == (at(7), at(-5))
@@ -178,7 +178,7 @@ def test_progress() -> None:
 
 def test_progress_without_a_new_replica_set() -> None:
     status = report(full("old", 1), replicas=3)
-    found = condition_of(status.conditions, "Progressing")
+    found = find_condition(status.conditions, "Progressing")
     assert found is not None
     assert found.message == 'Deployment "web" is progressing.'
 
@@ -186,7 +186,7 @@ def test_progress_without_a_new_replica_set() -> None:
 def test_progress_after_having_been_late() -> None:
     before = DeploymentStatus(conditions=(progressing("ProgressDeadlineExceeded", "False"),))
     status = report(new=full("a", 1), replicas=3, status=before, elapsed=70)
-    found = condition_of(status.conditions, "Progressing")
+    found = find_condition(status.conditions, "Progressing")
     assert found is not None
     assert (found.reason, found.status, found.last_transition_time) == ("ReplicaSetUpdated", "True", at(70))
 
@@ -194,7 +194,7 @@ def test_progress_after_having_been_late() -> None:
 def test_done() -> None:
     before = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated"),))
     status = report(new=full("a", 3), replicas=3, status=before)
-    found = condition_of(status.conditions, "Progressing")
+    found = find_condition(status.conditions, "Progressing")
     assert found is not None
     assert (found.reason, found.message) == ("NewReplicaSetAvailable", 'ReplicaSet "a" has successfully progressed.')
 
@@ -202,7 +202,7 @@ def test_done() -> None:
 def test_late() -> None:
     before = replace(counts(1, 1, 0, 0), conditions=(progressing("ReplicaSetUpdated"),))
     status = report(new=replica_set("a", 1, replicas=1), replicas=3, status=before, elapsed=11)
-    found = condition_of(status.conditions, "Progressing")
+    found = find_condition(status.conditions, "Progressing")
     assert found is not None
     assert (found.status, found.reason) == ("False", "ProgressDeadlineExceeded")
     assert found.message == 'ReplicaSet "a" has timed out progressing.'
@@ -211,7 +211,7 @@ def test_late() -> None:
 def test_nothing_is_rolled_out_so_nothing_is_late() -> None:
     before = replace(counts(3, 3, 3, 3), conditions=(progressing("NewReplicaSetAvailable"),))
     status = report(new=replica_set("a", 3, replicas=3), replicas=3, status=before, elapsed=11)
-    assert condition_of(status.conditions, "Progressing") == before.conditions[0]
+    assert find_condition(status.conditions, "Progressing") == before.conditions[0]
     assert reason(status, "Available") == "MinimumReplicasUnavailable"
 
 
@@ -223,7 +223,7 @@ def failing(name: str, message: str) -> ReplicaSet:
 
 
 def test_a_failure_is_reported_the_new_ones_first() -> None:
-    found = condition_of(report(failing("old", "1"), new=failing("new", "2")).conditions, "ReplicaFailure")
+    found = find_condition(report(failing("old", "1"), new=failing("new", "2")).conditions, "ReplicaFailure")
     assert found is not None
     assert (found.message, found.last_update_time, found.last_transition_time) == ("2", at(3), at(3))
 

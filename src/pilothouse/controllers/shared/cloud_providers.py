@@ -26,7 +26,13 @@ def installed() -> list[str]:
 
 def load_provider(name: str, env: Env) -> CloudProvider:
     """The provider of that name. Raises ``UnknownProvider``."""
-    return _factory(name)(env)
+    if name == SIMULATED:
+        return simulated_cloud.SimulatedCloud(env)
+    found = list(metadata.entry_points(group=ENTRY_POINTS, name=name))
+    if not found:
+        raise UnknownProvider(f"no cloud provider {name!r} is installed, there are {', '.join(installed())}")
+    factory: Callable[[Env], CloudProvider] = found[0].load()
+    return factory(env)
 
 
 def validate_provider(provider: "str | CloudProvider") -> list[str]:
@@ -38,13 +44,3 @@ def validate_provider(provider: "str | CloudProvider") -> list[str]:
 
 def the_provider(provider: "str | CloudProvider", env: Env) -> CloudProvider:
     return load_provider(provider, env) if isinstance(provider, str) else provider
-
-
-def _factory(name: str) -> Callable[[Env], CloudProvider]:
-    if name == SIMULATED:
-        return simulated_cloud.SimulatedCloud
-    found = list(metadata.entry_points(group=ENTRY_POINTS, name=name))
-    if not found:
-        raise UnknownProvider(f"no cloud provider {name!r} is installed, there are {', '.join(installed())}")
-    factory: Callable[[Env], CloudProvider] = found[0].load()
-    return factory

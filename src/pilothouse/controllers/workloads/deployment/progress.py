@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pilothouse.api.apps import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
 from pilothouse.controllers.workloads.deployment.bounds import wanted
 from pilothouse.env.clock import whole_seconds
+from pilothouse.machinery.conditions import find_condition, without_condition
 
 AVAILABLE = "Available"
 PROGRESSING = "Progressing"
@@ -31,10 +32,6 @@ def has_deadline(deployment: Deployment) -> bool:
     return deployment.spec.progress_deadline_seconds not in (None, NO_DEADLINE)
 
 
-def condition_of(conditions: Conditions, type_: str) -> DeploymentCondition | None:
-    return next((each for each in conditions if each.type == type_), None)
-
-
 def condition(type_: str, status: str, reason: str, message: str, now: datetime.datetime) -> DeploymentCondition:
     """A condition that has just become what it is."""
     at = whole_seconds(now)
@@ -43,26 +40,22 @@ def condition(type_: str, status: str, reason: str, message: str, now: datetime.
     )
 
 
-def without(conditions: Conditions, type_: str) -> Conditions:
-    return tuple(each for each in conditions if each.type != type_)
-
-
 def with_condition(conditions: Conditions, new: DeploymentCondition) -> Conditions:
     """``new`` at the end, instead of the one of its type. With the same status and reason the old one stays unchanged;
     with the same status its transition time stays."""
-    old = condition_of(conditions, new.type)
+    old = find_condition(conditions, new.type)
     if old is not None and old.status == new.status:
         if old.reason == new.reason:
             return conditions
         new = replace(new, last_transition_time=old.last_transition_time)
-    return (*without(conditions, new.type), new)
+    return (*without_condition(conditions, new.type), new)
 
 
 def pause_condition(deployment: Deployment, now: datetime.datetime) -> DeploymentCondition | None:
     """The condition for a pause that has begun or ended; none once the deadline was exceeded."""
     if not has_deadline(deployment):
         return None
-    before = condition_of(deployment.status.conditions, PROGRESSING)
+    before = find_condition(deployment.status.conditions, PROGRESSING)
     reason = "" if before is None else before.reason
     if reason == TIMED_OUT:
         return None
@@ -95,7 +88,7 @@ def is_progressing(before: DeploymentStatus, now: DeploymentStatus) -> bool:
 def is_timed_out(deployment: Deployment, conditions: Conditions, now: datetime.datetime) -> bool:
     """Whether there was no progress for the time of the deadline. Never without a Progressing condition, nor once the
     rollout has completed."""
-    found = condition_of(conditions, PROGRESSING)
+    found = find_condition(conditions, PROGRESSING)
     if found is None or not has_deadline(deployment) or found.reason == NEW_SET_AVAILABLE:
         return False
     return found.reason == TIMED_OUT or _seconds_left(deployment, found, now) < 0
@@ -106,7 +99,7 @@ def seconds_to_deadline(deployment: Deployment, now: datetime.datetime) -> float
 
     Upstream also requeues a completed rollout of which pods are missing, at once and endlessly, although it never times
     out."""
-    found = condition_of(deployment.status.conditions, PROGRESSING)
+    found = find_condition(deployment.status.conditions, PROGRESSING)
     if found is None or not has_deadline(deployment) or is_complete(deployment, deployment.status):
         return None
     if found.reason in (TIMED_OUT, NEW_SET_AVAILABLE):
@@ -128,8 +121,8 @@ def progress_conditions(
     """The conditions of ``status`` with the condition Progressing (``syncRolloutStatus``)."""
     conditions = status.conditions
     if not has_deadline(deployment):
-        return without(conditions, PROGRESSING)
-    before = condition_of(deployment.status.conditions, PROGRESSING)
+        return without_condition(conditions, PROGRESSING)
+    before = find_condition(deployment.status.conditions, PROGRESSING)
     if status.replicas == status.updated_replicas and before is not None and before.reason == NEW_SET_AVAILABLE:
         return conditions  # nothing is rolled out
     who = f'Deployment "{deployment.metadata.name}"' if new is None else f'ReplicaSet "{new.metadata.name}"'
@@ -141,7 +134,7 @@ def progress_conditions(
         if before is not None and before.status == "True":
             fresh = replace(fresh, last_transition_time=before.last_transition_time)
         # Also if nothing else changed: the deadline counts from its update time.
-        return (*without(conditions, PROGRESSING), fresh)
+        return (*without_condition(conditions, PROGRESSING), fresh)
     if is_timed_out(deployment, conditions, now):
         message = f"{who} has timed out progressing."
         return with_condition(conditions, condition(PROGRESSING, "False", TIMED_OUT, message, now))
@@ -162,4 +155,4 @@ def with_failure(conditions: Conditions, new: ReplicaSet | None, sets: Sequence[
                     last_transition_time=found.last_transition_time,
                 )
                 return with_condition(conditions, failure)
-    return without(conditions, REPLICA_FAILURE)
+    return without_condition(conditions, REPLICA_FAILURE)

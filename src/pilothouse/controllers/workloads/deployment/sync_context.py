@@ -25,7 +25,6 @@ from pilothouse.controllers.workloads.deployment.history import Rollback
 from pilothouse.controllers.workloads.deployment.progress import (
     PROGRESSING,
     condition,
-    condition_of,
     has_deadline,
     with_condition,
 )
@@ -33,6 +32,7 @@ from pilothouse.controllers.workloads.deployment.rolling import new_size
 from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, size_of
 from pilothouse.controllers.workloads.deployment.template import new_set, same_template, set_name
 from pilothouse.env import Env
+from pilothouse.machinery.conditions import find_condition
 from pilothouse.machinery.owners import controller_of, new_controller_reference
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.machinery.template_hash import template_hash
@@ -183,7 +183,7 @@ class SyncContext:
     async def _note_new_set(self, new: ReplicaSet, reason: str, message: str, *, only_if_missing: bool = False) -> None:
         status = self.deployment.status
         conditions = status.conditions
-        if has_deadline(self.deployment) and not (only_if_missing and condition_of(conditions, PROGRESSING)):
+        if has_deadline(self.deployment) and not (only_if_missing and find_condition(conditions, PROGRESSING)):
             conditions = with_condition(conditions, condition(PROGRESSING, "True", reason, message, self._env.now()))
         await self._note_revision(new, replace(status, conditions=conditions))
 

@@ -118,16 +118,7 @@ def new_set(
                 "namespace": namespace,
                 "labels": labels_of(template) | hashed,
                 "annotations": dict(annotations),
-                "ownerReferences": [
-                    {
-                        "apiVersion": owner.api_version,
-                        "kind": owner.kind,
-                        "name": owner.name,
-                        "uid": owner.uid,
-                        "controller": True,
-                        "blockOwnerDeletion": True,
-                    }
-                ],
+                "ownerReferences": [owner],
             },
             "spec": spec,
         }

@@ -49,16 +49,11 @@ class HpaSelectors:
     def selecting(self, namespace: str, pods: Iterable[Pod]) -> list[str]:
         """The keys of the autoscalers that select any of these pods, sorted."""
         found: set[str] = set()  # sorted before it is handed out
-        nothing: dict[str, Selector] = {}
-        anywhere = self._by_label.get(namespace, nothing)
         for pod in pods:
             labels = pod.metadata.labels
-            candidates = [
-                anywhere,
-                *(self._by_label.get(labelled(namespace, *each), nothing) for each in labels.items()),
-            ]
-            for selectors in candidates:
-                found.update(key for key, selector in selectors.items() if key not in found and selector.matches(labels))
+            values = [namespace, *(labelled(namespace, *each) for each in labels.items())]
+            for known in filter(None, map(self._by_label.get, values)):
+                found.update(key for key, selector in known.items() if key not in found and selector.matches(labels))
         return sorted(found)
 
 

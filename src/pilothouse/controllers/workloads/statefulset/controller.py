@@ -129,10 +129,7 @@ class StatefulSetController(ManagedController):
         )
         owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
         pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
-        claims.add_handler(None, self._claim_changed, self._claim_gone)
-
-    def _claim_changed(self, _old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
-        self._claim_gone(new, False)
+        claims.add_handler(None, lambda _old, claim: self._claim_gone(claim, False), self._claim_gone)
 
     def _claim_gone(self, claim: PersistentVolumeClaim, _final_state_unknown: bool) -> None:
         """Enqueues the StatefulSet that waits for it. Upstream does not watch claims, and waits for any other event."""
