@@ -22,7 +22,7 @@ DONE = {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyRepl
     ("status", "expected"),
     [
         pytest.param(DONE, True, id="all updated, ready and available, and no others"),
-        pytest.param({}, False, id="nobody has looked yet"),
+        pytest.param({}, False, id="not observed yet"),
         pytest.param({**DONE, "observedGeneration": 1}, False, id="that was before the change"),
         pytest.param({**DONE, "replicas": 4}, False, id="an old pod is left"),
         pytest.param({**DONE, "updatedReplicas": 2}, False, id="one is still old"),

@@ -1,4 +1,4 @@
-"""A context that is put into somebody's kubeconfig and taken out again: nothing else changes."""
+"""A context that is put into a user's kubeconfig and taken out again: nothing else changes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Progress of an object is told as kubectl tells it."""
+"""Progress of an object is reported as kubectl reports it."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def replica_set(wanted: int = 3, /, **status: Any) -> dict[str, Any]:
         pytest.param(
             replica_set(conditions=[{"type": "ReplicaFailure", "status": "True", "message": "quota"}]),
             Progress("fails: quota", False),
-            id="a failure is told",
+            id="a failure is reported",
         ),
         pytest.param(replica_set(0), Progress("0 of 0 ready", True), id="nothing wanted is done at once"),
         pytest.param(

@@ -66,6 +66,6 @@ def test_a_version_to_report_is_what_the_log_begins_with(tmp_path: Path, version
     ],
 )
 def test_versions_that_can_not_be_reported(capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
-    """``version/dynamic.go``, v0.36; the flag's own error, before any other option is looked at."""
+    """``version/dynamic.go``, v0.36; the flag's own error, before any other option is read."""
     assert main(["manager", f"--version={text}", "--secure-port=-1"]) == 2
     assert f'invalid argument "{text}" for "--version" flag: {message}' in capsys.readouterr().err

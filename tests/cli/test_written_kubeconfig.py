@@ -28,7 +28,7 @@ def server(url: str) -> Server:
 
 @contextlib.contextmanager
 def running() -> Iterator[str]:
-    """The address of somebody who listens."""
+    """The address of an open port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"https://127.0.0.1:{listening.getsockname()[1]}"
 
@@ -137,7 +137,7 @@ async def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [own_kubeconfig, merged_kubeconfig])
 async def test_a_directory_where_others_may_exchange_files_is_rejected(tmp_path: Path, kind: Any) -> None:
-    """Whoever exchanges a kubeconfig has the user's kubectl run programs."""
+    """With an exchanged kubeconfig the user's kubectl runs other programs."""
     tmp_path.chmod(0o777)
     with pytest.raises(UserError, match="anybody may exchange files in"):
         await entered_and_left(kind(tmp_path / "kubeconfig", server(GONE)))
@@ -282,7 +282,7 @@ async def _named(path: Path, one: Server, name: str) -> AsyncIterator[str]:
 
 async def test_root_leaves_a_file_to_its_owner(tmp_path: Path) -> None:
     if os.getuid() != 0:
-        pytest.skip("only root can change somebody else's file")
+        pytest.skip("only root can change another user's file")
     path = tmp_path / "config"
     path.write_text(USUAL)
     os.chown(path, 4711, 4711)

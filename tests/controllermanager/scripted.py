@@ -41,6 +41,6 @@ class Scripted:
 
 
 def status(code: int, reason: str, message: str = "") -> tuple[int, Any]:
-    """A refusal."""
+    """A failure."""
     document = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
     return code, {**document, "message": message or reason}

@@ -131,7 +131,7 @@ def test_an_object_that_does_not_decode_costs_only_itself(document: dict[str, An
 
     records = with_plane(scenario, before=document if when == "before the start" else None)
     told = [r for r in records if r.levelno >= logging.WARNING and named in str(getattr(r, "values", {}))]
-    assert told, "somebody has to be told"
+    assert told, "it must be logged"
     assert not [r for r in records if r.exc_info], "a bad object is no bug of ours"
 
 
@@ -153,7 +153,7 @@ def test_a_selector_that_cannot_be_read_costs_only_its_replica_set() -> None:
 
 
 def test_a_replica_count_beyond_reason_creates_a_burst_at_a_time() -> None:
-    """And the manager stays alive, and takes all of it back when told so."""
+    """And the manager stays alive, and deletes the pods when it is scaled down."""
 
     def slow_creates(env: Env) -> Callable[[str, wire.Transport], wire.Transport]:
         def wrap(program: str, transport: wire.Transport) -> wire.Transport:

@@ -1,4 +1,4 @@
-"""Whoever starts kube-controller-manager today starts ours without changing a word."""
+"""Today's command lines of kube-controller-manager start ours unchanged."""
 
 import re
 import signal

@@ -142,7 +142,7 @@ async def test_anonymous_requests_get_health_only(env: Env, path: str, method: s
         assert status == 403
         why = f'forbidden: User "system:anonymous" cannot {method.lower()} path "{path}": no role'
         assert method == "HEAD" or json.loads(body) == refused(403, why)
-    # A wrong credential is refused everywhere, also where none is needed, and before anything else is looked at.
+    # A wrong credential is rejected everywhere, also where none is needed, and before anything else is checked.
     for how in ({"token": "bad"}, {"certificate": STRANGER}):
         status, body = await caller.ask(path, method=method, **how)
         assert status == 401

@@ -13,7 +13,7 @@ NOT_HERE = (
     "CoordinatedLeaderElection=false,DRAWorkloadResourceClaims=false,PersistentVolumeClaimUnusedSinceTime=false"
     ",WorkloadWithJob=false"
 )
-"""Refused when they are on."""
+"""Rejected when they are on."""
 
 DEPENDS = "is enabled, but depends on features that are disabled: "
 

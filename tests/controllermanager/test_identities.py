@@ -139,7 +139,7 @@ def recorded_accounts() -> list[str]:
 
 @pytest.mark.parametrize("account", recorded_accounts())
 async def test_accounts_come_about_as_upstreams_were_seen_to(env: Env, account: str) -> None:
-    """The recorded start of v1.36.2. How often an account is looked at again depends on how many clients it has."""
+    """The recorded start of v1.36.2. How often an account is read again depends on how many clients it has."""
     seen = of_account("14-accounts", account)
     clients = connected(env, World(env, account=False, name=account))
     await clients.for_controller(account, qps=20, burst=30, fence=None)

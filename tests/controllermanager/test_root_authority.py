@@ -1,4 +1,4 @@
-"""Who is told of the cluster's authority: by the flag that two controllers read, and where no flag names one."""
+"""Which controllers get the cluster's authority: by the flag that two of them read, and without such a flag."""
 
 import datetime
 
@@ -25,7 +25,7 @@ def read(*words: str) -> Options:
 
 
 def seen(options: Options, name: str) -> tuple[str, str]:
-    """What a publisher is told: the file, and the authority beside it."""
+    """What a publisher gets: the file, and the authority beside it."""
     found = options.controller_options[name]
     return getattr(found, "root_ca_file"), getattr(found, "authority")  # noqa: B009  # whichever struct it is
 
@@ -48,7 +48,7 @@ def test_flags_of_the_signers_reach_them() -> None:
     chosen = read("--cluster-signing-duration=1h30m").controller_options[SIGNING.name]
     assert isinstance(chosen, SigningOptions)
     assert chosen.duration == 5400.0
-    assert not chosen.can_sign, "nobody signs without an authority"
+    assert not chosen.can_sign, "nothing is signed without an authority"
 
 
 def test_an_authority_in_memory_is_for_the_signers_and_never_shows_its_key() -> None:

@@ -161,7 +161,7 @@ async def handshake(serving: Serving, curve: str) -> str:
 
 
 async def nothing(_scope: Any, _receive: Any, _send: Any) -> None:
-    """Nobody asks for anything."""
+    """No request is sent."""
 
 
 @pytest.mark.real_loop

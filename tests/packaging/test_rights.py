@@ -45,8 +45,8 @@ def needed() -> Iterator[Any]:
     yield ask("leader election: create the Lease", "create", *lease)
     yield ask("leader election: read it", "get", *lease, LEASE)
     yield ask("leader election: renew and release it", "update", *lease, LEASE)
-    yield ask("leader election: tell of it", "create", "", "events", SYSTEM)
-    yield ask("leader election: tell of it again", "patch", "", "events", SYSTEM, "e")
+    yield ask("leader election: record it", "create", "", "events", SYSTEM)
+    yield ask("leader election: record it again", "patch", "", "events", SYSTEM, "e")
     # A Namespace counts as being in itself (apiserver library ``pkg/endpoints/request/requestinfo.go``, v0.36).
     yield ask("accounts: is the namespace there", "get", "", "namespaces", SYSTEM, SYSTEM)
     yield ask("accounts: make one that is missing", "create", "", "serviceaccounts", SYSTEM)
@@ -122,7 +122,7 @@ def test_any_resource_is_there_for_the_garbage_collector_only() -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_every_controllers_account_has_its_role(client: str) -> None:
     """From the start, because the API server makes it; for controllers that upstream does not have it is in
-    ``deploy/rbac.yaml``. Whoever works in one or two namespaces only has it there."""
+    ``deploy/rbac.yaml``. A manager of one or two namespaces only has it there."""
     name = f"system:controller:{client}"
     own = name in OWN_ROLES
     objects = documents("rbac.yaml") if own else [found for _resource, found in bootstrap_objects()]

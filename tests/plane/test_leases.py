@@ -130,7 +130,7 @@ async def test_while_another_manager_holds_the_lease_the_planes_own_waits(world:
 
 
 async def test_a_manager_that_starts_anew_leaves_nothing_behind(world: Led) -> None:
-    """Whatever is collected when somebody asks for metrics belongs to the controllers that run now."""
+    """What is collected for a request of metrics belongs to the controllers that run now."""
     assert world.plane.manager is not None
     counts = []
     for _time in range(3):

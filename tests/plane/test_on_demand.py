@@ -89,7 +89,7 @@ WAKES: dict[str, tuple[str, dict[str, Any]]] = {
         {"driverName": "d.example.com", "parameters": {"iops": "1"}},
     ),
 }
-"""An object for each that waits. The others that wait are woken by the same."""
+"""An object for each that waits. The others that wait are built with the same."""
 SAME = {
     "certificatesigningrequest-cleaner-controller": "certificatesigningrequest-approving-controller",
     "persistentvolume-attach-detach-controller": "ephemeral-volume-controller",

@@ -1,4 +1,4 @@
-"""Over plain HTTP everybody is the administrator, and a web page is nobody."""
+"""Over plain HTTP every client is the administrator, and web pages are rejected."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""A plane that nobody uses does nearly nothing, and clients in the same process ask for no more than they need."""
+"""An idle plane does nearly nothing, and clients in the same process ask for no more than they need."""
 
 import asyncio
 import re

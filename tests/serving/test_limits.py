@@ -1,4 +1,4 @@
-"""What a client may have: connections, heads, time. Clients nobody knows make room for others, and nobody else does."""
+"""What a client may have: connections, heads, time. Only unauthenticated clients make room for others."""
 
 import asyncio
 import contextlib

@@ -132,7 +132,7 @@ async def test_a_whole_url_is_asked_for_as_its_path() -> None:
 
 
 async def test_a_rejection_before_the_body_was_asked_for_ends_the_connection() -> None:
-    """Whether a client that expected 100 sends the body now, or the next request, nobody can tell."""
+    """Whether a client that expected 100 sends the body now, or the next request, is unknown."""
 
     async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
         await answer(send, b"no", 401)

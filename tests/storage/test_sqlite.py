@@ -1,4 +1,4 @@
-"""What SQLite adds: it survives, it is refused when it is damaged or taken, and a commit can fail."""
+"""What SQLite adds: it survives, it is rejected when it is damaged or locked, and a commit can fail."""
 
 import asyncio
 import contextlib
@@ -207,7 +207,7 @@ def test_kill_9_in_the_middle_of_a_load_loses_nothing_acknowledged(tmp_path: Pat
 
 
 def test_a_log_cut_anywhere_opens_to_a_prefix_of_what_was_acknowledged(tmp_path: Path, soak: bool) -> None:
-    """Whoever accepts the loss by removing the lock file gets the first so many writes, none of them in part."""
+    """A user that accepts the loss by removing the lock file gets the first so many writes, none of them in part."""
     code = (
         "import os, sys; from pilothouse.env import Env, virtual\n"
         "from pilothouse.storage.sqlite import SqliteStore\n"
@@ -251,7 +251,7 @@ def test_a_second_store_in_the_same_directory_learns_which_process_has_it(tmp_pa
 
 @pytest.mark.parametrize("name", ["lock", "pilothouse.db", "admin.token"])
 def test_links_in_a_data_directory_are_rejected(tmp_path: Path, name: str) -> None:
-    """Whoever put one there would have a file of ours overwritten, or one of theirs believed."""
+    """Its owner could have a file of ours overwritten, or one of theirs trusted."""
     victim, data = tmp_path / "victim", tmp_path / "data"
     victim.write_text("precious")
     data.mkdir()
@@ -262,7 +262,7 @@ def test_links_in_a_data_directory_are_rejected(tmp_path: Path, name: str) -> No
 
 
 def test_a_data_directory_that_others_may_write_into_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / "admin.token").write_text("known to whoever put it there")
+    (tmp_path / "admin.token").write_text("known to its owner")
     tmp_path.chmod(0o777)
     with pytest.raises(DataDirectoryError, match=r"can't be used: others may write into it \(mode 0777\)"):
         DataDirectory(tmp_path)
@@ -453,7 +453,7 @@ def test_a_full_disk_fails_the_write_and_is_recovered_from(tmp_path: Path, inlin
 
 
 def test_a_file_that_may_not_grow_fails_the_write_and_is_recovered_from(tmp_path: Path) -> None:
-    """The operating system refuses, in a process of its own since the limit is the process's."""
+    """The operating system fails writes, in a process of its own since the limit is the process's."""
     code = """
 import resource, sys
 from pilothouse.env import Env, loops
