@@ -325,38 +325,34 @@ async def test_a_404_that_does_not_name_the_object_proves_nothing(cluster: Clust
     assert await cluster.configmaps() == ["owner"]
 
 
-def test_killed_between_any_two_requests_it_finishes_after_a_restart() -> None:
+@pytest.mark.parametrize("survives", range(8))
+async def test_killed_between_any_two_requests_it_finishes_after_a_restart(env: Env, survives: int) -> None:
     """The pattern *intermediate state*: it dies after every possible number of requests and starts again."""
+    async with running(env) as (cluster, group):
+        going = await cluster.configmap("going")
+        middle = await cluster.configmap("middle", going)
+        await cluster.configmap("leaf", middle)
+        freed = await cluster.configmap("freed")
+        await cluster.configmap("orphan", freed)
+        await cluster.delete(f"{CM}/going", "Foreground")
+        await cluster.delete(f"{CM}/freed", "Orphan")
+        task = await cluster.run(group, DESCRIPTOR)
+        dead = asyncio.Event()
 
-    async def main(env: Env, survives: int) -> None:
-        async with running(env) as (cluster, group):
-            going = await cluster.configmap("going")
-            middle = await cluster.configmap("middle", going)
-            await cluster.configmap("leaf", middle)
-            freed = await cluster.configmap("freed")
-            await cluster.configmap("orphan", freed)
-            await cluster.delete(f"{CM}/going", "Foreground")
-            await cluster.delete(f"{CM}/freed", "Orphan")
-            task = await cluster.run(group, DESCRIPTOR)
-            dead = asyncio.Event()
+        async def dies(request: wire.Request) -> wire.Response | None:
+            if request.target not in ("/api", "/apis") and len(cluster.requests()) > survives:
+                dead.set()
+                await asyncio.sleep(1e6)
+            return None
 
-            async def dies(request: wire.Request) -> wire.Response | None:
-                if request.target not in ("/api", "/apis") and len(cluster.requests()) > survives:
-                    dead.set()
-                    await asyncio.sleep(1e6)
-                return None
-
-            cluster.transport.hook = dies
-            await asyncio.wait_for(dead.wait(), 30)
-            task.cancel()
-            cluster.transport.hook = None
-            await asyncio.sleep(20)
-            await cluster.run(group, DESCRIPTOR)
-            await asyncio.sleep(60)
-            assert await cluster.configmaps() == ["orphan"], f"killed after {survives} requests"
-
-    for survives in range(8):
-        virtual.run(lambda env, count=survives: main(env, count))  # type: ignore[misc]
+        cluster.transport.hook = dies
+        await asyncio.wait_for(dead.wait(), 30)
+        task.cancel()
+        cluster.transport.hook = None
+        await asyncio.sleep(20)
+        await cluster.run(group, DESCRIPTOR)
+        await asyncio.sleep(60)
+        assert await cluster.configmaps() == ["orphan"], f"killed after {survives} requests"
 
 
 async def test_a_start_with_a_settled_cluster_asks_for_no_object(env: Env) -> None:
