@@ -46,7 +46,6 @@ class Author(Restless):
     """Somebody who writes policies, right and wrong, often one that somebody else has just written."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         return [self.make, self.make, self.rewrite, self.rewrite, self.rewrite, self.label, self.drop, self.make_anew]
 
     def _name(self) -> str:

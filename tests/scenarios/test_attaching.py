@@ -43,7 +43,6 @@ class Owner(Restless):
     """Somebody with data, who has it used here and there, and asks for more of it."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         return [self.claim, self.start, self.start, self.start, self.stop, self.stop, self.give_up, self.grow]
 
     async def claim(self) -> None:

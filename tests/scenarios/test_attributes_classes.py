@@ -35,7 +35,6 @@ class Owner(Restless):
     PAUSES = (0.5, 3.0, 8.0)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         return [self.make, self.make, self.claim, self.claim, self.delete, self.delete, self.give_up, self.undo]
 
     async def make(self) -> None:

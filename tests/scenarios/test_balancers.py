@@ -47,7 +47,6 @@ class Owner(Restless):
     """Somebody with Services, who changes his mind."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         return [self.serve, self.serve, self.restrict, self.change_type, self.give_up, self.exclude]
 
     def _path(self) -> str:

@@ -64,7 +64,6 @@ class Everybody(Restless):
         register(simulation.plane.server.core, Authenticator((), anonymous=False), self.rights, None)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         asking = [self.ask_as_node, self.ask_as_node, self.ask_as_person]
         return [*asking, self.approve, self.approve, self.deny, self.withdraw, self.grant, self.wait_long]
 

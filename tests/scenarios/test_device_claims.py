@@ -69,7 +69,6 @@ class Owner(Restless):
     """Somebody with pods that want devices, and claims of his own, who deletes both in any order."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         return [self.claim, self.pod, self.pod, self.pod, self.give_up, self.stop]
 
     async def work(self, count: int) -> None:

@@ -38,7 +38,6 @@ class Owner(Restless):
     """Somebody with pods that need room for a while, and who tidies up where nothing is to be tidied."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         return [self.start, self.start, self.start, self.stop, self.stop, self.tidy, self.claim]
 
     async def start(self) -> None:

@@ -51,7 +51,6 @@ class Owner(Restless):
     PAUSES = (0.0, 0.05, 0.5, 3.0)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         often = [self.claim, self.start, self.start, self.start, self.start, self.change_driver]
         return [*often, *often, self.stop, self.stop, self.finish, self.take_driver, self.give_up]
 

@@ -24,7 +24,6 @@ class Planner(Restless):
     """Somebody with groups of pods, who deletes both in any order."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         often = [self.group, self.group, self.pod, self.pod, self.pod, self.pod]
         return [*often, self.dissolve, self.dissolve, self.stop, self.stop, self.undo, self.note]
 

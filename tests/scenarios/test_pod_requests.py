@@ -35,7 +35,6 @@ class Kubelets(Restless):
     PAUSES = (0.0, 0.5, 20.0, 60.0, 240.0)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         return [self.request, self.request, self.request, self.request, self.answer, self.answer, self.drop, self.again]
 
     async def request(self, name: str = "") -> None:

@@ -41,7 +41,6 @@ class Cluster(Restless):
         self._generation = 1
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         own = [self.publish, self.publish, self.publish, self.withdraw, self.take, self.take, self.give_back]
         return [*own, self.ask_about_pools, self.ask_about_pools, self.ask_about_pools]
 

@@ -24,7 +24,6 @@ class Owner(Restless):
     """Somebody with data and pods, who deletes both in any order."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         return [self.claim, self.claim, self.pod, self.pod, self.pod, self.give_up, self.stop, self.undo, self.unbind]
 
     async def claim(self) -> None:

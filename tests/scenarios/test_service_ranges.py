@@ -47,7 +47,6 @@ class Operator(Restless):
         """When each range was deleted."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         often = [self.make, self.make, self.drop, self.drop, self.serve, self.serve, self.give_late, self.give_late]
         return [*often, self.stop, self.stop, self.take_back, self.grow, self.undo]
 

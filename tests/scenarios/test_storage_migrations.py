@@ -58,7 +58,6 @@ class Owner(Restless):
             await self.ask("POST", widgets("v1"), widget(f"w{number}", number))
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         often = [self.make, self.change, self.delete, self.migrate, self.migrate, self.decide]
         return [*often, *often, self.rename, self.give_up]
 

@@ -44,7 +44,6 @@ class Servers(Restless):
         """In which version each of them stores."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         often = [self.come, self.come, self.go, self.come_back, self.say_again]
         return [*often, *often, self.come_late, self.pretend, self.lose, self.note]
 

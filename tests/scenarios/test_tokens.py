@@ -45,7 +45,6 @@ class Owner(Restless):
         self._env = simulation.env
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         often = [self.account, self.secret, self.leave, self.invite]
         return [*often, *often, self.secret, self.throw_away, self.empty, self.rewrite, self.revoke]
 

@@ -51,7 +51,6 @@ class Administrator(Restless):
         self.contents = contents
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         return [self.add, self.add, self.add, self.lose, self.lose, self.tamper, self.tamper, self.note, self.rotate]
 
     def _name(self) -> str:

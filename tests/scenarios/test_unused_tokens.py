@@ -75,7 +75,6 @@ class Owner(Restless):
         await asyncio.sleep(3 * DAY_TAKES)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         often = [self.use, self.restore, self.mount, self.unmount, self.unmount, self.restart, self.exchange]
         return [*often, *often, *often, self.come, self.leave, self.scribble, self.list_anew, self.forget]
 

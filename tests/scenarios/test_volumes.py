@@ -37,7 +37,6 @@ class Owner(Restless):
         self._made = 0
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
         return [self.claim, self.claim, self.claim, self.volume, self.volume, self.give_up, self.give_up, self.reserve]
 
     async def claim(self) -> None:

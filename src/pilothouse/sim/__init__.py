@@ -1,8 +1,8 @@
 """The whole cluster on one loop, in virtual time, with faults and with invariants that are checked after every write.
 
-``simulate(story, seed=…, invariants=…)`` runs a coroutine ``story(simulation)``; the same seed tells the same story in
-every process. ``faults`` has what can go wrong, as data; ``faults.draw`` makes a plan from a seed, and
-``Simulation.follow`` lets it happen. ``invariants`` holds what must be true meanwhile and in the end.
+``simulate(scenario, seed=…, invariants=…)`` runs a coroutine ``scenario(simulation)``; the same seed gives the same run in
+every process. ``faults`` defines faults as data; ``faults.draw`` makes a plan from a seed, and ``Simulation.follow``
+executes it. ``invariants`` has what must hold after every write and in the end.
 
 Not simulated: sockets, TLS and time spent computing.
 """

@@ -49,7 +49,7 @@ from pilothouse.sim.story import CURRENT, Story
 from pilothouse.storage import Change, MemoryStore
 
 QUIET_SECONDS = 1200.0
-"""A cluster in which so long nothing was written is at rest: the longest back-off of a queue is 1000 s."""
+"""A cluster is at rest after so long without writes: the longest back-off of a queue is 1000 s."""
 SETTLE_SECONDS = 4 * 3600.0
 CALM = Profile(lease_period=40.0, status_period=1800.0)
 """Nodes that heartbeat seldom, so that an hour of quiet costs little."""
@@ -65,7 +65,7 @@ _WRITES: dict[str, Callable[[], Action]] = {
 
 
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cluster consists of."""
+    """The parts of the cluster."""
 
     nodes: int = 2
     profile: Profile = CALM
@@ -75,11 +75,11 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Feature gates that are on, of the API servers and the manager, besides those that are on by default."""
     leader_election: bool = False
     storage: bool = False
-    """Whether somebody makes volumes for claims."""
+    """Whether volumes are provisioned for claims."""
 
 
 class SimulationFailed(AssertionError):
-    """A run went wrong: why, and how it came to that."""
+    """A run has failed: the reason, the faults, and the last lines of the log."""
 
 
 class Simulation:
@@ -259,7 +259,7 @@ class Simulation:
         return rule
 
     def remove_rule(self, rule: Rule) -> None:
-        """The rule counts no more."""
+        """Remove the rule from all connections."""
         if rule in self._rules:
             self._rules.remove(rule)
             for interceptor in self._interceptors():
@@ -289,16 +289,16 @@ class Simulation:
             interceptor.end_watches(resource=resource, with_=with_)
 
     async def follow(self, plan: faults.FaultPlan) -> None:
-        """Let the faults of a plan happen, each at its time. Returns once the last one has begun."""
+        """Execute the faults of a plan, each at its time. Returns once the last one has begun."""
         self.plan = plan
         assert self._group is not None, "the simulation has not started yet"
         began = self.env.monotonic()
         for fault in plan.faults:
             await asyncio.sleep(max(0.0, began + fault.at - self.env.monotonic()))
             self.story.record(f"FAULT {fault}")
-            self._group.start(self._bring_about(fault), name=str(fault))
+            self._group.start(self._inject(fault), name=str(fault))
 
-    async def _bring_about(self, fault: faults.Fault) -> None:
+    async def _inject(self, fault: faults.Fault) -> None:
         match fault:
             case faults.DropWatches(resource=resource, how=how):
                 self.end_watches(resource, how)
@@ -349,7 +349,7 @@ class Simulation:
         self.remove_rule(rule)
 
     def heal(self) -> None:
-        """Every fault that is still there ends: from here on all works."""
+        """End all faults."""
         for rule in list(self._rules):
             self.remove_rule(rule)
         for holding in self._holds:

@@ -1,7 +1,7 @@
-"""The story of a run: every request and every committed write, in order, with who made it.
+"""The log of a run: every request and every committed write, in order, with its origin.
 
-``Story`` is fed by the transports (``connection``) and by the store; it keeps the last lines for whoever reads a failed
-run, and a digest of all writes, by which two runs are compared.
+Transports (``connection``) and the store write to a ``Story``. It keeps the last lines, for the report of a failed run,
+and a digest of all writes, to compare two runs.
 """
 
 import contextvars

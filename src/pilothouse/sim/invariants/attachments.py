@@ -32,7 +32,6 @@ class Attachments(Invariant):
         self.attached = self.moved = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Everything that volumes on nodes depend on."""
         if self._claims.follow(change) or self._pods.follow(change):
             return
         if found := self._attachments.follow(change):

@@ -28,7 +28,6 @@ class AttributesClasses(Invariant):
         self.kept = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Classes, claims and volumes."""
         _group, sort, name = change.key.split("/", 2)
         if found := self._classes.follow(change):
             self._see(*found)

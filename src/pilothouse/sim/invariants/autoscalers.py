@@ -35,11 +35,9 @@ class Autoscalers(Invariant):
         self.changes = 0
 
     def started(self, process: "Process") -> None:
-        """It remembers nothing."""
         self._sizes = {key: sizes[-1:] for key, sizes in self._sizes.items()}
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Deployments and their autoscalers."""
         if not self._autoscalers.follow(change) and change.key.startswith("apps/deployments/"):
             key = change.key.removeprefix("apps/deployments/")
             if change.type == "DELETED":

@@ -24,7 +24,6 @@ class Balancers(Invariant):
         self.lost = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """A Service goes only after its load balancer."""
         key, before, now = self._services.follow(change) or ("", None, None)
         if before is not None and now is None:
             self.lost += bool(before.status.load_balancer.ingress)

@@ -27,7 +27,6 @@ class Budgets(Invariant):
         """How many healthy pods were evicted."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Pods and budgets."""
         if not self._budgets.follow(change) and (found := self._pods.follow(change)):
             _key, before, after = found
             if before is None or not _is_healthy(before) or (after is not None and _is_healthy(after)):

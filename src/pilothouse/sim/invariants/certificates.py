@@ -28,7 +28,6 @@ class Certificates(Invariant):
         self.issued = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Requests alone."""
         name, before, now = self._requests.follow(change) or ("", None, None)
         if now is None:
             return

@@ -26,7 +26,6 @@ class CronJobs(Invariant):
         """By name of the CronJob, the moments that brought a Job, in their order."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """CronJobs and their Jobs."""
         if not self._owners.follow(change) and (found := self._jobs.follow(change)):
             _key, before, job = found
             if before is None and job is not None:

@@ -35,7 +35,6 @@ class DaemonSetBounds(Daemons):
         self.surges = 0
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """Keep up what the process is shown."""
         super().observed(process, seen)
         shown = self._shown.get(process.number)
         if shown is None:

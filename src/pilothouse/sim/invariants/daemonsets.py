@@ -47,7 +47,6 @@ class Daemons(Invariant):
         self.stale = OldPods()
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Keep up, and call the hooks below."""
         if self.nodes.follow(change) or self.revisions.follow(change):
             return
         if found := self.pods.follow(change):

@@ -28,7 +28,6 @@ class Deployments(Invariant):
         """The fewest pods that were available."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Deployments, ReplicaSets and pods."""
         self._deployments.follow(change)
         if self._sets.follow(change):
             total = sum(each.spec.replicas or 0 for each in self._sets.values())

@@ -25,7 +25,6 @@ class DeviceClaims(Invariant):
         self.cleared = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Claims and pods."""
         if pod := self._pods.follow(change):
             self._see_pod(*pod)
         elif claim := self._claims.follow(change):

@@ -37,7 +37,6 @@ class ServiceEndpoints(Invariant):
         """The most that were there at once."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Slices, Endpoints and pods."""
         if self._endpoints.follow(change) or self._pods.follow(change):
             return
         if change.key.startswith("discovery.k8s.io/endpointslices/"):

@@ -23,7 +23,6 @@ class EphemeralClaims(Invariant):
         self.made = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Pods and claims."""
         _key, _before, pod = self._pods.follow(change) or ("", None, None)
         for volume in pod.spec.volumes if pod is not None else ():
             if pod is not None and volume.ephemeral is not None:

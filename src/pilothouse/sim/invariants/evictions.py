@@ -53,7 +53,6 @@ class Evictions(Invariant):
         self.evicted = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Pods and nodes."""
         now = asyncio.get_running_loop().time()
         if change.key.startswith("/nodes/"):
             name = change.key.removeprefix("/nodes/")
@@ -138,7 +137,6 @@ class Evictions(Invariant):
         return began, least
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """Live reads."""
         self._reads.observe(process, seen)
 
     def settled(self) -> None:

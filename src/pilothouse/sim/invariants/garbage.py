@@ -49,7 +49,6 @@ class Garbage(Invariant):
     # What was shown
 
     def started(self, process: "Process") -> None:
-        """A new cache."""
         self._process = process.number
         self._shown[process.number] = {
             resource: Shown(resource, Object, lambda _old, _new: None, informers=METADATA_INFORMERS)
@@ -57,7 +56,6 @@ class Garbage(Invariant):
         }
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """Fill the picture of the metadata caches."""
         shown = self._shown[process.number].get(seen.call.resource)
         if shown is not None:
             shown.observe(seen)
@@ -65,7 +63,6 @@ class Garbage(Invariant):
     # What was written
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Check it, then keep it."""
         if change.key.startswith(_IGNORED):
             return
         old = self._objects.get(change.key)

@@ -52,7 +52,6 @@ class Jobs(Invariant):
         return sum(len(lives.made) for lives in self._lives.values())
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Jobs and pods."""
         gone = change.type == "DELETED"
         if found := self._jobs.follow(change):
             _key, before, now = found

@@ -43,7 +43,6 @@ class LabelWarnings(Invariant):
         self.reports = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Pods, claims, volumes and events."""
         if change.type == "DELETED":
             return
         if change.key.startswith(_PODS):

@@ -39,7 +39,6 @@ class Migrations(Invariant):
         self.forgotten = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Objects, their definition and their migrations."""
         gone = change.type == "DELETED"
         if change.key.startswith(self._prefix):
             self._see(change.key, None if gone else _object(change.value), origin)

@@ -23,7 +23,6 @@ class Namespaces(Invariant):
         self.ended = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Check it, then keep it."""
         if change.key.startswith("/namespaces/"):
             name = change.key.rpartition("/")[2]
             self._check(change, name, origin)

@@ -88,12 +88,10 @@ class NodeHealth(Invariant):
         self._shown[process.number] = (Shown("leases", Lease, hear_lease), Shown("nodes", Node, hear_node))
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """What reaches its caches."""
         for shown in self._shown[process.number]:
             shown.observe(seen)
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Nodes and pods."""
         ours = origin is not None and origin.controller == CONTROLLER
         if change.key.startswith("/nodes/"):
             name, node = change.key.removeprefix("/nodes/"), _node(change.value)

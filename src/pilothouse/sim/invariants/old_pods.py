@@ -22,7 +22,6 @@ class OldPods:
         return len(self._numbers)
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """A request or an answer of this process has passed."""
         replica = process.wire.replica
         if replica is None or not isinstance(seen, Opened | Answered) or seen.call.resource != "pods":
             return

@@ -34,7 +34,6 @@ class PodGarbage(Invariant):
         self.collected = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Pods and nodes."""
         if not self._nodes.follow(change) and (found := self._pods.follow(change)):
             _key, before, _now = found
             if origin is not None and origin.controller == COLLECTOR and before is not None:
@@ -58,7 +57,6 @@ class PodGarbage(Invariant):
             raise Violation(f"{key}: {origin}, but node {name} is there, and when last read it was not out of service")
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """Live reads."""
         self._reads.observe(process, seen)
 
     def settled(self) -> None:

@@ -44,12 +44,10 @@ class PodGroups(Invariant):
         self.kept = 0
 
     def started(self, process: "Process") -> None:
-        """It has been shown nothing."""
         self._shown, self._since = {}, {}
         self._feed = Shown(PODS.resource, Pod, self._show)
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """Lists and watches of pods."""
         assert self._feed is not None, "the process has started"
         self._feed.observe(seen)
 
@@ -62,7 +60,6 @@ class PodGroups(Invariant):
             self._since.setdefault(new.metadata.uid, asyncio.get_running_loop().time())
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Groups and pods."""
         if not self._pods.follow(change) and (found := self._groups.follow(change)):
             self._see(*found, ours=origin is not None and origin.controller == CONTROLLER)
 

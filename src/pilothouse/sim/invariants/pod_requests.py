@@ -45,11 +45,9 @@ class PodRequests(Invariant):
         return self._env
 
     def started(self, process: "Process") -> None:
-        """It knows what time it is."""
         self._env = process.wire.env
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """A request is new, has changed, or is gone."""
         is_cleaners = origin is not None and origin.controller == DESCRIPTOR.client_name
         if is_cleaners and not (change.key.startswith(_PREFIX) and change.type == "DELETED"):
             raise Violation(f"the cleaner has written {change.key}")

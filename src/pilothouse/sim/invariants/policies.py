@@ -52,7 +52,6 @@ class PolicyStatuses(Invariant):
         self.warned = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Policies."""
         name, before, now = self._policies.follow(change) or ("", None, None)
         if now is None:
             return

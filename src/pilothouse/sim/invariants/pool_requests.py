@@ -67,11 +67,9 @@ class PoolRequests(Invariant):
         self.expired = 0
 
     def started(self, process: "Process") -> None:
-        """It knows what time it is."""
         self._env = process.wire.env
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """A request is new, has changed, or is gone."""
         if not change.key.startswith(_REQUESTS):
             return
         name = change.key.removeprefix(_REQUESTS)

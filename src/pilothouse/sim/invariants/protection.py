@@ -36,7 +36,6 @@ class Protection(Invariant):
         self.kept = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Claims, volumes and pods."""
         self._clock += 1
         gone = change.type == "DELETED"
         if change.key.startswith(_PODS):

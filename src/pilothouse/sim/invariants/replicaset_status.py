@@ -56,7 +56,6 @@ class StatusBehindCache(Invariant):
         self.checked = 0
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """Fill the picture of the cache, and hold status writes to it."""
         cache = self._caches.get(process.number)
         if cache is None:
             cache = self._caches[process.number] = _Cache()

@@ -49,7 +49,6 @@ class ReplicaSets(Invariant):
         self.created = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Pods and ReplicaSets."""
         if change.key.startswith("/pods/"):
             self._stale.newest_change = change.revision
             self._pod_changed(change, origin)

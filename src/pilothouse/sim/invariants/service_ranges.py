@@ -39,7 +39,6 @@ class ServiceRanges(Invariant):
         self.gone = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Ranges, and the addresses that API servers give."""
         gone = change.type == "DELETED"
         if found := self._ranges.follow(change):
             self._see(*found, origin)

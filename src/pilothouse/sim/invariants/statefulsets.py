@@ -52,7 +52,6 @@ class StatefulSets(Invariant):
         """The most that were missing at once, after all had been there."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """StatefulSets, pods, claims and revisions."""
         if self._claims.follow(change) or self._revisions.follow(change):
             return
         _name, _before, owner = self._owners.follow(change) or ("", None, None)

@@ -38,7 +38,6 @@ class StorageVersions(Invariant):
         self.deleted = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Leases and StorageVersions."""
         self._clock += 1
         gone = change.type == "DELETED"
         if change.key.startswith(_LEASES):

@@ -33,7 +33,6 @@ class Tokens(Invariant):
         self.deleted = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Accounts and Secrets."""
         self._clock += 1
         gone = change.type == "DELETED"
         if change.key.startswith(_ACCOUNTS):

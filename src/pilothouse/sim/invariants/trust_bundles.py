@@ -61,15 +61,12 @@ class TrustBundles(Invariant):
         self.removed = 0
 
     def started(self, process: "Process") -> None:
-        """It has yet to read what it is to publish."""
         self._lives[process.name] = _Life(len(self._contents) - 1)
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """A process learns of bundles."""
         self._lives[process.name].shown.observe(seen)
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """A bundle is new, has changed, or is gone."""
         is_own = origin is not None and origin.controller == DESCRIPTOR.client_name
         found = self._bundles.follow(change)
         if not is_own:

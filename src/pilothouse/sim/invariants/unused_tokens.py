@@ -122,15 +122,12 @@ class UnusedTokens(Invariant):
         self.deleted = 0
 
     def started(self, process: "Process") -> None:
-        """It has seen nothing yet."""
         self._lives[process.name] = _Life(process)
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """A process is shown something, or begins a sync."""
         self._lives[process.name].observe(seen)
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """What the cleaner has written."""
         if origin is None or origin.controller != DESCRIPTOR.client_name:
             return
         key = change.key.removeprefix(_PREFIX)

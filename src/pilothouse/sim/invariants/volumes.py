@@ -30,7 +30,6 @@ class Volumes(Invariant):
         self.bound = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Claims and volumes."""
         gone = change.type == "DELETED"
         if change.key.startswith(_CLAIMS):
             key = change.key.removeprefix(_CLAIMS)

@@ -1,4 +1,4 @@
-"""Tells stories and prints a digest of each: run in a process of its own, as ``python stories.py NAME:SEED …``."""
+"""Runs scenarios and prints a digest of each: ``python -m tests.determinism.scenarios NAME:SEED …``."""
 
 import asyncio
 import sys
@@ -30,7 +30,7 @@ async def _nodes(simulation: Simulation) -> None:
     await test_nodes.work_under_faults(simulation, restarts=True)
 
 
-STORIES = {
+SCENARIOS = {
     "replicasets": (_replica_sets, test_replicasets),
     "garbage": (_garbage, test_garbage),
     "namespaces": (_namespaces, test_namespaces),
@@ -40,8 +40,8 @@ STORIES = {
 
 def digest(name: str, seed: int) -> str:
     """How many writes there were, and what they were."""
-    tell, module = STORIES[name]
-    story = simulate(tell, seed=seed, options=module.OPTIONS, invariants=module.invariants)
+    scenario, module = SCENARIOS[name]
+    story = simulate(scenario, seed=seed, options=module.OPTIONS, invariants=module.invariants)
     return f"{name} {seed} {story.writes} {story.digest}"
 
 

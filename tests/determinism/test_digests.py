@@ -1,4 +1,4 @@
-"""The same seed tells the same story in every process, whatever its hash seed."""
+"""The same seed gives the same run in every process, whatever its hash seed."""
 
 import os
 import subprocess
@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.determinism.stories import STORIES
+from tests.determinism.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[2]
 
 
-def _start(hash_seed: str, stories: list[str]) -> subprocess.Popen[str]:
+def _start(hash_seed: str, scenarios: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.determinism.stories", *stories],
+        [sys.executable, "-m", "tests.determinism.scenarios", *scenarios],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         stdout=subprocess.PIPE,
@@ -23,20 +23,20 @@ def _start(hash_seed: str, stories: list[str]) -> subprocess.Popen[str]:
 
 
 @pytest.mark.timeout(7200)
-def test_two_processes_with_different_hash_seeds_tell_the_same_stories(seeds: range) -> None:
+def test_two_processes_with_different_hash_seeds_make_the_same_run(seeds: range) -> None:
     # It takes twice what the simulations themselves do: where few seeds are tried, two are enough here.
     for seed in seeds if len(seeds) > 5 else seeds[:2]:
-        stories = [f"{name}:{seed}" for name in STORIES]
-        told = []
-        for process in [_start("0", stories), _start("4711", stories)]:
+        scenarios = [f"{name}:{seed}" for name in SCENARIOS]
+        digests = []
+        for process in [_start("0", scenarios), _start("4711", scenarios)]:
             out, err = process.communicate(timeout=110)
             assert process.returncode == 0, err
-            told.append(out.splitlines())
-        assert told[0] == told[1], f"seed {seed}"
-        assert len(told[0]) == len(STORIES)
+            digests.append(out.splitlines())
+        assert digests[0] == digests[1], f"seed {seed}"
+        assert len(digests[0]) == len(SCENARIOS)
 
 
-def test_another_seed_tells_another_story() -> None:
+def test_another_seed_makes_another_run() -> None:
     process = _start("0", ["garbage:1", "garbage:2"])
     out, err = process.communicate(timeout=110)
     assert process.returncode == 0, err
