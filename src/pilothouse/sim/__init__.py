@@ -1,7 +1,7 @@
 """The whole cluster on one loop, in virtual time, with faults and with invariants that are checked after every write.
 
-``simulate(scenario, seed=…, invariants=…)`` runs a coroutine ``scenario(simulation)``; the same seed gives the same run in
-every process. ``faults`` defines faults as data; ``faults.draw`` makes a plan from a seed, and ``Simulation.follow``
+``simulate(scenario, seed=…, invariants=…)`` runs a coroutine ``scenario(simulation)``; the same seed gives the same run
+in every process. ``faults`` defines faults as data; ``faults.draw`` makes a plan from a seed, and ``Simulation.follow``
 executes it. ``invariants`` has what must hold after every write and in the end.
 
 Not simulated: sockets, TLS and time spent computing.
