@@ -158,6 +158,6 @@ def few(spec: Any) -> Any:
     options=OPTIONS,
     invariants=lambda: (judge(),),
 )
-async def test_the_judge_notices_who_overlooks_something(simulation: Simulation) -> None:
+async def test_the_invariant_notices_who_overlooks_something(simulation: Simulation) -> None:
     await Author(simulation).ask("POST", POLICIES, policy("p", [validation(RIGHT[0], WRONG_MESSAGES[0])]))
     await asyncio.sleep(3.0)

@@ -222,7 +222,7 @@ def test_a_manager_with_old_lists_takes_over_while_a_pod_goes(
 
 
 @broken_without((ActualStateOfWorld, "nodes_of", lambda _self, _volume: []), fails="is attached to node-")
-async def test_the_judge_notices_a_volume_in_two_places(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_volume_in_two_places(simulation: Simulation) -> None:
     await two_at_once(simulation)
 
 
@@ -241,7 +241,7 @@ async def moved(simulation: Simulation) -> None:
     fails="where default/web-0 runs",
     options=WITH_SETS,
 )
-async def test_the_judge_notices_a_volume_taken_from_under_a_pod(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_volume_taken_from_under_a_pod(simulation: Simulation) -> None:
     await moved(simulation)
 
 

@@ -112,5 +112,5 @@ async def nobody(*_args: object) -> bool:
 
 
 @broken_without((AttributesClassProtectionController, "is_used", nobody), fails="was let go while")
-async def test_the_judge_notices_a_class_that_is_let_go_too_early(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_class_that_is_let_go_too_early(simulation: Simulation) -> None:
     await story(simulation)

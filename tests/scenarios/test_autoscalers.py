@@ -100,10 +100,10 @@ def unbounded(wish: limits.NormalizationArg, *_rest: Any) -> limits.Normalized:
 
 
 @pytest.mark.simulation(fails="between 2 and 12 it may be", patches=[(limits, "bound", unbounded)], seed=1)
-async def test_the_judge_notices_a_size_out_of_bounds(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_size_out_of_bounds(simulation: Simulation) -> None:
     await tell(simulation)
 
 
 @pytest.mark.simulation(fails="the policies allow", patches=[(Recent, "changed", lambda *_: None)], seed=1)
-async def test_the_judge_notices_who_forgets_what_it_did(simulation: Simulation) -> None:
+async def test_the_invariant_notices_who_forgets_what_it_did(simulation: Simulation) -> None:
     await tell(simulation)

@@ -173,12 +173,12 @@ async def simple(simulation: Simulation) -> None:
     fails="open was issued a certificate that was not approved",
     patches=[(controller, "is_waiting", lambda request: not request.status.certificate)],
 )
-async def test_the_judge_notices_who_is_served_without_approval(simulation: Simulation) -> None:
+async def test_the_invariant_notices_who_is_served_without_approval(simulation: Simulation) -> None:
     await simple(simulation)
 
 
 @pytest.mark.simulation(
     fails="r was approved, and nobody has served it", options=SimulationOptions(nodes=1, controllers=("csrapproving",))
 )
-async def test_the_judge_notices_who_waits_for_nobody(simulation: Simulation) -> None:
+async def test_the_invariant_notices_who_waits_for_nobody(simulation: Simulation) -> None:
     await simple(simulation)

@@ -193,7 +193,7 @@ async def test_a_claim_is_not_taken_from_a_pod_that_the_cache_does_not_know(simu
     fails="is reserved for gone, which does not need it",
     options=SimulationOptions(controllers=("garbage-collector-controller",)),
 )
-async def test_the_judge_notices_what_is_reserved_for_nobody(simulation: Simulation) -> None:
+async def test_the_invariant_notices_what_is_reserved_for_nobody(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.ask("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
     gone = {"resource": "pods", "name": "gone", "uid": "gone"}

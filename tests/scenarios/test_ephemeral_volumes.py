@@ -130,7 +130,7 @@ async def test_a_claim_is_kept_for_the_pod_that_it_was_made_for(simulation: Simu
     fails="has no claim for its volume",
     options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True),
 )
-async def test_the_judge_notices_a_volume_without_claim(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_volume_without_claim(simulation: Simulation) -> None:
     user = Owner(simulation)
     body = pod("p", "scratch")
     body["spec"]["nodeName"] = "node-0"  # the scheduler would wait for the claim, and say so for ever
@@ -143,7 +143,7 @@ async def test_the_judge_notices_a_volume_without_claim(simulation: Simulation) 
     fails="has outlived its pod",
     options=SimulationOptions(controllers=("persistentvolume-binder", "ephemeral-volume"), storage=True),
 )
-async def test_the_judge_notices_a_claim_that_outlives_its_pod(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_claim_that_outlives_its_pod(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.ask("POST", PODS, pod("p", "scratch"))
     await asyncio.sleep(20.0)

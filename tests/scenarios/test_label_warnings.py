@@ -218,7 +218,7 @@ async def test_a_pod_is_not_taken_for_the_one_whose_name_it_has(simulation: Simu
 
 
 @pytest.mark.simulation(fails="with which it has no conflict", options=SimulationOptions(controllers=("ttl",)))
-async def test_the_judge_notices_a_warning_that_is_not_true(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_warning_that_is_not_true(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.ask("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
     found = await user.get(f"{PODS}/p0")

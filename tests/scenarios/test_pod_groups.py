@@ -109,7 +109,7 @@ async def nobody(*_args: object) -> bool:
 
 
 @broken_without((PodGroupProtectionController, "is_used", nobody), fails="was let go while")
-async def test_the_judge_notices_a_group_that_is_let_go_too_early(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_group_that_is_let_go_too_early(simulation: Simulation) -> None:
     await deleted(simulation)
 
 
@@ -120,6 +120,6 @@ def unheard(_self: object, _old: Pod | None, _new: Pod | None) -> None:
 @pytest.mark.simulation(
     fails="nobody belongs to it, and it is kept", patches=[(PodGroupProtectionController, "_pod_changed", unheard)]
 )
-async def test_the_judge_notices_a_group_that_is_kept_for_nobody(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_group_that_is_kept_for_nobody(simulation: Simulation) -> None:
     """Who does not hear of the end of pods."""
     await deleted(simulation)

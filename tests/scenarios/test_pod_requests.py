@@ -129,12 +129,12 @@ def test_another_request_of_the_name_is_not_meant(guarded: bool) -> None:
 @pytest.mark.simulation(
     fails="was taken after", patches=[(controller, "is_over", lambda meta, now: now - meta.creation_timestamp > FOUR)]
 )
-async def test_the_judge_notices_what_goes_early(simulation: Simulation) -> None:
+async def test_the_invariant_notices_what_goes_early(simulation: Simulation) -> None:
     await exchanged(simulation)
 
 
 @pytest.mark.simulation(fails="is still there", options=SimulationOptions(nodes=0, controllers=("ttl",)))
-async def test_the_judge_notices_what_stays(simulation: Simulation) -> None:
+async def test_the_invariant_notices_what_stays(simulation: Simulation) -> None:
     await exchanged(simulation)
 
 

@@ -118,7 +118,7 @@ async def test_the_server_is_asked_before_a_claim_is_let_go(simulation: Simulati
     fails="nobody uses it, and it is kept",
     options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True),
 )
-async def test_the_judge_notices_what_is_kept_for_nobody(simulation: Simulation) -> None:
+async def test_the_invariant_notices_what_is_kept_for_nobody(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
     await asyncio.sleep(20.0)
@@ -130,7 +130,7 @@ async def test_the_judge_notices_what_is_kept_for_nobody(simulation: Simulation)
 @pytest.mark.simulation(
     fails="lives without protection", options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
 )
-async def test_the_judge_notices_what_lives_without_protection(simulation: Simulation) -> None:
+async def test_the_invariant_notices_what_lives_without_protection(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
     await user.merge(f"{CLAIMS}/c0", {"metadata": {"finalizers": None}})

@@ -57,5 +57,5 @@ async def test_what_is_used_is_what_is_there(simulation: Simulation, seed: int) 
     patches=[(ResourceQuotaController, "_count", lambda *_: asyncio.sleep(0, ({"pods": Quantity(0)}, [])))],
     seed=1,
 )
-async def test_the_judge_notices_a_wrong_number(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_wrong_number(simulation: Simulation) -> None:
     await tell(simulation)

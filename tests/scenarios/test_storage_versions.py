@@ -276,7 +276,7 @@ def without_agreement(raw: Any, found: Any, gone: Any, now: Any) -> bytes | None
         pytest.param(lambda raw, *_all: bytes(raw), "made that|still names", id="nobody goes"),
     ],
 )
-def test_the_judge_notices(instead: Any, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_invariant_notices(instead: Any, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "without", instead)
     with pytest.raises(SimulationFailed, match=complaint):
         simulate(ended, options=OPTIONS, invariants=lambda: (StorageVersions(),))

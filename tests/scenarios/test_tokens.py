@@ -187,7 +187,7 @@ async def test_the_server_is_asked_before_a_token_is_taken(simulation: Simulatio
 
 
 @pytest.mark.simulation(fails="its account is not", options=SimulationOptions(nodes=1, controllers=("ttl",)))
-async def test_the_judge_notices_a_token_without_an_account(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_token_without_an_account(simulation: Simulation) -> None:
     user = Owner(simulation)
     meta = {"name": "s0", "annotations": {ACCOUNT_NAME: "nobody"}}
     await user.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})

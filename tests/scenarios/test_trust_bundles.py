@@ -181,7 +181,7 @@ def old_bundle(_bundle: str) -> dict[str, Any]:
         pytest.param(controller, "others", lambda *_all: ["plain"], "is somebody else's", id="another signer"),
     ],
 )
-def test_the_judge_notices(
+def test_the_invariant_notices(
     where: Any, what: str, instead: Any, complaint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(where, what, instead)

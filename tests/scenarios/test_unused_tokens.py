@@ -339,7 +339,7 @@ async def many(_simulation: Simulation, user: Owner) -> None:
         pytest.param("is_tracked_long_enough", lambda *_all: True, "is known since", id="whether anybody knows"),
     ],
 )
-def test_the_judge_notices_who_does_not_ask_for(
+def test_the_invariant_notices_who_does_not_ask_for(
     what: str, instead: Any, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (controller, decide):

@@ -188,7 +188,7 @@ def test_routes_lead_to_the_nodes_whose_machines_are_there(seed: int) -> None:
 
 
 @pytest.mark.parametrize("left", ["serviceaccount", "root-ca-cert-publisher"])
-def test_the_judge_notices_what_is_missing(left: str) -> None:
+def test_the_invariant_notices_what_is_missing(left: str) -> None:
     """Each controller does its half."""
 
     async def tell(simulation: Simulation) -> None:

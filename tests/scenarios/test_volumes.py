@@ -171,7 +171,7 @@ async def test_the_server_is_asked_before_a_volume_is_released(simulation: Simul
 
 
 @pytest.mark.simulation(fails="which was given away")
-async def test_the_judge_notices_a_volume_that_is_given_away(simulation: Simulation) -> None:
+async def test_the_invariant_notices_a_volume_that_is_given_away(simulation: Simulation) -> None:
     user = await prepare(simulation)
     await user.ask("POST", VOLUMES, volume("v", 1, ["ReadWriteOnce"]))
     await user.ask("POST", CLAIMS, claim("c", 1, ""))
