@@ -25,6 +25,7 @@ Usage:
   {program} FILE[:APP] [flags]
 """
 _OFF = "0"
+_ADDRESSES = ("metrics-bind-address", "health-probe-bind-address")
 
 
 def flag_set(program: str) -> FlagSet:
@@ -64,6 +65,8 @@ def run(program: str, words: Sequence[str]) -> int:
         return 2
     try:
         app = load_app(files[0])
+        for flag in _ADDRESSES:
+            _address(parsed, flag)
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         return error.code
@@ -97,16 +100,24 @@ async def _run(app: "App", parsed: Parsed) -> int:
     return 0
 
 
+def _address(parsed: Parsed, flag: str) -> tuple[str, int] | None:
+    """Host and port, or None for nowhere."""
+    given: str = parsed[flag]
+    if given == _OFF:
+        return None
+    host, colon, port = given.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise UserError(f'--{flag} must be HOST:PORT, :PORT or 0, got "{given}"', code=2)
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104  # asked for
+
+
 @asynccontextmanager
 async def _listening(application: "endpoints.Endpoints", flag: str, parsed: Parsed) -> AsyncIterator[None]:
-    address: str = parsed[flag]
-    if address == _OFF:
+    address = _address(parsed, flag)
+    if address is None:
         yield
         return
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise UserError(f'--{flag} must be HOST:PORT, :PORT or 0, got "{address}"', code=2)
-    server = serving.Server(application, host=host.strip("[]") or "0.0.0.0", port=int(port))  # noqa: S104  # asked for
+    server = serving.Server(application, host=address[0], port=address[1])
     try:
         await server.start()
     except serving.CannotListen as error:

@@ -50,7 +50,8 @@ def test_claims_and_volumes_find_each_other(real_cluster: RealCluster, tmp_path:
     with pilothouse(tmp_path, "manager", f"--kubeconfig={kubeconfig}", *FLAGS) as manager:
         for name, size in (("binder-5", "5Gi"), ("binder-10", "10Gi")):
             volume(name, size)
-        until(lambda: phase(f"{VOLUMES}/binder-10") == "Available", "volumes are free")
+        for name in ("binder-5", "binder-10"):
+            until(lambda path=f"{VOLUMES}/{name}": phase(path) == "Available", f"{name} is free")  # type: ignore[misc]
         claim("four", "4Gi")
         until(lambda: phase(f"{claims}/four") == "Bound", "the smallest that does")
         assert real_cluster.request("GET", f"{claims}/four")["spec"]["volumeName"] == "binder-5"
