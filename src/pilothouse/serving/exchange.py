@@ -1,7 +1,7 @@
-"""One request and its answer: what an ASGI application receives and sends.
+"""One HTTP request and its response: what an ASGI application receives and sends.
 
-``protocol.Connection`` makes one for each request that its parser finds, feeds it the body, and starts it when the
-answers before it are out. Failures of the application cost their request only.
+``protocol.Connection`` creates one for each request that its parser finds, feeds it the body, and starts it when the
+earlier responses are written. A failure of the application fails only its request.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 READ_AHEAD = 64 * 1024
-"""Bytes of a body that wait for the application before its connection is read no further."""
+"""Reading from the connection pauses when more bytes of a body than this wait for the application."""
 
-_JOINED = 64 * 1024
-"""Bodies up to this many bytes are written together with what stands before them."""
+_MAX_JOINED_BODY = 64 * 1024
+"""Bodies up to this many bytes are written together with the head."""
 _WITHOUT_BODY = (204, 304)
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]").search
 _STATUS_LINES = {int(one): b"HTTP/1.1 %d %s\r\n" % (one, one.phrase.encode()) for one in http.HTTPStatus}
@@ -31,11 +31,11 @@ _log = Log("serving")
 
 
 class Wire(Protocol):
-    """What an exchange needs of its connection."""
+    """What an exchange needs from its connection."""
 
     @property
-    def standing_headers(self) -> bytes:
-        """Header lines of every answer."""
+    def common_headers(self) -> bytes:
+        """Header lines of every response."""
 
     def write(self, data: bytes) -> None:
         """Send. Once the client is gone nothing happens."""
@@ -44,8 +44,8 @@ class Wire(Protocol):
     def writable(self) -> asyncio.Event:
         """Set while the client keeps up with what is written."""
 
-    def read_on(self) -> None:
-        """Take more from the client: there is room again."""
+    def resume_reading(self) -> None:
+        """Read more from the client: there is room again."""
 
     def close(self) -> None:
         """Close once everything written is out."""
@@ -53,24 +53,24 @@ class Wire(Protocol):
     def abort(self) -> None:
         """Close at once."""
 
-    def answered(self) -> None:
-        """The answer is complete."""
+    def response_complete(self) -> None:
+        """The response is complete."""
 
 
 class Exchange:
-    """A request under way."""
+    """One request in progress."""
 
     __slots__ = (
-        "_begun",
         "_body",
         "_chunked",
         "_end_sent",
         "_ended",
         "_expected",
+        "_expects_continue",
         "_head",
         "_size",
+        "_started",
         "_waiter",
-        "_wants_continue",
         "_wire",
         "complete",
         "disconnected",
@@ -80,31 +80,31 @@ class Exchange:
         "written",
     )
 
-    def __init__(self, wire: Wire, scope: Scope, *, keep_alive: bool, wants_continue: bool) -> None:
+    def __init__(self, wire: Wire, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
         self.scope = scope
         self.keep_alive = keep_alive
         """Whether the connection may serve another request after this one."""
         self.complete = False
-        """Whether the whole answer was written."""
+        """Whether the whole response was written."""
         self.disconnected = False
         """Whether the client is gone."""
         self.streaming: asyncio.Task[Any] | None = None
-        """The task that is in the middle of a streamed answer."""
+        """The task that is streaming a response."""
         self.written = False
-        """Whether the client may have seen a part of the answer."""
+        """Whether the client may have seen a part of the response."""
         self._wire = wire
-        self._wants_continue = wants_continue
+        self._expects_continue = expects_continue
         self._body: list[bytes] = []
         self._size = 0
         self._ended = False
         self._end_sent = False
         self._waiter: asyncio.Future[None] | None = None
-        self._begun = False
+        self._started = False
         self._head = b""
-        """The head of the answer, until it is written."""
+        """The head of the response, until it is written."""
         self._chunked = False
         self._expected: int | None = None
-        """How many bytes of the answer's body are still to come; None when it is unknown."""
+        """How many bytes of the response's body are still to come; None when it is unknown."""
 
     # From the connection
 
@@ -121,8 +121,8 @@ class Exchange:
         self._notify()
 
     def disconnect(self) -> None:
-        """The client is gone. A streamed answer is cancelled; any other runs to its end, because half a write is no
-        use."""
+        """The client is gone. A streamed response is cancelled; any other completes, so that no write is left half
+        done."""
         self.disconnected = True
         self._notify()
         if self.streaming is not None:
@@ -135,26 +135,28 @@ class Exchange:
         try:
             await app(self.scope, self.receive, self.send)
         except asyncio.CancelledError:
-            # Only the connection and the server's stop cancel requests. The connection is gone or goes now; the client
-            # must not take what it has for the whole answer.
+            # Only the connection and a stop of the server cancel requests. Abort, so that the client does not take a
+            # partial response for a complete one.
             self._wire.abort()
         except ConnectionError as error:
             self._wire.abort()
-            _log.info("Connection lost while answering", v=4, path=self.scope["path"], err=error)
+            _log.info("Connection lost while responding", v=4, path=self.scope["path"], err=error)
         except Exception as error:  # noqa: BLE001  # one request fails, the server goes on
             _log.exception("A request failed unexpectedly", error, method=self.scope["method"], path=self.scope["path"])
             await self._fail()
         else:
             if not self.complete and not self.disconnected:
-                _log.error("A request was left without an answer", method=self.scope["method"], path=self.scope["path"])
+                _log.error(
+                    "The application returned without a response", method=self.scope["method"], path=self.scope["path"]
+                )
                 await self._fail()
         finally:
             self.streaming = None
 
     async def receive(self) -> Message:
-        """The next piece of the body, or that nothing more will come."""
-        if self._wants_continue:
-            self._wants_continue = False
+        """``http.request`` with the next piece of the body, or ``http.disconnect``."""
+        if self._expects_continue:
+            self._expects_continue = False
             if not (self._body or self._ended):
                 self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         while not (self.disconnected or self.complete):
@@ -163,9 +165,9 @@ class Exchange:
                 body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
                 self._body, self._size = [], 0
                 if not self._ended:
-                    self._wire.read_on()
+                    self._wire.resume_reading()
                 return {"type": "http.request", "body": body, "more_body": not self._ended}
-            self._wire.read_on()
+            self._wire.resume_reading()
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -174,19 +176,19 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """A part of the answer. The head waits for the beginning of the body: both are then one write, one TLS record
+        """A part of the response. The head waits for the beginning of the body: both are then one write, one TLS record
         and one notification of the client. Waits while the client does not read."""
         kind = message["type"]
         if kind == "http.response.start":
-            if self._begun:
-                raise RuntimeError("an answer begins once")
+            if self._started:
+                raise RuntimeError("the response has already started")
             self._head = self._render(message["status"], message.get("headers", ()))
-            self._begun = True
+            self._started = True
             return
         if kind != "http.response.body":
-            raise RuntimeError(f"{kind!r} is no part of an answer over HTTP")
-        if self.complete or not self._begun:
-            raise RuntimeError("a body comes after its head and before its end")
+            raise RuntimeError(f"{kind!r} is not a message of an HTTP response")
+        if self.complete or not self._started:
+            raise RuntimeError("a body must follow the start of the response and precede its end")
         more = message.get("more_body", False)
         if more:
             self.streaming = asyncio.current_task()
@@ -202,7 +204,7 @@ class Exchange:
             if not self.disconnected:
                 if not self.keep_alive:
                     self._wire.close()
-                self._wire.answered()
+                self._wire.response_complete()
 
     # Parts
 
@@ -211,12 +213,12 @@ class Exchange:
             self._waiter.set_result(None)
 
     def _render(self, status: int, headers: Any) -> bytes:
-        if self._wants_continue:
-            # Nobody knows any more whether what comes next is the body or another request.
-            self.keep_alive = self._wants_continue = False
+        if self._expects_continue:
+            # It is no longer known whether the next bytes are the body or another request.
+            self.keep_alive = self._expects_continue = False
         length: int | None = None
         says_close = False
-        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self._wire.standing_headers]
+        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self._wire.common_headers]
         for name, value in headers:
             if _CONTROL(value) or _CONTROL(name):
                 raise RuntimeError(f"header {name!r} has characters that no header may have")
@@ -250,11 +252,11 @@ class Exchange:
         elif self._expected is not None:
             self._expected -= len(body)
             if self._expected < 0 or (self._expected and not more):
-                raise RuntimeError("the body of an answer is not as long as its head says")
+                raise RuntimeError("the body of the response does not match its content-length")
         if self._head:
             head, self._head = self._head, b""
             self.written = True
-            if len(body) > _JOINED:
+            if len(body) > _MAX_JOINED_BODY:
                 self._wire.write(head)
             else:
                 body = head + body
@@ -262,13 +264,13 @@ class Exchange:
             self._wire.write(body)
 
     async def _fail(self) -> None:
-        """End an answer that the application did not: with a 500 if nothing was sent, else by breaking it off."""
+        """The application failed: respond with 500 if nothing was sent, else close the connection."""
         if self.complete:
             return
         if self.written:
             self._wire.close()
             return
-        self._begun = self._chunked = False
+        self._started = self._chunked = False
         body = b"Internal Server Error"
         headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
         await self.send({"type": "http.response.start", "status": 500, "headers": headers})

@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._hosts: list[bytes] = []
-        self._wants_continue = False
+        self._expects_continue = False
         self._in_head = False
         self._fault = (400, b"Bad Request")
         """What is answered when the parser stops."""
@@ -227,8 +227,8 @@ class Connection(asyncio.Protocol):
     # For exchanges
 
     @property
-    def standing_headers(self) -> bytes:
-        """Header lines of every answer."""
+    def common_headers(self) -> bytes:
+        """Header lines of every response."""
         return self._state.date(self._loop.time())
 
     def write(self, data: bytes) -> None:
@@ -236,8 +236,8 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
-    def read_on(self) -> None:
-        """Take more from the client."""
+    def resume_reading(self) -> None:
+        """Read more from the client."""
         if self._reading_paused and not self._waiting and not self._unfed:
             self._reading_paused = False
             if self._transport is not None and not self._transport.is_closing():
@@ -253,8 +253,8 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def answered(self) -> None:
-        """The answer under way is complete: on to the next request."""
+    def response_complete(self) -> None:
+        """The current response is complete: continue with the next request."""
         answered = self._active
         self._active = None
         self._idle_since = self._loop.time()
@@ -268,7 +268,7 @@ class Connection(asyncio.Protocol):
         if self._unfed and not self._waiting:
             unfed, self._unfed = self._unfed, b""
             self._feed(unfed)
-        self.read_on()
+        self.resume_reading()
 
     # asyncio.Protocol
 
@@ -402,7 +402,7 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers = []
         self._hosts = []
-        self._wants_continue = False
+        self._expects_continue = False
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -414,7 +414,7 @@ class Connection(asyncio.Protocol):
         if name == b"host":
             self._hosts.append(value)
         elif name == b"expect" and value.lower() == b"100-continue":
-            self._wants_continue = True
+            self._expects_continue = True
         self._headers.append((name, value))
         if len(self._headers) > _HEADERS:
             self._reject(431, b"Request Header Fields Too Large")
@@ -443,7 +443,7 @@ class Connection(asyncio.Protocol):
             **self._about,
         }
         keep_alive = version != "1.0" and bool(parser.should_keep_alive()) and not self._state.stopping
-        exchange = Exchange(self, scope, keep_alive=keep_alive, wants_continue=self._wants_continue)
+        exchange = Exchange(self, scope, keep_alive=keep_alive, expects_continue=self._expects_continue)
         self._read = exchange
         if self._active is None:
             self._start(exchange)
