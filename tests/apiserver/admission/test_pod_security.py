@@ -11,9 +11,9 @@ from pilothouse.apiserver.admission.pod_security.levels import (
     LevelVersion,
     PodSecurityOptions,
     Policy,
-    policy_of,
+    policy_to_evaluate,
 )
-from pilothouse.apiserver.admission.pod_security.violations import checks_of, in_detail, violations
+from pilothouse.apiserver.admission.pod_security.violations import checks_of, forbidden_detail, violations
 from pilothouse.env import Env
 
 LABEL = "pod-security.kubernetes.io/"
@@ -31,7 +31,7 @@ def a_container(name: str = "c", **context: Any) -> dict[str, Any]:
 
 def told(level: str, spec: dict[str, Any], version: int = LATEST, annotations: dict[str, str] | None = None) -> str:
     spec = {"containers": [a_container()], **spec}
-    return in_detail(violations(LevelVersion(level, version), {"annotations": annotations or {}}, spec))
+    return forbidden_detail(violations(LevelVersion(level, version), {"annotations": annotations or {}}, spec))
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_restricted_takes_the_place_of_what_it_repeats() -> None:
     ],
 )
 def test_labels(labels: dict[str, str], expected: str, problems: int) -> None:
-    policy, found = policy_of({LABEL + key: value for key, value in labels.items()}, Policy())
+    policy, found = policy_to_evaluate({LABEL + key: value for key, value in labels.items()}, Policy())
     assert f"{policy.enforce} {policy.audit} {policy.warn}" == expected
     assert len(found) == problems
 

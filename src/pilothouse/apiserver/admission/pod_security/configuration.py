@@ -12,7 +12,7 @@ from pilothouse.apiserver.admission.pod_security.levels import (
     PREFIX,
     PodSecurityOptions,
     Policy,
-    policy_of,
+    policy_to_evaluate,
 )
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 
@@ -54,7 +54,7 @@ def options_from(document: Any) -> PodSecurityOptions:
     labels = {
         PREFIX + mode: value or ("latest" if mode.endswith("version") else "privileged") for mode, value in said.items()
     }
-    policy, all_errors = policy_of(labels, Policy())
+    policy, all_errors = policy_to_evaluate(labels, Policy())
     texts = [str(found).replace(f"metadata.labels[{PREFIX}", "defaults.").replace("]:", ":", 1) for found in all_errors]
     exempt = found.exemptions
     texts += _wrong("namespaces", ((name, dns_label_errors(name)) for name in exempt.namespaces))

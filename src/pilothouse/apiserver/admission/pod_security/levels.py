@@ -10,7 +10,7 @@ from pilothouse.apiserver.field_errors import ErrorList, FieldError
 
 PREFIX = "pod-security.kubernetes.io/"
 LEVELS = ("privileged", "baseline", "restricted")
-"""From what allows everything to what allows least."""
+"""From the least to the most restrictive."""
 LATEST = -1
 _VERSION = re.compile(r"v1\.([0-9]|[1-9][0-9]*)", re.ASCII)
 
@@ -26,7 +26,7 @@ class LevelVersion(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What holds in a namespace: what is rejected, what is noted in the audit log, what is warned of."""
+    """The levels of a namespace for rejections, for the audit log and for warnings."""
 
     enforce: LevelVersion = LevelVersion()
     audit: LevelVersion = LevelVersion()
@@ -34,7 +34,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class PodSecurityOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """A ``PodSecurityConfiguration``: what holds where labels are silent, and for whom nothing holds."""
+    """A ``PodSecurityConfiguration``: defaults for namespaces without labels, and exemptions."""
 
     defaults: Policy = Policy()
     exempt_usernames: frozenset[str] = frozenset()
@@ -47,11 +47,11 @@ def is_stricter(one: str, other: str) -> bool:
     return LEVELS.index(one) > LEVELS.index(other)
 
 
-def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, ErrorList]:
-    """The policy that labels of a namespace ask for, and what is wrong with them.
+def policy_to_evaluate(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, ErrorList]:
+    """The policy in the labels of a namespace, and the errors in them.
 
-    What makes no sense counts as the strictest where pods are rejected, and as the mildest where they are not. A
-    namespace that enforces a level and says nothing of warnings is warned by the same.
+    An invalid level is restricted for enforce, privileged for audit and warn. Without a warn label, a stricter enforce
+    level is also used for warnings.
     """
     errors: ErrorList = []
     found: dict[str, LevelVersion] = {}

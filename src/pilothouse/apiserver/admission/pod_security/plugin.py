@@ -1,4 +1,7 @@
-"""The plugin: rejects and warns about pods, warns about templates, and checks the labels of namespaces."""
+"""PodSecurity: rejects and warns about pods, warns about templates, and checks the labels of namespaces.
+
+After pod-security-admission's ``admission/admission.go`` (v0.36).
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,7 +16,7 @@ from pilothouse.apiserver.admission.pod_security.levels import (
     PodSecurityOptions,
     Policy,
     is_stricter,
-    policy_of,
+    policy_to_evaluate,
 )
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object, decode
@@ -27,8 +30,8 @@ with lazy_imports():
     from pilothouse.apiserver.admission.pod_security import violations
 
 
-_MARK = PREFIX.encode()
-_TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = {
+_LABEL_PREFIX = PREFIX.encode()
+_TEMPLATE_PATHS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "replicationcontrollers"): ("spec", "template"),
     ("", "podtemplates"): ("template",),
     ("apps", "replicasets"): ("spec", "template"),
@@ -38,9 +41,11 @@ _TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("batch", "jobs"): ("spec", "template"),
     ("batch", "cronjobs"): ("spec", "jobTemplate", "spec", "template"),
 }
-_NOT_THE_POD = frozenset({"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"})
-_MOST_PODS = 3000
-"""How many pods are checked when a namespace gets stricter."""
+_IGNORED_POD_SUBRESOURCES = frozenset(
+    {"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"}
+)
+_MAX_PODS_TO_CHECK = 3000
+"""How many existing pods are checked when the enforce level of a namespace gets stricter."""
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -51,20 +56,20 @@ class _Namespace(msgspec.Struct, frozen=True):
     metadata: _Meta = _Meta()
 
 
-_read = msgspec.json.Decoder(_Namespace).decode
+_decode_namespace = msgspec.json.Decoder(_Namespace).decode
 
 
 class PodSecurity(Plugin):
-    """Validates only: nothing is changed so that a pod fits."""
+    """Validates only: it changes no object."""
 
     concerns = frozenset(
-        {"pods", "namespaces", *(f"{name}.{group}" if group else name for group, name in _TEMPLATES)},
+        {"pods", "namespaces", *(f"{name}.{group}" if group else name for group, name in _TEMPLATE_PATHS)},
     )
 
     def __init__(self, store: Store, options: PodSecurityOptions | None = None) -> None:
         self._store = store
         self._options = options or PodSecurityOptions()
-        self._silent = self._options.defaults == Policy()
+        self._privileged_by_default = self._options.defaults == Policy()
 
     def review(self, write: Admission) -> None:
         info, obj = write.info, write.obj
@@ -75,23 +80,23 @@ class PodSecurity(Plugin):
         elif info.group == "" and info.resource == "namespaces":
             if not write.subresource:
                 self._review_namespace(write, obj)
-        elif not write.subresource and (info.group, info.resource) in _TEMPLATES:
+        elif not write.subresource and (info.group, info.resource) in _TEMPLATE_PATHS:
             self._review_template(write, obj)
 
     # Pods and templates
 
     def _review_pod(self, write: Admission, pod: Object) -> None:
-        if write.subresource in _NOT_THE_POD:
+        if write.subresource in _IGNORED_POD_SUBRESOURCES:
             return
         policy = self._policy(write)
-        if policy is None or (write.old is not None and not _matters(pod, write.old)):
+        if policy is None or (write.old is not None and not _is_significant_pod_update(pod, write.old)):
             return
         spec = pod.get("spec") or {}
         if spec.get("runtimeClassName") in self._options.exempt_runtime_classes:
             return
         found = _violations(policy.enforce, pod["metadata"], spec)
         if found:
-            why = f'violates PodSecurity "{policy.enforce}": {violations.in_detail(found)}'
+            why = f'violates PodSecurity "{policy.enforce}": {violations.forbidden_detail(found)}'
             raise errors.forbidden(write.info, write.name, why)
         self._warn(write, policy.warn, pod["metadata"], spec)
 
@@ -100,7 +105,7 @@ class PodSecurity(Plugin):
         if policy is None or policy.warn.level == "privileged":
             return
         template: Any = obj
-        for field in _TEMPLATES[(write.info.group, write.info.resource)]:
+        for field in _TEMPLATE_PATHS[(write.info.group, write.info.resource)]:
             template = template.get(field) or {}
         spec = template.get("spec")
         if not spec or spec.get("runtimeClassName") in self._options.exempt_runtime_classes:
@@ -110,33 +115,33 @@ class PodSecurity(Plugin):
     def _warn(self, write: Admission, level: LevelVersion, metadata: Object, spec: Object) -> None:
         found = _violations(level, metadata, spec)
         if found:
-            write.warnings.append(f'would violate PodSecurity "{level}": {violations.in_detail(found)}')
+            write.warnings.append(f'would violate PodSecurity "{level}": {violations.forbidden_detail(found)}')
 
     def _policy(self, write: Admission) -> Policy | None:
-        """What holds for the write; None when that is nothing."""
+        """The policy for the write; None if it is exempt or nothing is restricted."""
         options = self._options
         if write.namespace in options.exempt_namespaces or write.identity.user in options.exempt_usernames:
             return None
         record = self._store.staged("/namespaces/" + write.namespace)
         if record is None:
             return None
-        if _MARK not in record.value:
-            return None if self._silent else options.defaults
-        policy, _validate = policy_of(_read(record.value).metadata.labels or {}, options.defaults)
+        if _LABEL_PREFIX not in record.value:
+            return None if self._privileged_by_default else options.defaults
+        policy, _validate = policy_to_evaluate(_decode_namespace(record.value).metadata.labels or {}, options.defaults)
         return policy
 
     # Namespaces
 
     def _review_namespace(self, write: Admission, namespace: Object) -> None:
         labels, options = namespace["metadata"].get("labels") or {}, self._options
-        policy, all_errors = policy_of(labels, options.defaults)
+        policy, all_errors = policy_to_evaluate(labels, options.defaults)
         if write.old is None:
             if all_errors:
                 raise _invalid(write, all_errors)
             if write.name in options.exempt_namespaces:
-                self._warn_of_exemption(write, policy, labels)
+                self._exempt_namespace_warning(write, policy, labels)
             return
-        before, old_errors = policy_of(write.old["metadata"].get("labels") or {}, options.defaults)
+        before, old_errors = policy_to_evaluate(write.old["metadata"].get("labels") or {}, options.defaults)
         if all_errors and all_errors != old_errors:
             raise _invalid(write, all_errors)
         new, old = policy.enforce, before.enforce
@@ -145,52 +150,55 @@ class PodSecurity(Plugin):
         if new.version == old.version and not is_stricter(new.level, old.level):
             return
         if write.name in options.exempt_namespaces:
-            self._warn_of_exemption(write, policy, labels)
+            self._exempt_namespace_warning(write, policy, labels)
             return
-        write.warnings += self._existing(write.name, new)
+        write.warnings += self._evaluate_pods_in_namespace(write.name, new)
 
-    def _existing(self, namespace: str, level: LevelVersion) -> list[str]:
-        """Warnings about existing pods that would be rejected now. They stay."""
+    def _evaluate_pods_in_namespace(self, namespace: str, level: LevelVersion) -> list[str]:
+        """Warnings about existing pods that would be rejected now. They keep running."""
         names: dict[str, list[str]] = {}
         records = self._store.list(f"/pods/{namespace}/").records
-        pods = _one_per_owner([decode(record.value) for record in records], self._options.exempt_runtime_classes)
-        for pod in pods[:_MOST_PODS]:
+        pods = _prioritize_pods([decode(record.value) for record in records], self._options.exempt_runtime_classes)
+        for pod in pods[:_MAX_PODS_TO_CHECK]:
             found = _violations(level, pod["metadata"], pod.get("spec") or {})
             if found:
-                names.setdefault(violations.in_short(found), []).append(pod["metadata"]["name"])
+                names.setdefault(violations.forbidden_reason(found), []).append(pod["metadata"]["name"])
         detail = []
-        if len(pods) > _MOST_PODS:
-            checked = f"the first {_MOST_PODS} of {len(pods)} existing pods"
+        if len(pods) > _MAX_PODS_TO_CHECK:
+            checked = f"the first {_MAX_PODS_TO_CHECK} of {len(pods)} existing pods"
             detail.append(f"new PodSecurity enforce level only checked against {checked}")
         if names:
             detail.append(
                 f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{level}"'
             )
-        return detail + sorted(f"{_listed(found)}: {what}" for what, found in names.items())
+        return detail + sorted(f"{_pod_names(found)}: {what}" for what, found in names.items())
 
-    def _warn_of_exemption(self, write: Admission, policy: Policy, labels: Mapping[str, str]) -> None:
+    def _exempt_namespace_warning(self, write: Admission, policy: Policy, labels: Mapping[str, str]) -> None:
         modes = (("enforce", policy.enforce), ("audit", policy.audit), ("warn", policy.warn))
-        if all(level.level == "privileged" for _mode, level in modes) or _same(policy, self._options.defaults):
+        if all(level.level == "privileged" for _mode, level in modes) or _fully_equivalent(
+            policy, self._options.defaults
+        ):
             return
-        said = [
+        modes_set = [
             f"{mode}={level}"
             for mode, level in modes
             if level.level != "privileged" and (PREFIX + mode in labels or f"{PREFIX}{mode}-version" in labels)
         ]
+        policy_text = ", ".join(modes_set)
         write.warnings.append(
-            f'namespace "{write.name}" is exempt from Pod Security, and the policy ({", ".join(said)}) will be ignored'
+            f'namespace "{write.name}" is exempt from Pod Security, and the policy ({policy_text}) will be ignored'
         )
 
 
 def _violations(level: LevelVersion, metadata: Object, spec: Object) -> "list[Violation]":
-    """``violations.violations``, whose checks are not even imported while everything is allowed, as it mostly is."""
+    """``violations.violations``. The checks are imported only when a level other than privileged applies."""
     if level.level == "privileged":
         return []
     return violations.violations(level, metadata, spec)
 
 
-def _same(one: Policy, other: Policy) -> bool:
-    """Whether two policies come to the same: the version of what allows everything does not matter."""
+def _fully_equivalent(one: Policy, other: Policy) -> bool:
+    """Whether two policies are equivalent: the version of a privileged level does not matter."""
     pairs = ((one.enforce, other.enforce), (one.audit, other.audit), (one.warn, other.warn))
     return all(a == b or a.level == b.level == "privileged" for a, b in pairs)
 
@@ -199,8 +207,8 @@ def _invalid(write: Admission, all_errors: ErrorList) -> errors.StatusError:
     return errors.invalid(write.info.group, write.info.kind, write.name, all_errors)
 
 
-def _matters(pod: Object, old: Object) -> bool:
-    """Whether an update can make the pod another one for these checks: a container or an image is new."""
+def _is_significant_pod_update(pod: Object, old: Object) -> bool:
+    """Whether an update can change the result of the checks: a container or an image is new."""
     spec, before = pod.get("spec") or {}, old.get("spec") or {}
     for field in ("containers", "initContainers"):
         now, then = spec.get(field) or (), before.get(field) or ()
@@ -213,8 +221,8 @@ def _matters(pod: Object, old: Object) -> bool:
     )
 
 
-def _one_per_owner(pods: Iterable[Object], exempt: frozenset[str]) -> list[Object]:
-    """Pods without a controller and the first of each controller before all others, which are likely the same."""
+def _prioritize_pods(pods: Iterable[Object], exempt: frozenset[str]) -> list[Object]:
+    """First the pods without a controller and one pod of each controller: the others are likely the same."""
     first: list[Object] = []
     rest: list[Object] = []
     seen = set()
@@ -229,7 +237,7 @@ def _one_per_owner(pods: Iterable[Object], exempt: frozenset[str]) -> list[Objec
     return first + rest
 
 
-def _listed(names: list[str]) -> str:
+def _pod_names(names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
     others = "1 other pod" if len(names) == 2 else f"{len(names) - 1} other pods"

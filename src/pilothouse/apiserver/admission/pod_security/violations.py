@@ -88,17 +88,17 @@ def _in_force(known: Mapping[str, tuple[tuple[int, Check], ...]], version: int) 
 
 
 def violations(wanted: LevelVersion, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Violation]:
-    """What the pod would need to have otherwise."""
+    """The checks of the level that the pod fails."""
     annotations = metadata.get("annotations") or {}
     found = (check(annotations, spec) for check in checks_of(wanted.level, wanted.version))
     return [violation for violation in found if violation is not None]
 
 
-def in_detail(found: Iterable[Violation]) -> str:
+def forbidden_detail(found: Iterable[Violation]) -> str:
     """Reasons with their details, as shown to the client that sent the pod."""
     return ", ".join(f"{one.reason} ({one.detail})" if one.detail else one.reason for one in found)
 
 
-def in_short(found: Iterable[Violation]) -> str:
+def forbidden_reason(found: Iterable[Violation]) -> str:
     """Reasons alone, as shown to the client that changed the namespace."""
     return ", ".join(one.reason for one in found)
