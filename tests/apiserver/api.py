@@ -178,17 +178,17 @@ def replica_set(name: str = "r", **more: Any) -> Object:
     }
 
 
-def all_told(answer: Answer) -> list[str]:
-    """What is wrong, cause by cause, with its field and text."""
+def all_errors_of(answer: Answer) -> list[str]:
+    """``field: message`` of every cause of a 422."""
     assert answer.status == 422, answer.text
     return [f"{cause['field']}: {cause['message']}" for cause in answer.body["details"]["causes"]]
 
 
-def told(answer: Answer) -> list[str]:
-    """What is wrong, each cause once."""
-    return list(dict.fromkeys(all_told(answer)))
+def errors_of(answer: Answer) -> list[str]:
+    """``all_errors_of``, each text once."""
+    return list(dict.fromkeys(all_errors_of(answer)))
 
 
 async def errors_of_create(api: Api, path: str, **fields: Any) -> list[str]:
     """The errors of an object named x, unless it has a name."""
-    return told(await api.post(path, {**fields, "metadata": {"name": "x", **fields.get("metadata", {})}}))
+    return errors_of(await api.post(path, {**fields, "metadata": {"name": "x", **fields.get("metadata", {})}}))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, Object, told
+from tests.apiserver.api import Answer, Api, Object, errors_of
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.authentication.identity import Identity
@@ -106,4 +106,4 @@ async def test_what_is_allowed(api: Api, path: str, body: Object, more: Sequence
     ],
 )
 async def test_what_is_not(api: Api, path: str, body: Object, more: Sequence[Object], expected: str) -> None:
-    assert told(await as_jane(api, path, body, more)) == [expected]
+    assert errors_of(await as_jane(api, path, body, more)) == [expected]

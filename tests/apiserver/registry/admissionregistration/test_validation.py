@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from tests.apiserver.api import Api, Object, errors_of_create, told
+from tests.apiserver.api import Api, Object, errors_of, errors_of_create
 from tests.tables import cases
 
 GROUP = "/apis/admissionregistration.k8s.io/v1/"
@@ -291,7 +291,7 @@ async def test_the_status_of_a_policy(api: Api) -> None:
     await api.made(POLICIES, {"metadata": {"name": "x"}, "spec": POLICY})
     status: Any = {"typeChecking": {"expressionWarnings": [{"fieldRef": " ", "warning": ""}]}}
     status["conditions"] = [{"type": "A", "status": "Odd", "reason": "R", "lastTransitionTime": None}]
-    assert told(await api.patch(POLICIES + "/x/status", {"status": status})) == [
+    assert errors_of(await api.patch(POLICIES + "/x/status", {"status": status})) == [
         "status.typeChecking.expressionWarnings[0].warning: Required value",
         "status.typeChecking.expressionWarnings[0].fieldRef: Required value",
         'status.conditions[0].status: Unsupported value: "Odd": supported values: "False", "True", "Unknown"',
@@ -323,6 +323,6 @@ async def test_aggregated_servers(api: Api, name: str, change: Object, expected:
 async def test_the_status_of_an_aggregated_server(api: Api) -> None:
     await api.made(SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": SERVICE})
     status = {"conditions": [{"type": "Available", "status": "Odd"}]}
-    assert told(await api.patch(SERVICES + "/v1.g.example.com/status", {"status": status})) == [
+    assert errors_of(await api.patch(SERVICES + "/v1.g.example.com/status", {"status": status})) == [
         'status.conditions[0].status: Unsupported value: "Odd": supported values: "True", "False", "Unknown"'
     ]

@@ -3,7 +3,7 @@ v1.36)."""
 
 import asyncio
 
-from tests.apiserver.api import Answer, Api, Object, errors_of_create, told
+from tests.apiserver.api import Answer, Api, Object, errors_of, errors_of_create
 from tests.apiserver.pod_bodies import LABEL
 from tests.tables import cases
 
@@ -192,7 +192,7 @@ async def patched_after_start(api: Api, path: str, change: Object) -> Answer:
     },
 )
 async def test_what_is_mandatory_stays(api: Api, path: str, change: Object, problem: str) -> None:
-    (found,) = told(await patched_after_start(api, path, change))
+    (found,) = errors_of(await patched_after_start(api, path, change))
     assert found.startswith("spec: Invalid value: {")
     assert found.endswith(problem)
 
@@ -205,7 +205,7 @@ async def test_shares_of_the_exempt_level_may_change(api: Api) -> None:
 async def test_conditions_have_types_of_their_own(api: Api) -> None:
     await api.made(SCHEMAS, {"metadata": {"name": "x"}, "spec": LEVEL})
     conditions = [{"type": "a"}, {"type": "a"}, {}]
-    assert told(await api.patch(SCHEMAS + "/x/status", {"status": {"conditions": conditions}})) == [
+    assert errors_of(await api.patch(SCHEMAS + "/x/status", {"status": {"conditions": conditions}})) == [
         'status.conditions[1].type: Duplicate value: "a"',
         "status.conditions[2].type: Required value",
     ]

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from tests.apiserver.api import Api, Object, errors_of_create, told
+from tests.apiserver.api import Api, Object, errors_of, errors_of_create
 from tests.apiserver.pod_bodies import LABEL, SUBDOMAIN
 from tests.tables import cases
 
@@ -161,7 +161,7 @@ async def test_ingresses(api: Api, obj: Object, expected: list[str]) -> None:
 async def test_the_status_of_an_ingress(api: Api) -> None:
     await api.made(INGRESSES, {"metadata": {"name": "x"}, **_ingress()})
     given = [{"ip": "01.2.3.4"}, {"hostname": "1.2.3.4"}, {"ip": "x"}]
-    assert told(await api.patch(INGRESSES + "/x/status", {"status": {"loadBalancer": {"ingress": given}}})) == [
+    assert errors_of(await api.patch(INGRESSES + "/x/status", {"status": {"loadBalancer": {"ingress": given}}})) == [
         'status.loadBalancer.ingress[0].ip: Invalid value: "01.2.3.4": must not have leading 0s',
         'status.loadBalancer.ingress[1].hostname: Invalid value: "1.2.3.4": must be a DNS name, not an IP address',
         f'status.loadBalancer.ingress[2].ip: Invalid value: "x": {ADDRESS}',

@@ -4,7 +4,7 @@ v1.36)."""
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, Object, errors_of_create, told
+from tests.apiserver.api import Answer, Api, Object, errors_of, errors_of_create
 from tests.apiserver.pod_bodies import LABEL
 from tests.tables import cases
 
@@ -371,7 +371,9 @@ async def test_slices(api: Api, spec: Object, expected: list[str]) -> None:
 
 async def test_what_stays_in_a_slice(api: Api) -> None:
     await api.made(SLICES, {"metadata": {"name": "x"}, "spec": SLICE})
-    assert told(await api.patch(SLICES + "/x", {"spec": {"driver": "e", "nodeName": "m", "pool": {"name": "q"}}})) == [
+    assert errors_of(
+        await api.patch(SLICES + "/x", {"spec": {"driver": "e", "nodeName": "m", "pool": {"name": "q"}}})
+    ) == [
         'spec.pool.name: Invalid value: "q": field is immutable',
         'spec.driver: Invalid value: "e": field is immutable',
         'spec.nodeName: Invalid value: "m": field is immutable',
@@ -462,12 +464,12 @@ CONDITION = {"type": "A", "status": "True", "reason": "R", "lastTransitionTime":
 async def test_the_status_of_a_claim(api: Api, status: Object, expected: list[str]) -> None:
     for device in status.get("devices") or ():
         device.pop("request", None)
-    assert told(await _with_status(api, status)) == [f"status.{text}" for text in expected]
+    assert errors_of(await _with_status(api, status)) == [f"status.{text}" for text in expected]
 
 
 async def test_an_allocation_stays(api: Api) -> None:
     first, second = _allocation(RESULT), _allocation({**RESULT, "device": "y"})
-    (found,) = told(await _with_status(api, {"allocation": first}, {"allocation": second}))
+    (found,) = errors_of(await _with_status(api, {"allocation": first}, {"allocation": second}))
     assert found.startswith("status.allocation: Invalid value: ")
     assert found.endswith(": field is immutable")
 
@@ -475,7 +477,7 @@ async def test_an_allocation_stays(api: Api) -> None:
 async def test_a_claim_that_is_deleted_gets_no_new_users(api: Api) -> None:
     await _with_status(api, {"allocation": _allocation(RESULT)}, finalizers=["example.com/x"])
     await api.delete(CLAIMS + "/x")
-    assert told(await api.patch(CLAIMS + "/x/status", {"status": {"reservedFor": [USER]}})) == [
+    assert errors_of(await api.patch(CLAIMS + "/x/status", {"status": {"reservedFor": [USER]}})) == [
         "status.reservedFor: Forbidden: new entries may not be added while `deallocationRequested` or "
         "`deletionTimestamp` are set"
     ]
@@ -502,7 +504,7 @@ ADMIN = (
 )
 async def test_administrators_ask_in_their_namespaces(api: Api, path: str, spec: Object) -> None:
     wanted = {"metadata": {"name": "x"}, "spec": spec}
-    assert told(await api.post(path, wanted)) == [f"spec.devices.requests[0].adminAccess: Forbidden: {ADMIN}"]
+    assert errors_of(await api.post(path, wanted)) == [f"spec.devices.requests[0].adminAccess: Forbidden: {ADMIN}"]
     labels = {"resource.kubernetes.io/admin-access": "true"}
     await api.made("/api/v1/namespaces", {"metadata": {"name": "admins", "labels": labels}})
     there = path.replace("/default/", "/admins/")
@@ -511,6 +513,6 @@ async def test_administrators_ask_in_their_namespaces(api: Api, path: str, spec:
 
 async def test_administrators_get_devices_in_their_namespaces(api: Api) -> None:
     allocation = _allocation({**RESULT, "adminAccess": True})
-    assert told(await _with_status(api, {"allocation": allocation})) == [
+    assert errors_of(await _with_status(api, {"allocation": allocation})) == [
         f"status.allocation.devices.results[0].adminAccess: Forbidden: {ADMIN}"
     ]

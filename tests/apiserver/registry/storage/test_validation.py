@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.apiserver.api import Api, Object, told
+from tests.apiserver.api import Api, Object, errors_of
 from tests.tables import cases
 
 STORAGE = "/apis/storage.k8s.io/v1/"
@@ -123,7 +123,7 @@ def _inline(**spec: Any) -> Object:
     },
 )
 async def test_rejected_values(api: Api, resource: str, obj: Object, expected: list[str]) -> None:
-    assert told(await api.post(STORAGE + resource, {"metadata": {"name": "x"}, **obj})) == expected
+    assert errors_of(await api.post(STORAGE + resource, {"metadata": {"name": "x"}, **obj})) == expected
 
 
 @cases(
@@ -145,7 +145,7 @@ async def test_rejected_values(api: Api, resource: str, obj: Object, expected: l
 async def test_rejected_statuses_of_attachments(api: Api, status: Object, expected: list[str]) -> None:
     await api.made(STORAGE + "volumeattachments", {"metadata": {"name": "x"}, "spec": ATTACHMENT})
     assert (
-        told(await api.patch(STORAGE + "volumeattachments/x/status", {"status": {"attached": False, **status}}))
+        errors_of(await api.patch(STORAGE + "volumeattachments/x/status", {"status": {"attached": False, **status}}))
         == expected
     )
 
@@ -153,7 +153,7 @@ async def test_rejected_statuses_of_attachments(api: Api, status: Object, expect
 async def test_a_class_of_attributes_stays_as_it_is(api: Api) -> None:
     made = {"metadata": {"name": "x"}, "driverName": "d", "parameters": {"a": "b"}}
     await api.made(STORAGE + "volumeattributesclasses", made)
-    assert told(
+    assert errors_of(
         await api.patch(STORAGE + "volumeattributesclasses/x", {"driverName": "e", "parameters": {"a": "c"}})
     ) == [
         "driverName: Forbidden: updates to driverName are forbidden.",

@@ -2,7 +2,7 @@
 
 # ruff: noqa: E501  # messages are left whole
 
-from tests.apiserver.api import PODS, Api, Object, all_told, pod
+from tests.apiserver.api import PODS, Api, Object, all_errors_of, pod
 from tests.apiserver.pod_bodies import C0, container, context
 from tests.tables import cases
 
@@ -68,8 +68,8 @@ async def test_rejected_annotations(api: Api, notes: dict[str, str], spec: Objec
         "template": {"metadata": {"annotations": notes}, "spec": body},
     }
     inside = await api.post("/api/v1/namespaces/default/podtemplates", template)
-    assert all_told(alone) == errors
-    assert all_told(inside) == [f"template.{text.removeprefix('metadata.')}" for text in errors]
+    assert all_errors_of(alone) == errors
+    assert all_errors_of(inside) == [f"template.{text.removeprefix('metadata.')}" for text in errors]
 
 
 async def test_annotations_that_stay(api: Api) -> None:
@@ -78,7 +78,7 @@ async def test_annotations_that_stay(api: Api) -> None:
     await api.post(PODS, pod("p", nodeName="n"))
     gone = await api.patch(f"{PODS}/m", {"metadata": {"annotations": {"kubernetes.io/config.mirror": None}}})
     added = await api.patch(f"{PODS}/p/status", {"metadata": {"annotations": {f"{_KEY}c": "unconfined"}}})
-    assert [all_told(gone), all_told(added)] == [
+    assert [all_errors_of(gone), all_errors_of(added)] == [
         [
             "metadata.annotations[kubernetes.io/config.mirror]: Forbidden: may not remove or update mirror pod annotation"
         ],

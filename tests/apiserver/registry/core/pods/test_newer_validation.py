@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from tests.apiserver.api import PODS, Api, Object, all_told, pod
+from tests.apiserver.api import PODS, Api, Object, all_errors_of, pod
 from tests.apiserver.pod_bodies import C0, HARD, SUBDOMAIN, claim, container, context
 from tests.tables import cases
 
@@ -471,7 +471,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
 
 @cases("spec, errors", _ROWS)
 async def test_rejected_pods(api: Api, spec: Object, errors: list[str]) -> None:
-    assert all_told(await api.post(PODS, pod(**spec))) == errors
+    assert all_errors_of(await api.post(PODS, pod(**spec))) == errors
 
 
 _TAKEN: dict[str, Object] = {
@@ -580,7 +580,7 @@ async def test_templates_are_rejected_for_more(api: Api) -> None:
             "metadata": {"name": "r"},
             "spec": {"template": template},
         }
-        found.append(all_told(await api.post("/api/v1/namespaces/default/replicationcontrollers", controller)))
+        found.append(all_errors_of(await api.post("/api/v1/namespaces/default/replicationcontrollers", controller)))
     assert found == [
         [
             f'{path}.runtimeClassName: Invalid value: "": {SUBDOMAIN}',

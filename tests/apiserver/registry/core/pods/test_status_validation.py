@@ -2,7 +2,7 @@
 
 # ruff: noqa: E501  # messages are left whole
 
-from tests.apiserver.api import PODS, Api, Object, all_told, pod
+from tests.apiserver.api import PODS, Api, Object, all_errors_of, pod
 from tests.apiserver.pod_bodies import IDS, LABEL, SUBDOMAIN, claim
 from tests.tables import cases
 
@@ -119,7 +119,7 @@ async def test_rejected_statuses(api: Api, status: Object, errors: list[str]) ->
     ended = [{"name": each["name"], "image": "i", "state": _ONCE} for each in containers]
     before = await api.patch(f"{PODS}/p/status", {"status": {"containerStatuses": ended}})
     assert before.status == 200, before.text
-    assert all_told(await api.patch(f"{PODS}/p/status", {"status": status})) == errors
+    assert all_errors_of(await api.patch(f"{PODS}/p/status", {"status": status})) == errors
 
 
 async def test_a_container_that_may_take_all_others_lets_them_run_again(api: Api) -> None:

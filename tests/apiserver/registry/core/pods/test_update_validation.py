@@ -3,7 +3,7 @@
 
 # ruff: noqa: E501  # messages are left whole
 
-from tests.apiserver.api import PODS, STRATEGIC, Api, Object, all_told, pod
+from tests.apiserver.api import PODS, STRATEGIC, Api, Object, all_errors_of, pod
 from tests.apiserver.pod_bodies import HARD
 from tests.tables import cases
 
@@ -66,7 +66,7 @@ async def test_changes_while_there_are_gates(api: Api, change: Object, errors: l
         body["spec"]["nodeSelector"] = {**({} if errors else {"a": "b"}), **change["nodeSelector"]}
     answer = await api.put(f"{PODS}/p", body)
     if errors:
-        assert all_told(answer) == errors
+        assert all_errors_of(answer) == errors
     else:
         assert answer.status == 200, answer.text
 
@@ -86,7 +86,7 @@ async def test_containers_that_are_added_later(api: Api) -> None:
         "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "a"}],
     }
     patch = {"spec": {"ephemeralContainers": [container]}}
-    assert all_told(await api.patch(f"{PODS}/p/ephemeralcontainers", patch, STRATEGIC)) == [
+    assert all_errors_of(await api.patch(f"{PODS}/p/ephemeralcontainers", patch, STRATEGIC)) == [
         f'{where}.image: Invalid value: " i": must not have leading or trailing whitespace',
         f'{where}.targetContainerName: Not found: "x"',
         f"{where}.resizePolicy: {why}",
