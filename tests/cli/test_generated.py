@@ -29,8 +29,8 @@ def test_the_reference_is_up_to_date() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["completion"], "wanted one of bash, zsh, fish"),
-        (["completion", "tcsh"], "wanted one of bash, zsh, fish"),
+        (["completion"], "expected one of bash, zsh, fish"),
+        (["completion", "tcsh"], "expected one of bash, zsh, fish"),
         (["man", "kubelet"], "there is no page for kubelet"),
     ],
 )

@@ -51,8 +51,8 @@ def test_the_manifests_of_the_example(capsys: pytest.CaptureFixture[str]) -> Non
         (["run", "{tmp}/two.py"], "must have one App, or be named as FILE:NAME; there are one, two"),
         (["run", "{tmp}/two.py:three"], "has no App named three; there are one, two"),
         (["run", str(EXAMPLE), "--metrics-bind-address=nine"], "must be HOST:PORT, :PORT or 0"),
-        (["generate", "manifests"], 'wanted "pilothouse generate manifests FILE"'),
-        (["generate", "models", "x"], 'wanted "pilothouse generate manifests FILE"'),
+        (["generate", "manifests"], 'expected "pilothouse generate manifests FILE"'),
+        (["generate", "models", "x"], 'expected "pilothouse generate manifests FILE"'),
     ],
 )
 def test_what_cannot_be_run_is_explained(

@@ -2,11 +2,11 @@
 
 COMMANDS = {
     "up": "run API server, manager, scheduler and simulated nodes in one process",
-    "manager": "run the controllers in front of any API server (kube-controller-manager's flags)",
+    "manager": "run the controllers against any API server (kube-controller-manager's flags)",
     "apiserver": "run the embedded API server alone",
-    "scheduler": "run the scheduler in front of any API server",
-    "nodes": "run simulated nodes in front of any API server",
-    "run": "run an operator in front of any API server",
+    "scheduler": "run the scheduler against any API server",
+    "nodes": "run simulated nodes against any API server",
+    "run": "run an operator against any API server",
     "generate": "print the manifests of an operator",
     "envtest-assets": "print a folder to set KUBEBUILDER_ASSETS to, for test suites in any language",
     "completion": "print a completion script for bash, zsh or fish",

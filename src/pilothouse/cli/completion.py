@@ -23,12 +23,12 @@ Usage:
 
 
 def run(program: str, words: Sequence[str]) -> int:
-    """Print the script. Exit code 2 for a shell that there is none for."""
+    """Print the script. Returns 2 if the shell is not supported."""
     if words and words[0] in {"-h", "--help"}:
         print(USAGE.format(program=program))
         return 0
     if len(words) != 1 or words[0] not in SHELLS:
-        print(f'Error: wanted one of {", ".join(SHELLS)}\nSee "{program} --help" for usage.', file=sys.stderr)
+        print(f'Error: expected one of {", ".join(SHELLS)}\nSee "{program} --help" for usage.', file=sys.stderr)
         return 2
     print("\n".join(SHELLS[words[0]](flag_sets())))
     return 0
@@ -76,7 +76,7 @@ def _bash(sets: dict[str, FlagSet]) -> Iterator[str]:
             ("any", "return"),
         ):
             names = [
-                spelled for flag in shown_flags(flags) if kind_of_value(flag) == kind for spelled in _spelled(flag)
+                spelled for flag in shown_flags(flags) if kind_of_value(flag) == kind for spelled in _spellings(flag)
             ]
             if names:
                 patterns = "|".join(f'"{command} {name}"' for name in names)
@@ -97,7 +97,7 @@ def _bash(sets: dict[str, FlagSet]) -> Iterator[str]:
         yield f'        {command}) COMPREPLY=($(compgen -W "{every}" -- "$current")) ;;'
     yield "    esac"
     yield "}"
-    yield r"""# One of several words, also as a further item of a list with commas.
+    yield r"""# Completes one of several words, also after a comma.
 _pilothouse_words() {
     local head=""
     [[ $current == *,* ]] && head=${current%,*},
@@ -109,7 +109,7 @@ _pilothouse_words() {
     yield f"complete -F _pilothouse pilothouse {ALIAS}"
 
 
-def _spelled(flag: Flag) -> list[str]:
+def _spellings(flag: Flag) -> list[str]:
     return [f"--{flag.name}", *([f"-{flag.shorthand}"] if flag.shorthand else [])]
 
 

@@ -13,7 +13,7 @@ with lazy_imports():
 
     from pilothouse.operator import manifests
 
-USAGE = """Prints the definitions, the account, the roles and, with --image, the Deployment of an operator.
+USAGE = """Prints the CustomResourceDefinitions, ServiceAccount, roles and, with --image, Deployment of an operator.
 
 Usage:
   {program} manifests FILE[:APP] [flags]
@@ -40,7 +40,7 @@ def run(program: str, words: Sequence[str]) -> int:
         return parsed
     try:
         if len(arguments) != 2 or arguments[0] != "manifests":
-            raise UserError(f'wanted "{program} manifests FILE", got {" ".join(words) or "nothing"}', code=2)
+            raise UserError(f'expected "{program} manifests FILE", got {" ".join(words) or "nothing"}', code=2)
         app = load_app(arguments[1])
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)

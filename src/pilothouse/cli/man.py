@@ -56,7 +56,7 @@ def _page() -> Iterator[str]:
 
 def _manager_page() -> Iterator[str]:
     flags = flag_sets()["manager"]
-    yield from _head(ALIAS, "runs the controllers in front of any API server")
+    yield from _head(ALIAS, "runs the controllers against any API server")
     yield ".SH SYNOPSIS"
     yield f".B {_text(ALIAS)}"
     yield ".RI [ flags ]"

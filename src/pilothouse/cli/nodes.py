@@ -1,4 +1,4 @@
-"""``pilothouse nodes``: simulated nodes in front of any API server."""
+"""``pilothouse nodes``: simulated nodes against any API server."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""``pilothouse run``: an operator in front of any API server."""
+"""``pilothouse run``: an operator against any API server."""
 
 import sys
 from collections.abc import AsyncIterator, Sequence

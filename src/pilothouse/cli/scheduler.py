@@ -1,4 +1,4 @@
-"""``pilothouse scheduler``: the scheduler in front of any API server."""
+"""``pilothouse scheduler``: the scheduler against any API server."""
 
 from collections.abc import Sequence
 

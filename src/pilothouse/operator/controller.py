@@ -13,7 +13,7 @@ from pilothouse.machinery.owners import controller_of
 from pilothouse.operator.context import OWNER_INDEX, Context, Parts
 from pilothouse.operator.declaration import Declaration, Reference
 from pilothouse.runtime.cache import Cached
-from pilothouse.runtime.consistency import ConsistencyStore, StaleCache, heard_by
+from pilothouse.runtime.consistency import ConsistencyStore, StaleCache, read_versions
 from pilothouse.runtime.controller import Controller, Requeue
 from pilothouse.runtime.events import EventRecorder
 from pilothouse.runtime.informer import InformerFactory, SharedInformer
@@ -59,7 +59,7 @@ class DeclaredController(Controller):
             log=Log(declaration.name),
             informers=found,
             recorder=recorder,
-            written=ConsistencyStore(heard_by(*found.values())),
+            written=ConsistencyStore(read_versions(*found.values())),
             applied={},
         )
         self._watch_primary()

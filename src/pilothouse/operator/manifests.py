@@ -1,4 +1,4 @@
-"""What an operator needs in a cluster: definitions, an account with its rights, and a Deployment."""
+"""The manifests of an operator: CustomResourceDefinitions, ServiceAccount, RBAC and Deployment."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ PROBE_PORT = 8081
 def manifests(app: App, *, namespace: str, image: str = "") -> list[dict[str, Any]]:
     """The objects in the order in which they can be applied. Without an ``image`` there is no Deployment.
 
-    The roles are the least that the declared controllers need (``App.rules``). The Deployment has one replica and
-    leader election, so that it can be given more; the image's entry point is ``pilothouse run FILE``.
+    The roles grant the minimum that the declared controllers need (``App.rules``). The Deployment has one replica and
+    leader election, so that it can be scaled up; the image's entry point is ``pilothouse run FILE``.
     """
     meta = {"name": app.name, "namespace": namespace}
     account = [{"kind": "ServiceAccount", "name": app.name, "namespace": namespace}]
