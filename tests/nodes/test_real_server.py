@@ -1,4 +1,4 @@
-"""Simulated nodes and the scheduler in front of a real kube-apiserver."""
+"""Simulated nodes and the scheduler against a real kube-apiserver."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Every controller there is, under the roles of v1.36 and no others, in front of a real kube-apiserver with RBAC.
+"""Every controller there is, under the roles of v1.36 and no others, against a real kube-apiserver with RBAC.
 
 The API server's audit log is the judge: it has each request of each account, and whether the authorizer allowed it. One
 scenario (``rights_scenario``) takes the controllers through all their paths; that it does is measured by the roles

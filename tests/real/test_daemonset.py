@@ -1,4 +1,4 @@
-"""DaemonSets of ``pilothouse manager`` in front of a real kube-apiserver, with simulated nodes and our scheduler.
+"""DaemonSets of ``pilothouse manager`` against a real kube-apiserver, with simulated nodes and our scheduler.
 
 The scenarios are those of ``tests/clients/test_daemonset.py``, all but the surge: a v1.20 server drops the field.
 """

@@ -1,5 +1,5 @@
 """The manager under the service account and the flags of ``deploy/deployment.yaml``, with the rights of
-``deploy/rbac.yaml`` and v1.36's roles and no others, in front of a real kube-apiserver. ReplicaSets come on top: there
+``deploy/rbac.yaml`` and v1.36's roles and no others, against a real kube-apiserver. ReplicaSets come on top: there
 is no other manager that would look after them."""
 
 import re

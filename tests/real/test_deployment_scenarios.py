@@ -1,4 +1,4 @@
-"""Deployments, ReplicationControllers and Endpoints of ``pilothouse manager`` in front of a real kube-apiserver, with
+"""Deployments, ReplicationControllers and Endpoints of ``pilothouse manager`` against a real kube-apiserver, with
 simulated nodes and our scheduler. The scenarios are those of ``tests/clients/test_deployment.py``."""
 
 from collections.abc import Callable, Iterator

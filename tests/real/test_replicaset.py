@@ -1,4 +1,4 @@
-"""``pilothouse manager`` in front of a real kube-apiserver, with simulated nodes and our scheduler beside it."""
+"""``pilothouse manager`` against a real kube-apiserver, with simulated nodes and our scheduler beside it."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The manager for a long time in front of a real kube-apiserver, while everything around it is in motion.
+"""The manager for a long time against a real kube-apiserver, while everything around it is in motion.
 
 200 ReplicaSets and DaemonSets are created, scaled, updated, deleted in every way; leaders are killed, the API server
 restarts, connections are cut, certificates are replaced and the old ones expire. At the end there is exactly what is

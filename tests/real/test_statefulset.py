@@ -1,4 +1,4 @@
-"""StatefulSets of ``pilothouse manager`` in front of a real kube-apiserver, with simulated nodes and our scheduler.
+"""StatefulSets of ``pilothouse manager`` against a real kube-apiserver, with simulated nodes and our scheduler.
 
 The scenarios are those of ``tests/clients/test_statefulset.py``, all but the retention of claims: a v1.20 server drops
 the policy, as it drops minReadySeconds, ordinals and maxUnavailable.

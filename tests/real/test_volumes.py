@@ -1,4 +1,4 @@
-"""Claims and volumes with ``pilothouse manager``, scheduler and nodes in front of a real kube-apiserver.
+"""Claims and volumes with ``pilothouse manager``, scheduler and nodes against a real kube-apiserver.
 
 The scenarios are those of ``tests/clients/test_volumes.py``.
 """

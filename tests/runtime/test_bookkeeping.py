@@ -17,7 +17,7 @@ from pilothouse.runtime import (
     SharedInformer,
     StaleCache,
     UidTrackingExpectations,
-    heard_by,
+    read_versions,
     slow_start,
 )
 from pilothouse.runtime.batches import Futile
@@ -151,7 +151,7 @@ def test_the_consistency_store_remembers_the_newest_write_per_owner_and_resource
 async def test_the_consistency_store_reads_how_far_each_informer_has_come(env: Env) -> None:
     client = Client(ScriptedServer(env, []), env)
     pods, sets = SharedInformer(client, env, PODS), SharedInformer(client, env, REPLICA_SETS)
-    consistency_store = ConsistencyStore(heard_by(pods, sets))
+    consistency_store = ConsistencyStore(read_versions(pods, sets))
     for resource in ("pods", "replicasets.apps"):
         consistency_store.wrote_at(KEY, "u1", resource, "8")
     pods.cache.resource_version, sets.cache.resource_version = "8", "7"

@@ -252,8 +252,8 @@ class _WithCompany(Controller):
         super().__init__("test", env, waits_for=(_Filled(),))
         self.told: list[tuple[str, float]] = []
         self.others: WorkQueue[str] = WorkQueue(env, "others")
-        self.beside("events", self._record)
-        self.beside_pool(WorkerPool("test-others", self.others, self._look))
+        self.add_runnable("events", self._record)
+        self.add_worker_pool(WorkerPool("test-others", self.others, self._look))
         self.others.add("other")
         self.queue.add("key")
 

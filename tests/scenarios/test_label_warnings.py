@@ -202,7 +202,7 @@ async def replaced(simulation: Simulation) -> None:
     await asyncio.sleep(20.0)
 
 
-whole = VolumeCache.set
+whole = VolumeCache.add_volumes
 
 
 def forgetful(books: VolumeCache, name: str, uid: str, uses: Any, *, complete: bool) -> Any:
@@ -211,7 +211,7 @@ def forgetful(books: VolumeCache, name: str, uid: str, uses: Any, *, complete: b
     return whole(books, name, uid, uses, complete=complete and not known)
 
 
-@broken_without((VolumeCache, "set", forgetful), fails="with which it has no conflict")
+@broken_without((VolumeCache, "add_volumes", forgetful), fails="with which it has no conflict")
 async def test_a_pod_is_not_taken_for_the_one_whose_name_it_has(simulation: Simulation) -> None:
     """Without the look the volume of the first one stays with the name, until the claims of the second are known."""
     await replaced(simulation)

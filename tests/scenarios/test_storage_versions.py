@@ -19,7 +19,7 @@ from pilothouse.controllers.cleanup.storageversion_garbage_collector.controller 
     VALUE,
     StorageVersionGarbageCollector,
 )
-from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import servers
+from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import api_server_ids
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
 from pilothouse.sim.invariants.storage_versions import StorageVersions, entries
@@ -220,7 +220,7 @@ async def looked_before(self: Any, key: str) -> None:
     """Upstream's way."""
     if await self._lease(key) is None:
         for entry in (await self._client.list_all(STORAGE_VERSIONS, keep_raw=True)).items:
-            if key in servers(entry.object):
+            if key in api_server_ids(entry.object):
                 await self._write(entry.object, entry.raw, {key})
 
 
@@ -233,7 +233,7 @@ async def gone_if_unread(self: Any, name: str) -> Any:
 
 async def by_name(self: Any, found: Any, raw: Any, gone: Any) -> None:
     """Upstream's way, where nobody else is named."""
-    body = decide.without(raw, found, gone, self.env.now())
+    body = decide.remove_servers(raw, found, gone, self.env.now())
     if body is None:
         await self._client.delete(STORAGE_VERSIONS, found.metadata.name)
     else:
@@ -264,7 +264,7 @@ def test_who_lives_is_known_by(
 
 def without_agreement(raw: Any, found: Any, gone: Any, now: Any) -> bytes | None:
     """The entries alone."""
-    body = decide.without(raw, found, gone, now)
+    body = decide.remove_servers(raw, found, gone, now)
     return body and replace_fields(body, {"status.commonEncodingVersion": b'"v9"'})
 
 
@@ -277,7 +277,7 @@ def without_agreement(raw: Any, found: Any, gone: Any, now: Any) -> bytes | None
     ],
 )
 def test_the_invariant_notices(instead: Any, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "without", instead)
+    monkeypatch.setattr(controller, "remove_servers", instead)
     with pytest.raises(SimulationFailed, match=complaint):
         simulate(ended, options=OPTIONS, invariants=lambda: (StorageVersions(),))
 

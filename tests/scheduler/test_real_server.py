@@ -1,4 +1,4 @@
-"""``pilothouse scheduler`` as upstream's user, with the rights of v1.36, in front of a real kube-apiserver."""
+"""``pilothouse scheduler`` as upstream's user, with the rights of v1.36, against a real kube-apiserver."""
 
 import time
 from collections import Counter

@@ -28,7 +28,7 @@ LONG_BYTES = 32 * 1024
 
 
 class Worker(Protocol):
-    """Computes beside the loop."""
+    """Computes off the event loop."""
 
     @property
     def is_full(self) -> bool:

@@ -145,13 +145,13 @@ class Evaluator(Protocol):
     """Compiles and evaluates what may take long (``sandbox.Sandbox``)."""
 
     async def run_compile(self, source: Source) -> Compiled:
-        """Compile beside the loop. Raises ``Busy``."""
+        """Compile off the event loop. Raises ``Busy``."""
 
     def compile(self, source: Source) -> Compiled:
         """The same for a thread that may wait."""
 
     async def run(self, task: Task, ask: Ask | None = None) -> Evaluated:
-        """Evaluate beside the loop, which ``ask`` is called on. Raises ``Busy``."""
+        """Evaluate off the event loop, which ``ask`` is called on. Raises ``Busy``."""
 
     def evaluate(self, task: Task) -> Evaluated:
         """The same for a thread that may wait."""

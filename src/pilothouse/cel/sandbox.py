@@ -58,15 +58,15 @@ class Sandbox:
         self._stopped = False
 
     async def run(self, task: Task, ask: Ask | None = None) -> Evaluated:
-        """``evaluate`` beside the loop; the questions come back to it. Raises ``Busy``."""
+        """``evaluate`` off the event loop; the questions come back to it. Raises ``Busy``."""
         loop = asyncio.get_running_loop()
-        return await self._beside(partial(self.evaluate, task, ask and _on_loop(loop, ask)))
+        return await self._off_loop(partial(self.evaluate, task, ask and _on_loop(loop, ask)))
 
     async def run_compile(self, source: Source) -> Compiled:
-        """``compile`` beside the loop. Raises ``Busy``."""
-        return await self._beside(partial(self.compile, source))
+        """``compile`` off the event loop. Raises ``Busy``."""
+        return await self._off_loop(partial(self.compile, source))
 
-    async def _beside(self, function: Callable[[], T]) -> T:
+    async def _off_loop(self, function: Callable[[], T]) -> T:
         if self._waiting >= _MOST_WAITING:
             raise Busy
         if self._executor is None:

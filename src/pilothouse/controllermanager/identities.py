@@ -1,4 +1,4 @@
-"""The manager's clients in front of a real API server: one identity, or one service account per controller.
+"""The manager's clients for a real API server: one identity, or one service account per controller.
 
 With ``--use-service-account-credentials`` a missing account is made before its controller is built; a token is asked
 for through TokenRequest when the controller first talks, and renewed when a fifth of its life is left. Facts: v1.36

@@ -19,7 +19,7 @@ with lazy_exports():
     from pilothouse.runtime.batches import run_all, slow_start
     from pilothouse.runtime.cache import Cache, Cached
     from pilothouse.runtime.claims import ClaimError, Claims, classify, controller_index_key, index_by_controller
-    from pilothouse.runtime.consistency import ConsistencyStore, StaleCache, heard_by
+    from pilothouse.runtime.consistency import ConsistencyStore, StaleCache, read_versions
     from pilothouse.runtime.context import ControllerContext
     from pilothouse.runtime.controller import Controller, ManagedController, Requeue, WorkerPool
     from pilothouse.runtime.descriptor import Descriptor, FlagSpec, RunnableController
@@ -87,13 +87,13 @@ __all__ = [
     "controller_of",
     "default_controller_limiter",
     "default_item_limiter",
-    "heard_by",
     "index_by_controller",
     "is_controlled_by",
     "new_controller_reference",
     "object_key",
     "object_reference",
     "pod_body",
+    "read_versions",
     "run_all",
     "slow_start",
     "split_key",

@@ -34,11 +34,11 @@ class _Written:
         self.versions: dict[str, str] = {}
 
 
-def heard_by(*informers: SharedInformer[Any]) -> dict[str, Callable[[], str]]:
-    """For a ``ConsistencyStore``: the versions up to which the handlers of these informers have heard everything."""
+def read_versions(*informers: SharedInformer[Any]) -> dict[str, Callable[[], str]]:
+    """For a ``ConsistencyStore``: how far each informer has been read (``SharedInformer.read_version``)."""
 
     def version_of(informer: SharedInformer[Any]) -> Callable[[], str]:
-        return lambda: informer.heard_version
+        return lambda: informer.read_version
 
     return {informer.kind.group_resource: version_of(informer) for informer in informers}
 
@@ -47,7 +47,7 @@ class ConsistencyStore:
     """Remembers, per owner and group-resource, the newest version this controller has written.
 
     ``read_versions`` gives for each group-resource (``"pods"``, ``"replicasets.apps"``) the version its cache has read,
-    usually as ``heard_by`` has it. ``prefix`` names the metric
+    usually from ``read_versions``. ``prefix`` names the metric
     ``<prefix>_controller_stale_sync_skips_total{group,resource}``.
     """
 

@@ -39,7 +39,7 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     options: object = None
     rest_mapper: "RestMapper | None" = None
     expressions: Hire = no_process
-    """Compiles large expressions beside the loop."""
+    """Compiles large expressions off the event loop."""
     log: Log = msgspec.field(default_factory=lambda: Log("controller"))
     name: str = "the controller"
     """The descriptor's; ``Descriptor.build`` fills in this and what follows."""

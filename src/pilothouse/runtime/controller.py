@@ -208,7 +208,7 @@ class Controller(ABC):
         self.log = log if log is not None else Log(name)
         self.queue: WorkQueue[str] = WorkQueue(env, queue_name or name, metrics, limiter=limiter)
         self._waits_for: Sequence[Syncing] = tuple(waits_for)
-        self._beside: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = []
+        self._runnables: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = []
         self._pool = WorkerPool(
             name, self.queue, self.reconcile, workers=workers, metrics=metrics, log=self.log, stop_seconds=stop_seconds
         )
@@ -217,13 +217,13 @@ class Controller(ABC):
     async def reconcile(self, key: str) -> Requeue | None:
         """Bring the state for ``key`` closer to what is wanted. See the module for what the answer means."""
 
-    def beside(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have ``work()`` run as long as the controller does, from before its caches are filled: an event recorder,
-        say. To be called before ``run``. ``name`` is for the task, behind that of the controller."""
-        self._beside.append((f"{self.name}-{name}", work))
+    def add_runnable(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run ``work()`` as long as the controller, from before its caches are filled: an event recorder, for example.
+        Call it before ``run``. ``name`` is appended to the controller's in the name of the task."""
+        self._runnables.append((f"{self.name}-{name}", work))
 
-    def beside_pool(self, pool: WorkerPool[Any]) -> None:
-        """Have workers on another queue, too, once the caches are filled. To be called before ``run``."""
+    def add_worker_pool(self, pool: WorkerPool[Any]) -> None:
+        """Also run the workers of another queue, once the caches are filled. Call it before ``run``."""
 
         async def work() -> None:
             try:
@@ -232,12 +232,12 @@ class Controller(ABC):
             finally:
                 pool.queue.shut_down()
 
-        self._beside.append((pool.name, work))
+        self._runnables.append((pool.name, work))
 
     async def run(self) -> None:
         """Wait for the caches, then work until cancelled. Stops as ``WorkerPool.run`` does."""
         async with TaskGroup(self.name) as group:
-            for name, work in self._beside:
+            for name, work in self._runnables:
                 group.start(work(), name=name)
             self.log.info("Starting controller", controller=self.name)
             try:
@@ -257,8 +257,8 @@ class ManagedController(Controller):
     """A controller that is built from a descriptor. It waits for every informer that it asks its context for, before or
     after this constructor, except for those that are declared not to be awaited.
 
-    A subclass adds event handlers to its informers, has an ``EventRecorder`` run ``beside`` it, and writes
-    ``reconcile``."""
+    A subclass adds event handlers to its informers, passes its ``EventRecorder``'s ``run`` to ``add_runnable``, and
+    defines ``reconcile``."""
 
     def __init__(
         self,

@@ -105,7 +105,7 @@ class SharedInformer(Generic[T]):
         self._waiters: list[asyncio.Future[None]] = []
         self._resync_changed: asyncio.Event = asyncio.Event()
         self._replacing = False
-        self._heard = ""
+        self._version_before_replace = ""
         self._reflector = Reflector(
             client,
             env,
@@ -144,17 +144,17 @@ class SharedInformer(Generic[T]):
 
     @property
     def replacing(self) -> bool:
-        """Whether the cache holds a new list of which handlers have not yet heard in full: what they keep is behind."""
+        """Whether the cache holds a new list that handlers have not yet received in full: their own state is behind."""
         return self._replacing
 
     @property
-    def heard_version(self) -> str:
+    def read_version(self) -> str:
         """The version that handlers have received in full: behind the cache's while a new list is delivered."""
-        return self._heard if self._replacing else self.cache.resource_version
+        return self._version_before_replace if self._replacing else self.cache.resource_version
 
     @property
     def last_version(self) -> str:
-        """The version up to which the server was read."""
+        """The version up to which the reflector has read (``LastSyncResourceVersion``)."""
         return self._reflector.last_version
 
     async def wait_synced(self) -> None:
@@ -267,12 +267,12 @@ class SharedInformer(Generic[T]):
                     raw[key] = old_raw
         before = cache.snapshot()
         for key, old in before.items():
-            # Handlers hear nothing of what is as it was, and keep what they have: there need not be a second one of it.
+            # Handlers are not called for unchanged objects and keep the old ones, so the cache keeps them too.
             new = objects.get(key)
             if new is not None and _version_of(old) == _version_of(new):
                 objects[key] = old
         initial = not self._synced
-        self._heard = cache.resource_version
+        self._version_before_replace = cache.resource_version
         self._replacing = True
         cache.replace(objects, raw, resource_version)
         started = self._env.perf_counter()
@@ -355,7 +355,7 @@ class SharedInformer(Generic[T]):
         await self.wait_synced()
         while True:
             self._resync_changed.clear()
-            # What a list is being delivered to has not heard of all that a resync would show it.
+            # While a list is being delivered handlers do not yet know all objects that a resync would show.
             waiting = () if self._replacing else self._handlers
             due_at = min((h.next_resync for h in waiting if h.resync_seconds), default=None)
             timer = None if due_at is None else loop.call_at(due_at, self._resync_changed.set)

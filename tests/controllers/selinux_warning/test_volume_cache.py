@@ -43,14 +43,14 @@ def mounting(*drivers: str) -> VolumeCache:
     """Books in which these drivers mount with labels."""
     volume_cache = VolumeCache()
     for name in drivers or ("driver1",):
-        assert volume_cache.let_mount(name, mounts=True) == []
+        assert volume_cache.set_driver_support(name, mounts=True) == []
     return volume_cache
 
 
-def books_of(users: Iterable[tuple[str, str, Use]]) -> VolumeCache:
+def cache_of(users: Iterable[tuple[str, str, Use]]) -> VolumeCache:
     volume_cache = mounting()
     for pod, volume, use in users:
-        assert volume_cache.set(pod, f"uid of {pod}", {at(volume): use}, complete=False) == [], "they get on"
+        assert volume_cache.add_volumes(pod, f"uid of {pod}", {at(volume): use}, complete=False) == [], "they get on"
     return volume_cache
 
 
@@ -116,19 +116,21 @@ def both(*found: Conflict) -> list[Conflict]:
     },
 )
 def test_what_one_more_use_brings(pod: str, volume: str, use: Use, found: list[Conflict]) -> None:
-    volume_cache = books_of(THERE)
-    assert volume_cache.set(pod, f"uid of {pod}", {at(volume): use}, complete=True) == both(*found)
+    volume_cache = cache_of(THERE)
+    assert volume_cache.add_volumes(pod, f"uid of {pod}", {at(volume): use}, complete=True) == both(*found)
     assert set(volume_cache.conflicts()) == set(both(*found))
-    assert volume_cache.set(pod, f"uid of {pod}", {at(volume): use}, complete=True) == [], "it is told once"
+    assert volume_cache.add_volumes(pod, f"uid of {pod}", {at(volume): use}, complete=True) == [], (
+        "a conflict is returned once"
+    )
 
 
-def test_a_new_volume_in_empty_books() -> None:
-    assert mounting().set(NEW, "u", {at("vol-new"): mount("l")}, complete=True) == []
+def test_a_new_volume_in_an_empty_cache() -> None:
+    assert mounting().add_volumes(NEW, "u", {at("vol-new"): mount("l")}, complete=True) == []
 
 
 def test_who_differs_in_policy_and_level_differs_in_both() -> None:
-    volume_cache = books_of([("ns/a", "v", mount(":::s0:c1,c2"))])
-    assert volume_cache.set("ns/b", "u", {at("v"): EACH_FILE}, complete=True) == both(
+    volume_cache = cache_of([("ns/a", "v", mount(":::s0:c1,c2"))])
+    assert volume_cache.add_volumes("ns/b", "u", {at("v"): EACH_FILE}, complete=True) == both(
         Conflict(POLICY, "ns/b", RECURSIVE, "ns/a", MOUNT_OPTION), Conflict(LABEL, "ns/b", "", "ns/a", ":::s0:c1,c2")
     )
 
@@ -138,15 +140,17 @@ def test_when_all_pods_are_deleted_nothing_is_left() -> None:
     pods = [f"ns{a}/pod{b}" for a in range(4) for b in range(4)]
     for pod in pods:
         uses = {at(f"vol{number}"): mount("label1") for number in range(4)}
-        assert volume_cache.set(pod, pod, uses, complete=True) == []
+        assert volume_cache.add_volumes(pod, pod, uses, complete=True) == []
     for pod in pods:
-        volume_cache.forget(pod)
+        volume_cache.delete_pod(pod)
     assert (volume_cache._volumes, volume_cache._of_pod, volume_cache._contested) == ({}, {}, {})
 
 
 def test_conflicts_over_several_volumes_are_all_there_until_the_pod_goes() -> None:
-    volume_cache = books_of([("ns/b", "vol1", mount("u:r:b")), ("ns/c", "vol2", mount("u:r:c"))])
-    found = volume_cache.set("ns/a", "u", {at("vol1"): mount("u:r:a"), at("vol2"): mount("u:r:a")}, complete=True)
+    volume_cache = cache_of([("ns/b", "vol1", mount("u:r:b")), ("ns/c", "vol2", mount("u:r:c"))])
+    found = volume_cache.add_volumes(
+        "ns/a", "u", {at("vol1"): mount("u:r:a"), at("vol2"): mount("u:r:a")}, complete=True
+    )
     assert [(each.pod, each.other) for each in found] == [
         ("ns/a", "ns/b"),
         ("ns/b", "ns/a"),
@@ -154,15 +158,15 @@ def test_conflicts_over_several_volumes_are_all_there_until_the_pod_goes() -> No
         ("ns/c", "ns/a"),
     ]
     assert set(volume_cache.conflicts()) == set(found)
-    volume_cache.forget("ns/a")
+    volume_cache.delete_pod("ns/a")
     assert list(volume_cache.conflicts()) == []
 
 
 def test_two_pods_that_differ_over_two_volumes_are_one_conflict_in_the_metric() -> None:
     uses = [{at("vol3"): mount(f"u:r:{label}"), at("vol4"): mount(f"u:r:{label}")} for label in "de"]
     volume_cache = mounting()
-    volume_cache.set("ns/d", "d", uses[0], complete=True)
-    found = volume_cache.set("ns/e", "e", uses[1], complete=True)
+    volume_cache.add_volumes("ns/d", "d", uses[0], complete=True)
+    found = volume_cache.add_volumes("ns/e", "e", uses[1], complete=True)
     assert len(found) == 4
     assert set(volume_cache.conflicts()) == set(found)
     assert len(set(found)) == 2
@@ -200,9 +204,9 @@ A, B = ("ns/a", "vol1", "u:r:a"), ("ns/b", "vol1", "u:r:b")
 def test_what_is_left_when_a_pod_goes(users: list[tuple[str, str, str]], gone: str, left: set[tuple[str, str]]) -> None:
     volume_cache = mounting()
     for pod, volume, label in users:
-        volume_cache.set(pod, pod, {at(volume): mount(label)}, complete=False)
+        volume_cache.add_volumes(pod, pod, {at(volume): mount(label)}, complete=False)
     for _twice in range(2):  # "delete pod that was already deleted is a no-op"
-        volume_cache.forget(gone)
+        volume_cache.delete_pod(gone)
         pairs = {(each.pod, each.other) for each in volume_cache.conflicts()}
         assert pairs == left | {(other, pod) for pod, other in left}
 
@@ -219,51 +223,54 @@ def test_what_a_driver_can_do_counts_for_its_volumes_all_at_once() -> None:
         ("d3", "ns4/pod4-1", "vol4", ":::a"),
         ("d3", "ns4/pod4-2", "vol4", ":::b"),
     ):
-        assert volume_cache.set(pod, pod, {Place(volume, driver): mount(label)}, complete=True) == []
-    found = volume_cache.let_mount("d2", mounts=True)
+        assert volume_cache.add_volumes(pod, pod, {Place(volume, driver): mount(label)}, complete=True) == []
+    found = volume_cache.set_driver_support("d2", mounts=True)
     expected = both(*(Conflict(LABEL, f"ns3/pod3-{n}", ":::b", "ns3/pod3-2", ":::a") for n in (1, 3)))
     assert set(found) == set(volume_cache.conflicts()) == set(expected)
     assert len(found) == len(expected)
-    assert volume_cache.let_mount("d2", mounts=True) == [], "that is known"
-    assert volume_cache.let_mount("d2", mounts=False) == []
+    assert volume_cache.set_driver_support("d2", mounts=True) == [], "that is known"
+    assert volume_cache.set_driver_support("d2", mounts=False) == []
     assert list(volume_cache.conflicts()) == []
-    assert volume_cache.let_mount("d4", mounts=True) == [], "totally unknown CSI driver"
+    assert volume_cache.set_driver_support("d4", mounts=True) == [], "totally unknown CSI driver"
 
 
 def test_what_no_driver_mounts_can_be_mounted_with_a_label() -> None:
     volume_cache = VolumeCache()
-    volume_cache.set("ns/a", "a", {Place("kubernetes.io/iscsi/x", ""): mount(":::a")}, complete=True)
-    assert len(volume_cache.set("ns/b", "b", {Place("kubernetes.io/iscsi/x", ""): mount(":::b")}, complete=True)) == 2
+    volume_cache.add_volumes("ns/a", "a", {Place("kubernetes.io/iscsi/x", ""): mount(":::a")}, complete=True)
+    assert (
+        len(volume_cache.add_volumes("ns/b", "b", {Place("kubernetes.io/iscsi/x", ""): mount(":::b")}, complete=True))
+        == 2
+    )
 
 
 def test_another_pod_of_the_same_name_uses_nothing_of_the_first_ones() -> None:
-    volume_cache = books_of([("ns/a", "v", mount("u:r:a"))])
-    volume_cache.set("ns/b", "u", {at("v"): mount("u:r:b")}, complete=True)
-    assert volume_cache.set("ns/b", "another", {}, complete=False) == []
+    volume_cache = cache_of([("ns/a", "v", mount("u:r:a"))])
+    volume_cache.add_volumes("ns/b", "u", {at("v"): mount("u:r:b")}, complete=True)
+    assert volume_cache.add_volumes("ns/b", "another", {}, complete=False) == []
     assert list(volume_cache.conflicts()) == []
 
 
 @pytest.mark.parametrize(("complete", "left"), [(True, 0), (False, 2)], ids=["all is known", "something is not"])
 def test_a_volume_that_is_not_used_any_more_is_let_go_if_all_are_known(complete: bool, left: int) -> None:
-    volume_cache = books_of([("ns/a", "v", mount("u:r:a"))])
-    volume_cache.set("ns/b", "u", {at("v"): mount("u:r:b")}, complete=True)
-    volume_cache.set("ns/b", "u", {at("w"): mount("u:r:b")}, complete=complete)
+    volume_cache = cache_of([("ns/a", "v", mount("u:r:a"))])
+    volume_cache.add_volumes("ns/b", "u", {at("v"): mount("u:r:b")}, complete=True)
+    volume_cache.add_volumes("ns/b", "u", {at("w"): mount("u:r:b")}, complete=complete)
     assert len(list(volume_cache.conflicts())) == left
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_the_books_say_what_comparing_each_with_each_says(number: int) -> None:
+def test_the_conflicts_are_those_of_comparing_each_pod_with_each(number: int) -> None:
     chance = random.Random(number)
     uses = [EACH_FILE, mount("u:r:t:s0"), mount("::t:s0"), mount(":::s1"), mount("v:::s0")]
     volume_cache, known = mounting(), dict[str, dict[str, Use]]()
     for _step in range(200):
         pod = f"ns{chance.randrange(2)}/p{chance.randrange(6)}"
         if chance.random() < 0.3:
-            volume_cache.forget(pod)
+            volume_cache.delete_pod(pod)
             known.pop(pod, None)
         else:
             known[pod] = {f"v{each}": chance.choice(uses) for each in range(3) if chance.random() < 0.6}
-            volume_cache.set(pod, pod, {at(volume): use for volume, use in known[pod].items()}, complete=True)
+            volume_cache.add_volumes(pod, pod, {at(volume): use for volume, use in known[pod].items()}, complete=True)
         expected = {
             Conflict(about, one, value, other, other_value)
             for one, mine in known.items()

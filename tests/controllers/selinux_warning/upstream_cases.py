@@ -39,7 +39,7 @@ COVERED: Cases = {
         "test_a_driver_that_learns_to_mount_with_labels_and_unlearns_it"
     ),
     "TestVolumeCache_DeleteAll": "test_when_all_pods_are_deleted_nothing_is_left",
-    "AddVolume: new volume in empty cache": "test_a_new_volume_in_empty_books",
+    "AddVolume: new volume in empty cache": "test_a_new_volume_in_an_empty_cache",
     "AddVolume: new volume": _NEW,
     "AddVolume: existing volume in a new pod with existing policy and label": _NEW,
     "AddVolume: existing volume in a new pod with existing policy and new conflicting label": _NEW,

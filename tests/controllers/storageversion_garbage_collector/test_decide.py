@@ -11,7 +11,7 @@ from tests.controllers.upstream_coverage import Cases, missing
 from tests.tables import cases
 
 from pilothouse.api.apiserverinternal import StorageVersion
-from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import servers, without
+from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import api_server_ids, remove_servers
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 EARLIER = "2025-01-01T00:00:00Z"
@@ -57,7 +57,7 @@ def left(entries: list[dict[str, Any]], gone: set[str], *conditions: Any, common
     if common is not None:
         status["commonEncodingVersion"] = common
     raw = json.dumps({"metadata": {"name": "x", "generation": 3}, "spec": {}, "status": status}).encode()
-    body = without(raw, msgspec.json.decode(raw, type=StorageVersion), gone, NOW)
+    body = remove_servers(raw, msgspec.json.decode(raw, type=StorageVersion), gone, NOW)
     return None if body is None else json.loads(body)["status"]
 
 
@@ -88,4 +88,4 @@ def test_nothing_is_left_of_the_only_server() -> None:
 
 def test_which_servers_are_named() -> None:
     found = msgspec.convert({"status": {"storageVersions": [entry(2, "v1"), entry(1, "v1")]}}, StorageVersion)
-    assert servers(found) == ("s2", "s1")
+    assert api_server_ids(found) == ("s2", "s1")

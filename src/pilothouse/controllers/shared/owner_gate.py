@@ -26,7 +26,7 @@ from pilothouse.runtime import (
     RetryLater,
     SharedInformer,
     UidTrackingExpectations,
-    heard_by,
+    read_versions,
 )
 from pilothouse.runtime.cache import Cached
 
@@ -74,10 +74,12 @@ class OwnerGate(Generic[O]):
         self._on_gone = on_gone
         self.expectations = UidTrackingExpectations(context.env)
         self.consistency_store = (
-            ConsistencyStore(heard_by(*read), prefix=prefix, metrics=context.metrics) if wait_for_own_writes else None
+            ConsistencyStore(read_versions(*read), prefix=prefix, metrics=context.metrics)
+            if wait_for_own_writes
+            else None
         )
         self.writes = OwnWrites(
-            context.client, self.expectations, self.consistency_store, pods_read=lambda: pods.heard_version
+            context.client, self.expectations, self.consistency_store, pods_read=lambda: pods.read_version
         )
 
     async def enter(self, key: str) -> OwnerSnapshot[O] | None:

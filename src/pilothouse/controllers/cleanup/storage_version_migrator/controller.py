@@ -67,8 +67,10 @@ class StorageVersionMigrator(ManagedController):
         runner = MigrationRunner(context.client, context.env, migrations.cache)
         resource_versions = ResourceVersions(context.client, context.env, context.rest_mapper, migrations.cache)
         metrics, log = context.metrics, context.log
-        self.beside_pool(WorkerPool(f"{self.name}-admission", self._runs, runner.reconcile, metrics=metrics, log=log))
-        self.beside_pool(
+        self.add_worker_pool(
+            WorkerPool(f"{self.name}-admission", self._runs, runner.reconcile, metrics=metrics, log=log)
+        )
+        self.add_worker_pool(
             WorkerPool(
                 f"{self.name}-checkpoints",
                 self._resource_versions,

@@ -7,7 +7,7 @@ from pilothouse.api.apiserverinternal import STORAGE_VERSIONS, StorageVersion
 from pilothouse.api.coordination import LEASES, Lease
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.cleanup.storageversion_garbage_collector import DESCRIPTOR, NAMESPACE, SELECTOR
-from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import servers, without
+from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import api_server_ids, remove_servers
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, WorkerPool, WorkQueue
 
 LABEL, VALUE = SELECTOR.split("=")
@@ -27,7 +27,7 @@ class StorageVersionGarbageCollector(ManagedController):
         self._versions: WorkQueue[str] = WorkQueue(
             context.env, "storage_version_garbage_collector_storageversions", context.metrics
         )
-        self.beside_pool(
+        self.add_worker_pool(
             WorkerPool(
                 f"{DESCRIPTOR.name}-storageversions",
                 self._versions,
@@ -43,14 +43,14 @@ class StorageVersionGarbageCollector(ManagedController):
 
     def _seen(self, found: StorageVersion) -> None:
         # The Lease's handler may run later: what the cache lacks is read live.
-        if any(f"{NAMESPACE}/{server}" not in self._leases for server in servers(found)):
+        if any(f"{NAMESPACE}/{server}" not in self._leases for server in api_server_ids(found)):
             self._versions.add(found.metadata.name)
 
     async def reconcile(self, key: str) -> Requeue | None:
         """If the Lease is really gone, remove the server's entries from all StorageVersions. A failure does not stop
         the others."""
         listed = await self._client.list_all(STORAGE_VERSIONS, keep_raw=True)
-        naming = [entry for entry in listed.items if key in servers(entry.object)]
+        naming = [entry for entry in listed.items if key in api_server_ids(entry.object)]
         # After the list, where upstream reads it before. A server that returns between the two would lose its entry;
         # one that returns later changes what was listed, which is a conflict.
         if not naming or await self._lease(key) is not None:
@@ -72,7 +72,7 @@ class StorageVersionGarbageCollector(ManagedController):
             return None
         found = _storage_version.decode(raw)
         gone = set()
-        for server in servers(found):
+        for server in api_server_ids(found):
             lease = await self._lease(server)
             if lease is None or lease.metadata.labels.get(LABEL) != VALUE:
                 gone.add(server)
@@ -88,7 +88,7 @@ class StorageVersionGarbageCollector(ManagedController):
 
     async def _write(self, found: StorageVersion, raw: bytes | msgspec.Raw, gone: set[str] | frozenset[str]) -> None:
         meta = found.metadata
-        body = without(raw, found, gone, self.env.now())
+        body = remove_servers(raw, found, gone, self.env.now())
         if body is not None:
             await self._client.update(STORAGE_VERSIONS.raw, meta.name, body, subresource="status")
             return

@@ -39,7 +39,7 @@ class CloudNodeLifecycleController(ManagedController):
         self._instances = instances
         self._nodes = nodes.cache
         self._recorder = EventRecorder(context.client, context.env, self.name)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:

@@ -45,7 +45,7 @@ class NodeRouteController(ManagedController):
         self._ours = cluster_ranges(options.cluster_cidr)
         self._nodes = nodes.cache
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._passes = context.metrics.counter(
             "route_controller_route_sync_total",
             "[ALPHA] A metric counting the amount of times routes have been synced with the cloud provider.",

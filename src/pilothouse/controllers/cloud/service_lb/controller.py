@@ -75,9 +75,9 @@ class ServiceLBController(ManagedController):
         self._sent_to: dict[str, list[Node]] = {}
         """The nodes that a Service's load balancer was last updated with."""
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._node_queue: WorkQueue[str] = WorkQueue(context.env, "node", context.metrics)
-        self.beside_pool(
+        self.add_worker_pool(
             WorkerPool(f"{self.name}-nodes", self._node_queue, self._sync_nodes, metrics=context.metrics, log=self.log)
         )
         self._metrics = Metrics(context)

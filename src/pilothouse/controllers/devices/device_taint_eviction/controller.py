@@ -75,7 +75,7 @@ class DeviceTaintEvictionController(ManagedController):
         self._evicted_by: dict[str, int] = {}
         """How many pods a rule has evicted, by uid."""
         self._recorder = EventRecorder(context.client, context.env, self.name)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         metrics = context.metrics
         self._deletions = metrics.counter(
             "device_taint_eviction_controller_pod_deletions_total",

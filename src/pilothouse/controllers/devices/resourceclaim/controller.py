@@ -90,7 +90,7 @@ class ResourceClaimController(ManagedController):
         self._prioritized_lists = options.prioritized_lists
         self._client = context.client
         self._pods, self._claims, self._templates = pods.cache, claims.cache, templates.cache
-        self._made = CreatedClaims(lambda: claims.heard_version)
+        self._made = CreatedClaims(lambda: claims.read_version)
         self._gone = DeletedPods()
         self._undecided: dict[str, None] = {}
         """Uids of pods for which a claim may have been created: the answer was lost."""
@@ -100,7 +100,7 @@ class ResourceClaimController(ManagedController):
         """Claims that are reserved for a pod that the last sync did not find in the cache."""
         self._metrics = Metrics(context.metrics, self._claims.list)
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         pods.add_handler(
             lambda pod, _initial: self._pod_seen(pod), self._pod_changed, lambda pod, _unknown: self._pod_gone(pod)
         )

@@ -38,7 +38,7 @@ class PoolStatusController(ManagedController):
         self._requests, self._slices, self._claims = requests.cache, slices.cache, claims.cache
         self._rounds: WorkQueue[str] = WorkQueue(context.env, f"{self.name}-rounds")
         self._rounds.add(ROUND)
-        self.beside_pool(WorkerPool(f"{self.name}-rounds", self._rounds, self._clear_away, log=self.log))
+        self.add_worker_pool(WorkerPool(f"{self.name}-rounds", self._rounds, self._clear_away, log=self.log))
         subsystem, labels = "resourcepoolstatusrequest_controller", ("driver_name",)
         self._processed = context.metrics.counter(
             f"{subsystem}_requests_processed_total",

@@ -80,7 +80,7 @@ class TokenController(ManagedController):
         self._secrets = secrets.cache
         self._chance = context.env.stream("token references")
         self._touched: WorkQueue[SecretKey] = WorkQueue(context.env, QUEUE, context.metrics)
-        self.beside_pool(
+        self.add_worker_pool(
             WorkerPool(
                 f"{DESCRIPTOR.name}-secrets",
                 self._touched,

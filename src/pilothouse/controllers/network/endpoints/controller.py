@@ -69,7 +69,7 @@ class EndpointsController(ManagedController):
         self._services = services.cache
         self._endpoints = endpoints.cache
         self._recorder = EventRecorder(context.client, context.env, "endpoint-controller")
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._times = TriggerTimes()
         self._overwritten: dict[str, str] = {}
         """The version that our last update replaced, by key."""

@@ -70,8 +70,8 @@ class EndpointSliceController(ManagedController):
         self._nodes = nodes.cache
         self._slices = slices.cache
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-controller")
-        self.beside("events", self._recorder.run)
-        self._tracker = SliceTracker(lambda: slices.heard_version)
+        self.add_runnable("events", self._recorder.run)
+        self._tracker = SliceTracker(lambda: slices.read_version)
         self._times = TriggerTimes()
         self._topology = TopologyCache()
         self._metrics = Metrics(context.metrics, options.max_endpoints)
@@ -80,7 +80,7 @@ class EndpointSliceController(ManagedController):
         node_pool = WorkerPool(
             f"{DESCRIPTOR.name}-topology", self._node_queue, self._sync_nodes, metrics=context.metrics, log=self.log
         )
-        self.beside_pool(node_pool)
+        self.add_worker_pool(node_pool)
         on_any_event(services, lambda service: self.queue.add(object_key(service.metadata)))
         self._pods = ServicePods(services, pods, lambda key: self.queue.add_after(key, options.batch_seconds))
         delay = max(SLICE_DELAY_SECONDS, options.batch_seconds)

@@ -49,8 +49,8 @@ class EndpointSliceMirroringController(ManagedController):
         self._endpoints = endpoints.cache
         self._services = services.cache
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-mirroring-controller")
-        self.beside("events", self._recorder.run)
-        self._tracker = SliceTracker(lambda: slices.heard_version)
+        self.add_runnable("events", self._recorder.run)
+        self._tracker = SliceTracker(lambda: slices.read_version)
         self._metrics = Metrics(context.metrics, options.max_endpoints)
         self._writes = SliceWrites(context.client, self._tracker, self._metrics.changes)
         endpoints.add_handler(

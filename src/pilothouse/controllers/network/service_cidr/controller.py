@@ -59,7 +59,7 @@ class ServiceCIDRController(ManagedController):
         self._cidrs = cidrs.cache
         self._addresses = addresses.cache
         self._recorder = EventRecorder(context.client, context.env, "service-cidr-controller")
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._written: dict[str, str] = {}
         """Versions of our own last writes, until the cache has read them."""
         cidrs.add_handler(

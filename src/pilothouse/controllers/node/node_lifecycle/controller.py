@@ -46,7 +46,7 @@ class NodeLifecycleController(ManagedController):
         self._options = context.options_as(NodeLifecycleOptions)
         self._nodes, self._pods = nodes.cache, pods.cache
         self._recorder = EventRecorder(context.client, env, EVENT_SOURCE)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._writes = NodeWrites(context.client, env)
         self._pod_writes = PodWrites(context.client, env, self._recorder, self.log)
         self._metrics = Metrics(metrics)
@@ -58,7 +58,7 @@ class NodeLifecycleController(ManagedController):
             ("pods", self._pod_queue, self._mark_pod, POD_WORKERS),
             ("zones", self._zone_queue, self._taint_in, 1),
         ):
-            self.beside_pool(
+            self.add_worker_pool(
                 WorkerPool(f"{self.name}-{what}", queue, act, workers=workers, metrics=metrics, log=self.log)
             )
         self._monitor = NodeMonitor(

@@ -29,9 +29,9 @@ from pilothouse.runtime import (
     RetryLater,
     WorkerPool,
     WorkQueue,
-    heard_by,
     object_key,
     object_reference,
+    read_versions,
 )
 from pilothouse.runtime.events import NORMAL, WARNING
 from pilothouse.semantics.pods import is_ready
@@ -79,10 +79,10 @@ class DisruptionController(ManagedController):
             ),
         )
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         # Upstream has none here: its syncs that come before the event of their last write end in a conflict.
         self._consistency_store = ConsistencyStore(
-            heard_by(budgets), prefix="pilothouse_disruption", metrics=context.metrics
+            read_versions(budgets), prefix="pilothouse_disruption", metrics=context.metrics
         )
         self._failed: set[str] = set()  # keys of budgets that could not be computed; never iterated
         self._sizes: dict[str, int] = {}  # how many pods the larger budgets had when they were synced
@@ -90,7 +90,7 @@ class DisruptionController(ManagedController):
         self._stale: WorkQueue[str] = WorkQueue(context.env, "stale_pod_disruption", context.metrics)
         for what, queue, act in (("recheck", self._rechecks, self._recheck), ("stale-pods", self._stale, self._reset)):
             pool = WorkerPool(f"{self.name}-{what}", queue, act, metrics=context.metrics, log=self.log)
-            self.beside_pool(pool)
+            self.add_worker_pool(pool)
         budgets.add_handler(
             lambda budget, _initial: self._enqueue(budget),
             lambda _old, budget: self._enqueue(budget),

@@ -35,7 +35,7 @@ class EphemeralVolumeController(ManagedController):
         self._pods = pods.cache
         self._claims = claims.cache
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         text = "[ALPHA] Number of PersistenVolumeClaims creation requests"  # upstream's words, for both
         prefix = "ephemeral_volume_controller"
         self._asked = context.metrics.counter(f"{prefix}_create_total", text).labels_of()

@@ -114,7 +114,7 @@ class AttachDetachController(ManagedController):
         self._claims, self._volumes = claims.cache, volumes.cache
         self._drivers, self._attachments = drivers.cache, attachments.cache
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._open: dict[Pair, None] = {}
         self._desired = DesiredStateOfWorld(self._touch)
         self._actual = ActualStateOfWorld(self._touch)
@@ -137,9 +137,9 @@ class AttachDetachController(ManagedController):
         )
         self._rounds: WorkQueue[str] = WorkQueue(context.env, f"{self.name}-rounds")
         self._rounds.add(ROUND)
-        self.beside_pool(WorkerPool(f"{self.name}-rounds", self._rounds, self._go_round, log=self.log))
+        self.add_worker_pool(WorkerPool(f"{self.name}-rounds", self._rounds, self._go_round, log=self.log))
         self._requests: WorkQueue[Operation] = WorkQueue(context.env, f"{self.name}-requests")
-        self.beside_pool(
+        self.add_worker_pool(
             WorkerPool(f"{self.name}-requests", self._requests, self._carry_out, workers=REQUESTS_AT_ONCE, log=self.log)
         )
         nodes.add_handler(

@@ -76,7 +76,7 @@ class ExpanderController(ManagedController):
         self._client = context.client
         self._claims = claims.cache
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         claims.add_handler(lambda claim, _initial: self._see(claim), self._changed, resync_seconds=0.0)
 
     def _see(self, claim: PersistentVolumeClaim) -> None:

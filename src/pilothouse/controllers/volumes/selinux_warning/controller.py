@@ -49,14 +49,14 @@ class SELinuxWarningController(ManagedController):
         self._drivers = drivers.cache
         self._volume_cache = VolumeCache()
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._metrics = context.metrics
         self._conflicts = context.metrics.gauge(
             "selinux_warning_controller_selinux_volume_conflict",
             "[ALPHA] Conflict between two Pods using the same volume",
             ("property", "pod1_namespace", "pod1_name", "pod1_value", "pod2_namespace", "pod2_name", "pod2_value"),
         )
-        self.beside("metrics", self._measure)
+        self.add_runnable("metrics", self._measure)
         pods.add_handler(
             lambda pod, _initial: self.queue.add(object_key(pod.metadata)),
             self._pod_changed,
@@ -104,12 +104,12 @@ class SELinuxWarningController(ManagedController):
         return None
 
     def _sync_csi_driver(self, name: str) -> list[Conflict]:
-        return self._volume_cache.let_mount(name, mounts=mounts_with_label(self._drivers.get(name)))
+        return self._volume_cache.set_driver_support(name, mounts=mounts_with_label(self._drivers.get(name)))
 
     def _sync_pod(self, key: str) -> list[Conflict]:
         pod = self._pods.get(key)
         if pod is None or _has_ended(pod):
-            self._volume_cache.forget(key)
+            self._volume_cache.delete_pod(key)
             return []
         used = decide(pod, self._claims.get, self._volumes.get)
         if used.waits:
@@ -118,7 +118,7 @@ class SELinuxWarningController(ManagedController):
         for name in used.mixed:
             about = object_reference(PODS, pod.metadata)
             self._recorder.event(about, WARNING, "MultipleSELinuxLabels", message_of_several(name))
-        return self._volume_cache.set(key, pod.metadata.uid, used.uses, complete=not used.waits)
+        return self._volume_cache.add_volumes(key, pod.metadata.uid, used.uses, complete=not used.waits)
 
     def _record_event(self, conflict: Conflict) -> None:
         pod = self._pods.get(conflict.pod)

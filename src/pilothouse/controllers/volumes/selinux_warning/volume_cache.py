@@ -1,9 +1,9 @@
-"""Who uses which volume, and how: what conflicts are found in. Fed and read by the controller and by its metric.
+"""Which pods use which volumes with which SELinux labels, to find conflicts.
 
 Upstream: v1.36 ``pkg/controller/volume/selinuxwarning/cache/volumecache.go``. There each pod of a volume is compared
-with each; here pods that use it alike are one, so that a thousand pods which agree cost as much as one. And there what
-a driver can do is stored with each of its pods; when it changes the pods are updated one after the other, and each
-conflicts with those that are not updated yet. Here it is stored with the volume, and changes for all at once.
+with each other; here pods that use it in the same way are one entry. There the support of a CSI driver for SELinux
+mounts is stored with each pod: when it changes, pods are updated one after the other, and conflict with those not
+updated yet. Here it is stored with the volume, and changes for all pods at once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from pilothouse.controllers.volumes.selinux_warning.decide import Conflict, Use,
 
 
 class _Volume:
-    """The pods of a volume, by how they use it. Unless it is ``mountable`` with a label there are no conflicts."""
+    """The pods of a volume by how they use it. Conflicts exist only if it is ``mountable`` with an SELinux label."""
 
     __slots__ = ("driver", "mountable", "users")
 
@@ -23,7 +23,7 @@ class _Volume:
         self.users: dict[Use, dict[str, None]] = {}
 
     def conflicts(self, pod: str, use: Use) -> Iterator[Conflict]:
-        """Those of one pod, by the names of the others."""
+        """The conflicts of one pod, ordered by the other pods' names."""
         if not self.mountable:
             return
         conflicting: list[tuple[str, list[tuple[str, str, str]]]] = []
@@ -36,33 +36,33 @@ class _Volume:
                 yield Conflict(about, pod, value, other, other_value)
 
     def all_conflicts(self) -> Iterator[Conflict]:
-        """Those of all pods, so that each is there from both sides."""
+        """The conflicts of all pods, each from both sides."""
         for use, pods in self.users.items():
             for pod in pods:
                 yield from self.conflicts(pod, use)
 
 
 class VolumeCache:
-    """All volumes of all pods that have not ended. Pods are keys, volumes are ``Place.name``. In-tree volumes can be
-    mounted with labels; of drivers ``let_mount`` says so."""
+    """All volumes of all pods that have not ended. Pods are identified by key, volumes by ``Place.name``. In-tree
+    volumes can be mounted with labels; for CSI drivers ``set_driver_support`` decides."""
 
     def __init__(self) -> None:
         self._volumes: dict[str, _Volume] = {}
         self._drivers: set[str] = set()  # never iterated
-        """Those that support mounting with labels."""
+        """CSI drivers that support mounting with labels."""
         self._contested: dict[str, None] = {}
         """Volumes that are used in more than one way."""
         self._of_pod: dict[str, tuple[str, dict[str, Use]]] = {}
-        """Uid, and its volumes."""
+        """By key of the pod: its uid and its volumes."""
 
-    def set(self, pod: str, uid: str, uses: Mapping[Place, Use], *, complete: bool) -> list[Conflict]:
-        """Store what a pod uses, and return the new conflicts, from both sides.
+    def add_volumes(self, pod: str, uid: str, uses: Mapping[Place, Use], *, complete: bool) -> list[Conflict]:
+        """Store the volumes that a pod uses, and return the new conflicts, from both sides (``AddVolume``).
 
-        Unless ``complete``, some volumes of the pod are unknown, and what was stored of it before stays.
+        Unless ``complete``, some volumes of the pod are not bound yet, and those stored before are kept.
         """
         known_uid, known = self._of_pod.get(pod, (uid, {}))
         if known_uid != uid:
-            self.forget(pod)
+            self.delete_pod(pod)
             known = {}
         if complete:
             names = {place.name for place in uses}  # never iterated
@@ -83,7 +83,7 @@ class VolumeCache:
             self._of_pod.pop(pod, None)
         return found
 
-    def forget(self, pod: str) -> None:
+    def delete_pod(self, pod: str) -> None:
         _uid, known = self._of_pod.pop(pod, ("", {}))
         for name, use in known.items():
             self._leave(pod, name, use)
@@ -112,8 +112,8 @@ class VolumeCache:
         if not volume.users:
             del self._volumes[name]
 
-    def let_mount(self, driver: str, *, mounts: bool) -> list[Conflict]:
-        """The driver supports mounting with labels, or does not. Returns the new conflicts, from both sides. Drivers
+    def set_driver_support(self, driver: str, *, mounts: bool) -> list[Conflict]:
+        """Set whether a CSI driver supports mounting with labels. Returns the new conflicts, from both sides. Drivers
         change rarely, so all volumes are searched."""
         if mounts == (driver in self._drivers):
             return []

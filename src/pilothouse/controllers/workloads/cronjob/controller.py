@@ -68,7 +68,7 @@ class CronJobController(ManagedController):
         self._cron_jobs = cron_jobs.cache
         self._jobs = jobs.cache
         self._recorder = EventRecorder(context.client, context.env, self.name)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._skew = context.metrics.histogram(
             "cronjob_controller_job_creation_skew_duration_seconds",
             "[STABLE] Time between when a cronjob is scheduled to be run, and when the corresponding job is created",

@@ -112,7 +112,7 @@ class DaemonSetController(ManagedController):
         self._owners = owners.cache
         self._pods = pods.cache
         self._recorder = EventRecorder(context.client, context.env, name)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
         self._blueprints = Blueprints(self.log, comparison_operators=options.comparison_operators)
         self._gate = OwnerGate(
@@ -151,8 +151,8 @@ class DaemonSetController(ManagedController):
             metrics=context.metrics,
             log=self.log,
         )
-        self.beside_pool(node_pool)
-        self.beside("backoff", self._collect_backoff)
+        self.add_worker_pool(node_pool)
+        self.add_runnable("backoff", self._collect_backoff)
         self.events = DaemonEvents(
             self._gate, self.queue, self.log, daemon_pods=self._daemon_pods, blueprints=self._blueprints
         )

@@ -31,9 +31,9 @@ from pilothouse.runtime import (
     EventRecorder,
     ManagedController,
     Requeue,
-    heard_by,
     index_by_controller,
     object_reference,
+    read_versions,
 )
 from pilothouse.runtime.claims import CONTROLLER_INDEX
 
@@ -53,9 +53,9 @@ class DeploymentController(ManagedController):
         self._sets = sets.cache
         self._pods = pods.cache
         self._recorder = EventRecorder(context.client, context.env, self.name)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._consistency_store = ConsistencyStore(
-            heard_by(deployments, sets),
+            read_versions(deployments, sets),
             prefix=f"pilothouse_{QUEUE_NAME}",  # upstream has no store here
             metrics=context.metrics,
         )

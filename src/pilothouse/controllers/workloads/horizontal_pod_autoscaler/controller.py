@@ -100,7 +100,7 @@ class HorizontalPodAutoscalerController(ManagedController):
         self._hpa_selectors = HpaSelectors()
         self._recent: dict[str, Recent] = {}
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._metrics = Metrics(context.metrics)
         autoscalers.add_handler(self._added, self._changed, self._gone)
 

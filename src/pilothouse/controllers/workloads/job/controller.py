@@ -111,7 +111,7 @@ class JobController(ManagedController):
         self._jobs = jobs.cache
         self._pods = pods.cache
         self._recorder = EventRecorder(context.client, context.env, self.name)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
         self._removals = Removals()
         self._blueprints: Blueprints[Job, Blueprint] = Blueprints(
@@ -146,7 +146,7 @@ class JobController(ManagedController):
             metrics=context.metrics,
             log=self.log,
         )
-        self.beside_pool(orphan_pool)
+        self.add_worker_pool(orphan_pool)
         self.events = JobEvents(
             context.env,
             self._gate,

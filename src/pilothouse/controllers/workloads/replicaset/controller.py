@@ -76,7 +76,7 @@ class ReplicaSetController(ManagedController):
         self._pods = pods.cache
         self._pod_informer = pods
         self._recorder = EventRecorder(context.client, context.env, name)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
         self._blueprints: Blueprints[ReplicaSet, Blueprint] = Blueprints(kind.kind, selector_of, draw, self.log)
         self._gate = OwnerGate(

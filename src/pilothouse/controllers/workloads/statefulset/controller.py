@@ -85,7 +85,7 @@ class StatefulSetController(ManagedController):
         self._pods = pods.cache
         self._claims = claims.cache
         self._recorder = EventRecorder(context.client, context.env, name)
-        self.beside("events", self._recorder.run)
+        self.add_runnable("events", self._recorder.run)
         # There are no expectations: pods are known by name, and the consistency store waits for them.
         self._blueprints: Blueprints[StatefulSet, Blueprint] = Blueprints(
             STATEFUL_SETS.kind,
