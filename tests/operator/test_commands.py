@@ -1,16 +1,32 @@
 """``pilothouse run`` and ``pilothouse generate``: their files, flags and output."""
 
 import asyncio
+import operator
 import re
+import sys
 import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
-from pilothouse.cli import main
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.cli import main, run
+from pilothouse.cli.program import UserError
+from pilothouse.client import Client
+from pilothouse.client.interceptor import Rule, conflict
+from pilothouse.env import Env
+from pilothouse.operator import App, CustomResource
 from pilothouse.operator.endpoints import Endpoints, metrics, probes
 from pilothouse.serving import Server
+from pilothouse.testing import async_plane
+
+
+class Thing(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "website_operator.py"
 
@@ -40,6 +56,39 @@ def test_the_manifests_of_the_example(capsys: pytest.CaptureFixture[str]) -> Non
     }
     (container,) = objects[-1]["spec"]["template"]["spec"]["containers"]
     assert "--leader-elect-namespace=sites" in container["args"]
+
+
+def test_manifests_have_no_aliases(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "manifests", str(EXAMPLE), "--image", "example.com/sites:1"]) == 0
+    assert "&id" not in capsys.readouterr().out
+
+
+def test_a_file_may_be_named_after_a_module_of_the_standard_library(tmp_path: Path) -> None:
+    (tmp_path / "operator.py").write_text("from pilothouse.operator import App\napp = App('one')\n")
+    assert main(["generate", "manifests", str(tmp_path / "operator.py")]) == 0
+    assert sys.modules["operator"] is operator
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [(["--install"], 1, "the object has been modified"), ([], 2, "app one has no controllers")],
+)
+async def test_an_operator_that_cannot_run_says_why(
+    env: Env, monkeypatch: pytest.MonkeyPatch, flags: list[str], code: int, message: str
+) -> None:
+    app = App("one")
+    app.controller(CustomResource("example.com/v1", Thing))
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+
+        @asynccontextmanager
+        async def connected(*_arguments: object) -> AsyncIterator[Client]:
+            yield cluster.client_of_a_program([Rule(conflict(), verb="patch")])
+
+        monkeypatch.setattr(run, "connected", connected)
+        off = ["--metrics-bind-address=0", "--health-probe-bind-address=0"]
+        with pytest.raises(UserError, match=message) as raised:
+            await run._run(app, run.flag_set("run").parse([*off, *flags]))
+        assert raised.value.code == code
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,14 @@ def load_app(where: str) -> "App":
         path = Path(file)
     if not where or not path.is_file():
         raise UserError(f"the Python file of an operator comes first: {where or 'nothing'} is no file", code=2)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # Not in the place of a module that others use: a file may well be named operator.py.
+    module_name = path.stem if path.stem not in sys.modules else f"pilothouse operator {path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise UserError(f"{path} is no Python file", code=2)
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
-    sys.modules[path.stem] = module
+    sys.modules[module_name] = module
     spec.loader.exec_module(module)
     found = {key: value for key, value in vars(module).items() if isinstance(value, operator.App)}
     if name:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from pilothouse import operator, serving
+    from pilothouse.client import errors
     from pilothouse.operator import endpoints
+    from pilothouse.runtime import election
 
 USAGE = """Runs the controllers of an operator: a Python file with a pilothouse.operator.App.
 
@@ -90,13 +92,15 @@ async def _run(app: "App", parsed: Parsed) -> int:
         await stack.enter_async_context(_listening(metrics, "metrics-bind-address", parsed))
         await stack.enter_async_context(_listening(probes, "health-probe-bind-address", parsed))
         client = await stack.enter_async_context(connected(parsed, env, app.name))
-        if parsed["install"]:
-            await app.install(client)
-        ready = True
         try:
+            if parsed["install"]:
+                await app.install(client)
+            ready = True
             await app.run(client, env, settings)
-        except ValueError as error:  # of the election's durations
+        except ValueError as error:  # of settings that do not go together
             raise UserError(str(error), code=2) from error
+        except (errors.ApiError, election.LeadershipLost, OSError) as error:
+            raise UserError(str(error) or type(error).__name__) from error
     return 0
 
 

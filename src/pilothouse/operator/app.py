@@ -11,7 +11,9 @@ from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.kinds import Kind
 from pilothouse.client import Client, apply_patch
 from pilothouse.env import Env, TaskGroup
+from pilothouse.machinery.labels import parse_selector
 from pilothouse.machinery.metrics import Registry
+from pilothouse.machinery.names import dns_label_errors
 from pilothouse.operator.context import Context
 from pilothouse.operator.controller import DeclaredController
 from pilothouse.operator.custom_resource import CustomResource
@@ -62,6 +64,7 @@ class ControllerFunction(Generic[T]):
         finalizer = _checked_finalizer(name)
 
         def register(function: Sync[T]) -> Sync[T]:
+            _check_function(function)
             declared = self._app._declarations[self._position]
             changed = msgspec.structs.replace(declared, finalizer=finalizer, finalize=function)
             self._app._declarations[self._position] = changed
@@ -77,6 +80,8 @@ class App:
     """
 
     def __init__(self, name: str) -> None:
+        if errors := dns_label_errors(name):
+            raise ValueError(f"the name of an app, {name!r}, {errors[0]}")
         self.name = name
         self.metrics = Registry()
         """Metrics of the controllers; the place for an operator's own."""
@@ -104,12 +109,19 @@ class App:
         cached. ``indexes`` are of the primary kind, ``selector`` is a label selector for it. One object is synced by
         one of ``workers`` at a time. ``finalizer`` is for classes; functions have ``ControllerFunction.finalizer``.
 
-        Raises ``ValueError`` for a name that another controller of the app has, and for a wrong finalizer.
+        Raises ``ValueError`` for a name that another controller of the app has, for a wrong finalizer or selector, and
+        for no workers.
         """
         kind = self._kind(resource)
         name = name or kind.kind.lower()
         if any(each.name == name for each in self._declarations):
             raise ValueError(f"app {self.name} has a controller {name!r} already; give this one another name=")
+        parse_selector(selector)
+        if workers < 1:
+            raise ValueError(f"controller {name!r} needs a worker, got workers={workers}")
+        references = tuple(references)
+        for reference in references:
+            self._kind(reference.kind)
         declaration = Declaration(
             name=name,
             kind=kind,
@@ -117,12 +129,13 @@ class App:
             finalize=None,
             finalizer=_checked_finalizer(finalizer) if finalizer else "",
             owns=tuple(map(self._kind, owns)),
-            references=tuple(references),
+            references=references,
             reads=tuple(map(self._kind, reads)),
             predicates=tuple(predicates),
             indexes=dict(indexes or {}),
             selector=selector,
             workers=workers,
+            status_fields=resource.status_fields if isinstance(resource, CustomResource) else None,
         )
         return _Declare(self, declaration)
 
@@ -151,8 +164,10 @@ class App:
     async def run(self, client: Client, env: Env, settings: Settings = Settings()) -> None:  # noqa: B008  # immutable
         """Run all controllers until cancelled; running syncs then have ten seconds to finish.
 
-        Raises ``LeadershipLost`` when the Lease is lost: the process should end.
+        Raises ``LeadershipLost`` when the Lease is lost: the process should end. Raises ``ValueError`` for settings
+        that do not go together, and if there are no controllers.
         """
+        settings = msgspec.structs.replace(settings, namespaces=self._namespaces(settings))
         recorder = EventRecorder(client, env, self.name)
         async with TaskGroup(self.name) as group:
             events = group.start(recorder.run(), name="events")
@@ -183,7 +198,7 @@ class App:
 
     async def _work(self, client: Client, env: Env, settings: Settings, recorder: EventRecorder) -> None:
         async with TaskGroup(f"{self.name}: controllers") as group:
-            for namespace in settings.namespaces or ("",):
+            for namespace in settings.namespaces:
                 informers = InformerFactory(client, env, name=self.name, metrics=self.metrics)
                 for declaration in self._declarations:
                     controller = DeclaredController(
@@ -198,6 +213,20 @@ class App:
                     )
                     group.start(controller.run(), name=declaration.name)
                 informers.start(group)
+
+    def _namespaces(self, settings: Settings) -> tuple[str, ...]:
+        """Each once: two controllers of one namespace would sync the same objects at the same time."""
+        if not self._declarations:
+            raise ValueError(f"app {self.name} has no controllers")
+        if not settings.namespaces or "" in settings.namespaces:
+            return ("",)
+        namespaces = tuple(dict.fromkeys(settings.namespaces))
+        for each in self._declarations:
+            if len(namespaces) > 1 and not each.kind.namespaced:
+                raise ValueError(
+                    f"{each.kind.kind} is in no namespace: controller {each.name} can watch one namespace or all"
+                )
+        return namespaces
 
     def _kind(self, resource: AnyKind) -> Kind[Any]:
         if isinstance(resource, CustomResource):
@@ -224,13 +253,14 @@ class _Declare(Generic[T]):
         if inspect.isclass(target):
             if not issubclass(target, Reconciler):
                 raise TypeError(f"{target.__name__} is no Reconciler: derive it from pilothouse.operator.Reconciler")
+            if not self._declaration.finalizer and target.finalize is not Reconciler.finalize:
+                raise ValueError(f"{target.__name__}.finalize is never called without finalizer=")
             made: Reconciler[Any] = target()
             declarations.append(
                 msgspec.structs.replace(self._declaration, reconcile=made.reconcile, finalize=made.finalize)
             )
             return target
-        if not inspect.iscoroutinefunction(target):
-            raise TypeError(f"{getattr(target, '__name__', target)!r} is no coroutine function: declare it async def")
+        _check_function(target)
         if self._declaration.finalizer:
             raise ValueError("finalizer= is for classes; decorate a function with @NAME.finalizer(...) instead")
         declarations.append(msgspec.structs.replace(self._declaration, reconcile=target))
@@ -239,6 +269,11 @@ class _Declare(Generic[T]):
 
 async def _undeclared(_obj: Any, _ctx: Any) -> None:
     raise AssertionError("the declaration is complete before it runs")
+
+
+def _check_function(function: Any) -> None:
+    if not inspect.iscoroutinefunction(function):
+        raise TypeError(f"{getattr(function, '__name__', function)!r} is no coroutine function: declare it async def")
 
 
 def _checked_finalizer(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Bodies as authors write them: dicts, views, or models of the ``kubernetes`` package."""
+"""Bodies as authors write them: dicts, which may have views in them, or models of the ``kubernetes`` package."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,6 @@
 """``Context``: what one sync of one object may do."""
 
 import builtins
-from collections.abc import Mapping
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -12,10 +11,12 @@ from pilothouse.client import Client, apply_patch, merge_patch
 from pilothouse.client.errors import AlreadyExists, NotFound
 from pilothouse.env import Env, Log
 from pilothouse.machinery.names import object_key
+from pilothouse.machinery.nulls import without_nulls
 from pilothouse.machinery.owners import is_controlled_by, new_controller_reference, object_reference
 from pilothouse.operator import applied as applying
 from pilothouse.operator.applied import Applied
 from pilothouse.operator.bodies import as_json
+from pilothouse.operator.custom_resource import Resource, kind_of
 from pilothouse.operator.declaration import Declaration
 from pilothouse.operator.status import OBSERVED, changes, set_condition
 from pilothouse.runtime.cache import Cached
@@ -26,11 +27,12 @@ from pilothouse.runtime.informer import SharedInformer
 
 T = TypeVar("T", bound=Cached)
 U = TypeVar("U", bound=Cached)
-_UNTOUCHED: dict[str, Any] = {}
+KindKey = tuple[str, str]
+"""apiVersion and kind."""
 
 
 class UndeclaredKind(TerminalError):
-    """A controller reads or writes a kind that it does not declare."""
+    """A controller reads a kind that it does not declare, or writes one that it does not own."""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,20 +43,19 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     client: Client
     env: Env
     log: Log
-    informers: dict[tuple[str, str], SharedInformer[Any]]
-    """By apiVersion and kind."""
+    informers: dict[KindKey, SharedInformer[Any]]
     recorder: EventRecorder
     written: ConsistencyStore
-    applied: dict[str, dict[tuple[str, str], Applied]]
-    """By key of the primary object: what was applied to each of its objects, by group resource and key."""
+    applied: dict[str, dict[tuple[KindKey, str], Applied]]
+    """By key of the primary object: what was applied to each of its objects, by kind and key."""
 
 
 class Context(Generic[T]):
     """One sync of one object.
 
     ``status`` is the object's status as JSON; what a sync changes in it is written at its end, also when the sync
-    failed, and only if something differs. Reads come from caches that have seen all writes of earlier syncs of this
-    object; a cache may still be behind everybody else's.
+    failed, and only if something differs. None in it is absent. Reads come from caches that have seen all writes of
+    earlier syncs of this object but deletions; a cache may still be behind everybody else's.
     """
 
     def __init__(self, parts: Parts, obj: T, raw: bytes) -> None:
@@ -65,17 +66,20 @@ class Context(Generic[T]):
         """For everything that has no method here. Its writes are not tracked."""
         self.env = parts.env
         self.log = parts.log
-        self._before: dict[str, Any] = msgspec.json.decode(raw).get("status") or {}
-        self.status: dict[str, Any] = msgspec.json.decode(raw).get("status") or {}
+        self._before: dict[str, Any] = msgspec.json.decode(raw, type=_Status).status or {}
+        self._version = obj.metadata.resource_version
+        self.status: dict[str, Any] = msgspec.json.decode(raw, type=_Status).status or {}
 
     # Reading
 
-    def get(self, kind: Kind[U], name: str, namespace: str | None = None) -> U | None:
-        """An object from the cache; without ``namespace`` from that of the synced object."""
-        return cast("U | None", self._informer(kind).cache.get(self._key(kind, name, namespace)))
+    def get(self, kind: Resource[U], name: str, namespace: str | None = None) -> U | None:
+        """An object from the cache; without ``namespace`` from that of the synced object. Raises ``TerminalError`` for
+        a namespace that is not watched."""
+        informer = self._informer(kind)
+        return cast("U | None", informer.cache.get(self._key(informer, name, namespace)))
 
     def list(
-        self, kind: Kind[U], *, index: str = "", value: str = "", namespace: str | None = None
+        self, kind: Resource[U], *, index: str = "", value: str = "", namespace: str | None = None
     ) -> "builtins.list[U]":
         """Objects from the cache, sorted by key: all, those of a namespace, or those that an index has at ``value``."""
         cache = self._informer(kind).cache
@@ -84,9 +88,10 @@ class Context(Generic[T]):
         found = cast("builtins.list[U]", cache.by_index(index, value))
         return [each for each in found if namespace is None or each.metadata.namespace == namespace]
 
-    def owned(self, kind: Kind[U]) -> "builtins.list[U]":
-        """The objects of a declared kind in the cache that the synced object controls, sorted by key."""
+    def owned(self, kind: Resource[U]) -> "builtins.list[U]":
+        """The objects of a kind in ``owns`` in the cache that the synced object controls, sorted by key."""
         uid = self.object.metadata.uid
+        self._owned_informer(*_kind_key(kind_of(kind)))
         return [each for each in self.list(kind, index=OWNER_INDEX, value=uid) if is_controlled_by(each.metadata, uid)]
 
     # Writing
@@ -95,14 +100,15 @@ class Context(Generic[T]):
         """Server-side apply, with the app's name as field manager, if the object is not what it would make of it.
 
         ``body`` has apiVersion, kind and name, and gets the namespace of the synced object and, with ``owned``, a
-        controller reference to it. ``force`` takes fields over that other managers own. Raises ``UndeclaredKind`` for a
-        kind that is not in ``owns``, ``references`` or ``reads``, and what the API server answers.
+        controller reference to it. ``force`` takes fields over that other managers own. An object of that name that
+        exists already is adopted, unless something else controls it. Raises ``UndeclaredKind`` for a kind that is not
+        in ``owns``, and what the API server answers.
         """
         wanted = as_json(body)
         informer, key = self._prepare(wanted, owned=owned)
         kind, meta = informer.kind, wanted["metadata"]
         records = self._records()
-        place, digest = (kind.group_resource, key), applying.digest(wanted)
+        place, digest = (_kind_key(kind), key), applying.digest(wanted)
         cached = informer.cache.get(key)
         version = cached.metadata.resource_version if cached is not None else ""
         if applying.is_current(records.get(place), digest, version, informer.cache.raw(key)):
@@ -134,14 +140,27 @@ class Context(Generic[T]):
         self._wrote(informer.kind, answer)
         return True
 
-    async def delete(self, kind: Kind[Any], name: str, namespace: str | None = None) -> bool:
-        """Delete an object that is in the cache and not being deleted yet. Whether it was there."""
-        found = self.get(kind, name, namespace)
+    async def delete(
+        self,
+        kind: Resource[Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        propagation_policy: str = "Background",
+    ) -> bool:
+        """Delete an object of a kind in ``owns`` that is in the cache and not being deleted yet. Whether it was there.
+
+        What it owns goes, too. The API server's own default is to leave the Pods of Jobs behind.
+        """
+        informer = self._owned_informer(*_kind_key(kind_of(kind)))
+        found = informer.cache.get(self._key(informer, name, namespace))
         if found is None or found.metadata.deletion_timestamp is not None:
             return False
         meta: ObjectMeta = found.metadata
         try:
-            await self.client.delete(kind, name, meta.namespace, uid=meta.uid)
+            await self.client.delete(
+                informer.kind, name, meta.namespace, uid=meta.uid, propagation_policy=propagation_policy
+            )
         except NotFound:
             return False
         return True
@@ -167,25 +186,53 @@ class Context(Generic[T]):
             self.env.now(),
         )
 
-    async def write_status(self) -> None:
-        """Write the status now, if the sync has changed it; otherwise this happens at its end."""
-        if self.status == self._before:
+    async def write_status(self, *, synced: bool = False) -> None:
+        """Write the status now, if the sync has changed it; otherwise this happens at its end.
+
+        ``synced``: the sync has succeeded, and ``observedGeneration`` in a status is worth a write. Raises
+        ``TerminalError`` for a field that the class of a ``CustomResource`` does not have, ``Conflict`` if the object
+        is no longer as it was read: lists are written whole, and what others have put into them must not be lost.
+        """
+        status: dict[str, Any] = without_nulls(msgspec.json.decode(msgspec.json.encode(self.status)))
+        declaration, meta = self._parts.declaration, self.object.metadata
+        fields = declaration.status_fields
+        if fields is not None:
+            unknown = sorted(status.keys() - fields - self._before.keys())
+            if unknown:
+                raise TerminalError(
+                    f"the status of a {declaration.kind.kind} has no field {', '.join(unknown)}; it has "
+                    f"{', '.join(sorted(fields)) or 'none'}"
+                )
+            if OBSERVED in fields and (status != self._before or (synced and status)):
+                status[OBSERVED] = meta.generation
+        if status == self._before:
             return
-        meta = self.object.metadata
-        if OBSERVED in self._before or OBSERVED in _fields(self._parts.declaration.kind):
-            self.status[OBSERVED] = meta.generation
-        changed = changes(self._before, self.status)
-        patch = merge_patch({"metadata": {"uid": meta.uid}, "status": changed})
-        kind = self._parts.declaration.kind
-        answer = await self.client.patch(
-            kind.raw, meta.name, patch, meta.namespace, subresource="status", field_manager=self._parts.app
-        )
-        self._wrote(kind, answer)
-        self._before = msgspec.json.decode(msgspec.json.encode(self.status))
+        await self._patch({"status": changes(self._before, status)}, "status")
+        self._before = status
+
+    async def add_finalizer(self) -> None:
+        """Give the object its controller's finalizer. Raises ``Conflict`` if it is no longer as it was read."""
+        finalizers = [*self.object.metadata.finalizers, self._parts.declaration.finalizer]
+        await self._patch({"metadata": {"finalizers": finalizers}})
 
     # Parts
 
-    def _records(self) -> dict[tuple[str, str], Applied]:
+    async def _patch(self, changed: dict[str, Any], subresource: str = "") -> None:
+        """Change the synced object as it was last read or written. Its version stands for its uid, too, which API
+        servers do not look at in a patch of the status of a custom resource."""
+        kind, meta = self._parts.declaration.kind, self.object.metadata
+        versioned = {**changed, "metadata": {**changed.get("metadata", {}), "resourceVersion": self._version}}
+        answer = await self.client.patch(
+            kind.raw,
+            meta.name,
+            merge_patch(versioned),
+            meta.namespace,
+            subresource=subresource,
+            field_manager=self._parts.app,
+        )
+        self._version = self._wrote(kind, answer)
+
+    def _records(self) -> dict[tuple[KindKey, str], Applied]:
         """What was applied for the object; new ones are not kept for an object that has gone meanwhile."""
         records = self._parts.applied.get(self.key)
         if records is None:
@@ -194,8 +241,9 @@ class Context(Generic[T]):
                 self._parts.applied[self.key] = records
         return records
 
-    def _informer(self, kind: Kind[Any]) -> SharedInformer[Any]:
-        informer = self._parts.informers.get((kind.api_version, kind.kind))
+    def _informer(self, resource: Resource[Any]) -> SharedInformer[Any]:
+        kind = kind_of(resource)
+        informer = self._parts.informers.get(_kind_key(kind))
         if informer is None:
             raise UndeclaredKind(
                 f"controller {self._parts.declaration.name} uses {kind.group_resource} and does not declare it: add "
@@ -203,20 +251,26 @@ class Context(Generic[T]):
             )
         return informer
 
-    def _key(self, kind: Kind[Any], name: str, namespace: str | None) -> str:
-        if not kind.namespaced:
+    def _owned_informer(self, api_version: str, kind: str) -> SharedInformer[Any]:
+        """That of a kind which the controller may write."""
+        if (api_version, kind) not in map(_kind_key, self._parts.declaration.owns):
+            raise UndeclaredKind(
+                f"controller {self._parts.declaration.name} writes {kind or 'an object without a kind'} "
+                f"({api_version or 'no apiVersion'}) and does not declare it: add its kind to owns="
+            )
+        return self._parts.informers[api_version, kind]
+
+    def _key(self, informer: SharedInformer[Any], name: str, namespace: str | None) -> str:
+        if not informer.kind.namespaced:
             return name
-        return f"{self.object.metadata.namespace if namespace is None else namespace}/{name}"
+        place = self.object.metadata.namespace if namespace is None else namespace
+        if informer.namespace and place != informer.namespace:
+            raise TerminalError(f"{informer.kind.kind} {place}/{name} is outside of the watched {informer.namespace}")
+        return f"{place}/{name}"
 
     def _prepare(self, body: dict[str, Any], *, owned: bool) -> tuple[SharedInformer[Any], str]:
         """Complete a body; the informer of its kind, and the key of the object."""
-        api_version, kind_name = body.get("apiVersion") or "", body.get("kind") or ""
-        informer = self._parts.informers.get((api_version, kind_name))
-        if informer is None:
-            raise UndeclaredKind(
-                f"controller {self._parts.declaration.name} writes {kind_name or 'an object without a kind'} "
-                f"({api_version or 'no apiVersion'}) and does not declare it: add its kind to owns="
-            )
+        informer = self._owned_informer(body.get("apiVersion") or "", body.get("kind") or "")
         kind, owner = informer.kind, self.object.metadata
         meta: dict[str, Any] = body.setdefault("metadata", {})
         if not meta.get("name"):
@@ -236,11 +290,12 @@ class Context(Generic[T]):
                 )
             reference = new_controller_reference(owner, self._parts.declaration.kind)
             meta["ownerReferences"] = [*(meta.get("ownerReferences") or ()), msgspec.to_builtins(reference)]
-        return informer, self._key(kind, meta["name"], meta.get("namespace"))
+        return informer, self._key(informer, meta["name"], meta.get("namespace"))
 
     def _wrote(self, kind: Kind[Any], answer: msgspec.Raw) -> str:
         version = msgspec.json.decode(answer, type=_Versioned).metadata.resource_version
-        self._parts.written.wrote_at(self.key, self.object.metadata.uid, kind.group_resource, version)
+        if self._informer(self._parts.declaration.kind).cache.still_has(self.object.metadata):
+            self._parts.written.wrote_at(self.key, self.object.metadata.uid, kind.group_resource, version)
         return version
 
 
@@ -252,9 +307,9 @@ class _Versioned(msgspec.Struct):
     metadata: ObjectMeta
 
 
-def _fields(kind: Kind[Any]) -> Mapping[str, Any]:
-    """The fields of the status view on the wire, if the kind has one."""
-    for field in msgspec.structs.fields(kind.view):
-        if field.encode_name == "status" and isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            return {each.encode_name: each.type for each in msgspec.structs.fields(field.type)}
-    return _UNTOUCHED
+class _Status(msgspec.Struct):
+    status: dict[str, Any] | None = None
+
+
+def _kind_key(kind: Kind[Any]) -> KindKey:
+    return kind.api_version, kind.kind

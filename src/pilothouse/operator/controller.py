@@ -1,20 +1,23 @@
 """The runtime's controller behind one declaration."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from pilothouse.api.kinds import Kind
-from pilothouse.client import Client, json_patch, merge_patch
+from pilothouse.client import Client, json_patch
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.env import Env, Log
 from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.names import object_key
 from pilothouse.machinery.owners import controller_of
 from pilothouse.operator.context import OWNER_INDEX, Context, Parts
+from pilothouse.operator.custom_resource import kind_of
 from pilothouse.operator.declaration import Declaration, Reference
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.consistency import ConsistencyStore, StaleCache, read_versions
 from pilothouse.runtime.controller import Controller, Requeue
+from pilothouse.runtime.errors import TerminalError
 from pilothouse.runtime.events import EventRecorder
 from pilothouse.runtime.informer import InformerFactory, SharedInformer
 
@@ -76,8 +79,8 @@ class DeclaredController(Controller):
             self._primary.cache.add_index(name, function)
 
         def updated(old: Cached, new: Cached) -> None:
-            replaced = old.metadata.uid != new.metadata.uid
-            if replaced or all(predicate(old, new) for predicate in predicates):
+            # Whatever predicates say: another object of this name is new, and a finalizer must hear of the deletion.
+            if _lifetime(old) != _lifetime(new) or all(predicate(old, new) for predicate in predicates):
                 self.queue.add(object_key(new.metadata))
 
         self._primary.add_handler(
@@ -108,28 +111,34 @@ class DeclaredController(Controller):
         self.queue.add(key)
 
     def _watch_reference(self, reference: Reference, index: str) -> None:
-        cache, of = self._primary.cache, reference.of
+        cache, of, kind = self._primary.cache, reference.of, kind_of(reference.kind)
 
         if of is not None:
             named = of
 
             def referred(obj: Cached) -> list[str]:
-                namespace = obj.metadata.namespace if reference.kind.namespaced else ""
-                return [name if "/" in name or not namespace else f"{namespace}/{name}" for name in named(obj) if name]
+                namespace = obj.metadata.namespace if kind.namespaced else ""
+                names = _several(named(obj))
+                return [name if "/" in name or not namespace else f"{namespace}/{name}" for name in names if name]
 
             cache.add_index(index, referred)
 
         def changed(obj: Cached) -> None:
             if reference.map is not None:
-                for key in reference.map(obj):
+                for key in _several(reference.map(obj)):
                     self.queue.add(key)
                 return
             for primary in cache.by_index(index, object_key(obj.metadata)):
                 self.queue.add(object_key(primary.metadata))
 
-        self._informers[reference.kind.api_version, reference.kind.kind].add_handler(
+        def updated(old: Cached, new: Cached) -> None:
+            if reference.map is not None:
+                changed(old)  # whom it concerned until now must learn that it no longer does
+            changed(new)
+
+        self._informers[kind.api_version, kind.kind].add_handler(
             on_add=lambda obj, _initial: changed(obj),
-            on_update=lambda _old, obj: changed(obj),
+            on_update=updated,
             on_delete=lambda obj, _unknown: changed(obj),
         )
 
@@ -145,13 +154,14 @@ class DeclaredController(Controller):
         obj, raw = self._primary.cache.get(key), self._primary.cache.raw(key)
         if obj is None or raw is None:
             return None
+        self._forget_deleted(key)
         ctx = Context(self._parts, obj, raw)
         declaration = self._declaration
         if obj.metadata.deletion_timestamp is not None:
             return await self._finalize(obj, ctx)
         if declaration.finalizer and declaration.finalizer not in obj.metadata.finalizers:
             # It must be there before anything that needs it; an object that changed meanwhile is a Conflict, retried.
-            await self._add_finalizer(obj)
+            await ctx.add_finalizer()
         return await self._with_status(ctx, declaration.reconcile(obj, ctx))
 
     async def _caught_up(self, key: str) -> None:
@@ -176,8 +186,13 @@ class DeclaredController(Controller):
                 return requeue
         position = meta.finalizers.index(declaration.finalizer)
         path = f"/metadata/finalizers/{position}"
-        # Another finalizer may have gone before; then the test fails, and the key comes back with the newer object.
-        operations = [{"op": "test", "path": path, "value": declaration.finalizer}, {"op": "remove", "path": path}]
+        # Another finalizer may have gone before, or the object may be another one of its name by now; then a test
+        # fails, and the key comes back with the newer object.
+        operations = [
+            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+            {"op": "test", "path": path, "value": declaration.finalizer},
+            {"op": "remove", "path": path},
+        ]
         try:
             await self._parts.client.patch(declaration.kind.raw, meta.name, json_patch(operations), meta.namespace)
         except NotFound:
@@ -187,28 +202,51 @@ class DeclaredController(Controller):
     async def _with_status(self, ctx: Context[Any], sync: Any) -> Requeue | None:
         """Run a sync, and write the status that it leaves, whatever comes of it."""
         try:
-            requeue: Requeue | None = await sync
-        except Exception:
+            requeue = await _outcome(sync)
+        except Exception as failure:
             try:
                 await ctx.write_status()
             except NotFound:
                 pass  # deleted meanwhile
             except ApiError as error:
+                if isinstance(failure, TerminalError):
+                    raise  # nothing else would write it: the key must come back
                 self.log.error("Cannot write the status of a failed sync", error=error, key=ctx.key)  # noqa: TRY400
             raise
         try:
-            await ctx.write_status()
+            await ctx.write_status(synced=ctx.object.metadata.deletion_timestamp is None)
         except NotFound:
             return None  # deleted meanwhile
         return requeue
 
-    async def _add_finalizer(self, obj: Cached) -> None:
-        meta, kind = obj.metadata, self._declaration.kind
-        finalizers = [*meta.finalizers, self._declaration.finalizer]
-        patch = merge_patch({"metadata": {"resourceVersion": meta.resource_version, "finalizers": finalizers}})
-        answer = await self._parts.client.patch(kind, meta.name, patch, meta.namespace)
-        version = answer.metadata.resource_version
-        self._parts.written.wrote_at(object_key(meta), meta.uid, kind.group_resource, version)
+    def _forget_deleted(self, key: str) -> None:
+        """Forget what was applied to objects that are gone; the caches have seen all that was written."""
+        records = self._parts.applied.get(key, {})
+        for gone in [place for place in records if place[1] not in self._informers[place[0]].cache]:
+            del records[gone]
+
+
+async def _outcome(sync: Any) -> Requeue | None:
+    """What a function of the operator returned. Nothing that it does may end the worker that runs it."""
+    try:
+        found = await sync
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("the sync awaited a task that was cancelled") from error
+    if found is None or (isinstance(found, Requeue) and isinstance(found.after, int | float)):
+        return found
+    raise TypeError(f"a sync returns None or Requeue(seconds), got {found!r}")
+
+
+def _lifetime(obj: Cached) -> tuple[object, ...]:
+    return obj.metadata.uid, obj.metadata.deletion_timestamp
+
+
+def _several(names: Iterable[str]) -> Iterable[str]:
+    """A text is one name, not its characters."""
+    return (names,) if isinstance(names, str) else names
 
 
 def _owner_uid(obj: Cached) -> tuple[str, ...]:

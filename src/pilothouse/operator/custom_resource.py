@@ -62,6 +62,8 @@ class CustomResource(Generic[T]):
         group, slash, version = api_version.partition("/")
         if not slash or not group or not version:
             raise ValueError(f"api_version of a custom resource is GROUP/VERSION, got {api_version!r}")
+        if "metadata" not in getattr(view, "__struct_fields__", ("metadata",)):
+            raise TypeError(f"{view.__name__} needs the field: metadata: ObjectMeta = ObjectMeta()")
         name = kind or view.__name__
         self.kind: Kind[T] = Kind(group, version, plural or f"{name.lower()}s", name, namespaced, view)
         self._names = {
@@ -81,6 +83,12 @@ class CustomResource(Generic[T]):
     def name(self) -> str:
         """``websites.example.com``."""
         return self.kind.group_resource
+
+    @property
+    def status_fields(self) -> frozenset[str] | None:
+        """The fields that a status may have, on the wire; None if any."""
+        fields = self._schema["properties"].get("status", {"properties": ()}).get("properties")
+        return None if fields is None else frozenset(fields)
 
     def definition(self) -> dict[str, Any]:
         """The CustomResourceDefinition (``apiextensions.k8s.io/v1``), as a new dict."""
@@ -115,6 +123,14 @@ class CustomResource(Generic[T]):
                 "versions": [version],
             },
         }
+
+
+Resource = Kind[T] | CustomResource[T]
+
+
+def kind_of(resource: Resource[T]) -> Kind[T]:
+    """The kind, also of a custom resource."""
+    return resource.kind if isinstance(resource, CustomResource) else resource
 
 
 def _column(column: Column) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.kinds import Kind
+from pilothouse.operator.custom_resource import CustomResource, kind_of
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.controller import Requeue
 
@@ -18,16 +19,16 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     ``of`` names what an object refers to: keys ``NAMESPACE/NAME``, or names alone in its own namespace. It is an index,
     asked once per version of the object. ``map`` is for what has no such names: it gives the keys of the objects to
-    sync for a changed one. Exactly one of them is given.
+    sync for a changed one, and is asked about it as it was and as it is. Exactly one of them is given.
     """
 
-    kind: Kind[Any]
+    kind: Kind[Any] | CustomResource[Any]
     of: Callable[[Any], Iterable[str]] | None = None
     map: Callable[[Any], Iterable[str]] | None = None
 
     def __post_init__(self) -> None:
         if (self.of is None) == (self.map is None):
-            raise ValueError(f"a Reference to {self.kind.group_resource} has either of= or map=")
+            raise ValueError(f"a Reference to {kind_of(self.kind).group_resource} has either of= or map=")
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,11 +46,13 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     indexes: dict[str, Callable[[Any], Iterable[str]]]
     selector: str
     workers: int
+    status_fields: frozenset[str] | None = None
+    """Those of a custom resource; None if they are not known."""
 
     @property
     def watched(self) -> Sequence[Kind[Any]]:
         """Every kind with a cache, the primary one first, each once."""
-        kinds = (self.kind, *self.owns, *(each.kind for each in self.references), *self.reads)
+        kinds = (self.kind, *self.owns, *(kind_of(each.kind) for each in self.references), *self.reads)
         found: dict[tuple[str, str], Kind[Any]] = {}
         for kind in kinds:
             found.setdefault((kind.api_version, kind.kind), kind)

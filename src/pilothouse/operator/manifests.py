@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from pilothouse.operator.app import App
 from pilothouse.operator.rights import lease_rules
 
@@ -28,7 +30,9 @@ def manifests(app: App, *, namespace: str, image: str = "") -> list[dict[str, An
     ]
     if image:
         objects.append(_deployment(meta, image))
-    return objects
+    # YAML would show parts that are shared as aliases.
+    copied: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(objects))
+    return copied
 
 
 def _binding(kind: str, meta: dict[str, str], subjects: list[dict[str, str]]) -> dict[str, Any]:

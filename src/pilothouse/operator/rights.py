@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from pilothouse.operator.custom_resource import kind_of
 from pilothouse.operator.declaration import Declaration
 
 _READ = ("get", "list", "watch")
@@ -27,7 +28,7 @@ def rules(declarations: Iterable[Declaration]) -> list[dict[str, Any]]:
             allow(kind.group, f"{kind.resource}/finalizers", "update")
         for owned in declaration.owns:
             allow(owned.group, owned.resource, *_OWN)
-        for read in (*(each.kind for each in declaration.references), *declaration.reads):
+        for read in (*(kind_of(each.kind) for each in declaration.references), *declaration.reads):
             allow(read.group, read.resource, *_READ)
     allow("", "events", "create", "patch")
     grouped: dict[tuple[str, tuple[str, ...]], list[str]] = {}
