@@ -7,14 +7,14 @@ from typing import Any
 from pilothouse.api.autoscaling import HorizontalPodAutoscalerBehavior, HPAScalingPolicy, HPAScalingRules
 from pilothouse.api.core import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import Patience
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import ReadinessDelays
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Change, Recent, Recommendation
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.replica_count import Pods, Tolerances
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import Sample
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 LONG_AGO = NOW - datetime.timedelta(days=365)
-PATIENCE = Patience(cpu_initialization_period=120.0, initial_readiness_delay=10.0)
+DELAYS = ReadinessDelays(cpu_initialization_period=120.0, initial_readiness_delay=10.0)
 """As upstream's tests set it."""
 
 
@@ -90,7 +90,7 @@ def workload(
         current=current,
         reported=current if reported is None else reported,
         tolerances=tolerances or Tolerances(0.1, 0.1),
-        patience=PATIENCE,
+        delays=DELAYS,
         now=NOW,
     )
 

@@ -4,11 +4,11 @@
 import re
 
 import pytest
-from tests.controllers.horizontal_pod_autoscaler.builders import NOW, PATIENCE, ago, pod
+from tests.controllers.horizontal_pod_autoscaler.builders import DELAYS, NOW, ago, pod
 
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import Groups, group_pods, requests_of
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import Sample, Unmeasured
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import Groups, calculate_requests, group_pods
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import MetricUnavailable, Sample
 
 KNOWN = Sample(1)
 """A sample that says neither when it was taken nor over how long."""
@@ -108,7 +108,7 @@ DONE = "Succeeded"
     ],
 )
 def test_groups(pods: list[Pod], known: dict[str, Sample], resource: str, expected: Groups) -> None:
-    assert group_pods(pods, known, resource, PATIENCE, NOW) == expected
+    assert group_pods(pods, known, resource, DELAYS, NOW) == expected
 
 
 TWO = {"c1": "100m", "c2": "50m"}
@@ -147,15 +147,15 @@ TWO = {"c1": "100m", "c2": "50m"}
     ],
 )
 def test_requests(pods: list[Pod], container: str, expected: dict[str, int]) -> None:
-    assert requests_of(pods, "cpu", container) == expected
+    assert calculate_requests(pods, "cpu", container) == expected
 
 
 def test_the_pods_own_requests_are_behind_a_gate() -> None:
     """TestCalculateRequests, ``PodLevelResources`` disabled."""
     whole = pod("a", requests=TWO, whole={"cpu": "800m"})
-    assert requests_of([whole], "cpu", pod_level_resources=False) == {"a": 150}
-    with pytest.raises(Unmeasured, match="missing request for cpu in container c1 of Pod a"):
-        requests_of([pod("a", requests={"c1": ""}, whole={"cpu": "800m"})], "cpu", pod_level_resources=False)
+    assert calculate_requests([whole], "cpu", pod_level_resources=False) == {"a": 150}
+    with pytest.raises(MetricUnavailable, match="missing request for cpu in container c1 of Pod a"):
+        calculate_requests([pod("a", requests={"c1": ""}, whole={"cpu": "800m"})], "cpu", pod_level_resources=False)
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,10 @@ def test_the_pods_own_requests_are_behind_a_gate() -> None:
     ],
 )
 def test_without_requests_there_is_no_utilization(made: Pod, container: str, why: str) -> None:
-    with pytest.raises(Unmeasured, match=f"^{re.escape(why)}$"):
-        requests_of([made], "cpu", container)
+    with pytest.raises(MetricUnavailable, match=f"^{re.escape(why)}$"):
+        calculate_requests([made], "cpu", container)
 
 
 def test_memory_that_a_pod_asks_for_as_a_whole_is_in_thousandths_too() -> None:
     whole, parts = pod("a", whole={"memory": "1Mi"}), pod("b", requests={"c1": "1Mi"}, resource="memory")
-    assert requests_of([whole, parts], "memory") == {"a": 1048576000, "b": 1048576000}
+    assert calculate_requests([whole, parts], "memory") == {"a": 1048576000, "b": 1048576000}

@@ -19,7 +19,12 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler.replica_count im
     by_value,
     total_of,
 )
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import MAX_INT32, MAX_INT64, Sample, Unmeasured
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import (
+    MAX_INT32,
+    MAX_INT64,
+    MetricUnavailable,
+    Sample,
+)
 
 HOT, COOL = NOW, ago(180)
 """Started just now, and beyond the two minutes in which cpu is not believed."""
@@ -320,7 +325,7 @@ def test_the_smallest_difference_that_counts_is_the_tolerance() -> None:
     ],
 )
 def test_without_samples_there_is_no_size(pods: Pods, known: dict[str, Sample], why: str) -> None:
-    with pytest.raises(Unmeasured, match=f"^{re.escape(why)}$"):
+    with pytest.raises(MetricUnavailable, match=f"^{re.escape(why)}$"):
         by_utilization(pods, known, "cpu", "", 100)
 
 
@@ -441,6 +446,6 @@ def test_values_from_outside_add_up_to_no_more_than_can_be_counted() -> None:
 
 def test_a_value_needs_pods_unless_there_are_to_be_none() -> None:
     pods = workload(0)
-    none = Pods(pods=(), current=2, reported=0, tolerances=pods.tolerances, patience=pods.patience, now=NOW)
-    with pytest.raises(Unmeasured, match="unable to calculate ready pods: no pods returned by selector"):
+    none = Pods(pods=(), current=2, reported=0, tolerances=pods.tolerances, delays=pods.delays, now=NOW)
+    with pytest.raises(MetricUnavailable, match="unable to calculate ready pods: no pods returned by selector"):
         by_value(none, 500, 100)

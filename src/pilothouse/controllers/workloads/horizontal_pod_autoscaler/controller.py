@@ -12,7 +12,7 @@ from pilothouse.client.errors import ApiError, ConnectFailed, ConnectionRefused
 from pilothouse.controllers.shared.pauses import pause
 from pilothouse.controllers.shared.pods_by_label import LABEL_INDEX, index_by_label, pods_selected
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import DESCRIPTOR, HorizontalPodAutoscalerOptions
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import Patience
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import ReadinessDelays
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.hpa_selectors import HpaSelectors
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.limits import NormalizationArg, limit
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.metric_apis import MetricApis
@@ -93,7 +93,7 @@ class HorizontalPodAutoscalerController(ManagedController):
         mapper = context.rest_mapper if context.rest_mapper is not None else RestMapper(context.client)
         self._sizes = Sizes(context.client, mapper, self.log)
         self._apis = MetricApis(context.client, mapper, context.env, period, context.log)
-        self._patience = Patience(
+        self._delays = ReadinessDelays(
             cpu_initialization_period=options.cpu_initialization_period,
             initial_readiness_delay=options.initial_readiness_delay,
         )
@@ -292,7 +292,7 @@ class _SyncContext:
             current=target.scale.spec.replicas,
             reported=target.scale.status.replicas,
             tolerances=tolerances_of(up, down, options.tolerance, own=options.own_tolerance),
-            patience=self._of._patience,
+            delays=self._of._delays,
             now=self._env.now(),
             pod_level_resources=options.pod_level_resources,
         )

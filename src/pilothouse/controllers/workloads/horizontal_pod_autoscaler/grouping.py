@@ -1,4 +1,4 @@
-"""Which pods count for a metric, and what they request. Pure.
+"""Groups the pods of a workload for a metric, and calculates their requests. Pure.
 
 Upstream: ``groupPods`` and ``calculateRequests`` of v1.36 ``pkg/controller/podautoscaler/replica_calculator.go``.
 """
@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from pilothouse.api.core import Container, Pod
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import Sample, Samples, Unmeasured
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import MetricUnavailable, Sample, Samples
 from pilothouse.machinery.quantities import parse_quantity
 from pilothouse.semantics.pods import effective_requests, ready_condition
 
 CPU = "cpu"
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class ReadinessDelays(msgspec.Struct, frozen=True, kw_only=True):
     """How long cpu samples of a new pod may be skipped, and how long its readiness counts as initial. In seconds."""
 
     cpu_initialization_period: float
@@ -24,7 +24,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Groups(msgspec.Struct, frozen=True):
-    """Pods of a workload by what is known of them; names in the order of the pods."""
+    """The pods of a workload by state; names in the order of the pods."""
 
     ready: int
     unready: tuple[str, ...]
@@ -36,9 +36,9 @@ class Groups(msgspec.Struct, frozen=True):
 
 
 def group_pods(
-    pods: Iterable[Pod], samples: Samples, resource: str, patience: Patience, now: datetime.datetime
+    pods: Iterable[Pod], samples: Samples, resource: str, delays: ReadinessDelays, now: datetime.datetime
 ) -> Groups:
-    """Sort the pods. ``resource`` is empty for metrics that are no resource."""
+    """Group the pods. ``resource`` is empty for metrics other than resource metrics."""
     ready = 0
     unready: list[str] = []
     missing: list[str] = []
@@ -52,36 +52,36 @@ def group_pods(
             unready.append(name)
         elif sample is None:
             missing.append(name)
-        elif resource == CPU and _is_starting(pod, sample, patience, now):
+        elif resource == CPU and _is_starting(pod, sample, delays, now):
             unready.append(name)
         else:
             ready += 1
     return Groups(ready, tuple(unready), tuple(missing), tuple(ignored))
 
 
-def _is_starting(pod: Pod, sample: Sample, patience: Patience, now: datetime.datetime) -> bool:
+def _is_starting(pod: Pod, sample: Sample, delays: ReadinessDelays, now: datetime.datetime) -> bool:
     """Whether the sample may include the pod's start, when many programs use more cpu than later."""
     condition, started = ready_condition(pod), pod.status.start_time
     if condition is None or started is None:
         return True
     since = condition.last_transition_time or _NEVER
     # abs: a start far in the future means that the clock was set back.
-    if abs((now - started).total_seconds()) < patience.cpu_initialization_period:
-        # A sample counts when all of its window lies behind the moment at which the pod became ready.
+    if abs((now - started).total_seconds()) < delays.cpu_initialization_period:
+        # A sample counts if its whole window is after the moment at which the pod became ready.
         return condition.status == "False" or (sample.at or _NEVER) < since + datetime.timedelta(seconds=sample.window)
-    # Later only a pod that has never been ready is starting.
-    return condition.status == "False" and (since - started).total_seconds() < patience.initial_readiness_delay
+    # After that period only a pod that has never been ready is starting.
+    return condition.status == "False" and (since - started).total_seconds() < delays.initial_readiness_delay
 
 
 _NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
-def requests_of(
+def calculate_requests(
     pods: Iterable[Pod], resource: str, container: str = "", *, pod_level_resources: bool = True
 ) -> Mapping[str, int]:
-    """What each pod requests of the resource, in thousandths; of one container only if it is named.
+    """What each pod requests of the resource, in milli-units; with ``container``, of that container only.
 
-    Raises ``Unmeasured`` for the first pod, in any state, that has no request. Requests of the pod take precedence over
+    Raises ``MetricUnavailable`` for the first pod, in any state, that has no request. Requests of the pod precede
     those of its containers, unless the gate ``PodLevelResources`` is off.
     """
     return {
@@ -91,10 +91,10 @@ def requests_of(
 
 
 def _request_of(pod: Pod, resource: str, wanted: str, *, pod_level_resources: bool) -> int:
-    if pod_level_resources and not wanted and _asks_as_a_whole(pod):
+    if pod_level_resources and not wanted and _has_pod_level_requests(pod):
         whole = effective_requests(pod)
         if resource not in whole:
-            raise Unmeasured(f"missing pod-level request for {resource} in Pod {pod.metadata.name}")
+            raise MetricUnavailable(f"missing pod-level request for {resource} in Pod {pod.metadata.name}")
         return whole[resource] if resource == CPU else whole[resource] * 1000
     total = 0
     for container in _running_containers(pod):
@@ -102,12 +102,14 @@ def _request_of(pod: Pod, resource: str, wanted: str, *, pod_level_resources: bo
             continue
         text = container.resources.requests.get(resource)
         if text is None:
-            raise Unmeasured(f"missing request for {resource} in container {container.name} of Pod {pod.metadata.name}")
+            raise MetricUnavailable(
+                f"missing request for {resource} in container {container.name} of Pod {pod.metadata.name}"
+            )
         total += parse_quantity(text).milli_value
         if wanted:
             return total
     if wanted:
-        raise Unmeasured(f"container {wanted} not found in Pod {pod.metadata.name}")
+        raise MetricUnavailable(f"container {wanted} not found in Pod {pod.metadata.name}")
     return total
 
 
@@ -117,5 +119,5 @@ def _running_containers(pod: Pod) -> tuple[Container, ...]:
     return (*pod.spec.containers, *sidecars)
 
 
-def _asks_as_a_whole(pod: Pod) -> bool:
+def _has_pod_level_requests(pod: Pod) -> bool:
     return any(name in (CPU, "memory") or name.startswith("hugepages-") for name in sorted(pod.spec.resources.requests))

@@ -16,7 +16,7 @@ from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import ApiError
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import Sample, Unmeasured
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import MetricUnavailable, Sample
 from pilothouse.env import Env, Log
 from pilothouse.machinery.durations import DurationError, parse_duration
 from pilothouse.machinery.go_text import quote as quoted
@@ -62,8 +62,8 @@ class _MetricValues(View, frozen=True):
 
 
 class MetricApis:
-    """Every method raises ``Unmeasured`` with upstream's message. The served version of the custom API is read once per
-    ``period`` seconds."""
+    """Every method raises ``MetricUnavailable`` with upstream's message. The served version of the custom API is read
+    once per ``period`` seconds."""
 
     def __init__(self, client: Client, mapper: RestMapper, env: Env, period: float, log: Log) -> None:
         self._client = client
@@ -82,7 +82,7 @@ class MetricApis:
             what, _with(target, labelSelector=str(selector)), "pods.metrics.k8s.io", _PodMetricsList
         )
         if not answer.items:
-            raise Unmeasured(f"no metrics returned from {what}")
+            raise MetricUnavailable(f"no metrics returned from {what}")
         samples: dict[str, Sample] = {}
         try:
             for pod in answer.items:
@@ -91,7 +91,7 @@ class MetricApis:
                     window = parse_duration(pod.window) if pod.window else 0.0
                     samples[pod.metadata.name] = Sample(value, pod.timestamp, window)
         except (QuantityError, DurationError) as error:
-            raise Unmeasured(f"unable to fetch metrics from {what}: {error}") from error
+            raise MetricUnavailable(f"unable to fetch metrics from {what}: {error}") from error
         return samples
 
     def _used(self, pod: _PodMetrics, resource: str, container: str) -> int | None:
@@ -116,7 +116,7 @@ class MetricApis:
         query = {"labelSelector": str(selector), "metricLabelSelector": str(metric_selector)}
         values = await self._custom_values(_with(target, **query), f"pods.{CUSTOM_GROUP} *")
         if not values:
-            raise Unmeasured("no metrics returned from custom metrics API")
+            raise MetricUnavailable("no metrics returned from custom metrics API")
         return {
             each.described_object.name: Sample(_milli(each, "custom"), each.timestamp, _window_of(each))
             for each in values
@@ -136,7 +136,7 @@ class MetricApis:
             asked = f"{resource}.{CUSTOM_GROUP} {about.name}"
         values = await self._custom_values(_with(target, metricLabelSelector=str(metric_selector)), asked)
         if len(values) != 1:
-            raise Unmeasured(
+            raise MetricUnavailable(
                 "unable to fetch metrics from custom metrics API: the custom metrics API server returned "
                 f"{len(values)} results when we asked for exactly one"
             )
@@ -150,7 +150,7 @@ class MetricApis:
             what, _with(target, labelSelector=str(selector)), f"{metric}.external.metrics.k8s.io", _MetricValues
         )
         if not answer.items:
-            raise Unmeasured(f"no metrics returned from {what}")
+            raise MetricUnavailable(f"no metrics returned from {what}")
         return [_milli(each, "external") for each in answer.items]
 
     async def _custom_values(self, target: str, asked: str) -> tuple[_MetricValue, ...]:
@@ -163,12 +163,12 @@ class MetricApis:
                 response = await self._client.request("GET", f"/apis/{CUSTOM_GROUP}")
                 served = {each.version for each in msgspec.json.decode(response.body, type=_Group).versions}
             except (ApiError, OSError, msgspec.MsgspecError) as error:
-                raise Unmeasured(
+                raise MetricUnavailable(
                     f"unable to fetch metrics from custom metrics API: {_error_text(error, 'get', CUSTOM_GROUP)}"
                 ) from error
             version = next((each for each in CUSTOM_VERSIONS if each in served), "")
             if not version:
-                raise Unmeasured(
+                raise MetricUnavailable(
                     "unable to fetch metrics from custom metrics API: no known available metric versions found"
                 )
             self._custom, self._custom_until = version, now + self._period
@@ -179,11 +179,11 @@ class MetricApis:
         try:
             discovery = await self._mapper.discovery()
         except (ApiError, OSError) as error:
-            raise Unmeasured(f"unable to fetch metrics from custom metrics API: {error}") from error
+            raise MetricUnavailable(f"unable to fetch metrics from custom metrics API: {error}") from error
         found = discovery.preferred_for(group, kind)
         if not found:
             why = f"no matches for kind {quoted(kind)} in group {quoted(group)}"
-            raise Unmeasured(f"unable to fetch metrics from custom metrics API: {why}")
+            raise MetricUnavailable(f"unable to fetch metrics from custom metrics API: {why}")
         return found[0].group_resource
 
     async def _read(self, what: str, target: str, asked: str, view: type[T]) -> T:
@@ -191,7 +191,9 @@ class MetricApis:
             response = await self._client.request("GET", target)
             return msgspec.json.decode(response.body, type=view)
         except (ApiError, OSError, msgspec.MsgspecError) as error:
-            raise Unmeasured(f"unable to fetch metrics from {what}: {_error_text(error, 'get', asked)}") from error
+            raise MetricUnavailable(
+                f"unable to fetch metrics from {what}: {_error_text(error, 'get', asked)}"
+            ) from error
 
 
 class _Version(View, frozen=True):
@@ -206,7 +208,7 @@ def _milli(value: _MetricValue, api: str) -> int:
     try:
         return parse_quantity(value.value).milli_value
     except QuantityError as error:
-        raise Unmeasured(f"unable to fetch metrics from {api} metrics API: {error}") from error
+        raise MetricUnavailable(f"unable to fetch metrics from {api} metrics API: {error}") from error
 
 
 def _window_of(value: _MetricValue) -> float:

@@ -32,7 +32,7 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler.replica_count im
     by_value,
     total_of,
 )
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import Unmeasured
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import MetricUnavailable
 from pilothouse.machinery.go_text import print_selector, quote
 from pilothouse.machinery.labels import Selector, SelectorError, selector_from
 from pilothouse.machinery.quantities import BINARY, DECIMAL, Quantity, QuantityError, parse_quantity
@@ -95,7 +95,7 @@ class Proposals(msgspec.Struct, frozen=True):
     async def _resource(self, resource: str, target: MetricTarget, container: str) -> Proposal:
         try:
             replicas, name, current = await self._resource_count(resource, target, container)
-        except Unmeasured as error:
+        except MetricUnavailable as error:
             if container:
                 text = f"failed to get {container} container metric value: {error}"
                 raise Failed("FailedGetContainerResourceMetric", str(error), text) from error
@@ -112,7 +112,7 @@ class Proposals(msgspec.Struct, frozen=True):
     ) -> tuple[int, str, MetricValueStatus]:
         wanted, percent = target.average_value, target.average_utilization
         if wanted is None and percent is None:
-            raise Unmeasured(
+            raise MetricUnavailable(
                 "invalid resource metric source: neither an average utilization target nor an average value (usage) "
                 "target was set"
             )
@@ -120,15 +120,15 @@ class Proposals(msgspec.Struct, frozen=True):
         try:
             try:
                 samples = await self.apis.resource(resource, self.namespace, self.selector, container)
-            except Unmeasured as error:
-                raise Unmeasured(f"unable to get metrics for resource {resource}: {error}") from error
+            except MetricUnavailable as error:
+                raise MetricUnavailable(f"unable to get metrics for resource {resource}: {error}") from error
             if wanted is not None:
                 count = by_average(self.pods, samples, _milli(wanted), resource)
             else:
                 assert percent is not None, "one of the two is set"
                 count = by_utilization(self.pods, samples, resource, container, percent)
-        except Unmeasured as error:
-            raise Unmeasured(f"failed to get {resource} {what}: {error}") from error
+        except MetricUnavailable as error:
+            raise MetricUnavailable(f"failed to get {resource} {what}: {error}") from error
         average = _shown(count.average, BINARY if resource == "memory" else DECIMAL)
         if wanted is not None:
             return count.replicas, f"{resource} resource", MetricValueStatus(average_value=average)
@@ -144,10 +144,10 @@ class Proposals(msgspec.Struct, frozen=True):
                 samples = await self.apis.pods(
                     metric.name, self.namespace, self.selector, _selector_of(metric.selector)
                 )
-            except Unmeasured as error:
-                raise Unmeasured(f"unable to get metric {metric.name}: {error}") from error
+            except MetricUnavailable as error:
+                raise MetricUnavailable(f"unable to get metric {metric.name}: {error}") from error
             count = by_average(self.pods, samples, _milli(source.target.average_value or ""))
-        except Unmeasured as error:
+        except MetricUnavailable as error:
             text = f"failed to get pods metric value: {error}"
             raise Failed("FailedGetPodsMetric", str(error), text) from error
         current = MetricValueStatus(average_value=_shown(count.average))
@@ -172,14 +172,14 @@ class Proposals(msgspec.Struct, frozen=True):
             selector = _selector_of(metric.selector)
             try:
                 value = await self.apis.object(metric.name, self.namespace, about, selector)
-            except Unmeasured as error:
+            except MetricUnavailable as error:
                 on = f"{about.kind} {self.namespace}/{about.name}"
-                raise Unmeasured(f"unable to get metric {metric.name}: {error} on {on}") from error
+                raise MetricUnavailable(f"unable to get metric {metric.name}: {error} on {on}") from error
             if not shared:
                 replicas = by_value(self.pods, value, _milli(target.value or ""))
                 return replicas, f"{about.kind} metric {metric.name}", MetricValueStatus(value=_shown(value))
             count = by_share(self.pods, value, _milli(target.average_value or ""))
-        except Unmeasured as error:
+        except MetricUnavailable as error:
             text = f"failed to get {metric.name} object metric: {error}" if shared else str(error)
             raise _Why(str(error), text) from error
         current = MetricValueStatus(average_value=_shown(count.average))
@@ -204,14 +204,14 @@ class Proposals(msgspec.Struct, frozen=True):
             selector = _selector_of(metric.selector)
             try:
                 value = total_of(await self.apis.external(metric.name, self.namespace, selector))
-            except Unmeasured as error:
+            except MetricUnavailable as error:
                 asked = f"{self.namespace}/{metric.name}/{print_selector(metric.selector)}"
-                raise Unmeasured(f"unable to get external metric {asked}: {error}") from error
+                raise MetricUnavailable(f"unable to get external metric {asked}: {error}") from error
             if not shared:
                 replicas = by_value(self.pods, value, _milli(target.value or ""))
                 return replicas, MetricValueStatus(value=_shown(value))
             count = by_share(self.pods, value, _milli(target.average_value or ""))
-        except Unmeasured as error:
+        except MetricUnavailable as error:
             text = f"{metric.name} external metric" if shared else f"external metric {metric.name}"
             raise _Why(str(error), f"failed to get {text}: {error}") from error
         return count.replicas, MetricValueStatus(average_value=_shown(count.average))
@@ -229,7 +229,7 @@ def _milli(text: str) -> int:
     try:
         return parse_quantity(text).milli_value
     except QuantityError as error:
-        raise Unmeasured(str(error)) from error
+        raise MetricUnavailable(str(error)) from error
 
 
 def _shown(value: int, notation: str = DECIMAL) -> str:
@@ -240,4 +240,4 @@ def _selector_of(selector: LabelSelector | None) -> Selector:
     try:
         return selector_from(selector)
     except SelectorError as error:
-        raise Unmeasured(str(error)) from error
+        raise MetricUnavailable(str(error)) from error

@@ -14,13 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import Patience, group_pods, requests_of
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import (
+    ReadinessDelays,
+    calculate_requests,
+    group_pods,
+)
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import (
     MAX_INT32,
     MAX_INT64,
+    MetricUnavailable,
     Sample,
     Samples,
-    Unmeasured,
     quotient,
 )
 from pilothouse.semantics.pods import is_ready
@@ -46,20 +50,20 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
     reported: int
     """``status.replicas`` of the scale."""
     tolerances: Tolerances
-    patience: Patience
+    delays: ReadinessDelays
     now: datetime.datetime
     pod_level_resources: bool = True
     """Whether requests of pods count, and not only of containers."""
 
     def must_exist(self) -> None:
-        """Raises ``Unmeasured`` if there are no pods."""
+        """Raises ``MetricUnavailable`` if there are no pods."""
         if not self.pods:
-            raise Unmeasured("no pods returned by selector while calculating replica count")
+            raise MetricUnavailable("no pods returned by selector while calculating replica count")
 
     def count_ready(self) -> int:
-        """How many are running and ready. Raises ``Unmeasured`` if there are no pods."""
+        """How many are running and ready. Raises ``MetricUnavailable`` if there are no pods."""
         if not self.pods:
-            raise Unmeasured(
+            raise MetricUnavailable(
                 "unable to calculate ready pods: no pods returned by selector while calculating replica count"
             )
         return sum(pod.status.phase == "Running" and is_ready(pod) for pod in self.pods)
@@ -82,10 +86,10 @@ class Count(msgspec.Struct, frozen=True):
 
 
 def by_utilization(pods: Pods, samples: Samples, resource: str, container: str, target: int) -> Count:
-    """For ``target`` percent of the pods' requests. Raises ``Unmeasured``."""
+    """For ``target`` percent of the pods' requests. Raises ``MetricUnavailable``."""
     pods.must_exist()
     counted = _Counted(pods, samples, resource)
-    requests = requests_of(pods.pods, resource, container, pod_level_resources=pods.pod_level_resources)
+    requests = calculate_requests(pods.pods, resource, container, pod_level_resources=pods.pod_level_resources)
     return counted.count(
         lambda known: _utilization(known, requests, target),
         # Above 100 % the target itself.
@@ -94,13 +98,13 @@ def by_utilization(pods: Pods, samples: Samples, resource: str, container: str, 
 
 
 def by_average(pods: Pods, samples: Samples, target: int, resource: str = "") -> Count:
-    """For an average per pod. ``resource`` is empty for metrics that are no resource. Raises ``Unmeasured``."""
+    """For an average per pod. ``resource`` is empty for metrics that are no resource. Raises ``MetricUnavailable``."""
     pods.must_exist()
     return _Counted(pods, samples, resource).count(lambda known: _average(known, target), lambda _name: target)
 
 
 def by_value(pods: Pods, value: int, target: int) -> int:
-    """For one value that should be ``target``. Raises ``Unmeasured``."""
+    """For one value that should be ``target``. Raises ``MetricUnavailable``."""
     ratio = value / target
     if pods.current == 0:
         return _whole(ratio)
@@ -136,11 +140,11 @@ class _Counted:
 
     def __init__(self, pods: Pods, samples: Samples, resource: str) -> None:
         self._pods = pods
-        self._groups = group_pods(pods.pods, samples, resource, pods.patience, pods.now)
+        self._groups = group_pods(pods.pods, samples, resource, pods.delays, pods.now)
         out = {*self._groups.ignored, *self._groups.unready}
         self._known = {name: sample for name, sample in samples.items() if name not in out}
         if not self._known:
-            raise Unmeasured("did not receive metrics for targeted pods (pods might be unready)")
+            raise MetricUnavailable("did not receive metrics for targeted pods (pods might be unready)")
 
     def count(self, use_of: UseOf, full: Full) -> Count:
         """``use_of`` computes the usage; ``full`` is the usage that a pod without sample is assumed to have."""
@@ -177,7 +181,7 @@ def _utilization(samples: Samples, requests: Mapping[str, int], target: int) -> 
     known = [name for name in samples if name in requests]
     requested = sum(requests[name] for name in known)
     if requested == 0:
-        raise Unmeasured("no metrics returned matched known pods")
+        raise MetricUnavailable("no metrics returned matched known pods")
     used = sum(samples[name].value for name in known)
     percent = quotient(used * 100, requested)
     return Use(percent / target, quotient(used, len(known)), percent)

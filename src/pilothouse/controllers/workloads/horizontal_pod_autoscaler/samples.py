@@ -1,4 +1,4 @@
-"""Samples of metrics, in thousandths."""
+"""Samples of metrics, in milli-units."""
 
 import datetime
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ MAX_INT32 = (1 << 31) - 1
 MAX_INT64 = (1 << 63) - 1
 
 
-class Unmeasured(Exception):
-    """A metric has no value now, and why."""
+class MetricUnavailable(Exception):
+    """A metric cannot be determined now; the message says why."""
 
 
 class Sample(msgspec.Struct, frozen=True):
