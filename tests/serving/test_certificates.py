@@ -57,7 +57,7 @@ def test_a_servers_certificate_names_hosts_and_addresses_and_brings_its_chain() 
 def test_nothing_outlives_its_authority() -> None:
     authority = make_authority("ca", NOW)
     issued = issue_client(authority, "jane", [], NOW + 3600 * DAY)
-    assert issued.valid_until == authority.valid_until
+    assert issued.not_after == authority.not_after
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
@@ -112,7 +112,7 @@ def test_an_authority_is_made_once_and_kept_private(tmp_path: Path) -> None:
     assert load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW + 100 * DAY) == first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ca.crt", "ca.key"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
-    with pytest.raises(ValueError, match=r"the authority .*ca\.crt ended at"):
+    with pytest.raises(ValueError, match=r"the CA certificate .*ca\.crt expired at"):
         load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW + 3651 * DAY)
     (tmp_path / "ca.key").unlink()
     with pytest.raises(FileNotFoundError, match=r"ca\.key"):

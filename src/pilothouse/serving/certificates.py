@@ -1,4 +1,4 @@
-"""Certificates: an authority of our own, and what it issues to servers and clients.
+"""Certificates: a CA of our own, and the certificates that it issues to servers and clients.
 
 Keys are ECDSA P-256: made in a millisecond, and every client of Kubernetes takes them. Private files are 0600 and
 replaced whole. ``cryptography`` is imported when a certificate is made or read, not before.
@@ -25,7 +25,7 @@ ISSUED_DAYS = 365
 """As upstream's self-signed ones (client-go ``util/cert``, v0.36)."""
 
 RENEW_BEFORE = datetime.timedelta(days=30)
-"""A kept certificate that ends within this time is issued anew."""
+"""A stored certificate that expires within this time is replaced."""
 
 _SKEW = datetime.timedelta(hours=1)
 """Certificates are valid from an hour ago, for clients whose clock is behind (client-go ``util/cert``, v0.36)."""
@@ -38,7 +38,7 @@ class Pair(msgspec.Struct, frozen=True):
     key: bytes
 
     def __repr__(self) -> str:
-        return f"Pair(certificate={self.certificate!r})"  # nobody wants to read a key in a log
+        return f"Pair(certificate={self.certificate!r})"  # keys must not appear in logs
 
     def save(self, certificate: Path, key: Path) -> None:
         """Write both, readable by their owner only. The key goes first, so that a certificate never lacks its key."""
@@ -58,8 +58,8 @@ class Pair(msgspec.Struct, frozen=True):
         return pair
 
     @property
-    def valid_until(self) -> datetime.datetime:
-        """When the certificate ends."""
+    def not_after(self) -> datetime.datetime:
+        """When the certificate expires."""
         return _certificate(self.certificate).not_valid_after_utc
 
 
@@ -98,16 +98,16 @@ def issue_client(authority: Pair, user: str, groups: Iterable[str], now: datetim
 
 
 def load_or_make_authority(directory: Path, name: str, common_name: str, now: datetime.datetime) -> Pair:
-    """The authority in ``<name>.crt`` and ``<name>.key``, made if neither is there. One that has ended is an error."""
+    """The CA in ``<name>.crt`` and ``<name>.key``, created if neither file exists. An expired one is an error."""
     certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
     if not certificate.exists() and not key.exists():
         made = make_authority(common_name, now)
         made.save(certificate, key)
         return made
     kept = Pair.load(certificate, key)
-    if kept.valid_until <= now:
+    if kept.not_after <= now:
         raise ValueError(
-            f"the authority {certificate} ended at {kept.valid_until}; remove it and its key to get a new one "
+            f"the CA certificate {certificate} expired at {kept.not_after}; remove it and its key to get a new one "
             "(clients then need the new one too)"
         )
     return kept
@@ -116,14 +116,12 @@ def load_or_make_authority(directory: Path, name: str, common_name: str, now: da
 def load_or_issue_server(
     directory: Path, name: str, authority: Pair, hosts: Sequence[str], now: datetime.datetime
 ) -> Pair:
-    """The server's pair in ``<name>.crt`` and ``<name>.key``, issued anew if it is absent, unfit or ends soon.
-
-    Unfit is one of another authority, or one that lacks a host.
-    """
+    """The server's pair in ``<name>.crt`` and ``<name>.key``, issued again if it is absent, expires soon,
+    was issued by another CA, or lacks a host."""
     certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
     if certificate.exists() and key.exists():
         kept = Pair.load(certificate, key)
-        if kept.valid_until - now > RENEW_BEFORE and set(hosts) <= _hosts_of(kept) and _is_from(kept, authority):
+        if kept.not_after - now > RENEW_BEFORE and set(hosts) <= _hosts_of(kept) and _is_signed_by(kept, authority):
             return kept
     issued = issue_server(authority, hosts, now)
     issued.save(certificate, key)
@@ -216,7 +214,7 @@ def _hosts_of(pair: Pair) -> set[str]:
     return addresses | set(names.get_values_for_type(x509.DNSName))
 
 
-def _is_from(pair: Pair, authority: Pair) -> bool:
+def _is_signed_by(pair: Pair, authority: Pair) -> bool:
     """Whether the authority's key signed the certificate."""
     try:
         _certificate(pair.certificate).verify_directly_issued_by(_certificate(authority.certificate))
@@ -225,8 +223,8 @@ def _is_from(pair: Pair, authority: Pair) -> bool:
     return True
 
 
-def names_of(pair: Pair) -> tuple[str, ...]:
-    """The host names that a certificate is for: its common name if that is one, and its alternative names (apiserver
+def certificate_names(pair: Pair) -> tuple[str, ...]:
+    """The host names of a certificate: its common name if it is one, and its alternative names (apiserver
     ``dynamiccertificates/named_certificates.go``, v0.36)."""
     certificate = _certificate(pair.certificate)
     names = [str(found.value) for found in certificate.subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)]

@@ -21,7 +21,7 @@ import msgspec
 from pilothouse.env import Log
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.serving import openssl
-from pilothouse.serving.certificates import Pair, names_of
+from pilothouse.serving.certificates import Pair, certificate_names
 from pilothouse.serving.client_certificates import Authorities
 from pilothouse.serving.peer import Peer
 
@@ -177,7 +177,7 @@ class ServerTls:
         for source in self._named:
             pair = Pair.load(source.certificate, source.key)
             context = self._context(source)
-            for name in source.names or names_of(pair):
+            for name in source.names or certificate_names(pair):
                 by_name.setdefault(name.lower().rstrip("."), context)
         context = self._context(self._default)
         if by_name:
