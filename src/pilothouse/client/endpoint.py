@@ -132,7 +132,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def _split(text: str, shown: str, origin: str) -> SplitResult:
     try:
         parts = urlsplit(text)
-        _ = parts.port  # a port that is no number raises here
+        _ = parts.port  # a port that is not a number raises here
     except ValueError as error:
         raise ConfigError(f"{origin}: {shown!r} is not a URL: {error}") from error
     return parts

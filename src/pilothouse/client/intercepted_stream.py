@@ -8,10 +8,10 @@ from pilothouse.api import wire
 
 
 class InterceptedStream:
-    """A watch stream around a watch stream (``wire.Stream``).
+    """Wraps a watch stream (``wire.Stream``).
 
-    A task of its own reads ahead, so that an event's delay counts from its arrival and not from the delivery of the one
-    before. Each piece is one whole line.
+    A separate task reads ahead, so that an event's delay counts from its arrival and not from the delivery of the
+    previous event. Each piece is one whole line.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class InterceptedStream:
         self._ended = False
         self._stopped = False
         self._error: ConnectionError | None = None
-        self._reader: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
         self._pump = self._loop.create_task(self._read(), name="intercepted watch")
 
     def stop(self, last: bytes = b"", *, error: ConnectionError | None = None) -> None:
-        """End the stream now, after this last line; what has not been delivered never will be."""
+        """End the stream now, after this last line; lines not delivered yet are dropped."""
         self._pump.cancel()
         self._lines.clear()
         if last:
@@ -51,8 +51,8 @@ class InterceptedStream:
 
     def notify(self) -> None:
         """Check again whether something may be delivered."""
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -79,12 +79,12 @@ class InterceptedStream:
         await self._inner.close()
 
     async def _wait(self, due: float) -> None:
-        self._reader = self._loop.create_future()
+        self._waiter = self._loop.create_future()
         timer = self._loop.call_at(due, self.notify) if due > self._loop.time() else None
         try:
-            await self._reader
+            await self._waiter
         finally:
-            self._reader = None
+            self._waiter = None
             if timer is not None:
                 timer.cancel()
 
@@ -95,9 +95,9 @@ class InterceptedStream:
                 lines = (partial + piece).split(b"\n") if partial else piece.split(b"\n")
                 partial = lines.pop()
                 for line in lines:
-                    # The reader takes lines from the front only: none passes the one before it, whatever its delay.
+                    # Lines are delivered in order: a line with a short delay does not overtake the one before it.
                     due = self._loop.time() + self._delay()
-                    # One whole line is passed on as the object it came as; the decode memo knows it by that.
+                    # A piece that is one whole line is passed on as the same object, by which the decode memo finds it.
                     whole = piece if len(lines) == 1 and not partial and len(piece) == len(line) + 1 else line + b"\n"
                     self._lines.append((due, whole))
                 self.notify()

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class BodySyntaxError(DecodeError):
-    """The body is no JSON at all; the message is that of Go's ``encoding/json``."""
+    """The body is not JSON at all; the message is that of Go's ``encoding/json``."""
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ def _decoder(definition: Definition) -> msgspec.json.Decoder[Any]:
 def decode_body(body: bytes, definition: Definition) -> Decoded:
     """``body`` as an object of the type ``definition``.
 
-    Raises ``BodySyntaxError`` when it is no JSON and ``DecodeError`` when a value has the wrong type; the message is
+    Raises ``BodySyntaxError`` when it is not JSON and ``DecodeError`` when a value has the wrong type; the message is
     what upstream puts behind ``X in version "v1" cannot be handled as a X: ``.
     """
     check_bounds(body)

@@ -20,7 +20,7 @@ _strings = re.compile(rb'"[^"]*"')
 
 
 def exceeded(text: bytes) -> str:
-    """``TOO_DEEP``, ``TOO_MANY``, or nothing when a JSON text keeps within bounds. Of what is no JSON it may say
+    """``TOO_DEEP``, ``TOO_MANY``, or nothing when a JSON text keeps within bounds. Of what is not JSON it may say
     anything."""
     if text.count(b"{") + text.count(b"[") <= MAX_DEPTH:
         return ""

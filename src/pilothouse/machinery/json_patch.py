@@ -23,7 +23,7 @@ def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> 
     """``document`` after all ``operations``, or none of them.
 
     Nothing that is handed in changes; the result shares unchanged parts with it. Raises ``PatchSyntaxError`` when
-    ``operations`` is no list of objects, ``PatchTooLarge`` when there are too many, else ``PatchNotApplicable``.
+    ``operations`` is not a list of objects, ``PatchTooLarge`` when there are too many, else ``PatchNotApplicable``.
     """
     if not isinstance(operations, list | tuple) or not all(isinstance(o, dict) for o in operations):
         raise PatchSyntaxError("error decoding patch: json: cannot unmarshal into Go value of type jsonpatch.Patch")

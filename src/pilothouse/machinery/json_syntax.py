@@ -1,4 +1,4 @@
-"""Why a text is no JSON, in the words of Go's ``encoding/json``.
+"""Why a text is not JSON, in the words of Go's ``encoding/json``.
 
 Only asked for after the fast decoder has rejected a text, so it may be slow; clients see the sentence.
 """

@@ -145,7 +145,7 @@ def config_key_errors(text: str) -> list[str]:
 
 
 def port_name_errors(text: str) -> list[str]:
-    """Why ``text`` is no name of a port (an IANA service name)."""
+    """Why ``text`` is not a name of a port (an IANA service name)."""
     errors = []
     if _size(text) > 15:
         errors.append("must be no more than 15 characters")

@@ -20,7 +20,7 @@ def replace_fields(raw: Json, changes: Mapping[str, Json | None]) -> bytes:
     A key is the name of a top-level field, or ``outer.inner`` for a field one level down; an ``outer`` that is missing
     or null is made when something is put into it. Values that are not named stay as they are, in their place, down to
     the spelling of numbers and the spaces inside; only between top-level fields spaces go. Raises
-    ``msgspec.DecodeError`` when ``raw`` is no JSON object. New values are taken as they are and not checked.
+    ``msgspec.DecodeError`` when ``raw`` is not a JSON object. New values are taken as they are and not checked.
     """
     fields = _fields.decode(raw)
     nested: dict[str, dict[str, Json | None]] = {}

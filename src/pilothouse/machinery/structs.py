@@ -184,4 +184,4 @@ class TextHooks(threading.local):
             self.quotes += value.quotes
             self.nulls += value.nulls
             return value.printed
-        raise TypeError(f"{type(value).__name__} is no JSON")
+        raise TypeError(f"{type(value).__name__} is not JSON")

@@ -23,7 +23,7 @@ MAX_STRICT_ERRORS: Final = 100
 
 
 class DecodeError(ValueError):
-    """A body that is not of its type. ``message`` is upstream's text, without the sentence around it."""
+    """A body that does not match its type. ``message`` is upstream's text, without its prefix."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class DecodeError(ValueError):
 class SavedError(DecodeError):
     """What Go's JSON decoder remembers while it reads on: only the first is returned, and only if the rest can be read.
 
-    Errors of types that decode themselves (times, quantities, IntOrString) end it at once.
+    Errors of types with an ``UnmarshalJSON`` (times, quantities, IntOrString) are returned at once.
     """
 
 
@@ -42,13 +42,13 @@ class _Members(list[tuple[str, Any]]):
 
 
 class _Literal(str):
-    """A JSON number that is no integer, as it was written."""
+    """A JSON number that is not an integer, as written."""
 
     __slots__ = ()
 
 
 def walk_text(body: bytes, definition: Definition) -> "Walk":
-    """Walks a JSON text, up to a depth that a stack can take. Raises ``json.JSONDecodeError`` if it is none."""
+    """Walk a JSON text. Raises ``json.JSONDecodeError`` if it is not JSON, ``DecodeError`` if it is too deep."""
     walk = Walk(definition, JsonDialect())
     try:
         walk.run(_read(body))
@@ -90,8 +90,8 @@ def _read(body: bytes) -> Any:
 
 
 def _reject(word: str) -> Any:
-    """Python's JSON has words for numbers that are none."""
-    raise json.JSONDecodeError("no JSON", word, 0)
+    """Python's decoder accepts NaN and Infinity, JSON does not."""
+    raise json.JSONDecodeError("not JSON", word, 0)
 
 
 def _integer(text: str) -> int | _Literal:
@@ -100,7 +100,7 @@ def _integer(text: str) -> int | _Literal:
 
 
 def walk_document(document: dict[str, Any], definition: Definition) -> "Walk":
-    """Walks a decoded document, in the dialect of the converter."""
+    """Walk a decoded document, in the dialect of the converter."""
     walk = Walk(definition, ConverterDialect())
     try:
         walk.run(document)
@@ -124,7 +124,7 @@ class Walk:
 
     def run(self, value: Any) -> None:
         """Checks ``value`` and fills in the results."""
-        where = _Where(None, None, "")
+        where = _Location(None, None, "")
         if value is None:
             return
         if not isinstance(value, _Members | dict):
@@ -141,7 +141,7 @@ class Walk:
             self.strict_errors.append(message)
 
     def _object(
-        self, value: Any, definition: Definition, path: str, where: "_Where", result: dict[str, Any]
+        self, value: Any, definition: Definition, path: str, where: "_Location", result: dict[str, Any]
     ) -> dict[str, Any]:
         names: set[str] = set()
         for name, member in _members(value):
@@ -154,25 +154,25 @@ class Walk:
                 self._report(self.duplicates, "duplicate", inner_path)
             names.add(name)
             if member is None:
-                # Null is the zero value; of an earlier duplicate nothing is left.
+                # Null is the zero value, and replaces an earlier duplicate.
                 result.pop(name, None)
                 continue
-            inner = where.into(definition, field)
+            inner = where.child(definition, field)
             result[name] = self._value(member, field.type, inner_path, inner, result.get(name))
         for name, printed in definition.printed.items():
             if name not in result:
                 result[name] = copy.deepcopy(printed)
         return result
 
-    def _value(self, value: Any, type_: Type, path: str, where: "_Where", before: Any) -> Any:
+    def _value(self, value: Any, type_: Type, path: str, where: "_Location", before: Any) -> Any:
         try:
             return self._read_value(value, type_, path, where, before)
         except SavedError as error:
             self._saved = self._saved or error
             return None
 
-    def _read_value(self, value: Any, type_: Type, path: str, where: "_Where", before: Any) -> Any:
-        """``before`` is what an earlier field of the same name left: Go decodes into it, so maps and objects merge."""
+    def _read_value(self, value: Any, type_: Type, path: str, where: "_Location", before: Any) -> Any:
+        """``before`` is the value of an earlier duplicate: Go decodes into it, so maps and objects merge."""
         match type_.name:
             case "object":
                 if not isinstance(value, _Members | dict):
@@ -188,7 +188,7 @@ class Walk:
             case _:
                 return self._dialect.scalar(value, type_, where)
 
-    def _list(self, value: Any, type_: Type, path: str, where: "_Where") -> list[Any]:
+    def _list(self, value: Any, type_: Type, path: str, where: "_Location") -> list[Any]:
         if not isinstance(value, list) or isinstance(value, _Members):
             raise self._dialect.wrong(value, where, type_)
         element = type_.element
@@ -198,7 +198,7 @@ class Walk:
             for index, item in enumerate(value)
         ]
 
-    def _map(self, value: Any, type_: Type, path: str, where: "_Where", before: Any) -> dict[str, Any]:
+    def _map(self, value: Any, type_: Type, path: str, where: "_Location", before: Any) -> dict[str, Any]:
         if not isinstance(value, _Members | dict):
             raise self._dialect.wrong(value, where, type_)
         element = type_.element
@@ -215,28 +215,28 @@ class Walk:
         return result
 
 
-class _Where:
-    """Where a value stands in Go's eyes: the field that holds it, and the names that lead there, without indexes."""
+class _Location:
+    """Where a value is, as Go's errors name it: the field that holds it, and the path of names, without indexes."""
 
-    __slots__ = ("above", "definition", "field", "path")
+    __slots__ = ("definition", "field", "parent", "path")
 
     def __init__(
-        self, definition: Definition | None, field: Field | None, path: str, above: "_Where | None" = None
+        self, definition: Definition | None, field: Field | None, path: str, parent: "_Location | None" = None
     ) -> None:
         self.definition = definition
         self.field = field
         self.path = path
-        self.above = above
+        self.parent = parent
 
-    def into(self, definition: Definition, field: Field) -> "_Where":
-        return _Where(definition, field, f"{self.path}.{field.name}" if self.path else field.name, self)
+    def child(self, definition: Definition, field: Field) -> "_Location":
+        return _Location(definition, field, f"{self.path}.{field.name}" if self.path else field.name, self)
 
     @property
     def go_path(self) -> str:
-        """``path`` as Go's JSON decoder names it: with the structs that are embedded on the way."""
+        """``path`` as Go's JSON decoder names it: with the embedded structs."""
         if self.definition is None or self.field is None:
             return self.path
-        before = self.above.go_path if self.above is not None else ""
+        before = self.parent.go_path if self.parent is not None else ""
         embedded = go_types.embedded_path(self.definition, self.field)
         return ".".join(part for part in (before, embedded, self.field.name) if part)
 
@@ -265,14 +265,14 @@ def plain(value: Any) -> Any:
 
 
 def clean_text(text: str) -> str:
-    """``text`` with half surrogate pairs replaced, as Go reads them; nothing could write them back."""
+    """``text`` with unpaired surrogates replaced, as Go reads them; they cannot be encoded."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def zero(type_: Type) -> Any:
-    """What null is as an element of a list or a value of a map."""
+    """The value of null in a list or a map."""
     match type_.name:
         case "string":
             return ""
@@ -292,13 +292,13 @@ def zero(type_: Type) -> Any:
 
 
 class Dialect(ABC):
-    """How wrong values are named, and how right scalars are read."""
+    """How errors are worded, and how scalars are decoded."""
 
     @abstractmethod
-    def wrong(self, value: Any, where: _Where, type_: Type) -> DecodeError:
-        """The error for a value of a wrong kind."""
+    def wrong(self, value: Any, where: _Location, type_: Type) -> DecodeError:
+        """The error for a value of the wrong type."""
 
-    def scalar(self, value: Any, type_: Type, where: _Where) -> Any:
+    def scalar(self, value: Any, type_: Type, where: _Location) -> Any:
         """The value in canonical form. Raises ``DecodeError``."""
         match type_.name:
             case "string":
@@ -330,7 +330,7 @@ class Dialect(ABC):
 class JsonDialect(Dialect):
     """Go's JSON decoder: ``json: cannot unmarshal string into Go struct field PodSpec.spec.x of type int32``."""
 
-    def wrong(self, value: Any, where: _Where, type_: Type) -> DecodeError:
+    def wrong(self, value: Any, where: _Location, type_: Type) -> DecodeError:
         """Names the innermost struct and the path of fields that led to the value."""
         shown = json_kind(value)
         if type_.name in ("int32", "int64") and shown == "number":
@@ -338,8 +338,8 @@ class JsonDialect(Dialect):
         name = where.type_name(type_)
         return SavedError(f"json: cannot unmarshal {shown} into Go {_target(where)} of type {name}")
 
-    def scalar(self, value: Any, type_: Type, where: _Where) -> Any:
-        """As any dialect does. Where a type decodes itself, Go adds the place to what it says of a wrong type."""
+    def scalar(self, value: Any, type_: Type, where: _Location) -> Any:
+        """As in the base class. For types with an ``UnmarshalJSON`` Go adds the field to the error."""
         try:
             if type_.name == "bytes" and isinstance(value, list) and not isinstance(value, _Members):
                 return _bytes_text(value, where)
@@ -350,8 +350,8 @@ class JsonDialect(Dialect):
             raise DecodeError(error.message.replace("into Go value of", f"into Go {_target(where)} of")) from None
 
 
-def _bytes_text(value: list[Any], where: _Where) -> str:
-    """A list of bytes, which Go's decoder takes, too."""
+def _bytes_text(value: list[Any], where: _Location) -> str:
+    """A list of numbers, which Go's decoder also accepts for ``[]byte``."""
     for item in value:
         if not is_integer(item) or not 0 <= item < 256:
             shown = json_kind(item)
@@ -360,7 +360,7 @@ def _bytes_text(value: list[Any], where: _Where) -> str:
     return base64.b64encode(bytes(value)).decode()
 
 
-def _target(where: _Where) -> str:
+def _target(where: _Location) -> str:
     if where.definition is None:
         return "value"
     return f"struct field {where.definition.go_name}.{where.go_path}"
@@ -369,8 +369,8 @@ def _target(where: _Where) -> str:
 class ConverterDialect(Dialect):
     """The converter from maps to structs: ``unrecognized type: int32``, ``cannot restore slice from map``."""
 
-    def wrong(self, value: Any, where: _Where, type_: Type) -> DecodeError:
-        """Names kinds only, never the place."""
+    def wrong(self, value: Any, where: _Location, type_: Type) -> DecodeError:
+        """Names types only, never the field."""
         kind = go_kind(value)
         match type_.name:
             case "object":
@@ -385,7 +385,7 @@ class ConverterDialect(Dialect):
             return DecodeError(f"cannot convert {kind} to {where.type_name(type_)}")
         return DecodeError(f"unrecognized type: {target}")
 
-    def scalar(self, value: Any, type_: Type, where: _Where) -> Any:
+    def scalar(self, value: Any, type_: Type, where: _Location) -> Any:
         """As in JSON, but whole floats are integers."""
         if type_.name in ("int32", "int64") and isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -437,7 +437,7 @@ def fits(value: int, bits: int) -> bool:
 
 
 def float64(value: float | str) -> float:
-    """The number, which must not be beyond what a float64 holds."""
+    """The number as a float64. Raises ``SavedError`` if it overflows."""
     number = float(value)
     if math.isinf(number):
         raise SavedError(f"json: cannot unmarshal number {value} into Go value of type float64")
@@ -490,7 +490,7 @@ _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 
 
 def _corrupt_at(text: str) -> int:
-    """The offset that Go's decoder names in a text that is no base64 (encoding/base64 ``decodeQuantum``)."""
+    """The offset that Go's decoder names in a text that is not base64 (encoding/base64 ``decodeQuantum``)."""
     data = text.encode("utf-8", "replace")
     at, letters = 0, 0
     while at < len(data):

@@ -1,7 +1,7 @@
 """Images that cannot be pulled, and the kubelet's errors about them. Pure.
 
-Nothing is pulled here, so an image is there unless its name says that it is not: a host in the domain ``invalid`` (RFC
-2606), a tag such as ``404`` or ``nonexistent``. Reasons, messages and pauses: kubelet v1.36
+Nothing is pulled here: an image exists unless its name says that it does not, by a host in the domain ``invalid`` (RFC
+2606) or a tag such as ``404`` or ``nonexistent``. Reasons, messages and backoff: kubelet v1.36
 ``pkg/kubelet/images/image_manager.go``; the errors are containerd's.
 """
 
@@ -27,34 +27,34 @@ class PullFailure(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def pull_failure(image: str, policy: str) -> PullFailure | None:
-    """What becomes of an image that cannot be had, None for all others. ``policy`` is ``imagePullPolicy``."""
+    """Why the image cannot be pulled, None if it can. ``policy`` is ``imagePullPolicy``."""
     error = parse_error(image)
     if error:
         message = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {error}'
         return PullFailure(image, INVALID_NAME, message)
     registry, repository = registry_of(image)
     tag = tag_of(image)
-    has_no_host = _INVALID in registry.partition(":")[0].split(".")
-    if not has_no_host and not any(_says_absent(part) for part in (*repository.split("/"), tag)):
+    host_not_found = _INVALID in registry.partition(":")[0].split(".")
+    if not host_not_found and not any(_is_absent(part) for part in (*repository.split("/"), tag)):
         return None
     if policy == "Never":
         return PullFailure(image, _NEVER_PULL, f'Container image "{image}" is not present with pull policy of Never')
     short = image if "@" in image or image.endswith(f":{tag}") else f"{image}:{tag}"
-    whole = (
+    reference = (
         f"{registry}/{repository}{short[len(short.partition('@')[0]) :]}"
         if not tag
         else f"{registry}/{repository}:{tag}"
     )
-    pulled = f'failed to pull and unpack image "{whole}": failed to resolve reference "{whole}"'
-    if has_no_host:
+    pulled = f'failed to pull and unpack image "{reference}": failed to resolve reference "{reference}"'
+    if host_not_found:
         url = f"https://{registry}/v2/{repository}/manifests/{tag}"
         host = registry.partition(":")[0]
         error = f'Unknown desc = {pulled}: failed to do request: Head "{url}": dial tcp: lookup {host}: no such host'
     else:
-        error = f"NotFound desc = {pulled}: {whole}: not found"
+        error = f"NotFound desc = {pulled}: {reference}: not found"
     return PullFailure(short, ERR_IMAGE_PULL, f"rpc error: code = {error}")
 
 
-def _says_absent(part: str) -> bool:
+def _is_absent(part: str) -> bool:
     plain = part.replace("-", "").replace("_", "")
     return plain in _ABSENT or plain == _INVALID

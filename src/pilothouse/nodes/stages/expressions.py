@@ -442,7 +442,7 @@ def _to_number(value: Any) -> Any:
     try:
         return json.loads(value)
     except (TypeError, ValueError) as error:
-        raise _Failure(f"{_kind(value)} is no number") from error
+        raise _Failure(f"{_kind(value)} is not a number") from error
 
 
 def _sorted(value: Any) -> list[Any]:

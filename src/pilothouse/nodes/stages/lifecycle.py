@@ -94,7 +94,7 @@ def choose(stages: Sequence[Stage], document: Document, random: Random) -> Stage
 
 
 def weight_of(stage: Stage, document: Document) -> int | None:
-    """A stage's weight; None if what the object says is no number."""
+    """A stage's weight; None if what the object says is not a number."""
     found = _first(stage.weight, document)
     if isinstance(found, str):
         try:
