@@ -76,7 +76,7 @@ def names_of(name: str, area: str, resource: str, *, owns_pods: bool = False) ->
     """What the templates are filled with. Raises ``Refused``."""
     short = name.removesuffix("-controller")
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", short):
-        raise Refused(f"{name!r} is no name of a controller: lower case words with hyphens between them")
+        raise Refused(f"{name!r} is not a name of a controller: lower case words with hyphens between them")
     if area not in areas():
         raise Refused(f"there is no area {area!r}, there are {', '.join(areas())}")
     if resource not in kinds():

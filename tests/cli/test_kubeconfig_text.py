@@ -135,8 +135,8 @@ def test_a_cluster_of_somebody_elses_is_not_marked() -> None:
     ("text", "why"),
     [
         pytest.param("- a\n", "it is no kubeconfig", id="a list"),
-        pytest.param("clusters: {a: b}\n", "clusters in it is no list of named entries", id="a map of clusters"),
-        pytest.param("users: [a]\n", "users in it is no list of named entries", id="a list of words"),
+        pytest.param("clusters: {a: b}\n", "clusters in it is not a list of named entries", id="a map of clusters"),
+        pytest.param("users: [a]\n", "users in it is not a list of named entries", id="a list of words"),
         pytest.param("a: [", "yaml: ", id="no YAML"),
     ],
 )

@@ -100,7 +100,7 @@ def test_what_is_read(kind: FlagType, text: str, value: Any) -> None:
         "no pair": (PAIRS, "a", "a must be formatted as key=value"),
         "no pair among pairs": (PAIRS, "a=1,b,c=2", "b must be formatted as key=value"),
         "a pattern without level": (VMODULE, "a", '"a" does not have the pattern=N format'),
-        "a level that is no number": (VMODULE, "a=b", 'parsing verbosity in "a=b": strconv.ParseUint'),
+        "a level that is not a number": (VMODULE, "a=b", 'parsing verbosity in "a=b": strconv.ParseUint'),
         "an address with a zone": (IP, "::1%eth0", 'failed to parse IP: "::1%eth0"'),
         "no quantity": (QUANTITY, "lots", "quantities must match the regular expression"),
         "half a version": (VERSION, "v1", 'illegal version string "v1"'),

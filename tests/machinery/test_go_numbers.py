@@ -18,7 +18,7 @@ DEPLOYMENT = load().definition("io.k8s.api.apps.v1.Deployment")
         "one more is the least": (2147483648, -2147483648),
         "beyond 64 bits only zeros are left": (9223372036854775808, 0),
         "a whole float is a whole number": (3.0, 3),
-        "a boolean is no number": (True, True),
+        "a boolean is not a number": (True, True),
     },
 )
 def test_numbers_keep_their_lowest_bits(sent: Any, kept: Any) -> None:

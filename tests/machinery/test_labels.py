@@ -117,7 +117,7 @@ def test_a_selector_that_upstream_rejects_is_rejected_in_its_words(text: str, me
         "less": ("x<5", {"x": "-6"}, True),
         "no number is not less": ("x<5", {"x": "a"}, False),
         "missing is not less": ("x<5", {}, False),
-        "beyond 64 bits is no number": ("x<5", {"x": "99999999999999999999"}, False),
+        "beyond 64 bits is not a number": ("x<5", {"x": "99999999999999999999"}, False),
         "mixed operators": ("x,y=b", {"x": "1", "y": "b"}, True),
     },
 )

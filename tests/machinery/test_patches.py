@@ -100,7 +100,7 @@ def test_a_copy_is_not_tied_to_its_source() -> None:
         "an object replaces a list": ({"a": [1]}, {"a": {"b": 1}}, {"a": {"b": 1}}),
         "nulls of new objects are left out": ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
         "in new lists too, as upstream's library does": ({}, {"a": [{"b": None}]}, {"a": [{}]}),
-        "what is no object replaces everything": ({"a": 1}, ["c"], ["c"]),
+        "what is not an object replaces everything": ({"a": 1}, ["c"], ["c"]),
     },
 )
 def test_merge_patch(document: Any, patch: Any, expected: Any) -> None:

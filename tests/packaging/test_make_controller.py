@@ -92,7 +92,7 @@ def test_a_controller_of_objects_that_own_pods_works_and_passes_the_checks(tree:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["Foo"], "is no name of a controller", id="no name"),
+        pytest.param(["Foo"], "is not a name of a controller", id="no name"),
         pytest.param(["foo", "--area", "nowhere"], "there is no area 'nowhere'", id="no area"),
         pytest.param(["foo", "--resource", "foos"], "no view of 'foos'", id="no resource"),
         pytest.param(["ttl"], "there is a controller ttl already", id="taken"),

@@ -68,7 +68,7 @@ read_head = msgspec.json.Decoder(Head).decode
 def decode(value: bytes, key: str = "") -> Object:
     """A stored object as a dict of its own, free to be changed.
 
-    Raises ``StatusError`` (500) for what is no JSON or has numbers that nothing can hold: this server lets no such
+    Raises ``StatusError`` (500) for what is not JSON or has numbers that nothing can hold: this server lets no such
     object in, so that another program has written the store.
     """
     try:

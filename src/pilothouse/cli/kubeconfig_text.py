@@ -41,7 +41,7 @@ def read(text: str) -> Document:
     for section in SECTIONS:
         entries = document.get(section) or []
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise NoKubeconfig(f"{section} in it is no list of named entries")
+            raise NoKubeconfig(f"{section} in it is not a list of named entries")
     return document
 
 

@@ -20,7 +20,7 @@ _PREFERRED = {
 
 
 def validate_curves(numbers: Iterable[int]) -> Iterator[str]:
-    """What is wrong with a list, in upstream's words."""
+    """The errors in a list, in upstream's words."""
     seen: set[int] = set()
     for number in numbers:
         if not 0 < number <= 65535:

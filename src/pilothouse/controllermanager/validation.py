@@ -103,7 +103,7 @@ def _validate_versions(parsed: Parsed) -> Iterator[str]:
 
 
 def _minor(words: Sequence[str], default: int = MINOR) -> tuple[str, int]:
-    """What is wrong with ``kube=1.35``, or the minor version in it."""
+    """The errors in ``kube=1.35``, or the minor version in it."""
     if len(words) > 1:
         return f"duplicate version flag, {' and '.join(words)}", default
     for word in words:

@@ -10,7 +10,7 @@ def as_json(body: Any) -> dict[str, Any]:
     """The body as JSON data that the caller may change.
 
     Models of the official client are read by their ``attribute_map``, which names the fields on the wire; None there
-    means absent. Raises ``TypeError`` for anything else that is no object of JSON.
+    means absent. Raises ``TypeError`` for anything else that is not an object of JSON.
     """
     value = msgspec.to_builtins(body, enc_hook=_model)
     if not isinstance(value, dict):

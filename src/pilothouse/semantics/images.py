@@ -36,7 +36,7 @@ def tag_of(image: str) -> str:
 
 
 def parse_error(image: str) -> str:
-    """Why this is no name of an image, "" if it is one."""
+    """Why this is not a name of an image, "" if it is one."""
     if re.fullmatch(_IDENTIFIER, image) is not None:
         return f"invalid repository name ({image}), cannot specify 64-byte hexadecimal strings"
     _domain, rest = _split_domain(image)

@@ -89,7 +89,7 @@ def _default_container(container: Object) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """``Always`` for ``:latest``, said or meant. What is no name of an image is none of that."""
+    """``Always`` for the tag ``latest``, given or implied; not for an invalid image name."""
     return "Always" if tag_of(image) == "latest" else "IfNotPresent"
 
 

@@ -21,7 +21,7 @@ _leading_zeros = re.compile(r"(?<![0-9])0+(?=[0-9])")
 
 
 def canonical_ip(text: str) -> tuple[str, str] | None:
-    """``("IPv4", "10.0.0.1")``: the family, and the address as Go writes it; None for what is no address.
+    """``("IPv4", "10.0.0.1")``: the family, and the address as Go writes it; None for what is not an address.
 
     As Go's ``ParseIPSloppy``: leading zeros of an IPv4 address mean nothing, and an IPv4 address in IPv6's clothes is
     one of IPv4.

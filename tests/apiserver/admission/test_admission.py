@@ -120,7 +120,7 @@ class Noting(Plugin):
     def __init__(self, notes: list[str], name: str) -> None:
         self._notes, self._name = notes, name
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         self._notes.append(f"{self._name} {write.info.resource}")
 
 
@@ -132,7 +132,7 @@ async def test_plugins_are_asked_in_order_and_only_about_what_concerns_them(env:
             info = next(i for i in ResourceTable() if i.resource == resource and not i.group)
             write = Admission("CREATE", info, "default", "p", Identity("user"), obj={})
             await chain.admit(write)
-            await chain.review(write)
+            await chain.validate(write)
         if not round_:
             chain.plugins.append(Noting(notes, "b"))
     assert notes == ["a pods", "a pods", "b pods"]

@@ -96,7 +96,7 @@ async def test_who_may_attest_for_a_signer(api: Api) -> None:
 
     def attest(signer: str) -> None:
         obj = {"metadata": {"name": "b"}, "spec": {"signerName": signer}}
-        plugin.review(Admission("CREATE", info, "", "b", Identity("u"), obj=obj))
+        plugin.validate(Admission("CREATE", info, "", "b", Identity("u"), obj=obj))
 
     api.server.core.authorizer = Allows("attest example.com/good")
     plugin = ClusterTrustBundleAttest(api.server.core)

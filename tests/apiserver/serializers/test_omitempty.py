@@ -59,7 +59,7 @@ def test_what_the_quick_look_passes_over_is_printed_wherever_it_stands(text: str
         pytest.param(b'{"ready":false,"hostNetwork":false}', True, id="a boolean beside it"),
         pytest.param(b'{"restartCount":0,"priority": 0}', True, id="a number beside it"),
         pytest.param(b'{"reason":""}', True, id="a text"),
-        pytest.param(b'{"startTime":"2026-01-01T00:00:07Z"}', False, id="a time is no number"),
+        pytest.param(b'{"startTime":"2026-01-01T00:00:07Z"}', False, id="a time is not a number"),
         pytest.param(b'{"items":[]}', True, id="a list"),
     ],
 )

@@ -56,7 +56,7 @@ class CertificateApproval(_ForSigners):
 
     concerns = _REQUESTS
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         if _is_request(write, "UPDATE", "approval") and write.old is not None:
             signer = (write.old.get("spec") or {}).get("signerName") or ""
             self._ask(write, "approve", signer, "requests with signerName")
@@ -67,7 +67,7 @@ class CertificateSigning(_ForSigners):
 
     concerns = _REQUESTS
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         if not _is_request(write, "UPDATE", "status") or write.old is None or write.obj is None:
             return
         old, new = write.old.get("status") or {}, write.obj.get("status") or {}
@@ -82,7 +82,7 @@ class ClusterTrustBundleAttest(_ForSigners):
 
     concerns = frozenset({"clustertrustbundles.certificates.k8s.io"})
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         if write.info.resource != "clustertrustbundles" or write.info.group != GROUP or write.obj is None:
             return
         if write.operation not in ("CREATE", "UPDATE"):
@@ -97,7 +97,7 @@ class CertificateSubjectRestriction(Plugin):
 
     concerns = _REQUESTS
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         if not _is_request(write, "CREATE", "") or write.obj is None:
             return
         spec = write.obj.get("spec") or {}

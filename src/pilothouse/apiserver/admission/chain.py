@@ -55,21 +55,21 @@ class Plugin:
         """Reject the write, or change ``write.obj`` in place."""
         return None
 
-    def readmit(self, write: Admission) -> Awaitable[None] | None:
+    def reinvoke(self, write: Admission) -> Awaitable[None] | None:
         """``admit`` once more, after webhooks have changed the object."""
         return self.admit(write)
 
     def allot(self, write: Admission) -> None:
         """Reject the write, or give ``write.obj`` what is scarce. Its name is known now, also one that is generated."""
 
-    def review(self, write: Admission) -> Awaitable[None] | None:
+    def validate(self, write: Admission) -> Awaitable[None] | None:
         """Reject the write, or let it pass unchanged."""
         return None
 
 
 Step = Callable[[Admission], Awaitable[None] | None]
 Steps = tuple[tuple[Step, ...], tuple[Callable[[Admission], None], ...], tuple[Step, ...]]
-"""What admits, what allots and what reviews the writes of one resource."""
+"""What admits, what allots and what validates the writes of one resource."""
 
 
 class Chain:
@@ -92,7 +92,7 @@ class Chain:
         for step in self._of(write)[1]:
             step(write)
 
-    async def review(self, write: Admission) -> None:
+    async def validate(self, write: Admission) -> None:
         """Run the plugins that only validate."""
         for step in self._of(write)[2]:
             pending = step(write)
@@ -111,6 +111,6 @@ class Chain:
             steps = self._steps[resource] = (
                 tuple(one.admit for one in asked if type(one).admit is not Plugin.admit),
                 tuple(one.allot for one in asked if type(one).allot is not Plugin.allot),
-                tuple(one.review for one in asked if type(one).review is not Plugin.review),
+                tuple(one.validate for one in asked if type(one).validate is not Plugin.validate),
             )
         return steps

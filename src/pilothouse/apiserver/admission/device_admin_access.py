@@ -25,7 +25,7 @@ class DeviceAdminAccess(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         if write.obj is None:
             return
         where = _status(write.obj, write.old or {}) if write.subresource == "status" else ""

@@ -63,7 +63,7 @@ class LimitRanger(Plugin):
             assert write.obj is not None, "concerned only with objects"
             set_defaults(write.obj, limits)
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         if not self._store.has_any(PREFIX) or not _concerned(write):
             return
         for limits in self._bounded(write):

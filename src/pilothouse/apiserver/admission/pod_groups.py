@@ -36,7 +36,7 @@ class PodGroupWorkloadExists(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         group = _new_group(write)
         reference = None if group is None else (group["spec"].get("podGroupTemplateRef") or {}).get("workload")
         if reference is None:

@@ -50,7 +50,7 @@ class Priority(Plugin):
                 if spec.get(field) is None and write.old["spec"].get(field) is not None:
                     spec[field] = write.old["spec"][field]
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         if write.info.resource != "priorityclasses" or write.info.group != "scheduling.k8s.io":
             return
         if write.operation == "DELETE" or write.obj is None or not write.obj.get("globalDefault"):

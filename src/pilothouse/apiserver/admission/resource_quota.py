@@ -79,7 +79,7 @@ class ResourceQuota(Plugin):
         self._info = table.built_in("", "resourcequotas")
         self._known: dict[str, Quota] = {}
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         if not self._store.has_any(PREFIX):
             return
         if not write.namespace or write.obj is None or write.operation not in ("CREATE", "UPDATE"):

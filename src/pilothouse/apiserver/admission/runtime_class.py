@@ -39,7 +39,7 @@ class RuntimeClass(Plugin):
         if scheduling:
             _take_nodes(write, spec, scheduling)
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         spec = _new_pod(write)
         if spec is None or not (spec.get("overhead") or spec.get("runtimeClassName")):
             return

@@ -82,7 +82,7 @@ class ServiceAccount(Plugin):
             raise _no_account(write, name)
         return self._wait(write, spec)
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         info, pod = write.info, write.obj
         if info.resource != "pods" or info.group or pod is None:
             return

@@ -43,7 +43,7 @@ class PersistentVolumeClaimResize(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         info, claim, old = write.info, write.obj, write.old
         if info.resource != "persistentvolumeclaims" or info.group or write.subresource:
             return

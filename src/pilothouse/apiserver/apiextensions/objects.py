@@ -44,7 +44,7 @@ def children(value: Any, node: Node, path: str) -> Iterator[tuple[str, Node, Any
 
 
 def validate_embedded(value: Any, node: Node, path: str = "") -> ErrorList:
-    """What is wrong with kind and metadata of resources inside of a resource."""
+    """The errors in kind and metadata of resources inside of a resource."""
     errors: ErrorList = []
     for where, below, member in children(value, node, path):
         if below.get(EMBEDDED) and isinstance(member, dict):

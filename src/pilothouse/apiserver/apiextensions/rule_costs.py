@@ -58,7 +58,7 @@ class RuleCosts:
         return [field_errors.forbidden(path, _exceeds(what, cost, _ONE_RULE))]
 
     def total(self, path: str) -> ErrorList:
-        """What is wrong with all of them together."""
+        """The errors in all of them together."""
         if self._total <= _ALL_RULES:
             return []
         shown = sorted(self._expensive, key=lambda found: -found[0])[:_MOST_SHOWN]

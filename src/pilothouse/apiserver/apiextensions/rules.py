@@ -51,7 +51,7 @@ class Rule(msgspec.Struct):
     program: Any = None
     message: Any = None
     rule_error: str = ""
-    """What is wrong with the rule, in upstream's words."""
+    """The errors in the rule, in upstream's words."""
     message_error: str = ""
 
     @property

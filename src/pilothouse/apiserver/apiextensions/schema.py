@@ -90,7 +90,7 @@ def apply_defaults(value: Any, node: Node) -> None:
 
 
 def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> ErrorList:
-    """What is wrong with a value. What is the same as in ``old`` is not checked: it was let in before."""
+    """The errors in a value. What is the same as in ``old`` is not checked: it was let in before."""
     if not isinstance(old, _Missing) and same(value, old):
         return []
     errors = _validate_type(value, node, path)

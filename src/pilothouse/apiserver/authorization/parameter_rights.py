@@ -30,7 +30,7 @@ class ParameterRights(Plugin):
         self._core = core
         self._authorizer = authorizer
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         if write.obj is None or write.subresource or MASTERS in write.identity.groups:
             return
         spec, before = write.obj.get("spec") or {}, (write.old or {}).get("spec") or {}

@@ -16,20 +16,20 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def validate_selector_attribute(resource: dict[str, Any], path: str) -> ErrorList:
-    """What is wrong with ``fieldSelector`` and ``labelSelector`` of ``resourceAttributes``."""
+    """The errors in ``fieldSelector`` and ``labelSelector`` of ``resourceAttributes``."""
     errors: ErrorList = []
     for field in ("fieldSelector", "labelSelector"):
         selector = resource.get(field)
         if selector is None:
             continue
-        where, raw, wanted = f"{path}.{field}", selector.get("rawSelector"), selector.get("requirements")
-        if raw and wanted:
+        where, raw, requirements = f"{path}.{field}", selector.get("rawSelector"), selector.get("requirements")
+        if raw and requirements:
             text = "may not specified at the same time as requirements"
             errors.append(field_errors.invalid(f"{where}.rawSelector", raw, text))
-        if not raw and not wanted:
+        if not raw and not requirements:
             text = f"when {where} is specified, requirements or rawSelector is required"
             errors.append(field_errors.required(f"{where}.requirements", text))
-        for position, requirement in enumerate(wanted or ()):
+        for position, requirement in enumerate(requirements or ()):
             at = f"{where}.requirements[{position}]"
             errors += _validate_requirement(requirement, at, is_label=field == "labelSelector")
     return errors
@@ -56,26 +56,26 @@ def _validate_requirement(requirement: dict[str, Any], path: str, *, is_label: b
     return errors
 
 
-def unread_selectors(resource: dict[str, Any]) -> str:
-    """The message about selectors that could not be read, and therefore narrow nothing."""
+def build_evaluation_error(resource: dict[str, Any]) -> str:
+    """The evaluation error about selectors that could not be parsed and are ignored (``BuildEvaluationError``)."""
     detail: list[str] = []
     for field, parse in (("fieldSelector", parse_field_selector), ("labelSelector", parse_selector)):
         selector = resource.get(field) or {}
-        raw, wanted = selector.get("rawSelector"), selector.get("requirements") or ()
-        unknown = sum(requirement.get("operator") not in _OPERATORS for requirement in wanted)
+        raw, requirements = selector.get("rawSelector"), selector.get("requirements") or ()
+        unknown = sum(requirement.get("operator") not in _OPERATORS for requirement in requirements)
         if raw:
             try:
                 parse(raw)
             except (FieldSelectorError, SelectorError):
                 detail.append(f"spec.resourceAttributes.{field} ignored due to parse error")
         elif unknown:
-            part = "partially ignored" if unknown < len(wanted) else "ignored"
+            part = "partially ignored" if unknown < len(requirements) else "ignored"
             detail.append(f"spec.resourceAttributes.{field} {part} due to parse error")
     return "; ".join(detail)
 
 
 def field_selector_text(resource: dict[str, Any]) -> str:
-    """The field selector as a list would send it, as far as it can be said so."""
+    """The field selector as in a list request; requirements other than ``In`` with one value are left out."""
     selector = resource.get("fieldSelector") or {}
     if selector.get("rawSelector"):
         return str(selector["rawSelector"])

@@ -78,7 +78,7 @@ async def create_object(
     call.warnings += object_meta.without_duplicate_owners(meta, admitted=True)
     call.warnings += await core.long_work.run(call.size, _check, call, obj)
     write.name = meta["name"]
-    await core.admission.review(write)
+    await core.admission.validate(write)
     if revision and _is_revision(revision) and not options.dry_run:
         # Only the storage checks it, and only what it can read (apiserver pkg/storage/etcd3/store.go, v0.36).
         raise errors.plain("resourceVersion should not be set on objects to be created")

@@ -79,7 +79,7 @@ async def delete_one(core: Core, call: Call, options: DeleteOptions) -> tuple[by
         )
         admission = core.admission_of(call)
         await admission.admit(write)
-        await admission.review(write)
+        await admission.validate(write)
         try:
             return await _delete(core, call, record, obj, options)
         except Mismatch:

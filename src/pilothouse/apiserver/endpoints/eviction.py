@@ -53,7 +53,7 @@ async def evict(core: Core, call: Call) -> StatusResult:
     if sent["metadata"].get("name") != call.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     options = _delete_options(call, sent)
-    await core.admission.review(write)
+    await core.admission.validate(write)
     # From here on the pod's metadata and status are written, as through pods/status.
     asked = msgspec.structs.replace(call.asked, subresource="status", query=NO_QUERY)
     one = msgspec.structs.replace(call, asked=asked, admitted=True)

@@ -27,7 +27,7 @@ _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a log a request asks for."""
+    """``PodLogOptions``: which part of a log is requested."""
 
     container: str = ""
     follow: bool = False
@@ -39,7 +39,7 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_log_options(query: Query, name: str, now: datetime.datetime) -> LogOptions:
-    """The options in the query. Raises 422 for what contradicts itself, 400 for what cannot be read."""
+    """The options in the query. Raises 422 for invalid options, 400 for values that cannot be parsed."""
     all_errors: ErrorList = []
     seconds, tail, limit = query.number("sinceSeconds"), query.number("tailLines"), query.number("limitBytes")
     time_text = query.first("sinceTime")
@@ -105,7 +105,7 @@ def stored_pod(core: Core, call: Call) -> Object:
 
 
 def container_of(pod: Object, name: str, wanted: str) -> str:
-    """The container meant: the one named, or the only one."""
+    """The name of the requested container: the given one, or the only one."""
     spec = pod.get("spec") or {}
     names = {field: [container.get("name") or "" for container in spec.get(field) or ()] for field in _CONTAINERS}
     if wanted:
@@ -121,7 +121,7 @@ def container_of(pod: Object, name: str, wanted: str) -> str:
 
 
 def check_node(core: Core, node: str) -> None:
-    """404 for a pod on a node that is none. Upstream names the pods resource and the node."""
+    """Raise 404 if the pod's node does not exist; as upstream, it names the resource pods and the node."""
     if core.store.get(core.table.built_in("", "nodes").key("", node)) is None:
         raise errors.not_found(core.table.built_in("", "pods"), node)
 
@@ -156,11 +156,11 @@ def _tail(lines: Sequence[LogLine], options: LogOptions) -> Sequence[LogLine]:
 
 def _text(lines: Sequence[LogLine], options: LogOptions) -> bytes:
     if options.timestamps:
-        return b"".join(f"{_nanos(line.at)} {line.text}\n".encode() for line in lines)
+        return b"".join(f"{_rfc3339_nano(line.at)} {line.text}\n".encode() for line in lines)
     return b"".join(f"{line.text}\n".encode() for line in lines)
 
 
-def _nanos(moment: datetime.datetime) -> str:
+def _rfc3339_nano(moment: datetime.datetime) -> str:
     return format_micro_time(moment)[:-1] + "000Z"
 
 
@@ -169,7 +169,7 @@ def _cut(text: bytes, limit: int | None) -> bytes:
 
 
 class _Follow:
-    """A log as it grows, until the container ends, the pod goes, or the client is gone."""
+    """A followed log, until the container ends, the pod is deleted, or the client disconnects."""
 
     def __init__(self, core: Core, source: _Source, options: LogOptions, log: ContainerLog) -> None:
         self.status = 200
@@ -196,26 +196,26 @@ class _Follow:
                         return
                 if self._log.ended or self._closed:
                     return
-                if not await self._news():
+                if not await self._wait_for_change():
                     return
                 lines = self._log.lines[seen:]
                 seen = len(self._log.lines)
         finally:
             self._watcher.close()
 
-    async def _news(self) -> bool:
+    async def _wait_for_change(self) -> bool:
         """Wait until the log may have grown; False when it has ended."""
         env = self._core.env
         due = self._log.next_at
-        alarm: asyncio.TimerHandle | None = None
+        timer: asyncio.TimerHandle | None = None
         if due is not None:
             seconds = max((due - env.now()).total_seconds(), 0.0)
-            alarm = asyncio.get_running_loop().call_later(seconds, self._watcher.nudge)
+            timer = asyncio.get_running_loop().call_later(seconds, self._watcher.nudge)
         try:
             await self._watcher.changed()
         finally:
-            if alarm is not None:
-                alarm.cancel()
+            if timer is not None:
+                timer.cancel()
         self._watcher.take()
         record = self._core.store.get(self._source.key)
         if self._closed or self._watcher.ended or record is None:
@@ -223,7 +223,7 @@ class _Follow:
         try:
             self._log = self._source.read(msgspec.json.decode(record.value))
         except errors.StatusError:
-            # The container is being made anew, or its node is gone: this run's log has ended.
+            # The container is being recreated, or its node is gone: the log of this run has ended.
             return False
         return True
 

@@ -16,8 +16,8 @@ from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer, Rule
 from pilothouse.apiserver.authorization.selector_attributes import (
+    build_evaluation_error,
     field_selector_text,
-    unread_selectors,
     validate_selector_attribute,
 )
 from pilothouse.apiserver.call import Call
@@ -105,7 +105,7 @@ class _Reviews:
         status: dict[str, Any] = {"allowed": decision.allowed}
         if decision.reason:
             status["reason"] = decision.reason
-        error = unread_selectors(resource or {})
+        error = build_evaluation_error(resource or {})
         if error:
             status["evaluationError"] = error
         review["status"] = status
@@ -201,7 +201,7 @@ class _Reviews:
                 f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account "
                 f"({account['metadata']['uid']})",
             )
-        await core.admission.review(write)
+        await core.admission.validate(write)
         bound = _bound(core, call, spec.get("boundObjectRef"))
         audiences = spec.get("audiences") or list(self._tokens.audiences)
         lifetime, warn_after = seconds, None

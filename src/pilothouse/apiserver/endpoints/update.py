@@ -256,7 +256,7 @@ async def _replace(
         # A PUT names the uid as a precondition; to a patch it is a field like others.
         meta["uid"] = uid
     call.warnings += await core.long_work.run(size, _check, call, obj, old, part, subresource)
-    await admission.review(write)
+    await admission.validate(write)
     strategy.finish(obj)
     warnings = tuple(call.warnings)
     if _is_gone(call, obj):

@@ -18,7 +18,7 @@ def registration_of(group: str, resource: str) -> Registration:
     """The declaration of a built-in resource, loaded when first asked for; one for all servers, it keeps nothing.
 
     The group's first label is the package, ``core`` where the group has no name: ``rbac.authorization.k8s.io`` and
-    ``roles`` are found in ``registry.rbac.roles``. What is no object (reviews, bindings) declares nothing.
+    ``roles`` are found in ``registry.rbac.roles``. What is not an object (reviews, bindings) declares nothing.
     """
     package = f"{__name__}.{group.partition('.')[0] or 'core'}"
     name = f"{package}.{resource}"

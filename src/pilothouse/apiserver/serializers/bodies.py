@@ -89,7 +89,7 @@ def strict_warnings(strict_errors: Iterable[str]) -> list[str]:
 
 
 def unrecognized(kind: str, why: str, body: bytes) -> errors.StatusError:
-    """400 about a body that is no object at all."""
+    """400 about a body that is not an object at all."""
     start = body[:30]
     shown = start.decode(errors="replace") if body[:1] == b"{" else start.hex()
     more = " ..." if len(body) > len(start) else ""
@@ -99,7 +99,7 @@ def unrecognized(kind: str, why: str, body: bytes) -> errors.StatusError:
 
 
 def read_text(body: bytes, content_type: str, kind: str) -> tuple[bytes, list[str]]:
-    """A body that is no JSON as JSON, and the strict error about what is in it twice."""
+    """A body in another format as JSON, and the strict error about its duplicate fields."""
     if content_type not in YAML_TYPES:
         raise errors.unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"

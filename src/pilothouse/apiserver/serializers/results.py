@@ -44,7 +44,7 @@ class StatusResult(msgspec.Struct, gc=False):
 
 
 class RawResult(msgspec.Struct, gc=False):
-    """An answer that is no object and has one form only (the lines of a log)."""
+    """An answer that is not an object and has one form only (the lines of a log)."""
 
     answer: Response | Stream
 

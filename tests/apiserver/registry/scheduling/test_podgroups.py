@@ -177,7 +177,7 @@ REF, POLICY = "spec.podGroupTemplateRef", "spec.schedulingPolicy"
         "all or nothing": ({"schedulingPolicy": GANG}, ""),
         "no": ({"podGroupTemplateRef": {}}, f'{REF}: Invalid value: "": must specify one of: `workload`'),
         "of no": ({"podGroupTemplateRef": template_of("")}, f"{REF}.workload.workloadName: Required value"),
-        "of what is no name": (
+        "of what is not a name": (
             {"podGroupTemplateRef": template_of("work/load")},
             f'{REF}.workload.workloadName: Invalid value: "work/load": {SUBDOMAIN}',
         ),

@@ -22,7 +22,7 @@ def adopt(core: Core, write: Admission, changed: Any) -> bool:
     # Not the resource's own where a subresource has one: an Eviction is posted to a pod.
     kind, api_version = obj["kind"], obj["apiVersion"]
     if not isinstance(changed, dict) or not isinstance(changed.get("metadata", {}), dict):
-        raise errors.internal("the patched object is no object")
+        raise errors.internal("the patched object is not an object")
     try:
         if info.custom is not None:
             info.custom.prune(changed)

@@ -1,8 +1,8 @@
-"""MutatingAdmissionPolicy: expressions that say what a written object is to be like.
+"""MutatingAdmissionPolicy: CEL expressions that change written objects.
 
 After k8s.io/apiserver ``pkg/admission/plugin/policy/mutating`` (v0.36). An apply configuration is merged as server-side
-apply merges, without managed fields. A policy that asks for it (``reinvocationPolicy: IfNeeded``) is evaluated once
-more when the object has changed after it.
+apply merges, without managed fields. A policy with ``reinvocationPolicy: IfNeeded`` is evaluated once more if the
+object has changed after it.
 """
 
 import copy
@@ -37,13 +37,13 @@ from pilothouse.machinery.patches import PatchError
 
 
 class Policy:
-    """One policy."""
+    """A policy with its compiled expressions."""
 
     def __init__(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
         self.name: str = obj["metadata"]["name"]
         self.fails_open = spec.get("failurePolicy") == "Ignore"
-        self.again = spec.get("reinvocationPolicy") == "IfNeeded"
+        self.reinvoke = spec.get("reinvocationPolicy") == "IfNeeded"
         self.param_kind: Object | None = spec.get("paramKind")
         self.criteria = Criteria.of_constraints(spec.get("matchConstraints") or {})
         params = self.param_kind is not None
@@ -53,23 +53,25 @@ class Policy:
 
 
 class _Mutation:
+    """One of ``spec.mutations``."""
+
     def __init__(self, scope: Scope, given: Object) -> None:
         self.is_json_patch = given.get("patchType") == "JSONPatch"
         text = (given.get("jsonPatch" if self.is_json_patch else "applyConfiguration") or {}).get("expression") or ""
         self._condition = Condition(scope, text, (), rewritten=as_maps(text))
 
-    async def changed(self, inputs: Inputs, obj: Object, info: ResourceInfo) -> Object:
+    async def apply(self, inputs: Inputs, obj: Object, info: ResourceInfo) -> Object:
         """The object after this mutation. Raises ``ExpressionError``."""
         try:
             value = await self._condition.evaluate(inputs, Budget())
         except OutOfBudget as error:
             raise ExpressionError(str(error)) from None
         if self.is_json_patch:
-            return self._patched(obj, value)
+            return self._apply_json_patch(obj, value)
         if not isinstance(value, dict):
             raise ExpressionError("invalid return type: an ApplyConfiguration expression must evaluate to Object")
         type_ = _type_of(info)
-        atomics = _atomics(value, type_, "")
+        atomics = _atomic_paths(value, type_, "")
         if atomics:
             found = ", ".join(atomics)
             why = f"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {found}"
@@ -77,7 +79,7 @@ class _Mutation:
         return merge(obj, {**value, "kind": obj["kind"], "apiVersion": obj["apiVersion"]}, type_)
 
     @staticmethod
-    def _patched(obj: Object, value: Any) -> Object:
+    def _apply_json_patch(obj: Object, value: Any) -> Object:
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
             raise ExpressionError("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
         try:
@@ -97,8 +99,8 @@ def _type_of(info: ResourceInfo) -> MergeType:
     return found
 
 
-def _atomics(value: Any, type_: MergeType, path: str) -> list[str]:
-    """Where a configuration would replace something whole, which its author may not have meant."""
+def _atomic_paths(value: Any, type_: MergeType, path: str) -> list[str]:
+    """The paths at which an apply configuration would replace an atomic list, map or struct."""
     found: list[str] = []
     if isinstance(value, dict) and type_.map is not None:
         if type_.map.atomic:
@@ -106,12 +108,12 @@ def _atomics(value: Any, type_: MergeType, path: str) -> list[str]:
         for name, member in value.items():
             below = type_.map.fields.get(name)
             if below is not None:
-                found += _atomics(member, below, f"{path}.{name}")
+                found += _atomic_paths(member, below, f"{path}.{name}")
     elif isinstance(value, list) and type_.list is not None:
         if not type_.list.associative:
             found.append(path)
         for position, item in enumerate(value):
-            found += _atomics(item, type_.list.element, f"{path}[{position}]")
+            found += _atomic_paths(item, type_.list.element, f"{path}[{position}]")
     return found
 
 
@@ -124,30 +126,32 @@ class MutatingAdmissionPolicy(Plugin):
         self._bindings = Configurations(core, "mutatingadmissionpolicybindings", Binding)
 
     def admit(self, write: Admission) -> Awaitable[None] | None:
-        return self._run(write, again=False) if self._may_concern(write) else None
+        return self._run(write, reinvocation=False) if self._may_concern(write) else None
 
-    def readmit(self, write: Admission) -> Awaitable[None] | None:
-        return self._run(write, again=True) if self._may_concern(write) else None
+    def reinvoke(self, write: Admission) -> Awaitable[None] | None:
+        return self._run(write, reinvocation=True) if self._may_concern(write) else None
 
     def _may_concern(self, write: Admission) -> bool:
         return write.obj is not None and may_concern(write, self._policies, self._bindings)
 
-    async def _run(self, write: Admission, *, again: bool) -> None:
+    async def _run(self, write: Admission, *, reinvocation: bool) -> None:
         bindings = by_policy(self._bindings.all)
-        policies = [policy for policy in self._policies.all if policy.name in bindings and (policy.again or not again)]
+        policies = [
+            policy for policy in self._policies.all if policy.name in bindings and (policy.reinvoke or not reinvocation)
+        ]
         failures: list[Decision] = []
         changed_by: list[bool] = []
         for policy in policies:
             changed_by.append(await self._apply(write, policy, bindings[policy.name], failures))
-        if not again:
+        if not reinvocation:
             for position, policy in enumerate(policies):
-                if policy.again and any(changed_by[position + 1 :]):
+                if policy.reinvoke and any(changed_by[position + 1 :]):
                     await self._apply(write, policy, bindings[policy.name], failures)
         if failures:
             raise _status_error(write, failures)
 
     async def _apply(self, write: Admission, policy: Policy, bindings: list[Binding], failures: list[Decision]) -> bool:
-        """Whether the policy has changed the object. What went wrong is added to ``failures``, if that matters."""
+        """Apply the policy; returns whether it has changed the object. Appends to ``failures`` unless it fails open."""
 
         def failed(binding: str, message: str, reason: str = "") -> None:
             if not policy.fails_open:
@@ -169,11 +173,11 @@ class MutatingAdmissionPolicy(Plugin):
             return False
         changed = False
         for mutation in policy.mutations:
-            # Each mutation sees what those before it have made.
+            # Each mutation sees the result of those before it.
             inputs = Inputs(VersionedAttributes(self._core, write, info), parameters)
             obj = converted(self._core, write, write.obj, info)
             assert obj is not None, "there is an object to change"
-            wanted = await mutation.changed(inputs, copy.deepcopy(obj), info)
+            wanted = await mutation.apply(inputs, copy.deepcopy(obj), info)
             if info is not write.info:
                 wanted = convert(self._core, info, write.info, wanted)
             changed |= adopt(self._core, write, wanted)

@@ -82,7 +82,7 @@ class ValidatingAdmissionPolicy(Plugin):
         self._policies = Configurations(core, "validatingadmissionpolicies", Policy)
         self._bindings = Configurations(core, "validatingadmissionpolicybindings", Binding)
 
-    def review(self, write: Admission) -> Awaitable[None] | None:
+    def validate(self, write: Admission) -> Awaitable[None] | None:
         if not may_concern(write, self._policies, self._bindings):
             return None
         return self._review(write)

@@ -182,7 +182,7 @@ class ValidatingWebhooks(Webhooks):
 
     resource = "validatingwebhookconfigurations"
 
-    def review(self, write: Admission) -> Any:
+    def validate(self, write: Admission) -> Any:
         """Ask all that are about the write, at the same time."""
         if not may_concern(write, self._configured):
             return None
@@ -232,7 +232,7 @@ class MutatingWebhooks(Webhooks):
         for plugin in self._core.admission.plugins:
             if plugin is self:
                 break
-            pending = plugin.readmit(write)
+            pending = plugin.reinvoke(write)
             if pending is not None:
                 await pending
         if with_plain_owners(write.obj) != before:

@@ -71,21 +71,21 @@ class PodSecurity(Plugin):
         self._options = options or PodSecurityOptions()
         self._privileged_by_default = self._options.defaults == Policy()
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         info, obj = write.info, write.obj
         if obj is None or write.operation not in ("CREATE", "UPDATE"):
             return
         if info.group == "" and info.resource == "pods":
-            self._review_pod(write, obj)
+            self._validate_pod(write, obj)
         elif info.group == "" and info.resource == "namespaces":
             if not write.subresource:
-                self._review_namespace(write, obj)
+                self._validate_namespace(write, obj)
         elif not write.subresource and (info.group, info.resource) in _TEMPLATE_PATHS:
-            self._review_template(write, obj)
+            self._validate_pod_controller(write, obj)
 
     # Pods and templates
 
-    def _review_pod(self, write: Admission, pod: Object) -> None:
+    def _validate_pod(self, write: Admission, pod: Object) -> None:
         if write.subresource in _IGNORED_POD_SUBRESOURCES:
             return
         policy = self._policy(write)
@@ -100,7 +100,7 @@ class PodSecurity(Plugin):
             raise errors.forbidden(write.info, write.name, why)
         self._warn(write, policy.warn, pod["metadata"], spec)
 
-    def _review_template(self, write: Admission, obj: Object) -> None:
+    def _validate_pod_controller(self, write: Admission, obj: Object) -> None:
         policy = self._policy(write)
         if policy is None or policy.warn.level == "privileged":
             return
@@ -132,7 +132,7 @@ class PodSecurity(Plugin):
 
     # Namespaces
 
-    def _review_namespace(self, write: Admission, namespace: Object) -> None:
+    def _validate_namespace(self, write: Admission, namespace: Object) -> None:
         labels, options = namespace["metadata"].get("labels") or {}, self._options
         policy, all_errors = policy_to_evaluate(labels, options.defaults)
         if write.old is None:

@@ -1,4 +1,4 @@
-"""What is wrong with a pod by one level and version: every check, in upstream's order and words. Pure.
+"""The errors in a pod by one level and version: every check, in upstream's order and words. Pure.
 
 After pod-security-admission's ``policy`` (v0.36). A check gets annotations and spec and gives a reason and its
 details; ``baseline`` and ``restricted`` have them.

@@ -101,7 +101,7 @@ def validate_webhook_service(service: Object, path: str) -> ErrorList:
 
 
 def validate_webhook_url(url: str, path: str) -> ErrorList:
-    """What is wrong with the address of a webhook; the same file."""
+    """The errors in the address of a webhook; the same file."""
     form = "; desired format: https://host[/path]"
     try:
         parts = urlsplit(url)

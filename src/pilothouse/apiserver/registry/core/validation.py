@@ -71,7 +71,7 @@ LONGEST_DRIVER = 63
 
 
 def validate_csi_driver_name(name: str, path: str) -> ErrorList:
-    """What is wrong with the name of a driver (``ValidateCSIDriverName``, kubernetes
+    """The errors in the name of a driver (``ValidateCSIDriverName``, kubernetes
     ``pkg/apis/core/validation/validation.go``, v1.36)."""
     if not name:
         return [required(path)]
@@ -82,7 +82,7 @@ def validate_csi_driver_name(name: str, path: str) -> ErrorList:
 
 
 NameCheck = Callable[[str, str], ErrorList]
-"""What is wrong with the name of a resource at a path."""
+"""The errors in the name of a resource at a path."""
 
 COUNTED = frozenset(
     (
@@ -103,7 +103,7 @@ _HUGE_OF_QUOTAS = (_HUGE, f"requests.{_HUGE}")
 
 
 def validate_resource_quantity(name: str, amount: object, path: str) -> ErrorList:
-    """What is wrong with an amount (``ValidateResourceQuantityValue``). The names by which quotas count objects
+    """The errors in an amount (``ValidateResourceQuantityValue``). The names by which quotas count objects
     (``count/pods``) are extended ones."""
     try:
         quantity = parse_quantity(str(amount))
@@ -130,7 +130,7 @@ def is_huge_of_quotas(name: str) -> bool:
 
 
 def resource_name_errors(name: str) -> list[str]:
-    """What is wrong with the name of any resource (``validateResourceName``)."""
+    """The errors in the name of any resource (``validateResourceName``)."""
     errors = qualified_name_errors(name)
     if not errors and "/" not in name and name not in _STANDARD_RESOURCES and not is_huge_of_quotas(name):
         return ["must be a standard resource type or fully qualified"]
@@ -139,7 +139,7 @@ def resource_name_errors(name: str) -> list[str]:
 
 @remembered(512)
 def container_resource_texts(name: str) -> tuple[str, ...]:
-    """What is wrong with the name of a container's resource (``validateContainerResourceName``)."""
+    """The errors in the name of a container's resource (``validateContainerResourceName``)."""
     texts = tuple(resource_name_errors(name))
     if "/" not in name:
         if name in _CONTAINER_RESOURCES or name.startswith(_HUGE):
@@ -166,7 +166,7 @@ def validate_pod_resource_name(name: str, path: str) -> ErrorList:
 def validate_resource_requirements(
     resources: Object, path: str, *, names: NameCheck = validate_container_resource_name
 ) -> ErrorList:
-    """What is wrong with the requests and limits of a container (``ValidateContainerResourceRequirements``), or of what
+    """The errors in the requests and limits of a container (``ValidateContainerResourceRequirements``), or of what
     may have others."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     all_errors: ErrorList = []

@@ -17,7 +17,7 @@ from pilothouse.apiserver.registry.core.persistentvolumeclaims.validation import
     validate_persistent_volume_claim_template,
 )
 from pilothouse.apiserver.registry.core.pods.field_references import (
-    OF_FILES,
+    VOLUME_FIELD_PATHS,
     validate_container_resource_field_selector,
     validate_object_field_selector,
 )
@@ -107,7 +107,7 @@ def validate_persistent_volume_source(spec: Object, name: str, path: str = "spec
 
 
 def validate_inline_persistent_volume_spec(spec: Object, path: str) -> ErrorList:
-    """What is wrong with the spec of a volume that stands for one of a pod, in an attachment
+    """The errors in the spec of a volume that stands for one of a pod, in an attachment
     (``ValidatePersistentVolumeSpec`` for inline volumes)."""
     context = "in the context of inline volumes"
     all_errors = [
@@ -214,12 +214,14 @@ def _downward_file(item: Object, where: str) -> ErrorList:
     all_errors = _missing(item, where, ("path",)) + _own_path(item.get("path") or "", f"{where}.path")
     of_field, of_resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if of_field is not None:
-        all_errors += validate_object_field_selector(of_field, f"{where}.fieldRef", OF_FILES)
+        all_errors += validate_object_field_selector(of_field, f"{where}.fieldRef", VOLUME_FIELD_PATHS)
         if of_resource is not None:
             detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
             all_errors.append(invalid(where, "resource", detail))
     elif of_resource is not None:
-        all_errors += validate_container_resource_field_selector(of_resource, f"{where}.resourceFieldRef", in_file=True)
+        all_errors += validate_container_resource_field_selector(
+            of_resource, f"{where}.resourceFieldRef", in_volume=True
+        )
     else:
         all_errors.append(required(where, "one of fieldRef and resourceFieldRef is required"))
     return all_errors + _mode(item, "mode", where)

@@ -1,8 +1,8 @@
-"""Addresses and ranges of them in objects, as strictly as they are read since v1.36 (``StrictIPCIDRValidation``).
+"""IP addresses and CIDRs in objects, with the strictness of v1.36 (``StrictIPCIDRValidation``).
 
-After apimachinery's ``pkg/util/validation/ip.go`` (v0.36). What can be read, but is ambiguous, is reported as such:
-zeros that other programs read as octal numbers, IPv4 inside of IPv6, bits that no mask covers. ``…_errors`` are texts,
-``validate_…`` return errors about a field, and take what an object has had before.
+After apimachinery's ``pkg/util/validation/ip.go`` (v0.36). Values that can be parsed but are ambiguous are errors:
+leading zeros, which other programs read as octal, IPv4-mapped IPv6 addresses, bits beyond the prefix length.
+``…_errors`` return texts; ``validate_…`` return field errors, and accept the values that the old object has.
 """
 
 import ipaddress
@@ -15,17 +15,17 @@ from pilothouse.machinery.remembered import remembered
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-_NO_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-_NO_NETWORK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_INVALID_IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_INVALID_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _zeros = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _plain_number = re.compile(r"\d{1,3}")
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _plain = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
-"""Nearly every address that a server sees."""
+"""The usual form of an IPv4 address, which needs no parsing."""
 
 
 def parse_ip_sloppy(text: str) -> Address | None:
-    """The address, also where numbers begin with zeros."""
+    """Parse an address; its octets may have leading zeros."""
     try:
         return ipaddress.ip_address(_without_zeros(text))
     except ValueError:
@@ -33,7 +33,7 @@ def parse_ip_sloppy(text: str) -> Address | None:
 
 
 def parse_cidr_sloppy(text: str) -> Network | None:
-    """The range, also where bits are set that its mask does not cover."""
+    """Parse a CIDR; bits beyond the prefix length may be set."""
     address, slash, bits = text.partition("/")
     found = parse_ip_sloppy(address)
     if found is None or not slash or _plain_number.fullmatch(bits) is None or "%" in address:
@@ -46,17 +46,17 @@ def parse_cidr_sloppy(text: str) -> Network | None:
 
 @remembered(8192)
 def ip_errors(text: str) -> tuple[str, ...]:
-    """Why it is no address; where there are two forms of the same, the one that is not canonical will do."""
+    """Why it is not a valid address; forms that are not canonical are accepted."""
     found = parse_ip_sloppy(text)
     if found is None or "%" in text:
-        return (_NO_ADDRESS,)
+        return (_INVALID_IP,)
     if _without_zeros(text) != text:
         return ("must not have leading 0s",)
-    return ("must not be an IPv4-mapped IPv6 address",) if is_mapped(found) else ()
+    return ("must not be an IPv4-mapped IPv6 address",) if is_ipv4_mapped(found) else ()
 
 
 def canonical_ip_errors(text: str) -> tuple[str, ...]:
-    """The same where only the canonical form will do."""
+    """The same, but only the canonical form is accepted."""
     errors = ip_errors(text)
     if errors or text == str(ipaddress.ip_address(text)):
         return errors
@@ -65,15 +65,15 @@ def canonical_ip_errors(text: str) -> tuple[str, ...]:
 
 @remembered(1024)
 def cidr_errors(text: str) -> tuple[str, ...]:
-    """Why it is no CIDR; one error at most."""
+    """Why it is not a valid CIDR; one error at most."""
     network = parse_cidr_sloppy(text)
     if network is None:
-        return (_NO_NETWORK,)
+        return (_INVALID_CIDR,)
     address, _slash, bits = text.partition("/")
     found = parse_ip_sloppy(address)
     if _without_zeros(address) != address or (len(bits) > 1 and bits[0] == "0"):
         return ("must not have leading 0s in IP or prefix length",)
-    if found is not None and is_mapped(found):
+    if found is not None and is_ipv4_mapped(found):
         return ("must not have an IPv4-mapped IPv6 address",)
     if found != network.network_address:
         return ("must not have bits set beyond the prefix length",)
@@ -81,22 +81,22 @@ def cidr_errors(text: str) -> tuple[str, ...]:
 
 
 def canonical_cidr_errors(text: str) -> tuple[str, ...]:
-    """The same where only the canonical form will do."""
+    """The same, but only the canonical form is accepted."""
     errors = cidr_errors(text)
     if errors or text == str(parse_cidr_sloppy(text)):
         return errors
     return (f'must be in canonical form ("{parse_cidr_sloppy(text)}")',)
 
 
-def is_mapped(address: Address) -> bool:
-    """Whether it is an IPv4 address inside an IPv6 one."""
+def is_ipv4_mapped(address: Address) -> bool:
+    """Whether it is an IPv4-mapped IPv6 address."""
     return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
 
 
 def family_of(text: str) -> int:
-    """4 or 6, or 0 for what is no address. An IPv4 address inside an IPv6 one is IPv4."""
+    """4 or 6, or 0 if it is not an address. An IPv4-mapped IPv6 address is IPv4."""
     address = None if "%" in text else parse_ip_sloppy(text)
-    return 0 if address is None else 4 if is_mapped(address) else address.version
+    return 0 if address is None else 4 if is_ipv4_mapped(address) else address.version
 
 
 def validate_ip_for_legacy_field(text: str, path: str, known: Container[str] = ()) -> ErrorList:
@@ -110,6 +110,6 @@ def validate_cidr_for_legacy_field(text: str, path: str, known: Container[str] =
 
 
 def _without_zeros(text: str) -> str:
-    """Without the leading zeros of an IPv4 address, which may be the end of an IPv6 one."""
+    """Without the leading zeros of an IPv4 address, which may be the end of an IPv6 address."""
     first, colon, last = text.rpartition(":")
     return first + colon + _zeros.sub("", last) if "." in last else text

@@ -1,4 +1,4 @@
-"""Fields of objects that many kinds treat alike: filled in when absent, immutable, never negative.
+"""Defaults and checks of fields that many kinds share: absent, immutable, non-negative.
 
 The messages are those of apimachinery's ``pkg/api/validation`` (v0.36).
 """
@@ -17,7 +17,7 @@ PORT_RANGE = "must be between 1 and 65535, inclusive"
 def set_absent(obj: Object, defaults: Mapping[str, Any]) -> None:
     """Set every field that is absent or null. Values must not be shared containers.
 
-    An empty string is one where Go has a pointer, and has been dropped already where Go has none (``omitempty``).
+    An empty string is kept: where Go's field is not a pointer it has been removed before (``omitempty``).
     """
     for field, value in defaults.items():
         if obj.get(field) is None:
@@ -25,7 +25,7 @@ def set_absent(obj: Object, defaults: Mapping[str, Any]) -> None:
 
 
 def ensure_object(obj: Object, field: str) -> Object:
-    """The object in that field, made if there is none."""
+    """The object in that field, created if absent."""
     found: Object | None = obj.get(field)
     if found is None:
         found = obj[field] = {}
@@ -33,8 +33,8 @@ def ensure_object(obj: Object, field: str) -> Object:
 
 
 def validate_immutable_fields(obj: Object, old: Object, path: str, fields: Mapping[str, str]) -> ErrorList:
-    """``field is immutable`` for each of the fields that differs: names and internal types (``internal_types``).
-    ``path`` is where they are, "" at the top."""
+    """``field is immutable`` for each changed field (``ValidateImmutableField``). ``fields`` maps names to
+    internal types (``internal_types``); ``path`` is that of the object, "" at the top."""
     prefix = f"{path}." if path else ""
     return [
         invalid(prefix + field, internal_value(type_, obj.get(field)), IMMUTABLE)
@@ -44,6 +44,6 @@ def validate_immutable_fields(obj: Object, old: Object, path: str, fields: Mappi
 
 
 def validate_nonnegative_fields(obj: Object, path: str, fields: Iterable[str]) -> ErrorList:
-    """``NON_NEGATIVE`` for each of the fields that is less than zero; ``path`` is where they are, "" at the top."""
+    """``NON_NEGATIVE`` for each field that is less than zero; ``path`` is that of the object, "" at the top."""
     prefix = f"{path}." if path else ""
     return [invalid(prefix + field, obj[field], NON_NEGATIVE) for field in fields if (obj.get(field) or 0) < 0]

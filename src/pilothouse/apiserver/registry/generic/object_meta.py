@@ -81,7 +81,7 @@ def validate_object_meta(
     kube_finalizers: bool = True,
     generate_name: bool = True,
 ) -> ErrorList:
-    """``ValidateObjectMeta`` of a new object: ``name_errors`` says why a text is no name of the kind.
+    """``ValidateObjectMeta`` of a new object: ``name_errors`` says why a text is not a name of the kind.
 
     ``kube_finalizers``: only finalizers that the server knows may have no domain. ``generate_name`` False
     (``ValidateObjectMetaWithOpts``): the prefix is not validated.
@@ -127,7 +127,7 @@ def validate_common(metadata: Object, *, by_kind: bool) -> ErrorList:
 
 
 class MetadataErrors(msgspec.Struct, frozen=True):
-    """What is wrong with the metadata of an update. ``whole``: as that of an object (``ValidateObjectMeta``);
+    """The errors in the metadata of an update. ``whole``: as that of an object (``ValidateObjectMeta``);
     ``change``: as a change (``ValidateObjectMetaUpdate``); each by the rules of any kind (``common``), and with those
     that the API's own kinds have for finalizers."""
 
@@ -143,7 +143,7 @@ _NO_ERRORS = MetadataErrors()
 def validate_update(
     metadata: Object, old: Object, name_errors: Callable[[str], list[str]], *, kube_finalizers: bool = True
 ) -> MetadataErrors:
-    """What is wrong with a change of metadata. What is unchanged was valid before."""
+    """The errors in a change of metadata. What is unchanged was valid before."""
     changed = {
         name: value
         for name in ("labels", "annotations", "ownerReferences", "finalizers", "generateName")
@@ -213,7 +213,7 @@ _NO_OWNER = "is disallowed from being an owner"
 
 
 def validate_finalizer_name(finalizers: Sequence[str], field: str) -> ErrorList:
-    """What is wrong with the names of finalizers."""
+    """The errors in the names of finalizers."""
     errors: ErrorList = []
     for position, name in enumerate(finalizers):
         path = f"{field}[{position}]"

@@ -109,7 +109,7 @@ class Strategy:
         self.attributes = AttributeReader(self.fields, self.selectable_defaults, self.selectable_fallbacks)
 
     def name_errors(self, obj: Object) -> Callable[[str], list[str]]:
-        """What says why a text is no name of this object."""
+        """What says why a text is not a name of this object."""
         return self.validate_name
 
     # Preparing
@@ -166,7 +166,7 @@ class Strategy:
         return ()
 
     def validate(self, obj: Object) -> ErrorList:
-        """What is wrong with an object, apart from its metadata."""
+        """The errors in an object, apart from its metadata."""
         return []
 
     def validate_more(self, obj: Object) -> ErrorList:

@@ -12,7 +12,7 @@ from pilothouse.apiserver.registry.generic import object_meta
 from pilothouse.apiserver.registry.generic.strategy import Step, Strategy
 
 Validate = Callable[[Object, Object], ErrorList]
-"""What is wrong with the part of an object that a subresource writes: (object, old)."""
+"""The errors in the part of an object that a subresource writes: (object, old)."""
 
 
 def validate_create(strategy: Strategy, obj: Object) -> ErrorList:

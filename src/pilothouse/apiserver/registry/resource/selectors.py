@@ -25,7 +25,7 @@ _TOO_COMPLEX = "too complex, exceeds cost limit"
 
 
 def validate_selectors(selectors: list[Object], path: str, *, stored: bool = False) -> ErrorList:
-    """What is wrong with selectors. Expressions that are ``stored`` were valid before."""
+    """The errors in selectors. Expressions that are ``stored`` were valid before."""
     return validate_slice(selectors, _MOST, path, lambda one, where: _validate_selector(one, where, stored))
 
 

@@ -55,7 +55,7 @@ _UID_LENGTHS = {32: re.compile(r"[0-9a-fA-F]{32}"), 38: re.compile(r"\{.*\}"), 4
 def validate_slice(
     items: Sequence[Item], most: int, path: str, validate: Callable[[Item, str], Iterable[FieldError]]
 ) -> ErrorList:
-    """What is wrong with each item; only their number when there are too many."""
+    """The errors in each item; only their number when there are too many."""
     if len(items) > most:
         return [too_many(path, len(items), most)]
     return [error for position, item in enumerate(items) for error in validate(item, f"{path}[{position}]")]
@@ -284,7 +284,7 @@ def validate_request_references(references: list[str], path: str, names: Mapping
 
 
 def validate_request_reference(reference: str, path: str, names: Mapping[str, Set[str]]) -> ErrorList:
-    """What is wrong with one."""
+    """The errors in one."""
     parts = reference.split("/")
     if len(parts) > 2:
         return [invalid(path, reference, _UNKNOWN)]

@@ -35,13 +35,13 @@ def integer(text: str) -> int | None:
 
 
 def revision_of(annotations: Mapping[str, str]) -> int | None:
-    """The revision: 0 if there is none, ``None`` if it is no number."""
+    """The revision: 0 if there is none, ``None`` if it is not a number."""
     text = annotations.get(REVISION)
     return 0 if text is None else integer(text)
 
 
 def max_revision(sets: Iterable[ReplicaSet]) -> int:
-    """The highest revision; what is no number is ignored."""
+    """The highest revision; what is not a number is ignored."""
     return max((revision_of(each.metadata.annotations) or 0 for each in sets), default=0)
 
 

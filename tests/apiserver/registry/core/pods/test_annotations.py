@@ -16,7 +16,7 @@ _NOTES: dict[str, tuple[dict[str, str], Object, list[str]]] = {
             "annotation is set"
         ],
     ),
-    "a cost that is no number": (
+    "a cost that is not a number": (
         {"controller.kubernetes.io/pod-deletion-cost": "+1"},
         {},
         [

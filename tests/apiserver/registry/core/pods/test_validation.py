@@ -255,7 +255,7 @@ def _state(name: str, state: Object) -> Object:
 _STATUSES: dict[str, tuple[Object, list[tuple[str, str]]]] = {
     "a node of no name": ({"nominatedNodeName": "Bad Value!"}, [("status.nominatedNodeName", INVALID)]),
     "another class of service": ({"qosClass": "Guaranteed"}, [("status.qosClass", INVALID)]),
-    "a condition that is no name": (
+    "a condition that is not a name": (
         {"conditions": [{"type": "a b", "status": "True"}, {"type": "Ready", "status": "True"}]},
         [("status.conditions[0].Type", INVALID)],
     ),

@@ -102,7 +102,7 @@ def _validate_stored_versions(obj: Object) -> ErrorList:
 
 
 def _validate_custom_resource_definition_spec(spec: Object, unchanged: frozenset[str] = frozenset()) -> ErrorList:
-    """What is wrong with the spec, in upstream's order. The versions named in ``unchanged`` have the schema that they
+    """The errors in the spec, in upstream's order. The versions named in ``unchanged`` have the schema that they
     had."""
     group, versions = spec.get("group") or "", spec.get("versions") or []
     errors: ErrorList = []
@@ -269,7 +269,7 @@ def _validate_warning(warning: str, *, deprecated: bool) -> Iterator[str]:
 def _validate_subresources_and_columns(
     version: Object, parent: str, parts: list[str], unchanged: frozenset[str], *, status: bool = False
 ) -> ErrorList:
-    """What is wrong with some parts of a version, or, at the spec, with those that all versions share. ``status``: some
+    """The errors in some parts of a version, or, at the spec, with those that all versions share. ``status``: some
     version has it as a subresource."""
     errors: ErrorList = []
     schema = _schema(version)

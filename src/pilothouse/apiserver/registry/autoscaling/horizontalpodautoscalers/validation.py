@@ -31,7 +31,7 @@ _NO_GROUP = "apiVersion must specify API group"
 
 
 def validate_horizontal_pod_autoscaler_spec(spec: Object, before: Object | None) -> ErrorList:
-    """What is wrong with a spec; ``before`` is the stored one, if there is one. What was there may stay."""
+    """The errors in a spec; ``before`` is the stored one, if there is one. What was there may stay."""
     low, high = spec["minReplicas"], spec.get("maxReplicas") or 0
     metrics, behavior = spec.get("metrics") or (), spec.get("behavior")
     errors: ErrorList = []

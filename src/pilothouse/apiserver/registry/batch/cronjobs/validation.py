@@ -53,7 +53,7 @@ def _validate_cron_job_spec(spec: Object, before: Object | None) -> ErrorList:
 
 
 def _validate_schedule(schedule: str, zone: str | None, *, tolerated: bool) -> ErrorList:
-    """What is wrong with a schedule. A zone of its own is tolerated where it had one before."""
+    """The errors in a schedule. A zone of its own is tolerated where it had one before."""
     errors: ErrorList = []
     try:
         check_schedule(schedule)

@@ -35,7 +35,7 @@ _FINISHED = "finished"
 
 
 def validate_job_status(spec: Object, status: Object, before: Object) -> ErrorList:
-    """What is wrong with ``status``; ``before`` is the stored one."""
+    """The errors in ``status``; ``before`` is the stored one."""
     true, was = _true_conditions(status), _true_conditions(before)
     errors = validate_nonnegative_fields(status, "status", _NUMBERS)
     if status.get("uncountedTerminatedPods"):

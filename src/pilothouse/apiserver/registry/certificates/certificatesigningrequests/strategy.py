@@ -74,7 +74,7 @@ class CertificateSigningRequestStrategy(Strategy):
         return validation.validate_certificate_signing_request_status_update(obj, old)
 
     def validate_approval(self, obj: Object, old: Object) -> ErrorList:
-        """What is wrong with a write to /approval: it may change Approved and Denied, but not take them away."""
+        """The errors in a write to /approval: it may change Approved and Denied, but not take them away."""
         return validation.validate_conditions(obj, old) + validation.removed_conditions(obj, old)
 
 

@@ -132,7 +132,7 @@ def _validate_request(encoded: object) -> ErrorList:
 
 
 def _validate_signer_name(name: str) -> ErrorList:
-    """What is wrong with the name of a signer (``ValidateSignerName``). It fits ``DOMAIN/NAMESPACE.NAME``."""
+    """The errors in the name of a signer (``ValidateSignerName``). It fits ``DOMAIN/NAMESPACE.NAME``."""
     path = "spec.signerName"
     if name == LEGACY_UNKNOWN:
         return [invalid(path, name, "the legacy signerName is not allowed via this API version")]
@@ -164,7 +164,7 @@ def of_type(obj: Object, kind: str) -> list[Object]:
 
 
 def validate_conditions(obj: Object, old: Object) -> ErrorList:
-    """What is wrong with the conditions. What was wrong before this write may stay."""
+    """The errors in the conditions. What was wrong before this write may stay."""
     errors: ErrorList = []
     conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
     known = [each.get("type") or "" for each in (old.get("status") or {}).get("conditions") or ()]

@@ -64,7 +64,7 @@ class CoreEventStrategy(Strategy):
 
 
 def validate_legacy(obj: Object, *, controller: str) -> ErrorList:
-    """What is wrong with an event, whatever its version, as ``v1`` has it (``legacyValidateEvent``). ``controller`` is
+    """The errors in an event, whatever its version, as ``v1`` has it (``legacyValidateEvent``). ``controller`` is
     the field of who reports it, as the version calls it."""
     involved, namespace = obj.get("involvedObject") or {}, obj["metadata"].get("namespace") or ""
     place = involved.get("namespace") or ""

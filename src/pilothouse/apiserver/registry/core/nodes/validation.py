@@ -30,7 +30,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def _validate_pod_cidrs(ranges: Sequence[str | None]) -> ErrorList:
-    """What is wrong with the addresses of a node's pods: one range, or one of each family."""
+    """The errors in the addresses of a node's pods: one range, or one of each family."""
     errors: ErrorList = []
     families: list[int] = []
     for position, text in enumerate(ranges):
@@ -54,7 +54,7 @@ def _validate_node_resources(status: Object) -> ErrorList:
 
 
 def _validate_declared_features(features: Sequence[str]) -> ErrorList:
-    """What is wrong with the features that a node declares: each once, in order (``validateNodeDeclaredFeatures``)."""
+    """The errors in the features that a node declares: each once, in order (``validateNodeDeclaredFeatures``)."""
     errors: ErrorList = []
     for position, name in enumerate(features):
         path = f"status.declaredFeatures[{position}]"

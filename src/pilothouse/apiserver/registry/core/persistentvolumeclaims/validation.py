@@ -63,7 +63,7 @@ def validate_volume_mode(spec: Object, path: str) -> ErrorList:
 
 
 def validate_persistent_volume_claim_spec(spec: Object, path: str, *, any_group: bool = False) -> ErrorList:
-    """What is wrong with the spec of a claim (``ValidatePersistentVolumeClaimSpec``). ``any_group``: a claim whose
+    """The errors in the spec of a claim (``ValidatePersistentVolumeClaimSpec``). ``any_group``: a claim whose
     data comes from some group may name any."""
     errors: ErrorList = []
     if not spec.get("accessModes"):

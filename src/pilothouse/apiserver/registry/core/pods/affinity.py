@@ -1,7 +1,7 @@
 """Affinity of pods and nodes, and how pods are spread.
 
 After ``validateAffinity``, ``ValidateNodeSelector``, ``validateTopologySpreadConstraints`` and what they call in
-kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36). ``pod_rules`` calls them; volumes choose nodes, too.
+kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36). ``pod_spec`` calls them; volumes choose nodes, too.
 """
 
 from collections.abc import Iterable, Sequence

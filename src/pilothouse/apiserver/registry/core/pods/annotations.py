@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.core.pods.security_context import visited
+from pilothouse.apiserver.registry.core.pods.security_context import visit_containers
 from pilothouse.apiserver.registry.core.validation import validate_tolerations
 from pilothouse.apiserver.registry.core.volume_sources import validate_local_descending_path
 from pilothouse.machinery.go_text import quote
@@ -31,7 +31,7 @@ Annotations = Mapping[str, str]
 
 
 def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) -> ErrorList:
-    """What is wrong with those of a pod that has this spec."""
+    """The errors in the annotations of a pod with this spec."""
     if not any(key.startswith(_VALIDATED) for key in annotations):
         return []
     errors: ErrorList = []
@@ -50,7 +50,7 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
         if not key.startswith(_APP_ARMOR):
             continue
         if names is None:
-            names = {container.get("name") or "" for _where, container in visited(spec, path)}
+            names = {container.get("name") or "" for _where, container in visit_containers(spec, path)}
         name = key.removeprefix(_APP_ARMOR)
         if name not in names:
             errors.append(invalid(f"{path}[{key}]", name, "container not found"))
@@ -62,7 +62,7 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
 def validate_pod_annotations_update(
     annotations: Annotations, before: Annotations, spec: Object, path: str
 ) -> ErrorList:
-    """What is wrong with a change of them, and with what they are then."""
+    """The errors in a change of the annotations, and in the new ones."""
     if annotations == before:
         return []
     errors: ErrorList = []
@@ -120,7 +120,7 @@ def validate_profile_annotations(annotations: Annotations, spec: Object, path: s
     whole: Object = spec.get("securityContext") or {}
     where = f"{path}.securityContext.seccompProfile"
     errors = _differs("seccomp", annotations.get(_SECCOMP_POD), whole.get("seccompProfile"), where)
-    containers = list(visited(spec, path))
+    containers = list(visit_containers(spec, path))
     for at, container in containers:
         profile = (container.get("securityContext") or {}).get("seccompProfile")
         written = annotations.get(f"{_SECCOMP}{container.get('name') or ''}")

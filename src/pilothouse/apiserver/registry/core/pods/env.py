@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from pilothouse.apiserver.field_errors import ErrorList, invalid, not_found, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.field_references import (
-    OF_VARIABLES,
+    ENV_FIELD_PATHS,
     validate_container_resource_field_selector,
     validate_object_field_selector,
 )
-from pilothouse.apiserver.registry.core.pods.security_context import visited
+from pilothouse.apiserver.registry.core.pods.security_context import visit_containers
 from pilothouse.machinery.names import config_key_errors, dns_label_errors, dns_subdomain_errors
 
 _NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
@@ -46,9 +46,9 @@ def _validate_env_var_value_from(variable: Object, source: Object, path: str) ->
         reference, where = source[field], f"{path}.{field}"
         match field:
             case "fieldRef":
-                errors += validate_object_field_selector(reference, where, OF_VARIABLES)
+                errors += validate_object_field_selector(reference, where, ENV_FIELD_PATHS)
             case "resourceFieldRef":
-                errors += validate_container_resource_field_selector(reference, where, in_file=False)
+                errors += validate_container_resource_field_selector(reference, where, in_volume=False)
             case "fileKeyRef":
                 errors += _validate_file_key_selector(reference, where)
             case _:
@@ -67,7 +67,7 @@ def _all(path: str, value: str, texts: Iterable[str]) -> ErrorList:
 
 
 def _validate_key_selector(reference: Object, path: str) -> ErrorList:
-    """A key of a ConfigMap or a Secret. A name that is missing is one that is no name."""
+    """A key of a ConfigMap or a Secret. A missing name is an invalid one."""
     name, key = reference.get("name") or "", reference.get("key") or ""
     all_errors = _all(f"{path}.name", name, dns_subdomain_errors(name))
     if not key:
@@ -121,7 +121,7 @@ def validate_file_key_ref_volumes(spec: Object, path: str) -> ErrorList:
     """Files with variables are in volumes that are empty at first (``validateFileKeyRefVolumes``)."""
     errors: ErrorList = []
     volumes: dict[str, Object] | None = None
-    for where, container in visited(spec, path):
+    for where, container in visit_containers(spec, path):
         for position, variable in enumerate(container.get("env") or ()):
             reference = (variable.get("valueFrom") or {}).get("fileKeyRef")
             if reference is None:

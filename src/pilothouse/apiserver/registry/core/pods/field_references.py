@@ -1,4 +1,4 @@
-"""Validation of the downward API, in variables and in files: ``fieldRef`` and ``resourceFieldRef``.
+"""Validation of the downward API, in environment variables and in volumes: ``fieldRef`` and ``resourceFieldRef``.
 
 After ``validateObjectFieldSelector`` and ``validateContainerResourceFieldSelector`` in kubernetes'
 ``pkg/apis/core/validation/validation.go``, and ``pkg/apis/core/pods/helpers.go`` (v1.36).
@@ -11,20 +11,27 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.names import qualified_name_errors
 from pilothouse.machinery.quantities import QuantityError, canonical
 
-OF_VARIABLES = (
+ENV_FIELD_PATHS = (
     *("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName"),
     *("status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
 )
-OF_FILES = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
-_KNOWN = frozenset((*OF_VARIABLES, *OF_FILES, "spec.restartPolicy", "spec.schedulerName", "status.phase"))
-_WITH_KEYS = ("metadata.annotations", "metadata.labels")
-_AMOUNTS = tuple(f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory"))
+VOLUME_FIELD_PATHS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+_FIELD_LABELS = frozenset(
+    (*ENV_FIELD_PATHS, *VOLUME_FIELD_PATHS, "spec.restartPolicy", "spec.schedulerName", "status.phase")
+)
+_SUBSCRIPTED = ("metadata.annotations", "metadata.labels")
+_RESOURCES = tuple(
+    f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
+)
 _HUGE_PAGES = ("limits.hugepages-", "requests.hugepages-")
-_BYTES = ("1", *(f"1{unit}" for unit in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")))
+_MEMORY_DIVISORS = ("1", *(f"1{unit}" for unit in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")))
 _DIVISORS = {
     "cpu": (("1m", "1"), "only divisor's values 1m and 1 are supported with the cpu resource"),
     **{
-        name: (_BYTES, f"only divisor's values {', '.join(_BYTES)} are supported with the {called} resource")
+        name: (
+            _MEMORY_DIVISORS,
+            f"only divisor's values {', '.join(_MEMORY_DIVISORS)} are supported with the {called} resource",
+        )
         for name, called in (
             ("memory", "memory"),
             ("ephemeral-storage", "local ephemeral storage"),
@@ -35,21 +42,21 @@ _DIVISORS = {
 
 
 def validate_object_field_selector(reference: Object, path: str, allowed: Sequence[str]) -> ErrorList:
-    version, asked = reference.get("apiVersion") or "", reference.get("fieldPath") or ""
+    version, field_path = reference.get("apiVersion") or "", reference.get("fieldPath") or ""
     if not version:
         return [required(f"{path}.apiVersion")]
-    if not asked:
+    if not field_path:
         return [required(f"{path}.fieldPath")]
-    name, key = _split(asked)
+    name, key = _split_maybe_subscripted_path(field_path)
     why = ""
     if version != "v1":
         why = f"unsupported pod version: {version}"
-    elif key is not None and name not in _WITH_KEYS:
-        why = f"field label does not support subscript: {asked}"
-    elif key is None and name not in _KNOWN and name != "spec.host":
-        why = f"field label not supported: {asked}"
+    elif key is not None and name not in _SUBSCRIPTED:
+        why = f"field label does not support subscript: {field_path}"
+    elif key is None and name not in _FIELD_LABELS and name != "spec.host":
+        why = f"field label not supported: {field_path}"
     if why:
-        return [invalid(f"{path}.fieldPath", asked, f"error converting fieldPath: {why}")]
+        return [invalid(f"{path}.fieldPath", field_path, f"error converting fieldPath: {why}")]
     if key is not None:
         detail = qualified_name_errors(key.lower() if name == "metadata.annotations" else key)
         return [invalid(path, key, text) for text in detail]
@@ -57,31 +64,31 @@ def validate_object_field_selector(reference: Object, path: str, allowed: Sequen
     return [] if name in allowed else [not_supported(f"{path}.fieldPath", name, sorted(allowed), plain=True)]
 
 
-def _split(path: str) -> tuple[str, str | None]:
+def _split_maybe_subscripted_path(path: str) -> tuple[str, str | None]:
     """``metadata.labels['x']`` is a field and its key."""
     name, bracket, key = path.removesuffix("']").partition("['")
     return (name, key) if path.endswith("']") and bracket and name else (path, None)
 
 
-def validate_container_resource_field_selector(reference: Object, path: str, *, in_file: bool) -> ErrorList:
-    """What is wrong with a reference to what a container may use. A file has to name the container."""
+def validate_container_resource_field_selector(reference: Object, path: str, *, in_volume: bool) -> ErrorList:
+    """The errors in a ``resourceFieldRef``. One in a volume must name its container."""
     name = reference.get("resource") or ""
     errors: ErrorList = []
-    if in_file and not reference.get("containerName"):
+    if in_volume and not reference.get("containerName"):
         errors.append(required(f"{path}.containerName"))
     elif not name:
         errors.append(required(f"{path}.resource"))
-    elif name not in _AMOUNTS and not name.startswith(_HUGE_PAGES):
-        errors.append(not_supported(f"{path}.resource", name, _AMOUNTS, plain=True))
-    kind = "hugepages" if name.startswith(_HUGE_PAGES) else name.partition(".")[2] if name in _AMOUNTS else ""
-    divisor = _text(reference.get("divisor"))
+    elif name not in _RESOURCES and not name.startswith(_HUGE_PAGES):
+        errors.append(not_supported(f"{path}.resource", name, _RESOURCES, plain=True))
+    kind = "hugepages" if name.startswith(_HUGE_PAGES) else name.partition(".")[2] if name in _RESOURCES else ""
+    divisor = _canonical_divisor(reference.get("divisor"))
     if kind and divisor != "0" and divisor not in _DIVISORS[kind][0]:
         errors.append(invalid(f"{path}.divisor", name, _DIVISORS[kind][1]))
     return errors
 
 
-def _text(divisor: object) -> str:
+def _canonical_divisor(divisor: object) -> str:
     try:
         return canonical(str(divisor or "0"))
     except QuantityError:
-        return "0"  # its type reports that
+        return "0"  # decoding reports that

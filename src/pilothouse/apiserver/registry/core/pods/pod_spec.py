@@ -1,7 +1,7 @@
 """Pod specs, the rarer parts that are about the pod as a whole.
 
 After ``ValidatePodSpec`` and what it calls in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36), in its
-order. ``pod_templates`` has the common parts and calls the functions here.
+order. ``validation`` has the common parts and calls the functions here.
 """
 
 from collections.abc import Iterable, Sequence

@@ -42,7 +42,7 @@ def print_pod(pod: _Doc, now: datetime.datetime) -> Row:
         (pod_ips[0].get("ip") if pod_ips else "") or NONE,
         spec.get("nodeName") or NONE,
         status.get("nominatedNodeName") or NONE,
-        _gates(spec, status),
+        _readiness_gates(spec, status),
     ]
 
 
@@ -88,11 +88,11 @@ def _summary(
     for index, container in enumerate(status.get("initContainerStatuses") or ()):
         state: _Doc = container.get("state") or {}
         restarts += container.get("restartCount", 0)
-        last = _latest(last, container)
+        last = _latest_restart(last, container)
         is_sidecar = container.get("name") in sidecars
         if is_sidecar:
             sidecar_restarts += container.get("restartCount", 0)
-            sidecar_last = _latest(sidecar_last, container)
+            sidecar_last = _latest_restart(sidecar_last, container)
         shown = _init_state(state, started=is_sidecar and bool(container.get("started")))
         if shown == "":
             if is_sidecar and container.get("started") and container.get("ready"):
@@ -111,12 +111,12 @@ def _summary(
         for container in reversed(status.get("containerStatuses") or ()):
             state = container.get("state") or {}
             restarts += container.get("restartCount", 0)
-            last = _latest(last, container)
+            last = _latest_restart(last, container)
             waiting, terminated = state.get("waiting"), state.get("terminated")
             if waiting and waiting.get("reason"):
                 reason = waiting["reason"]
             elif terminated is not None:
-                reason = _ended(terminated)
+                reason = _terminated_reason(terminated)
                 if terminated.get("exitCode", 0) != 0:
                     error_reason = reason
             elif container.get("ready") and state.get("running") is not None:
@@ -137,20 +137,20 @@ def _summary(
 
 
 def _init_state(state: _Doc, *, started: bool) -> str | None:
-    """What an init container makes of the pod's status: empty when it is done, None when it is the one in progress."""
+    """The status that the pod shows for an init container: empty if it is done, None if it is in progress."""
     terminated, waiting = state.get("terminated"), state.get("waiting")
     if terminated is not None and terminated.get("exitCode", 0) == 0:
         return ""
     if started:
         return ""
     if terminated is not None:
-        return f"Init:{_ended(terminated)}"
+        return f"Init:{_terminated_reason(terminated)}"
     if waiting and waiting.get("reason") and waiting["reason"] != "PodInitializing":
         return f"Init:{waiting['reason']}"
     return None
 
 
-def _ended(terminated: _Doc) -> str:
+def _terminated_reason(terminated: _Doc) -> str:
     if terminated.get("reason"):
         return str(terminated["reason"])
     if terminated.get("signal"):
@@ -158,7 +158,7 @@ def _ended(terminated: _Doc) -> str:
     return f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _latest(known: datetime.datetime | None, container: _Doc) -> datetime.datetime | None:
+def _latest_restart(known: datetime.datetime | None, container: _Doc) -> datetime.datetime | None:
     terminated = (container.get("lastState") or {}).get("terminated") or {}
     finished = parse_instant(terminated.get("finishedAt"))
     if finished is None or (known is not None and known >= finished):
@@ -166,7 +166,7 @@ def _latest(known: datetime.datetime | None, container: _Doc) -> datetime.dateti
     return finished
 
 
-def _gates(spec: _Doc, status: _Doc) -> str:
+def _readiness_gates(spec: _Doc, status: _Doc) -> str:
     gates: Sequence[_Doc] = spec.get("readinessGates") or ()
     if not gates:
         return NONE

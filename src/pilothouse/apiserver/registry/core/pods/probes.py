@@ -1,7 +1,7 @@
 """What a container is asked with: probes and hooks.
 
 After ``validateProbe``, ``validateLifecycle`` and ``validateHandler`` in kubernetes'
-``pkg/apis/core/validation/validation.go`` (v1.36). ``pod_templates`` calls the two functions below for each container.
+``pkg/apis/core/validation/validation.go`` (v1.36). ``validation`` calls the two functions below for each container.
 """
 
 import re

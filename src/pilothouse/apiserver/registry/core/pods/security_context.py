@@ -1,8 +1,8 @@
-"""Security contexts of pods and of containers, and what goes with an operating system.
+"""Validation of the security contexts of pods and containers, and of ``spec.os``.
 
 After ``validatePodSpecSecurityContext``, ``ValidateSecurityContext``, ``validateWindowsHostProcessPod``,
 ``validateHostUsers``, ``validateOS`` and what they call in kubernetes' ``pkg/apis/core/validation/validation.go``
-(v1.36). ``pod_rules`` calls what is about the pod, ``pod_templates`` what is about one container.
+(v1.36). ``pod_spec`` calls the functions for a pod, ``validation`` those for a container.
 """
 
 import re
@@ -24,13 +24,13 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.volume_sources import validate_local_descending_path
 from pilothouse.machinery.names import dns_subdomain_errors
 
-IDS = "must be between 0 and 2147483647, inclusive"
+ID_RANGE = "must be between 0 and 2147483647, inclusive"
 _CHANGE_POLICIES = ("Always", "OnRootMismatch")
 _GROUP_POLICIES = ("Merge", "Strict")
 _LABEL_POLICIES = ("MountOption", "Recursive")
 _PROC_MOUNTS = ("Default", "Unmasked")
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
-_SYSTEMS = ("linux", "windows")
+_VALID_OS = ("linux", "windows")
 _NOT_ON_WINDOWS = "cannot be set for a windows pod"
 _NOT_ON_LINUX = "windows options cannot be set for a linux pod"
 _LINUX_ONLY = ("appArmorProfile", "seLinuxOptions", "seccompProfile")
@@ -40,7 +40,7 @@ _MAX_SYSCTL = 253
 _SYSCTL_PART = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL = rf"^({_SYSCTL_PART}[\./])*{_SYSCTL_PART}$"
 _sysctl = re.compile(_SYSCTL)
-_OF_IPC = frozenset(
+_IPC_SYSCTLS = frozenset(
     (
         *("kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced", "kernel.shm"),
         *("kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg"),
@@ -48,34 +48,34 @@ _OF_IPC = frozenset(
 )
 
 
-def is_id(value: int | None) -> bool:
-    """Whether it can be the number of a user or of a group; none can."""
+def is_valid_id(value: int | None) -> bool:
+    """Whether it is a valid uid or gid, or unset."""
     return value is None or 0 <= value <= 2147483647
 
 
-def visited(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
-    """Every container with its path, in upstream's order."""
+def visit_containers(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
+    """Every container with its path, in upstream's order (``VisitContainersWithPath``)."""
     for field in ("initContainers", "containers", "ephemeralContainers"):
         for position, container in enumerate(spec.get(field) or ()):
             yield f"{path}.{field}[{position}]", container
 
 
-# Of a pod -----------------------------------------------------------------------------------------------------------
+# Pods -----------------------------------------------------------------------------------------------------------------
 
 
 def validate_pod_security_context(spec: Object, path: str) -> ErrorList:
-    """What is wrong with the security context of a pod, parts of which are in its spec."""
+    """The errors in the security context of a pod, some fields of which are in its spec."""
     context: Object = spec.get("securityContext") or {}
     where = f"{path}.securityContext"
     errors = [
-        invalid(f"{where}.{field}", context[field], IDS)
+        invalid(f"{where}.{field}", context[field], ID_RANGE)
         for field in ("fsGroup", "runAsUser", "runAsGroup")
-        if not is_id(context.get(field))
+        if not is_valid_id(context.get(field))
     ]
     errors += [
-        invalid(f"{where}.supplementalGroups[{position}]", group, IDS)
+        invalid(f"{where}.supplementalGroups[{position}]", group, ID_RANGE)
         for position, group in enumerate(context.get("supplementalGroups") or ())
-        if not is_id(group)
+        if not is_valid_id(group)
     ]
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
@@ -83,13 +83,13 @@ def validate_pod_security_context(spec: Object, path: str) -> ErrorList:
     if not context:
         return errors
     errors += _validate_sysctls(spec, f"{where}.sysctls")
-    errors += _one_of(context, where, "fsGroupChangePolicy", _CHANGE_POLICIES)
+    errors += _validate_enum(context, where, "fsGroupChangePolicy", _CHANGE_POLICIES)
     errors += _validate_profiles(context, where)
-    errors += _one_of(context, where, "supplementalGroupsPolicy", _GROUP_POLICIES)
-    return errors + _one_of(context, where, "seLinuxChangePolicy", _LABEL_POLICIES)
+    errors += _validate_enum(context, where, "supplementalGroupsPolicy", _GROUP_POLICIES)
+    return errors + _validate_enum(context, where, "seLinuxChangePolicy", _LABEL_POLICIES)
 
 
-def _one_of(context: Object, path: str, field: str, choices: tuple[str, ...]) -> ErrorList:
+def _validate_enum(context: Object, path: str, field: str, choices: tuple[str, ...]) -> ErrorList:
     value = context.get(field)
     return [] if value is None or value in choices else [not_supported(f"{path}.{field}", value, choices)]
 
@@ -113,18 +113,18 @@ def _validate_sysctls(spec: Object, path: str) -> ErrorList:
 
 
 def _namespace_of(sysctl: str) -> str:
-    """The field that gives the pod the host's namespace which the setting is about, if there is one."""
+    """The field of the spec with which the sysctl would be one of the host (``hostNetwork``, ``hostIPC``), or ""."""
     separator = re.search(r"[./]", sysctl)
     if separator is not None and separator[0] == "/":
         sysctl = sysctl.translate({ord("/"): ".", ord("."): "/"})
     sysctl = sysctl.partition("*")[0]
     if sysctl.startswith("net."):
         return "hostNetwork"
-    return "hostIPC" if sysctl in _OF_IPC or sysctl.startswith("fs.mqueue.") else ""
+    return "hostIPC" if sysctl in _IPC_SYSCTLS or sysctl.startswith("fs.mqueue.") else ""
 
 
 def validate_host_users(spec: Object, path: str) -> ErrorList:
-    """What a pod may not have whose users are not those of the host."""
+    """The errors for fields that cannot be set with ``hostUsers: false``."""
     if spec.get("hostUsers") is not False:
         return []
     # Two of the fields begin with capital letters upstream.
@@ -132,17 +132,17 @@ def validate_host_users(spec: Object, path: str) -> ErrorList:
     all_errors = [forbidden(f"{path}.{name}", _HOST_USERS) for field, name in shown if spec.get(field)]
     return all_errors + [
         forbidden(f"{where}.volumeDevices", _HOST_USERS)
-        for where, container in visited(spec, path)
+        for where, container in visit_containers(spec, path)
         if container.get("volumeDevices")
     ]
 
 
 def validate_windows_host_process_pod(spec: Object, path: str) -> ErrorList:
-    """Containers of Windows that are processes of the host: all or none, and in the host's network."""
+    """HostProcess containers: all containers of the pod or none, and with ``hostNetwork``."""
     of_pod = _host_process(spec)
     errors: ErrorList = []
     count = total = 0
-    for where, container in visited(spec, path):
+    for where, container in visit_containers(spec, path):
         total += 1
         own = _host_process(container)
         if of_pod is not None and own is not None and of_pod != own:
@@ -173,9 +173,9 @@ def validate_os(spec: Object, path: str) -> ErrorList:
     name = system.get("name") or ""
     if not name:
         return [required(f"{path}.os.name")]
-    if name not in _SYSTEMS:
-        return [not_supported(f"{path}.os", name, _SYSTEMS)]
-    holders = [(path, spec), *visited(spec, path)]
+    if name not in _VALID_OS:
+        return [not_supported(f"{path}.os", name, _VALID_OS)]
+    holders = [(path, spec), *visit_containers(spec, path)]
     if name == "linux":
         return [
             forbidden(f"{where}.securityContext.windowsOptions", _NOT_ON_LINUX)
@@ -217,17 +217,17 @@ def _validate_windows_pod(spec: Object, path: str) -> ErrorList:
             )
         ),
     )
-    return [forbidden(f"{where}.{field}", _NOT_ON_WINDOWS) for where, field, is_there in given if is_there]
+    return [forbidden(f"{where}.{field}", _NOT_ON_WINDOWS) for where, field, is_set in given if is_set]
 
 
-# Of a container -----------------------------------------------------------------------------------------------------
+# Containers -----------------------------------------------------------------------------------------------------------
 
 
 def validate_security_context(context: Object, path: str, *, host_users: bool) -> ErrorList:
     errors = [
-        invalid(f"{path}.{field}", context[field], IDS)
+        invalid(f"{path}.{field}", context[field], ID_RANGE)
         for field in ("runAsUser", "runAsGroup")
-        if not is_id(context.get(field))
+        if not is_valid_id(context.get(field))
     ]
     mount = context.get("procMount")
     if mount is not None and mount not in _PROC_MOUNTS:
@@ -247,7 +247,7 @@ def validate_security_context(context: Object, path: str, *, host_users: bool) -
     return errors + _validate_app_armor_profile(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
 
-# Of both ------------------------------------------------------------------------------------------------------------
+# Pods and containers --------------------------------------------------------------------------------------------------
 
 
 def _validate_profiles(context: Object, path: str) -> ErrorList:
@@ -301,7 +301,7 @@ def _validate_app_armor_profile(profile: Object | None, path: str) -> ErrorList:
     return errors
 
 
-# Windows ------------------------------------------------------------------------------------------------------------
+# Windows --------------------------------------------------------------------------------------------------------------
 
 
 _MAX_SPEC_KIB = 64
@@ -311,7 +311,7 @@ _net_bios = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}')
 _DNS_LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
 _dns = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
 _dots_and_spaces = re.compile(r"[. ]+")
-_not_of_users = re.compile(r'["/\\:;|=,+*?<>@\[\]]')
+_invalid_in_user = re.compile(r'["/\\:;|=,+*?<>@\[\]]')
 
 
 def _validate_windows_security_context_options(options: Object | None, path: str) -> ErrorList:
@@ -332,12 +332,12 @@ def _validate_windows_security_context_options(options: Object | None, path: str
         errors.append(invalid(f"{path}.gmsaCredentialSpec", named(spec), detail))
     if user is not None:
         where, shown = f"{path}.runAsUserName", named(user)
-        errors += [invalid(where, shown, f"runAsUserName{text}") for text in _user_texts(user)]
+        errors += [invalid(where, shown, f"runAsUserName{text}") for text in _user_name_errors(user)]
     return errors
 
 
-def _user_texts(name: str) -> list[str]:
-    """What is wrong with the name of a user of Windows, who may be one of a domain."""
+def _user_name_errors(name: str) -> list[str]:
+    """The errors in the name of a Windows user, with or without a domain."""
     if not name:
         return [" cannot be an empty string"]
     if _control.search(name):
@@ -357,6 +357,6 @@ def _user_texts(name: str) -> list[str]:
         texts.append(f"'s User length must not be longer than {_MAX_USER} characters")
     if _dots_and_spaces.fullmatch(user):
         texts.append("'s User cannot contain only periods or spaces")
-    if _not_of_users.search(user):
+    if _invalid_in_user.search(user):
         texts.append("'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
     return texts

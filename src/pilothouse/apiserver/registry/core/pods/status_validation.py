@@ -1,4 +1,4 @@
-"""What is wrong with the status of a pod.
+"""The errors in the status of a pod.
 
 After ``ValidatePodStatusUpdate`` and what it calls in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
 """
@@ -18,7 +18,7 @@ from pilothouse.apiserver.field_errors import (
 )
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.restart_policies import all_may_run_again, runs_again
-from pilothouse.apiserver.registry.core.pods.security_context import IDS, is_id
+from pilothouse.apiserver.registry.core.pods.security_context import ID_RANGE, is_valid_id
 from pilothouse.apiserver.registry.generic.ip_validation import family_of, validate_ip_for_legacy_field
 from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, qualified_name_errors
@@ -34,7 +34,7 @@ _RARE = frozenset(("user", "allocatedResourcesStatus"))
 
 
 def validate_pod_status_fields(pod: Object, old: Object) -> ErrorList:
-    """What is wrong with a change of the status; the spec is the stored one."""
+    """The errors in a change of the status; the spec is the stored one."""
     spec, status, before = old["spec"], pod.get("status") or {}, old.get("status") or {}
     errors: ErrorList = []
     for position, condition in enumerate(status.get("conditions") or ()):
@@ -236,7 +236,7 @@ def _validate_container_status_users(user: Object, path: str, system: str) -> Er
         (f"supplementalGroups[{position}]", group)
         for position, group in enumerate(user.get("supplementalGroups") or ())
     ]
-    return [invalid(f"{path}.{field}", number, IDS) for field, number in numbers if not is_id(number)]
+    return [invalid(f"{path}.{field}", number, ID_RANGE) for field, number in numbers if not is_valid_id(number)]
 
 
 def _validate_allocated_resources_status(resource: Object, container: Object | None, path: str) -> ErrorList:

@@ -69,7 +69,7 @@ def _without_mutable(spec: Object, before: Object) -> Object:
 
 
 def _put_back_of_gated(same: Object, before: Object) -> ErrorList:
-    """What is wrong with how the choice of nodes has changed, which may only get narrower. It is put back in place."""
+    """The errors in how the choice of nodes has changed, which may only get narrower. It is put back in place."""
     errors: ErrorList = []
     chosen, was = same.get("nodeSelector") or {}, before.get("nodeSelector") or {}
     if chosen != was:

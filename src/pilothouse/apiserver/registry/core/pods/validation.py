@@ -110,7 +110,7 @@ def validate_pod_template_metadata(template: Object, path: str) -> ErrorList:
 
 
 def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) -> ErrorList:
-    """What is wrong with a pod spec. ``meta`` is that of a pod; templates have none yet."""
+    """The errors in a pod spec. ``meta`` is that of a pod; templates have none yet."""
     errors: ErrorList = []
     volumes = _validate_volumes(spec.get("volumes") or (), f"{path}.volumes", errors, meta)
     if spec.get("resourceClaims"):
@@ -422,7 +422,7 @@ def _validate_ports(ports: Iterable[Object], path: str, all_errors: ErrorList) -
 
 
 def validate_pod_create(pod: Object) -> ErrorList:
-    """What is wrong with a pod. Not all of it is said of templates (``validatePodMetadataAndSpec``)."""
+    """The errors in a pod. Not all of it applies to templates (``validatePodMetadataAndSpec``)."""
     spec, meta = pod["spec"], pod["metadata"]
     errors: ErrorList = []
     if meta.get("annotations"):

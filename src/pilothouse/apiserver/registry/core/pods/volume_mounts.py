@@ -15,7 +15,7 @@ _RECURSIONS = ("Disabled", "Enabled", "IfPossible")
 
 
 def validate_volume_mounts(container: Object, path: str, volumes: Mapping[str, bool]) -> ErrorList:
-    """What is wrong with the mounts of a container; ``volumes`` are the names that the pod has."""
+    """The errors in the mounts of a container; ``volumes`` are the names that the pod has."""
     errors: ErrorList = []
     mounted: set[str] = set()
     devices = container.get("volumeDevices") or ()

@@ -21,7 +21,7 @@ _JSON_TYPES = {str: "string", bool: "bool", int: "number", float: "number", list
 
 
 def _json_object_error(text: bytes) -> str:
-    """Why it is no JSON object, as Go's decoder has it."""
+    """Why it is not a JSON object, as Go's decoder has it."""
     error = syntax_error(text)
     if error is not None:
         return error

@@ -132,7 +132,7 @@ class ServiceAddresses(Plugin):
             self._allocate_addresses(write, spec, before)
         self._allocate_ports(write, spec, before)
 
-    def review(self, write: Admission) -> None:
+    def validate(self, write: Admission) -> None:
         # Between allot and here others may have had their turn.
         obj = write.obj
         if not _concerns(write) or obj is None or write.dry_run or not needs_addresses(obj["spec"]):

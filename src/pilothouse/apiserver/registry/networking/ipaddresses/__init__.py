@@ -35,7 +35,7 @@ class IPAddressStrategy(Strategy):
 
     @staticmethod
     def validate_name(name: str) -> list[str]:
-        """What is wrong with the name."""
+        """The errors in the name."""
         return list(canonical_ip_errors(name))
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with ResourceSlices: which devices a node or a driver has.
+"""The errors in ResourceSlices: which devices a node or a driver has.
 
 After kubernetes' ``pkg/apis/resource/validation/validation.go`` (v1.36).
 """
