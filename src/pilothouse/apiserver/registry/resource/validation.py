@@ -284,7 +284,7 @@ def validate_request_references(references: list[str], path: str, names: Mapping
 
 
 def validate_request_reference(reference: str, path: str, names: Mapping[str, Set[str]]) -> ErrorList:
-    """The errors in one."""
+    """The errors in a reference to a request."""
     parts = reference.split("/")
     if len(parts) > 2:
         return [invalid(path, reference, _UNKNOWN)]
