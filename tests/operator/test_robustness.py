@@ -10,7 +10,7 @@ import pytest
 from pilothouse.api.batch import JOBS
 from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, SECRETS
 from pilothouse.api.meta import Condition, ObjectMeta, View
-from pilothouse.client.interceptor import Rule, conflict
+from pilothouse.client.interceptor import Rule, conflict, lose_answer
 from pilothouse.env import Env
 from pilothouse.operator import (
     App,
@@ -286,6 +286,25 @@ async def test_the_status_of_a_sync_that_failed_for_good_is_written_in_the_end(c
         assert (await cluster.get(*THING, "one"))["status"]["phase"] == "Failed"
 
 
+async def test_a_status_whose_answer_was_lost_is_put_right(cluster: AsyncCluster) -> None:
+    """The cache is behind when the sync is repeated, and the predicate hides the event that brings it up to date."""
+    app, syncs = App("things"), 0
+
+    @app.controller(THINGS, predicates=(generation_changed,))
+    async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
+        nonlocal syncs
+        syncs += 1
+        if syncs == 1:
+            cluster.lag(3.0)
+        ctx.status["phase"] = "Broken" if syncs == 1 else None
+
+    async with cluster.running(app.run, faults=[Rule(lose_answer(), verb="patch", times=1)]):
+        await cluster.create(thing())
+        await asyncio.sleep(30)
+        assert syncs > 1
+        assert (await cluster.get(*THING, "one"))["status"] == {"observedGeneration": 1}
+
+
 async def test_what_a_deleted_object_owns_goes_too(cluster: AsyncCluster) -> None:
     """The API server orphans the Pods of Jobs by default; here, without a garbage collector, the Job would stay."""
     app = App("things")
@@ -414,6 +433,7 @@ async def test_nothing_is_remembered_of_what_is_gone(
         await asyncio.sleep(10)
         assert parts.applied == {}
         assert parts.written._written == {}
+        assert parts.uncertain == set()
 
 
 def test_declarations_that_cannot_work_are_rejected() -> None:

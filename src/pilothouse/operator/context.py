@@ -48,6 +48,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     written: ConsistencyStore
     applied: dict[str, dict[tuple[KindKey, str], Applied]]
     """By key of the primary object: what was applied to each of its objects, by kind and key."""
+    uncertain: set[str]
+    """Keys of objects whose last write of the status has failed. It may have happened all the same, so a status that
+    looks right in the cache is written again, at its version: if that is a former one, the answer is a conflict."""
 
 
 class Context(Generic[T]):
@@ -205,9 +208,13 @@ class Context(Generic[T]):
                 )
             if OBSERVED in fields and (status != self._before or (synced and status)):
                 status[OBSERVED] = meta.generation
-        if status == self._before:
+        uncertain = self._parts.uncertain
+        if status == self._before and self.key not in uncertain:
             return
+        if self._is_current():
+            uncertain.add(self.key)
         await self._patch({"status": changes(self._before, status)}, "status")
+        uncertain.discard(self.key)
         self._before = status
 
     async def add_finalizer(self) -> None:
@@ -237,9 +244,13 @@ class Context(Generic[T]):
         records = self._parts.applied.get(self.key)
         if records is None:
             records = {}
-            if self._informer(self._parts.declaration.kind).cache.still_has(self.object.metadata):
+            if self._is_current():
                 self._parts.applied[self.key] = records
         return records
+
+    def _is_current(self) -> bool:
+        """Whether something may be remembered for the object: it has not gone meanwhile."""
+        return self._informer(self._parts.declaration.kind).cache.still_has(self.object.metadata)
 
     def _informer(self, resource: Resource[Any]) -> SharedInformer[Any]:
         kind = kind_of(resource)
@@ -294,7 +305,7 @@ class Context(Generic[T]):
 
     def _wrote(self, kind: Kind[Any], answer: msgspec.Raw) -> str:
         version = msgspec.json.decode(answer, type=_Versioned).metadata.resource_version
-        if self._informer(self._parts.declaration.kind).cache.still_has(self.object.metadata):
+        if self._is_current():
             self._parts.written.wrote_at(self.key, self.object.metadata.uid, kind.group_resource, version)
         return version
 

@@ -64,6 +64,7 @@ class DeclaredController(Controller):
             recorder=recorder,
             written=ConsistencyStore(read_versions(*found.values())),
             applied={},
+            uncertain=set(),  # never iterated
         )
         self._watch_primary()
         for kind in declaration.owns:
@@ -145,6 +146,7 @@ class DeclaredController(Controller):
     def _forget(self, key: str) -> None:
         self._parts.applied.pop(key, None)
         self._parts.written.clear(key)
+        self._parts.uncertain.discard(key)
 
     # Syncing
 
