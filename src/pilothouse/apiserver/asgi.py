@@ -295,7 +295,7 @@ def _certificate(scope: Scope) -> bytes | None:
 
 
 def _reject_bad_certificate(scope: Scope, headers: dict[str, str]) -> None:
-    # As upstream's union of authenticators: a good token beside it counts, being anonymous does not.
+    # As upstream's union of authenticators: a valid token in the same request counts, anonymous access does not.
     _peer, certificate_error = presented_by(scope)
     if certificate_error and not headers.get("authorization", "").lower().startswith("bearer "):
         raise unauthorized()

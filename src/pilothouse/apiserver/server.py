@@ -133,7 +133,7 @@ class ApiServer:
         self.metrics_sources: list[Callable[[], str]] = []
         """What ``/metrics`` shows of other programs in this process."""
         self.documents = Documents(self.core.table, address=f"127.0.0.1:{self.options.secure_port}")
-        """What is served beside the resources; a ``HandlerChain`` puts its own here, which say more."""
+        """The documents (discovery, OpenAPI) served; a ``HandlerChain`` replaces them with its own."""
         self.authorize: Authorize | None = None
         """Raises ``StatusError`` for what the user may not do; without it everything is allowed."""
         self._events = EventExpiry(self.core)

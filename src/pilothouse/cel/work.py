@@ -134,7 +134,7 @@ def measured(value: Any) -> Extent:
 
 
 def together(first: Extent, second: Extent) -> Extent:
-    """Of values beside each other."""
+    """The extent of two values next to each other."""
     return Extent(max(first.items, second.items), max(first.chars, second.chars), first.weight + second.weight + _NAMED)
 
 

@@ -108,7 +108,7 @@ async def _serve(parsed: Parsed) -> int:
 def administrators_kubeconfig(
     served: "ServedApiServer", parsed: Parsed
 ) -> "contextlib.AbstractAsyncContextManager[Path]":
-    """The file that ``--kubeconfig`` names, or one beside it; as long as the server, or its data directory."""
+    """The file that ``--kubeconfig`` names, or one next to it; kept as long as the server, or its data directory."""
     server = written_kubeconfig.Server(served.url, served.kubeconfig)
     return written_kubeconfig.own_kubeconfig(
         Path(parsed["kubeconfig"]), server, given="kubeconfig" in parsed.given, kept=bool(parsed["data-dir"])

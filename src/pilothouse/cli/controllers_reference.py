@@ -42,7 +42,7 @@ def page() -> str:
 
 
 def page_of(descriptor: Descriptor) -> str:
-    """The name of a controller's own page, beside this one."""
+    """The name of a controller's own page, in the same directory."""
     return f"{descriptor.package.rpartition('.')[2]}.md"
 
 

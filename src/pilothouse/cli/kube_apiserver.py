@@ -208,7 +208,7 @@ def _certificate(parsed: Parsed) -> tuple[str, str] | None:
 
 
 async def _data_of(urls: Sequence[str]) -> dict[str, Any]:
-    """Where the ``etcd`` beside us wants the data. It may still be starting. Raises ``UserError``."""
+    """The data directory of the ``etcd`` at these URLs, which may still be starting. Raises ``UserError``."""
     if not urls:
         raise UserError("--etcd-servers must be specified")
     deadline = time.monotonic() + _ETCD_SECONDS

@@ -105,7 +105,7 @@ async def _up(parsed: Parsed) -> int:
     if parsed["wait"] and not parsed["filename"]:
         raise UserError("--wait needs a manifest to wait for: give -f", code=2)
     if not parsed["kubeconfig"]:
-        raise UserError("--kubeconfig must name a file: without it nobody could log in", code=2)
+        raise UserError("--kubeconfig must name a file: without it there are no credentials to log in with", code=2)
     manifests = [
         manifest for path in parsed["filename"] for manifest in manifest_files.load(path, recursive=parsed["recursive"])
     ]

@@ -46,10 +46,10 @@ class Server:
 async def own_kubeconfig(
     path: Path, server: Server, *, given: bool = True, kept: bool = False, flag: str = "--kubeconfig"
 ) -> AsyncIterator[Path]:
-    """Have a file with a kubeconfig, and say which.
+    """Write a kubeconfig, and yield its path.
 
-    Where the file is that of a server that still runs another one beside it is taken, unless the path was ``given`` by
-    the user. It goes away at the end unless it is to be ``kept``, for a server that comes back. Raises ``UserError``.
+    If the file belongs to a server that still runs, a file next to it is used, unless the path was ``given`` by the
+    user. The file is removed at the end unless ``kept``, for a server that comes back. Raises ``UserError``.
     """
     path = _home(path)
     async with _locked(path):
@@ -107,7 +107,7 @@ def _take_out(path: Path, name: str, server: Server, before: str | None, after: 
 
 
 def _free_path(path: Path, server: Server, *, given: bool, flag: str) -> Path:
-    """The path, or one beside it. Raises ``UserError`` when neither may be written."""
+    """The path, or one next to it. Raises ``UserError`` when neither may be written."""
     if path.is_dir():
         raise UserError(f"{path} is a directory; name a file with {flag}")
     if os.path.lexists(path) and not (is_ours(path) and _is_written_here(path)):

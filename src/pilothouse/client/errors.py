@@ -22,7 +22,7 @@
     ├── ServiceUnavailable         503
     └── Timeout                    504
     TransportError                 (a ConnectionError) no answer: whether a write happened is unknown, unless said
-    ├── ConnectionRefused          (a ConnectionRefusedError) nobody listens: certainly not sent
+    ├── ConnectionRefused          (a ConnectionRefusedError) connection refused: certainly not sent
     ├── ConnectFailed              name resolution, TLS, proxy, handshake timeout: certainly not sent
     └── ConnectionLost             (a ConnectionResetError) the connection broke while the answer was awaited
     UndecodableObject              (a ValueError) the server sent an object that does not fit the view
@@ -231,7 +231,7 @@ class TransportError(ConnectionError):
 
 
 class ConnectionRefused(TransportError, ConnectionRefusedError):
-    """Nobody listens there. The request was not sent."""
+    """No server listens at the address. The request was not sent."""
 
 
 class ConnectFailed(TransportError):
@@ -248,7 +248,7 @@ def is_connection_lost(error: BaseException) -> bool:
 
 
 def is_connection_refused(error: BaseException) -> bool:
-    """Whether nobody listened: the server is down or not up yet."""
+    """Whether the connection was refused: the server is down or not up yet."""
     return isinstance(error, ConnectionRefusedError)
 
 

@@ -99,6 +99,6 @@ async def shake_hands(
 
 
 def _hang_up(shaking: asyncio.Task[Made[Any]]) -> None:
-    """Nobody waits any more for what came of a handshake."""
+    """The result of a handshake is no longer awaited."""
     if not shaking.cancelled() and shaking.exception() is None:
         shaking.result()[0].abort()

@@ -161,7 +161,7 @@ class ServedApiServer:
         """Listen. Raises ``serving.server.CannotListen``."""
         await self.handler_chain.start()
         if self._authentication is not None:
-            # Before the first request: a manager that starts beside this server ends where it finds none.
+            # Before the first request: a manager that starts at the same time exits if it finds none.
             await self._authentication.sync()
         self.server.set_lag(self.options.replica_lag)
         await self._http.start()

@@ -59,7 +59,7 @@ class _Bucket(Generic[T]):
         if self.items.pop(key, None) is not None and self._order is not None:
             self._removed.add(key)
             if len(self._removed) > len(self.items) + 100:
-                # Nobody lists any more: what was listed once must not be remembered for ever.
+                # There are no listings any more: do not keep the order of an old one for ever.
                 self._order, self._unsorted = None, False
                 self._removed.clear()
 

@@ -97,7 +97,7 @@ class Claims(Generic[T]):
     async def claim(self, candidates: Iterable[T], *, where: Callable[[T], bool] | None = None) -> list[T]:
         """The candidates that belong to the owner, in their order, adopting and releasing as needed.
 
-        ``where`` is a further condition for keeping and adopting, beside the selector. Raises ``ClaimError`` when an
+        ``where`` is a further condition for keeping and adopting, besides the selector. Raises ``ClaimError`` when an
         adoption or a release failed, after trying all.
         """
         claimed: list[T] = []

@@ -316,7 +316,7 @@ class EventRecorder:
     async def _deliver_after(
         self, former: asyncio.Task[None] | None, event: Occurrence, paths: asyncio.Semaphore
     ) -> None:
-        """Deliver it beside others, but not before the last one of its name: that is the same event, counted less."""
+        """Deliver it concurrently, but after the last one of its name: that is the same event with a lower count."""
         try:
             if former is not None:
                 await asyncio.wait([former])

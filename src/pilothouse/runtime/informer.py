@@ -7,7 +7,7 @@ What a ``SharedInformer`` guarantees, as client-go's does:
 * Handlers are called in the order in which they were added, each notification completely before the next. Per object
   they see ``on_add``, any number of ``on_update``, ``on_delete``, then perhaps ``on_add`` again.
 * When a handler runs, the cache shows the state that the notification is about, or a newer one.
-* An object that was deleted and created again while nobody watched is one ``on_update`` with two uids. One that
+* An object that was deleted and created again while no watch was open is one ``on_update`` with two uids. One that
   vanished then is an ``on_delete`` with ``final_state_unknown``: the object is the last state known.
 * Objects that a new list shows unchanged are not delivered. At each resync of a handler all of them are, as
   ``on_update(obj, obj)``.

@@ -139,7 +139,7 @@ class WorkQueue(Generic[K]):
     async def get(self) -> K:
         """Wait for the next key and mark it as being worked on.
 
-        Nobody else receives this key until ``done(key)``. If it is added again meanwhile it comes back exactly once,
+        No other worker gets this key until ``done(key)``. If it is added again meanwhile it comes back exactly once,
         after ``done``. Keys leave in the order in which they first became due. Raises ``QueueClosed`` once the queue is
         shut down and empty. Does not yield to the loop when a key is ready.
         """

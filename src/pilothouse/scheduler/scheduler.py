@@ -1,4 +1,4 @@
-"""The scheduling loop: takes pods from the queue, one scheduling cycle after the other, with binding cycles beside it.
+"""The scheduling loop: takes pods from the queue, one scheduling cycle after the other, with concurrent binding cycles.
 
 A scheduling cycle decides on a cache in which every earlier decision counts already. The binding cycle is the slow
 part and does not hold up the next decision; if it fails, the cache forgets the pod. At most ``MAX_CONCURRENT_WRITES``

@@ -38,7 +38,7 @@ def pod_amounts(
     have been given counts where it is more than what they ask for; with ``pod_level``, what it asks for as a whole
     comes first.
 
-    Containers run together and add up. Init containers run one after the other, each beside the sidecars that started
+    Containers run together and add up. Init containers run one after the other, each with the sidecars that started
     before it, so the largest of them is the least that the pod needs. With sidecar s (1), init i (5) and containers
     a (1) and b (1): max(1 + 1 + 1, 1 + 5) = 6.
     """

@@ -14,7 +14,7 @@ from pilothouse.machinery.quantities import parse_quantity
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
-ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - what pods write, nobody listens there
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - a value in pod specs, no address to listen on
 NOTHING_ASSUMED: Mapping[str, int] = {}
 _integer = re.compile("0|-[0-9]+|[1-9][0-9]*", re.ASCII)
 
@@ -56,8 +56,8 @@ def is_available(pod: Pod, min_ready_seconds: int, now: datetime.datetime) -> bo
 def time_until_available(pod: Pod, min_ready_seconds: int, now: datetime.datetime) -> float | None:
     """Seconds until it will be available if it stays ready; 0 when it is, ``None`` when it is not ready.
 
-    ``None`` also when it is ready since nobody knows when and must be ready for some time: nothing that passes by
-    makes such a pod available, only a new transition does.
+    ``None`` also if the time of its transition to ready is unknown and ``min_ready_seconds`` is set: then only a new
+    transition makes the pod available.
     """
     condition = ready_condition(pod)
     if condition is None or condition.status != "True":

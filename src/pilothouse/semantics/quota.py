@@ -185,7 +185,7 @@ def _compute(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) -
 
 
 def has_ended(pod: Json, now: datetime.datetime) -> bool:
-    """Whether the pod's resources are nobody's any more: it is done, or its grace period has passed, since a node that
+    """Whether the pod no longer uses its resources: it is done, or its grace period has passed, since a node that
     is lost must not keep its pods from being replaced."""
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return True

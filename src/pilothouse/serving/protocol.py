@@ -130,7 +130,7 @@ class State:
             return False
         strangers[connection] = None  # behind all others
         if len(strangers) > self.limits.strangers:
-            _log.info("Closing a connection that nobody has logged in on, to make room", v=2)
+            _log.info("Closing an unauthenticated connection, to make room", v=2)
             next((one for one in strangers if one.takes_much), next(iter(strangers))).drop()
         self._resume_writing()
         return connection in strangers
@@ -369,9 +369,9 @@ class Connection(asyncio.Protocol):
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # What follows is in a protocol that nobody here speaks; the application answers the request itself.
+            # What follows is in a protocol that is not supported; the application responds to the request itself.
             _log.info("Upgrade requested and not offered", v=4, path=self._url.decode("latin-1"))
-            self._hear_no_more()
+            self._stop_parsing()
         except httptools.HttpParserError:
             # A client that speaks TLS to a plain port, or the other way round, ends here.
             self._break_off(*self._fault)
@@ -409,7 +409,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
-            return  # a trailer; nobody asks for one
+            return  # trailers are not used
         name = name.lower()
         if name == b"host":
             self._hosts.append(value)
@@ -497,7 +497,7 @@ class Connection(asyncio.Protocol):
         if self._active is None:
             self.close()
         else:
-            self._hear_no_more()
+            self._stop_parsing()
 
     def _be_on_time(self) -> None:
         if self._late is not None:
@@ -529,7 +529,7 @@ class Connection(asyncio.Protocol):
             self._reading_paused = True
             self._transport.pause_reading()
 
-    def _hear_no_more(self) -> None:
+    def _stop_parsing(self) -> None:
         """Nothing that still comes can be understood. What was asked before is answered, then the connection ends."""
         self._parser = None
         last = self._waiting[-1] if self._waiting else self._active
@@ -542,7 +542,7 @@ class Connection(asyncio.Protocol):
         if broken is not None and broken in self._waiting:
             self._waiting.remove(broken)
         self._unfed = b""
-        self._hear_no_more()
+        self._stop_parsing()
         if self._active is not None and self._active is not broken:
             return
         if broken is None or not broken.written:

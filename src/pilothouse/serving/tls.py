@@ -1,7 +1,7 @@
-"""The server's side of TLS: contexts from certificates and their keys, and what is asked of clients.
+"""The server's side of TLS: contexts from certificates and their keys, and client certificates.
 
 TLS 1.2 and later, HTTP/1.1 by ALPN. A client certificate is asked for only when there is an authority to verify it
-against, and nobody has to show one. As in Go's servers the handshake takes any; ``refusal`` says whether it is believed
+against, and is optional. As in Go's servers the handshake takes any; ``refusal`` says whether it is believed
 and the program answers 401 (``openssl`` says where that is impossible: there the handshake ends with an alert).
 
 ``asyncio`` wants one context for the life of a server, and contexts can only be added to. ``_Door`` is that context,

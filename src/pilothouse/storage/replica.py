@@ -42,7 +42,7 @@ class ReplicaStore(Store):
             self._catch_up()
 
     async def commit(self, staged: Staged) -> None:
-        """Nobody writes here."""
+        """A replica is read-only."""
         raise AssertionError(f"{staged.change.key} was written to a replica; writes go to the first server")
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from pilothouse.storage.records import Change
 
 CAPACITY = 4096
 """Changes that may wait for one watcher. Upstream's channels hold 10 to 1,000, and block for up to 50 ms when full
-(``storage/cacher``, v1.36); here nobody waits."""
+(``storage/cacher``, v1.36); here writers never wait."""
 
 WAITING_BYTES = 32 * 1024 * 1024
 """Bytes that may wait for one watcher; as much as history keeps of a resource (``Retention``)."""

@@ -1,7 +1,7 @@
 """Writes down on which day a token that stands in a Secret was last used, as its label
 ``kubernetes.io/legacy-token-last-used``: by that the cleaner of such tokens knows the unused ones.
 
-``service_account_tokens`` reports each use; the label is written beside the request, at most once a day. After
+``service_account_tokens`` reports each use; the label is written in the background, at most once a day. After
 kubernetes' ``pkg/serviceaccount/legacy.go`` (v1.36).
 """
 
@@ -21,7 +21,7 @@ _MOST = 1000
 
 
 class TokenUse:
-    """The uses of one server's tokens. ``run`` it beside the server."""
+    """The uses of one server's tokens. ``run`` it as long as the server."""
 
     def __init__(self, server: ApiServer) -> None:
         self._env = server.env

@@ -1,1 +1,1 @@
-"""Controllers that take things away: what nobody owns any more, and what is in namespaces that go."""
+"""Controllers that delete objects: without owners, expired, finished, or in namespaces being deleted."""

@@ -1,1 +1,1 @@
-"""What several controllers do the same way, and nobody below them needs."""
+"""Code that several controllers share, and no lower package needs."""

@@ -56,7 +56,7 @@ def validate_rule_with_operations(rule: Object, path: str) -> ErrorList:
 
 
 def _alone(values: list[str], path: str, called: str) -> ErrorList:
-    """A star says all, so that nothing else is said beside it."""
+    """``*`` must be the only value."""
     if len(values) < 2 or "*" not in values:
         return []
     return [invalid(path, values, f"if '*' is present, must not specify other {called}")]

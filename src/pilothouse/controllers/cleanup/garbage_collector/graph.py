@@ -380,8 +380,8 @@ def _coordinates(reference: OwnerReference) -> tuple[str, str, str]:
 def partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], list[Node]]:
     """Those who mean exactly ``owner``, and those who mean its uid but something else by it.
 
-    A dependent with several references to the uid can be in both lists. In another namespace than a namespaced owner
-    nobody means it, whatever the reference says.
+    A dependent with several references to the uid can be in both lists. A dependent in another namespace than a
+    namespaced owner never matches, whatever its reference says.
     """
     matching: list[Node] = []
     mismatching: list[Node] = []

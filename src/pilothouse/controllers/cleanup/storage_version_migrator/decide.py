@@ -67,7 +67,7 @@ def resource_of(discovery: Discovery, wanted: GroupResource) -> Resource | None:
 
 
 def is_unknown(discovery: Discovery, wanted: GroupResource) -> bool:
-    """Whether discovery failed for its group, so that nobody knows if the resource is served."""
+    """Whether discovery failed for its group, so that it is unknown whether the resource is served."""
     return any(name.rpartition("/")[0] == wanted.group for name in discovery.failures)
 
 

@@ -15,7 +15,7 @@ class NoFinishTime(ValueError):
 
 
 def is_eligible(job: Job) -> bool:
-    """Whether the Job is to go some day: it has finished, has a time to live, and nobody deletes it yet."""
+    """Whether the Job needs cleanup: it has finished, has a time to live, and is not being deleted."""
     return (
         job.metadata.deletion_timestamp is None
         and job.spec.ttl_seconds_after_finished is not None

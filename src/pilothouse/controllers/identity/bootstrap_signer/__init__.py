@@ -1,7 +1,7 @@
 """Signs the public ConfigMap ``kube-public/cluster-info`` with every bootstrap token. A machine that has only
 such a token can then verify that it talks to the right API server (``kubeadm join``).
 
-Behaviour: beside the key ``kubeconfig`` there is a signature ``jws-kubeconfig-ID`` for each token that may sign and is
+Behaviour: next to the key ``kubeconfig`` there is a signature ``jws-kubeconfig-ID`` for each token that may sign and is
 not over, and none for any other; nothing else of the ConfigMap changes.
 
 Not guaranteed: that a signature goes in the second in which its token is over. It goes when the token does, which is

@@ -3,7 +3,7 @@
 Kubelets ask for certificates by themselves and are approved by themselves; without this the requests would pile up.
 
 Behaviour: once an hour every request is checked, and deleted if it was served, denied or has failed an hour ago, if
-nobody has decided on it for a day, if it was approved a day ago and not served, or if its certificate has expired.
+it has been pending for a day, if it was approved a day ago and not served, or if its certificate has expired.
 
 Not guaranteed: that a request goes the moment its time is over. Certificates that were issued stay good: nothing is
 revoked by this.

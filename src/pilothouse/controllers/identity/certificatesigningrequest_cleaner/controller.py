@@ -25,17 +25,17 @@ def why_over(request: CertificateSigningRequest, now: datetime.datetime) -> str 
         age = _age(condition.last_update_time, now)
         match condition.type:
             case "Approved" if issued and age > DONE_FOR:
-                return "it was approved and served more than an hour ago"
+                return "it was approved and its certificate issued more than an hour ago"
             case "Approved" if not issued and age > OPEN_FOR:
-                return "it was approved more than a day ago and nobody has served it"
+                return "it was approved more than a day ago and no certificate was issued"
             case "Approved" if issued and has_ended(request.status.certificate, now):
-                return "its certificate has ended"
+                return "its certificate has expired"
             case "Denied" if age > DONE_FOR:
                 return "it was denied more than an hour ago"
             case "Failed" if age > DONE_FOR:
                 return "it failed more than an hour ago"
     if not request.status.conditions and _age(request.metadata.creation_timestamp, now) > OPEN_FOR:
-        return "nobody has decided about it for more than a day"
+        return "it has been pending for more than a day"
     return None
 
 

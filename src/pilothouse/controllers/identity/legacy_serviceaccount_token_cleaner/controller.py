@@ -48,7 +48,9 @@ class LegacyTokenCleaner(ManagedController):
                 await self._evaluate_tokens(moment)
         except NotFound:
             # An API server that does not track them, such as v1.25, will not begin to.
-            self.log.info("Nobody tracks the use of service account tokens", configMap=f"{SYSTEM}/{TRACKING}")
+            self.log.info(
+                "The API server does not track the use of service account tokens", configMap=f"{SYSTEM}/{TRACKING}"
+            )
         except (ApiError, OSError) as error:
             self.log.warning("Failed to read since when tokens are tracked, will retry", err=str(error))
         return Requeue(SECONDS)

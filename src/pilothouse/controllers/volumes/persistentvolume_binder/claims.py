@@ -27,7 +27,7 @@ NOTHING_TO_BIND = "no persistent volumes available for this claim and no storage
 
 
 class Surroundings(Protocol):
-    """The state that a decision needs beside the claim."""
+    """The state that a decision needs besides the claim."""
 
     def volume(self, name: str) -> PersistentVolume | None: ...
 

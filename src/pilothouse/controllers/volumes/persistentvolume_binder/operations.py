@@ -1,4 +1,4 @@
-"""Provisioning and deletion, beside the two workers, one operation at a time for each claim and volume.
+"""Provisioning and deletion, concurrently with the two workers, one operation at a time for each claim and volume.
 
 A failed operation is in backoff, from half a second to two minutes. The next sync of its claim or volume starts it
 again, at the latest the resync, as ``goroutinemap`` with exponential backoff (v1.36 ``pkg/util/goroutinemap``).

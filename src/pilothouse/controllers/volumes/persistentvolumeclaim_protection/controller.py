@@ -1,6 +1,6 @@
 """What enqueues a claim that is being deleted, and which pods use it: the cache is asked first, then the API server.
 
-The cache may know of a user; that nobody uses a claim only a live list of the namespace's pods can say. One list
+The cache can show that a claim is used; only a live list of the namespace's pods shows that it is unused. One list
 answers for all claims of the namespace whose deletion was known when it began, so that a namespace full of claims costs
 a few lists (upstream's batches, kubernetes#125372). Upstream: v1.36
 ``pkg/controller/volume/pvcprotection/pvc_protection_controller.go``.

@@ -37,8 +37,8 @@ def parts_of(label: str) -> tuple[str, ...]:
 def labels_clash(one: str, other: str) -> bool:
     """Whether a volume cannot be mounted with both on one node.
 
-    An unset user, role or type may be the other's, since the node fills it in. An unset level may not: nobody fills it
-    in (kubernetes#133425).
+    An unset user, role or type may be the other's, since the node fills it in. An unset level may not: it is not
+    filled in (kubernetes#133425).
     """
     *named, level = zip(parts_of(one), parts_of(other), strict=True)
     return level[0] != level[1] or any(a != b for a, b in named if a and b)

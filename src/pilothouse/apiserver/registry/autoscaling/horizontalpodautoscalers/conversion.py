@@ -239,7 +239,7 @@ def _source_of_v1(source: str, found: Object) -> Object:
 
 
 def _target_value(value: Any, average: Any) -> Any:
-    """v1 has no way to leave the value out: beside an average, one of zero is none."""
+    """v1 cannot omit the value: next to an average, zero means that it is unset."""
     value = value or "0"
     if average is None:
         return value

@@ -66,8 +66,8 @@ def _validate_pod_resource_consistency(spec: Object, whole: Object, path: str) -
 
 
 def _aggregate(spec: Object, field: str) -> Amounts:
-    """What all containers take together (``AggregateContainerRequests``, k8s.io/component-helpers v0.36): those that
-    run side by side, or the most that one of the first takes beside those that go on."""
+    """The resources of all containers (``AggregateContainerRequests``, k8s.io/component-helpers v0.36): the
+    sum of those that run together, or the maximum of an init container with the sidecars started before it."""
     together: Amounts = {}
     going_on: Amounts = {}
     most: Amounts = {}
