@@ -94,12 +94,15 @@ async def test_an_operator_that_cannot_run_says_why(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run"], "needs the file of an operator first"),
+        (["run"], "needs the file of an operator"),
+        (["run", "--install", "nowhere.py"], "nowhere.py is no file"),
+        (["run", "a.py", "b.py"], '"pilothouse run" does not take any more arguments, got ["b.py"]'),
         (["run", "nowhere.py"], "nowhere.py is no file"),
         (["run", "{tmp}/empty.py"], "must have one App, or be named as FILE:NAME; there is none"),
         (["run", "{tmp}/two.py"], "must have one App, or be named as FILE:NAME; there are one, two"),
         (["run", "{tmp}/two.py:three"], "has no App named three; there are one, two"),
         (["run", str(EXAMPLE), "--metrics-bind-address=nine"], "must be HOST:PORT, :PORT or 0"),
+        (["generate", "-n", "sites", "manifests", "nowhere.py"], "nowhere.py is no file"),
         (["generate", "manifests"], 'expected "pilothouse generate manifests FILE"'),
         (["generate", "models", "x"], 'expected "pilothouse generate manifests FILE"'),
     ],

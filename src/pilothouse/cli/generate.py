@@ -34,14 +34,13 @@ def flag_set(program: str) -> FlagSet:
 
 def run(program: str, words: Sequence[str]) -> int:
     """Print the manifests."""
-    arguments = [word for word in words[:2] if not word.startswith("-")]
-    parsed = parse(flag_set(program), program, words[len(arguments) :])
+    parsed = parse(flag_set(program), program, words, most=2)
     if isinstance(parsed, int):
         return parsed
     try:
-        if len(arguments) != 2 or arguments[0] != "manifests":
+        if len(parsed.arguments) != 2 or parsed.arguments[0] != "manifests":
             raise UserError(f'expected "{program} manifests FILE", got {" ".join(words) or "nothing"}', code=2)
-        app = load_app(arguments[1])
+        app = load_app(parsed.arguments[1])
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         return error.code

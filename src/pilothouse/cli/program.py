@@ -27,8 +27,9 @@ class UserError(Exception):
         self.code = code
 
 
-def parse(flags: FlagSet, program: str, words: Sequence[str]) -> Parsed | int:
-    """The parsed flags, or the exit code when help was asked for or the line can't be used."""
+def parse(flags: FlagSet, program: str, words: Sequence[str], *, most: int = 0) -> Parsed | int:
+    """The parsed flags, or the exit code when help was asked for or the line can't be used: by more than ``most`` words
+    that are no flags, too."""
     try:
         parsed = flags.parse(words)
     except FlagError as error:
@@ -37,10 +38,9 @@ def parse(flags: FlagSet, program: str, words: Sequence[str]) -> Parsed | int:
     if parsed.values["help"]:
         print(flags.help())
         return 0
-    if parsed.arguments:
-        _complain(
-            f'"{program}" does not take any arguments, got [{" ".join(map(quoted, parsed.arguments))}]', program, 2
-        )
+    if len(parsed.arguments) > most:
+        what, extra = "more arguments" if most else "arguments", parsed.arguments[most:]
+        _complain(f'"{program}" does not take any {what}, got [{" ".join(map(quoted, extra))}]', program, 2)
         return 2
     return parsed
 

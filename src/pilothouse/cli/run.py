@@ -55,18 +55,17 @@ def flag_set(program: str) -> FlagSet:
 
 def run(program: str, words: Sequence[str]) -> int:
     """Run until a signal."""
-    files = [word for word in words[:1] if not word.startswith("-")]
-    parsed = parse(flag_set(program), program, words[len(files) :])
+    parsed = parse(flag_set(program), program, words, most=1)
     if isinstance(parsed, int):
         return parsed
-    if not files:
+    if not parsed.arguments:
         print(
-            f'Error: "{program}" needs the file of an operator first\nSee "{program} --help" for usage.',
+            f'Error: "{program}" needs the file of an operator\nSee "{program} --help" for usage.',
             file=sys.stderr,
         )
         return 2
     try:
-        app = load_app(files[0])
+        app = load_app(parsed.arguments[0])
         for flag in _ADDRESSES:
             _address(parsed, flag)
     except UserError as error:
