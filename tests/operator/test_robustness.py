@@ -367,6 +367,25 @@ async def test_what_is_not_watched_is_not_taken_for_absent(cluster: AsyncCluster
     assert errors == ["ConfigMap kube-system/a is outside of the watched default"]
 
 
+async def test_each_namespace_has_its_own_metrics(cluster: AsyncCluster) -> None:
+    app = App("things")
+
+    @app.controller(THINGS)
+    async def sync(_obj: Thing, _ctx: Context[Thing]) -> None:
+        return
+
+    other = await cluster.new_namespace()
+    settings = Settings(namespaces=("default", other.namespace))
+    async with cluster.running(lambda client, env: app.run(client, env, settings)):
+        await cluster.create(thing())
+        await asyncio.sleep(1)
+        assert app.metrics.value("workqueue_adds_total", "thing/default") == 1
+        assert app.metrics.value("workqueue_adds_total", f"thing/{other.namespace}") == 0
+        for place in ("default", other.namespace):
+            labels = (f"things/{place}", "example.com", "v1", "things")
+            assert app.metrics.value("informer_queued_items", *labels) == 0
+
+
 async def test_settings_that_cannot_work_are_rejected(cluster: AsyncCluster, env: Env) -> None:
     app = App("things")
     with pytest.raises(ValueError, match="app things has no controllers"):

@@ -199,7 +199,9 @@ class App:
     async def _work(self, client: Client, env: Env, settings: Settings, recorder: EventRecorder) -> None:
         async with TaskGroup(f"{self.name}: controllers") as group:
             for namespace in settings.namespaces:
-                informers = InformerFactory(client, env, name=self.name, metrics=self.metrics)
+                # Their gauges would overwrite each other under one name.
+                name = f"{self.name}/{namespace}" if namespace else self.name
+                informers = InformerFactory(client, env, name=name, metrics=self.metrics)
                 for declaration in self._declarations:
                     controller = DeclaredController(
                         self.name,

@@ -49,7 +49,12 @@ class DeclaredController(Controller):
                 keep_raw=kind == declaration.kind or kind in declaration.owns,
             )
         super().__init__(
-            declaration.name, env, workers=declaration.workers, waits_for=tuple(found.values()), metrics=metrics
+            declaration.name,
+            env,
+            workers=declaration.workers,
+            waits_for=tuple(found.values()),
+            metrics=metrics,
+            queue_name=f"{declaration.name}/{namespace}" if namespace else "",
         )
         self._declaration = declaration
         self._informers = found
