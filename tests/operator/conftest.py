@@ -8,6 +8,12 @@ from types import ModuleType
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``pilothouse run`` adds to the import path, for its file, goes with the test."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
 @pytest.fixture
 def example() -> ModuleType:
     """A new copy of ``examples/website_operator.py``: its app and metrics are its own."""
