@@ -323,8 +323,8 @@ class Connection(asyncio.Protocol):
         if self._active is not None:
             self._active.disconnect()
         self._waiting.clear()
-        # The parser holds this object's methods, and this object the parser; likewise what requests are told of it, and
-        # a request whose body has not come.
+        # The parser refers to this object's methods, and this object to the parser; so do the scopes of its requests,
+        # and a request whose body has not arrived.
         self._parser = None
         self._about = {}
         self._read = None

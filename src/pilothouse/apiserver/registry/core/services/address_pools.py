@@ -256,7 +256,7 @@ class PortPool:
         self._env = env
         self._taken = taken
 
-    def why_not(self, port: int) -> str:
+    def allocation_error(self, port: int) -> str:
         """Why the port cannot be allocated, or an empty string."""
         if port not in NODE_PORTS:
             return (
@@ -291,7 +291,7 @@ class PortAllocation:
 
     def allocate(self, port: int) -> str:
         """Why the write may not have the port, or an empty string."""
-        why = self._pool.taken(port) if self._dry_run else self._pool.why_not(port)
+        why = self._pool.taken(port) if self._dry_run else self._pool.allocation_error(port)
         if not why and port in self._allocated:
             why = _ALLOCATED_PORT
         if not why:

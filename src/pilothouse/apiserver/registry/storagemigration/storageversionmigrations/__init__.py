@@ -16,8 +16,8 @@ _CONDITIONS = "[]meta.Condition"
 
 
 class StorageVersionMigrationStrategy(Strategy):
-    """``storagemigration.k8s.io/v1beta1`` StorageVersionMigrations: the wish never changes, what is said of it only
-    goes forward."""
+    """``storagemigration.k8s.io/v1beta1`` StorageVersionMigrations: the spec is immutable, and the status only
+    moves forward."""
 
     allow_unconditional_update = False
     has_status = True
