@@ -72,6 +72,7 @@ class Translation:
         self._latest: dict[tuple[str, Json], Json] = {}
         self._texts: dict[str, str] = {}
         self._tokens: dict[str, str] = {}
+        self._split_seconds: set[tuple[str, str]] = set()
 
     def learn_name(self, theirs: str, ours: str) -> None:
         """Take a pair of names that the servers made for the same object."""
@@ -79,12 +80,20 @@ class Translation:
 
     def learn(self, place: str, key: str, theirs: Json, ours: Json) -> None:
         """Take a pair of values that stood in the same field of two answers about the object at ``place``."""
+        if isinstance(theirs, str) and _TIME.match(theirs) and self._values.get((place, key, theirs), ours) != ours:
+            self._split_seconds.add((place, theirs))
         self._values[place, key, theirs] = ours
         self._latest[key, theirs] = ours
         if key == "continue":
             self._tokens[theirs] = ours
         if isinstance(theirs, str) and isinstance(ours, str):
             self._texts.update(zip(_ANY_UUID.findall(theirs), _ANY_UUID.findall(ours), strict=False))
+
+    def is_of_split_second(self, place: str, text: str) -> bool:
+        """Whether a request's body carries a recorded time that stands for several of ours.
+
+        There two writes were made in one second, here in two: ours is sent another time than it had stored."""
+        return any(where == place and time in text for where, time in self._split_seconds)
 
     def is_own(self, key: str, theirs: Json, ours: Json) -> bool:
         """Whether two values that differ are ones that each server chose for itself. ``key`` is the field's name."""

@@ -90,7 +90,9 @@ class Player:
             ours = (self._settled if settles else self._ask)(exchange, place, translation)
             found = differences(exchange, _where(place, exchange.answer), ours, translation)
             found = [each for each in found if not _is_of_the_second(exchange, each)]
-            found += _written(exchange, ours, place, revisions)
+            written = _written(exchange, ours, place, revisions)
+            if not translation.is_of_split_second(place, exchange.text):
+                found += written
             self.report.shown.update(shown(exchange, ours, translation))
             if verbose:
                 print(Found(scenario.seed, exchange, ours, tuple(found)))
