@@ -6,6 +6,7 @@ COMMANDS = {
     "apiserver": "run the embedded API server alone",
     "scheduler": "run the scheduler against any API server",
     "nodes": "run simulated nodes against any API server",
+    "new": "write the project of a new operator",
     "run": "run an operator against any API server",
     "generate": "print the manifests of an operator",
     "envtest-assets": "print a folder to set KUBEBUILDER_ASSETS to, for test suites in any language",

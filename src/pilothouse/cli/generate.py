@@ -1,7 +1,8 @@
 """``pilothouse generate``: what a cluster needs to run an operator, as YAML."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pilothouse.cli.operator_file import load_app
 from pilothouse.cli.program import UserError, parse
@@ -45,5 +46,10 @@ def run(program: str, words: Sequence[str]) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return error.code
     objects = manifests.manifests(app, namespace=parsed["namespace"], image=parsed["image"])
-    print(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), end="")
+    print(text_of(objects), end="")
     return 0
+
+
+def text_of(objects: Iterable[Mapping[str, Any]]) -> str:
+    """The objects as documents of one YAML file."""
+    return str(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True))

@@ -5,7 +5,7 @@ Building this imports all commands, which no running program does.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from pilothouse.cli import apiserver, envtest_assets, generate, manager, nodes, run, scheduler, up
+from pilothouse.cli import apiserver, envtest_assets, generate, manager, new, nodes, run, scheduler, up
 from pilothouse.cli.commands import COMMANDS
 from pilothouse.machinery.flag_types import BOOL, NAMED_CERTIFICATES, STRING
 from pilothouse.machinery.flags import Flag, FlagSet
@@ -18,6 +18,7 @@ _FLAG_SETS: Mapping[str, Callable[[str], FlagSet]] = {
     "apiserver": apiserver.flag_set,
     "scheduler": scheduler.flag_set,
     "nodes": nodes.flag_set,
+    "new": new.flag_set,
     "run": run.flag_set,
     "generate": generate.flag_set,
     "envtest-assets": envtest_assets.flag_set,

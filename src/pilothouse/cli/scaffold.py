@@ -1,0 +1,123 @@
+"""The files of a new operator: names made from the one that was given, and templates (``operator_skeleton``)."""
+
+import ast
+import keyword
+from pathlib import Path
+from string import Template
+
+import msgspec
+
+import pilothouse
+from pilothouse.cli.program import UserError
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
+
+_TEMPLATES = Path(__file__).parent / "operator_skeleton"
+_SUFFIX = "-operator"
+MANIFESTS = "deploy/operator.yaml"
+"""What ``generate manifests`` writes."""
+
+
+class Names(msgspec.Struct, frozen=True, kw_only=True):
+    """What the parts of an operator are called; the fields of the templates."""
+
+    app: str
+    """``backup-schedule-operator``: of the app, the project and its namespace."""
+    module: str
+    """``backup_schedule_operator``."""
+    kind: str
+    """``BackupSchedule``."""
+    singular: str
+    plural: str
+    constant: str
+    """``BACKUP_SCHEDULES``: the variable of the custom resource."""
+    group: str
+    image: str
+    version: str = pilothouse.__version__
+
+
+def names_of(name: str, group: str) -> Names:
+    """The names of an operator for ``name``, with or without ``-operator`` at its end. Raises ``UserError``."""
+    if errors := dns_label_errors(name):
+        raise UserError(f'"{name}" cannot name an operator: {errors[0]}', code=2)
+    base = name.removesuffix(_SUFFIX) or name
+    identifier = base.replace("-", "_")
+    kind = "".join(word.capitalize() for word in base.split("-"))
+    for made in (identifier, kind):
+        if not made.isidentifier() or keyword.iskeyword(made):
+            reason = "a keyword" if keyword.iskeyword(made) else "no identifier: begin with a letter"
+            raise UserError(f'"{name}" cannot name an operator: {made} would name its code, and is {reason}', code=2)
+    app = f"{base}{_SUFFIX}"
+    if errors := dns_label_errors(app):
+        raise UserError(f'"{name}" cannot name an operator: {app} {errors[0]}', code=2)
+    if errors := dns_subdomain_errors(group):
+        raise UserError(f"--group {group}: {errors[0]}", code=2)
+    if "." not in group:
+        raise UserError(f"--group {group}: the group of a custom resource is a domain, such as example.com", code=2)
+    names = Names(
+        app=app,
+        module=app.replace("-", "_"),
+        kind=kind,
+        singular=kind.lower(),
+        plural=plural(kind.lower()),
+        constant=plural(identifier).upper(),
+        group=group,
+        image=f"registry.example.com/{app}:v0.1.0",
+    )
+    if taken := _taken(names):
+        raise UserError(f'"{name}" cannot name an operator: its code imports another {taken}', code=2)
+    return names
+
+
+def files(names: Names) -> dict[str, str]:
+    """Text by path, of all but ``MANIFESTS``."""
+    paths = {
+        f"{names.module}.py": "operator.py",
+        f"tests/test_{names.module}.py": "test_operator.py",
+        f"examples/{names.singular}.yaml": "example.yaml",
+        "deploy/namespace.yaml": "namespace.yaml",
+        "Containerfile": "Containerfile",
+        "Makefile": "Makefile",
+        "README.md": "README.md",
+        "pyproject.toml": "pyproject.toml",
+        ".gitignore": "gitignore",
+    }
+    return {path: _rendered(template, names) for path, template in paths.items()}
+
+
+def plural(word: str) -> str:
+    """The regular plural of an English word: policies, proxies, buses, websites."""
+    if word.endswith("y") and word[-2:-1] not in ("a", "e", "i", "o", "u"):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith(("s", "x", "z", "ch", "sh")) else f"{word}s"
+
+
+def write(directory: Path, contents: dict[str, str], also: str) -> None:
+    """Write files that do not exist yet. Raises ``UserError``, before anything is written if one of them, or ``also``,
+    exists."""
+    for path in (*contents, also):
+        if (directory / path).exists() or (directory / path).is_symlink():
+            raise UserError(f"{directory / path} exists and is not overwritten: name another --directory")
+    try:
+        for path, text in contents.items():
+            (directory / path).parent.mkdir(parents=True, exist_ok=True)
+            with (directory / path).open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise UserError(f"unable to write {error.filename or directory}: {error.strerror}") from error
+
+
+def _rendered(template: str, names: Names) -> str:
+    text = (_TEMPLATES / f"{template}.txt").read_text(encoding="utf-8")
+    return Template(text).substitute(msgspec.structs.asdict(names))
+
+
+def _taken(names: Names) -> str:
+    """A name of the operator's own that one of its imports has, too."""
+    tree = ast.parse(_rendered("operator.py", names))
+    imported = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    return next((each for each in (names.kind, names.constant) if each in imported), "")
