@@ -281,6 +281,9 @@ def test_wrong_declarations_are_rejected() -> None:
 
     with pytest.raises(ValueError, match="has a controller 'thing' already"):
         app.controller(THINGS)
+    for name in ("n" * 122, "a\nb"):
+        with pytest.raises(ValueError, match="at most 128 printable characters"):
+            app.controller(THINGS, name=name)
     with pytest.raises(ValueError, match="DOMAIN/PATH"):
         sync.finalizer("cleanup")
     with pytest.raises(TypeError, match="declare it async def"):
@@ -289,3 +292,24 @@ def test_wrong_declarations_are_rejected() -> None:
         app.controller(THINGS, name="three")(type("Plain", (), {}))
     with pytest.raises(ValueError, match="either of= or map="):
         Reference(kind=CONFIG_MAPS)
+
+
+async def test_two_controllers_apply_parts_of_one_object(cluster: AsyncCluster) -> None:
+    """Each is a field manager of its own: what the other one applied stays."""
+    app = App("things")
+
+    def applies(name: str) -> None:
+        @app.controller(THINGS, name=name, owns=(CONFIG_MAPS,))
+        async def sync(obj: Thing, ctx: Context[Thing]) -> None:
+            await ctx.apply({**config_map("shared"), "data": {name: str(obj.spec.size)}}, owned=False)
+
+    applies("left")
+    applies("right")
+    async with cluster.running(app.run):
+        await cluster.create(thing(size=1))
+        await asyncio.sleep(5)
+        await cluster.patch(*THING, "one", {"spec": {"size": 2}})
+        await asyncio.sleep(5)
+        found = await cluster.get("v1", "ConfigMap", "shared")
+        assert found["data"] == {"left": "2", "right": "2"}
+        assert [each["manager"] for each in found["metadata"]["managedFields"]] == ["things/left", "things/right"]

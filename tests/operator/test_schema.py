@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.api.meta import Condition, ObjectMeta, View
 from pilothouse.client import Client
 from pilothouse.env import Env
 from pilothouse.operator import App, Column, CustomResource, Rule
@@ -112,6 +112,14 @@ def test_the_definition_of_a_class() -> None:
     assert schema["required"] == ["spec"]
     assert schema["properties"]["spec"]["required"] == ["low"]
     assert "metadata" not in schema["properties"]
+
+
+def test_conditions_are_a_map_by_type() -> None:
+    """As metav1.Condition is generated: server-side apply merges conditions of several managers."""
+    view = msgspec.defstruct("Thing", [("conditions", tuple[Condition, ...], ())], rename="camel", frozen=True)
+    found = object_schema(view)["properties"]["conditions"]
+    assert (found["x-kubernetes-list-type"], found["x-kubernetes-list-map-keys"]) == ("map", ["type"])
+    assert found["items"]["required"] == ["type", "status"]
 
 
 def test_an_api_version_without_a_group_is_rejected() -> None:

@@ -16,8 +16,9 @@ what should exist, reads from caches, records events and collects the status::
 
 from pilothouse.api.meta import Condition, ObjectMeta, View
 from pilothouse.operator.app import App, Settings
+from pilothouse.operator.client_config import ClientConfig
 from pilothouse.operator.context import Context
-from pilothouse.operator.custom_resource import Column, CustomResource, Rule
+from pilothouse.operator.custom_resource import Column, CustomResource, Rule, Version
 from pilothouse.operator.declaration import (
     Reference,
     annotation_changed,
@@ -30,6 +31,7 @@ from pilothouse.runtime.errors import RetryLater, TerminalError
 
 __all__ = [
     "App",
+    "ClientConfig",
     "Column",
     "Condition",
     "Context",
@@ -42,6 +44,7 @@ __all__ = [
     "Rule",
     "Settings",
     "TerminalError",
+    "Version",
     "View",
     "annotation_changed",
     "generation_changed",

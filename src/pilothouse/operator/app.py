@@ -14,6 +14,7 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.labels import parse_selector
 from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.names import dns_label_errors
+from pilothouse.operator.client_config import ClientConfig
 from pilothouse.operator.context import Context
 from pilothouse.operator.controller import DeclaredController
 from pilothouse.operator.custom_resource import CustomResource
@@ -29,6 +30,8 @@ T = TypeVar("T", bound=Cached)
 R = TypeVar("R", bound="type[Reconciler[Any]]")
 AnyKind = Kind[Any] | CustomResource[Any]
 _ESTABLISHED_SECONDS = 30.0
+_MAX_FIELD_MANAGER = 128
+"""``FieldManagerMaxLength`` (apimachinery ``pkg/apis/meta/v1/validation``, v0.36)."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +79,8 @@ class ControllerFunction(Generic[T]):
 class App:
     """An operator: controllers that run together, under one name.
 
-    The name is the field manager of what it applies, the component of its events and the name of its Lease.
+    The name is the component of its events and the name of its Lease. Each controller is a field manager of its own,
+    ``APP/CONTROLLER``: two that apply the same object own what each of them applied, and take nothing from each other.
     """
 
     def __init__(self, name: str) -> None:
@@ -116,6 +120,12 @@ class App:
         name = name or kind.kind.lower()
         if any(each.name == name for each in self._declarations):
             raise ValueError(f"app {self.name} has a controller {name!r} already; give this one another name=")
+        field_manager = f"{self.name}/{name}"
+        if len(field_manager) > _MAX_FIELD_MANAGER or not field_manager.isprintable():
+            raise ValueError(
+                f"{field_manager!r} is the field manager of a controller: at most {_MAX_FIELD_MANAGER} printable "
+                "characters; give the controller another name="
+            )
         parse_selector(selector)
         if workers < 1:
             raise ValueError(f"controller {name!r} needs a worker, got workers={workers}")
@@ -124,6 +134,7 @@ class App:
             self._kind(reference.kind)
         declaration = Declaration(
             name=name,
+            field_manager=field_manager,
             kind=kind,
             reconcile=_undeclared,
             finalize=None,
@@ -139,19 +150,21 @@ class App:
         )
         return _Declare(self, declaration)
 
-    def definitions(self) -> list[dict[str, Any]]:
-        """The CustomResourceDefinitions of the declared custom resources."""
-        return [each.definition() for each in self._resources.values()]
+    def definitions(self, webhooks: ClientConfig | None = None) -> list[dict[str, Any]]:
+        """The CustomResourceDefinitions of the declared custom resources. Their conversions are called at ``webhooks``;
+        if it is not given, at the app's Service in the namespace ``default``."""
+        webhooks = webhooks or ClientConfig(service_name=f"{self.name}-webhooks", service_namespace="default")
+        return [each.definition(webhooks) for each in self._resources.values()]
 
     def rules(self) -> list[dict[str, Any]]:
         """The RBAC rules that the controllers need, and nothing more: for a ClusterRole. The Lease of leader election
         is not among them, it needs a Role in its namespace (``rights.lease_rules``)."""
         return rules(self._declarations)
 
-    async def install(self, client: Client) -> None:
-        """Apply the CustomResourceDefinitions and wait until they are served. Raises ``TimeoutError`` after half a
-        minute, and what the API server answers."""
-        for definition in self.definitions():
+    async def install(self, client: Client, webhooks: ClientConfig | None = None) -> None:
+        """Apply the CustomResourceDefinitions (``definitions``) and wait until they are served. Raises ``TimeoutError``
+        after half a minute, and what the API server answers."""
+        for definition in self.definitions(webhooks):
             name = definition["metadata"]["name"]
             await client.patch(
                 CUSTOM_RESOURCE_DEFINITIONS.raw, name, apply_patch(definition), field_manager=self.name, force=True
@@ -204,7 +217,6 @@ class App:
                 informers = InformerFactory(client, env, name=name, metrics=self.metrics)
                 for declaration in self._declarations:
                     controller = DeclaredController(
-                        self.name,
                         declaration,
                         client=client,
                         env=env,

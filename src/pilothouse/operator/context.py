@@ -38,7 +38,6 @@ class UndeclaredKind(TerminalError):
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What all syncs of one controller share."""
 
-    app: str
     declaration: Declaration
     client: Client
     env: Env
@@ -100,7 +99,7 @@ class Context(Generic[T]):
     # Writing
 
     async def apply(self, body: Any, *, owned: bool = True, force: bool = True) -> None:
-        """Server-side apply, with the app's name as field manager, if the object is not what it would make of it.
+        """Server-side apply, with the controller's field manager, if the object is not what it would make of it.
 
         ``body`` has apiVersion, kind and name, and gets the namespace of the synced object and, with ``owned``, a
         controller reference to it. ``force`` takes fields over that other managers own. An object of that name that
@@ -121,7 +120,7 @@ class Context(Generic[T]):
             meta["name"],
             apply_patch(wanted),
             meta.get("namespace", ""),
-            field_manager=self._parts.app,
+            field_manager=self._parts.declaration.field_manager,
             force=force,
         )
         version = self._wrote(kind, answer)
@@ -136,7 +135,10 @@ class Context(Generic[T]):
             return False
         try:
             answer = await self.client.create(
-                informer.kind.raw, wanted, wanted["metadata"].get("namespace", ""), field_manager=self._parts.app
+                informer.kind.raw,
+                wanted,
+                wanted["metadata"].get("namespace", ""),
+                field_manager=self._parts.declaration.field_manager,
             )
         except AlreadyExists:
             return False
@@ -235,7 +237,7 @@ class Context(Generic[T]):
             merge_patch(versioned),
             meta.namespace,
             subresource=subresource,
-            field_manager=self._parts.app,
+            field_manager=self._parts.declaration.field_manager,
         )
         self._version = self._wrote(kind, answer)
 

@@ -30,7 +30,6 @@ class DeclaredController(Controller):
 
     def __init__(
         self,
-        app: str,
         declaration: Declaration,
         *,
         client: Client,
@@ -60,7 +59,6 @@ class DeclaredController(Controller):
         self._informers = found
         self._primary: SharedInformer[Any] = found[declaration.kind.api_version, declaration.kind.kind]
         self._parts = Parts(
-            app=app,
             declaration=declaration,
             client=client,
             env=env,

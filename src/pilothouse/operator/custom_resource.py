@@ -3,17 +3,24 @@
 The class is a ``View``: the fields that the operator reads. Its annotations give the structural schema: types,
 defaults, ``msgspec.Meta`` bounds (``ge``, ``le``, ``min_length``, ``max_length``, ``pattern``), ``Literal`` for
 enumerations, docstrings for descriptions. Fields without a default are required.
+
+Of several versions one is the hub, which controllers read; the others have functions to and from it, as the types of
+controller-runtime's ``pkg/conversion`` have ``ConvertTo`` and ``ConvertFrom``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from pilothouse.api.kinds import Kind
-from pilothouse.operator.schema import object_schema
+from pilothouse.operator.client_config import ClientConfig
+from pilothouse.operator.schema import agree, object_schema
 
 T = TypeVar("T")
+V = TypeVar("V")
+CONVERT_PATH = "/convert"
+"""Where conversions are served, as in controller-runtime."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -34,15 +41,37 @@ class Rule(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class Version(msgspec.Struct, Generic[T, V], frozen=True):
+    """A further version of a custom resource, whose objects are read as ``view``.
+
+    ``convert_to`` makes an object of the hub of one of this version, ``convert_from`` the reverse. They are given and
+    return views, are called for every read and write of an object that is stored in another version, and must lose
+    nothing: what one side cannot express is kept in an annotation. Without both, the schemas of this version and of the
+    hub have to agree. ``deprecated`` is what clients are warned with; True for Kubernetes' own words.
+    """
+
+    name: str
+    view: type[V]
+    convert_to: Callable[[V], T] | None = None
+    convert_from: Callable[[T], V] | None = None
+    served: bool = True
+    deprecated: bool | str = False
+    columns: tuple[Column, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    scale: Mapping[str, str] | None = None
+
+
 class CustomResource(Generic[T]):
-    """The definition of a custom resource with one version, whose objects are read as ``view``.
+    """The definition of a custom resource, whose objects controllers read as ``view``, in the version ``api_version``
+    (``GROUP/VERSION``). With further ``versions`` this one is the hub; objects are stored in it, or in ``stored``.
 
-    ``api_version`` is ``GROUP/VERSION``. ``kind`` and ``plural`` default to the name of the class and its lower case
-    with an ``s``. A view with a field ``status`` has the status subresource; ``scale`` names the paths of the scale
-    subresource (``specReplicasPath``, ``statusReplicasPath``, ``labelSelectorPath``).
+    ``kind`` and ``plural`` default to the name of the class and its lower case with an ``s``. A view with a field
+    ``status`` has the status subresource; ``scale`` names the paths of the scale subresource (``specReplicasPath``,
+    ``statusReplicasPath``, ``labelSelectorPath``).
 
-    Raises ``ValueError`` for an ``api_version`` without a group, ``TypeError`` for a field that no structural schema
-    can express; the error names the field.
+    Raises ``ValueError`` for an ``api_version`` without a group, for versions that cannot be converted, and for a
+    stored version that there is not; ``TypeError`` for a field that no structural schema can express. The error names
+    the version or field.
     """
 
     def __init__(
@@ -58,12 +87,13 @@ class CustomResource(Generic[T]):
         columns: Iterable[Column] = (),
         rules: Iterable[Rule] = (),
         scale: Mapping[str, str] | None = None,
+        deprecated: bool | str = False,
+        versions: Iterable[Version[T, Any]] = (),
+        stored: str = "",
     ) -> None:
         group, slash, version = api_version.partition("/")
         if not slash or not group or not version:
             raise ValueError(f"api_version of a custom resource is GROUP/VERSION, got {api_version!r}")
-        if "metadata" not in getattr(view, "__struct_fields__", ("metadata",)):
-            raise TypeError(f"{view.__name__} needs the field: metadata: ObjectMeta = ObjectMeta()")
         name = kind or view.__name__
         self.kind: Kind[T] = Kind(group, version, plural or f"{name.lower()}s", name, namespaced, view)
         self._names = {
@@ -74,10 +104,21 @@ class CustomResource(Generic[T]):
             **({"shortNames": list(short_names)} if short_names else {}),
             **({"categories": list(categories)} if categories else {}),
         }
-        self._columns = tuple(columns)
-        self._rules = tuple(rules)
-        self._scale = dict(scale or {})
-        self._schema = object_schema(view)
+        hub: Version[T, T] = Version(
+            version, view, deprecated=deprecated, columns=tuple(columns), rules=tuple(rules), scale=scale
+        )
+        self.versions: dict[str, Version[T, Any]] = {}
+        """By name, the hub first."""
+        for each in (hub, *versions):
+            if each.name in self.versions:
+                raise ValueError(f"{self.name} has two versions {each.name}")
+            self.versions[each.name] = each
+        self.stored = stored or version
+        if self.stored not in self.versions:
+            raise ValueError(f"{self.name} is stored={stored!r}, and has the versions {', '.join(self.versions)}")
+        self._schemas = {each.name: _checked_schema(each.view) for each in self.versions.values()}
+        for each in self.versions.values():
+            self._check_conversion(each)
 
     @property
     def name(self) -> str:
@@ -87,42 +128,88 @@ class CustomResource(Generic[T]):
     @property
     def status_fields(self) -> frozenset[str] | None:
         """The fields that a status may have, on the wire; None if any."""
-        fields = self._schema["properties"].get("status", {"properties": ()}).get("properties")
+        properties = self._schemas[self.kind.version]["properties"]
+        fields = properties.get("status", {"properties": ()}).get("properties")
         return None if fields is None else frozenset(fields)
 
-    def definition(self) -> dict[str, Any]:
-        """The CustomResourceDefinition (``apiextensions.k8s.io/v1``), as a new dict."""
-        schema = msgspec.json.decode(msgspec.json.encode(self._schema))
-        if self._rules:
-            schema["x-kubernetes-validations"] = [
-                {"rule": each.rule, **({"message": each.message} if each.message else {})} for each in self._rules
-            ]
-        version: dict[str, Any] = {
-            "name": self.kind.version,
-            "served": True,
-            "storage": True,
-            "schema": {"openAPIV3Schema": schema},
+    @property
+    def has_conversion(self) -> bool:
+        """Whether a version has functions for conversion, which the API server calls through a webhook."""
+        return any(each.convert_to is not None for each in self.versions.values())
+
+    def definition(self, webhooks: ClientConfig | None = None) -> dict[str, Any]:
+        """The CustomResourceDefinition (``apiextensions.k8s.io/v1``), as a new dict.
+
+        ``webhooks`` says where conversions are served. Raises ``ValueError`` if there are any and it is not given.
+        """
+        spec: dict[str, Any] = {
+            "group": self.kind.group,
+            "names": dict(self._names),
+            "scope": "Namespaced" if self.kind.namespaced else "Cluster",
+            "versions": [self._version(each) for each in self.versions.values()],
         }
-        subresources: dict[str, Any] = {}
-        if "status" in schema["properties"]:
-            subresources["status"] = {}
-        if self._scale:
-            subresources["scale"] = dict(self._scale)
-        if subresources:
-            version["subresources"] = subresources
-        if self._columns:
-            version["additionalPrinterColumns"] = [_column(each) for each in self._columns]
+        if self.has_conversion:
+            if webhooks is None:
+                raise ValueError(
+                    f"{self.name} has functions for conversion, which the API server calls: give definition() a "
+                    "ClientConfig that says where they are served"
+                )
+            called = {"clientConfig": webhooks.of(CONVERT_PATH), "conversionReviewVersions": ["v1"]}
+            spec["conversion"] = {"strategy": "Webhook", "webhook": called}
+        elif len(self.versions) > 1:
+            spec["conversion"] = {"strategy": "None"}
         return {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
             "metadata": {"name": self.name},
-            "spec": {
-                "group": self.kind.group,
-                "names": dict(self._names),
-                "scope": "Namespaced" if self.kind.namespaced else "Cluster",
-                "versions": [version],
-            },
+            "spec": spec,
         }
+
+    def _version(self, version: Version[T, Any]) -> dict[str, Any]:
+        schema = msgspec.json.decode(msgspec.json.encode(self._schemas[version.name]))
+        if version.rules:
+            schema["x-kubernetes-validations"] = [
+                {"rule": each.rule, **({"message": each.message} if each.message else {})} for each in version.rules
+            ]
+        shown: dict[str, Any] = {
+            "name": version.name,
+            "served": version.served,
+            "storage": version.name == self.stored,
+            "schema": {"openAPIV3Schema": schema},
+        }
+        if version.deprecated:
+            shown["deprecated"] = True
+        if isinstance(version.deprecated, str) and version.deprecated:
+            shown["deprecationWarning"] = version.deprecated
+        subresources: dict[str, Any] = {}
+        if "status" in schema["properties"]:
+            subresources["status"] = {}
+        if version.scale:
+            subresources["scale"] = dict(version.scale)
+        if subresources:
+            shown["subresources"] = subresources
+        if version.columns:
+            shown["additionalPrinterColumns"] = [_column(each) for each in version.columns]
+        return shown
+
+    def _check_conversion(self, version: Version[T, Any]) -> None:
+        hub = self.kind.version
+        if (version.convert_to is None) != (version.convert_from is None):
+            raise ValueError(f"version {version.name} of {self.name} needs both convert_to= and convert_from=")
+        if version.name != hub and version.convert_to is None:
+            different = agree(self._schemas[version.name], self._schemas[hub])
+            if different:
+                raise ValueError(
+                    f"versions {version.name} and {hub} of {self.name} differ in {different}: give {version.name} "
+                    "convert_to= and convert_from="
+                )
+
+
+def _checked_schema(view: type[Any]) -> dict[str, Any]:
+    schema = object_schema(view)
+    if "metadata" not in view.__struct_fields__:
+        raise TypeError(f"{view.__name__} needs the field: metadata: ObjectMeta = ObjectMeta()")
+    return schema
 
 
 Resource = Kind[T] | CustomResource[T]

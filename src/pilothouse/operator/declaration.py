@@ -35,6 +35,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     """One controller of an ``App``; see ``App.controller`` for its parts."""
 
     name: str
+    field_manager: str
     kind: Kind[Any]
     reconcile: Callable[[Any, Any], Awaitable[Requeue | None]]
     finalize: Callable[[Any, Any], Awaitable[Requeue | None]] | None

@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import inspect as types
 
+from pilothouse.api.meta import Condition
+
 _UNKNOWN = {"x-kubernetes-preserve-unknown-fields": True}
 _IMPLIED = ("apiVersion", "kind", "metadata")
 """Fields that every custom resource has; the API server knows their schemas."""
@@ -21,6 +23,27 @@ def object_schema(view: type[Any]) -> dict[str, Any]:
     info = types.type_info(view)
     assert isinstance(info, types.StructType)
     return _struct(info, view.__name__, (), skip=_IMPLIED)
+
+
+def agree(one: dict[str, Any], other: dict[str, Any], path: str = "") -> str:
+    """The path of the first difference between two schemas, or "". Descriptions and defaults do not count: no object
+    changes its meaning or becomes invalid because of them."""
+    for name in sorted((one.keys() | other.keys()) - {"description", "default", "properties", "items"}):
+        if name == "additionalProperties" and name in one and name in other:
+            if different := agree(one[name], other[name], f"{path}[]"):
+                return different
+        elif one.get(name) != other.get(name):
+            return f"{path or 'the object'} ({name})"
+    if ("items" in one) and (different := agree(one["items"], other["items"], f"{path}[]")):
+        return different
+    ours, theirs = one.get("properties", {}), other.get("properties", {})
+    for name in sorted(ours.keys() | theirs.keys()):
+        below = f"{path}.{name}" if path else name
+        if name not in ours or name not in theirs:
+            return below
+        if different := agree(ours[name], theirs[name], below):
+            return different
+    return ""
 
 
 def _struct(
@@ -107,9 +130,14 @@ def _list(
     path: str,
     parents: tuple[type[Any], ...],
 ) -> dict[str, Any]:
-    schema = {"type": "array", "items": _schema(info.item_type, f"{path}[]", parents)}
+    schema: dict[str, Any] = {"type": "array", "items": _schema(info.item_type, f"{path}[]", parents)}
     if isinstance(info, types.SetType | types.FrozenSetType):
         schema["x-kubernetes-list-type"] = "set"
+    item = _bare(info.item_type)
+    if isinstance(item, types.StructType) and issubclass(item.cls, Condition):
+        # As the markers of metav1.Condition in every generated definition; a key has to be required.
+        schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+        schema["items"]["required"] = [*schema["items"].get("required", ()), "type", "status"]
     return schema | _bounds(info, {"min_length": "minItems", "max_length": "maxItems"})
 
 

@@ -1,0 +1,144 @@
+"""Conversion of custom resources between versions, and the answer to a ConversionReview.
+
+Every conversion goes through the hub. ``metadata`` is carried over as it came: of what a function returns only labels
+and annotations count, and only those that it has added or changed. The API server accepts no other changes
+(apiextensions-apiserver ``pkg/apiserver/conversion/webhook_converter.go``, v0.36).
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.client.decode import UNREADABLE, decoders_of
+from pilothouse.client.errors import UndecodableObject
+from pilothouse.env import Log
+from pilothouse.operator.custom_resource import CustomResource
+
+OBJECTS_PER_TURN = 50
+"""Objects that are converted before others get their turn."""
+
+_log = Log("conversion")
+
+
+class ConversionFailed(Exception):
+    """An object could not be converted; the text says which and why."""
+
+
+class BadReview(ValueError):
+    """A body that is no ConversionReview or AdmissionReview of version v1."""
+
+
+class ConversionRequest(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    desired_api_version: str = msgspec.field(name="desiredAPIVersion")
+    objects: list[msgspec.Raw]
+
+
+class ConversionReview(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    request: ConversionRequest
+
+
+class Conversions:
+    """The conversions of some custom resources."""
+
+    def __init__(self, resources: Iterable[CustomResource[Any]]) -> None:
+        self._resources = {(each.kind.group, each.kind.kind): each for each in resources}
+
+    def convert(self, raw: bytes | msgspec.Raw, desired_api_version: str) -> bytes | msgspec.Raw:
+        """An object in another version. Raises ``ConversionFailed``."""
+        try:
+            obj = decoders_of(Object).one(bytes(raw), lambda: "an object")
+        except UndecodableObject as error:
+            raise ConversionFailed(str(error)) from error
+        what = f"{obj.kind or 'an object'} {_name(obj.metadata)} from {obj.api_version or 'nothing'}"
+        group, _slash, version = obj.api_version.rpartition("/")
+        desired_group, _slash, desired = desired_api_version.rpartition("/")
+        resource = self._resources.get((group, obj.kind))
+        if resource is None or group != desired_group:
+            raise ConversionFailed(f"{what} to {desired_api_version}: this operator does not convert it")
+        for each in (version, desired):
+            if each not in resource.versions:
+                raise ConversionFailed(f"{what} to {desired_api_version}: {resource.name} has no version {each}")
+        if version == desired:
+            return raw
+        try:
+            return _converted(resource, obj, bytes(raw), desired)
+        except UndecodableObject as error:
+            raise ConversionFailed(f"{what} to {desired_api_version}: {error}") from error
+        except Exception as error:
+            _log.exception("A function for conversion failed", error, object=what, to=desired_api_version)
+            raise ConversionFailed(f"{what} to {desired_api_version}: {type(error).__name__}: {error}") from error
+
+    async def review(self, body: bytes) -> bytes:
+        """The answer to a ConversionReview: every object, in the given order, or the error of the first that fails.
+        Raises ``BadReview``."""
+        try:
+            review = msgspec.json.decode(body, type=ConversionReview)
+        except UNREADABLE as error:
+            raise BadReview(f"the body is no ConversionReview: {error}") from error
+        if (review.api_version, review.kind) != ("apiextensions.k8s.io/v1", "ConversionReview"):
+            raise BadReview(f"expected a ConversionReview of apiextensions.k8s.io/v1, got {review.kind!r}")
+        request, converted = review.request, []
+        result: dict[str, Any] = {"status": "Success"}
+        for count, each in enumerate(request.objects, 1):
+            try:
+                converted.append(msgspec.Raw(self.convert(each, request.desired_api_version)))
+            except ConversionFailed as error:
+                result, converted = {"status": "Failed", "message": str(error)}, []
+                break
+            if count % OBJECTS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        response = {"uid": request.uid, "result": result, "convertedObjects": converted}
+        return msgspec.json.encode({"apiVersion": review.api_version, "kind": review.kind, "response": response})
+
+
+def _converted(resource: CustomResource[Any], obj: Object, raw: bytes, desired: str) -> bytes:
+    source, target = resource.versions[obj.api_version.rpartition("/")[2]], resource.versions[desired]
+    hub = resource.versions[resource.kind.version]
+    fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    metadata = fields.get("metadata", msgspec.Raw(b"{}"))
+    if source.convert_to is not None or target.convert_from is not None:
+        view: Any = decoders_of(source.view if source.convert_to is not None else hub.view).one(raw, lambda: obj.kind)
+        known = obj.metadata
+        for function, result in ((source.convert_to, hub.view), (target.convert_from, target.view)):
+            if function is not None:
+                view = function(view)
+                if not isinstance(view, result):
+                    raise TypeError(f"it must return a {result.__name__}, got {type(view).__name__}")
+                known = _with_added(known, view.metadata)
+                view = msgspec.structs.replace(view, metadata=known)
+        fields = msgspec.json.decode(msgspec.json.encode(view), type=dict[str, msgspec.Raw])
+        metadata = _with_changes(metadata, obj.metadata, known)
+    names = {"apiVersion": f"{resource.kind.group}/{desired}", "kind": obj.kind, "metadata": metadata}
+    return msgspec.json.encode({**names, **{name: value for name, value in fields.items() if name not in names}})
+
+
+def _with_added(before: ObjectMeta, after: ObjectMeta) -> ObjectMeta:
+    """The metadata with the labels and annotations that a function has added or changed."""
+    return msgspec.structs.replace(
+        before,
+        labels={**before.labels, **after.labels},
+        annotations={**before.annotations, **after.annotations},
+    )
+
+
+def _with_changes(metadata: msgspec.Raw, before: ObjectMeta, after: ObjectMeta) -> msgspec.Raw:
+    if (before.labels, before.annotations) == (after.labels, after.annotations):
+        return metadata
+    changed: dict[str, Any] = msgspec.json.decode(metadata)
+    for name, known, values in (
+        ("labels", before.labels, after.labels),
+        ("annotations", before.annotations, after.annotations),
+    ):
+        if values != known:
+            changed[name] = values
+    return msgspec.Raw(msgspec.json.encode(changed))
+
+
+def _name(metadata: ObjectMeta) -> str:
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name

@@ -1,0 +1,264 @@
+"""Several versions of a custom resource: definitions, functions for conversion, ConversionReviews."""
+
+import json
+from typing import Any
+
+import pytest
+
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.env import Env
+from pilothouse.operator import App, ClientConfig, Column, CustomResource, Version
+from pilothouse.operator.conversion import BadReview, ConversionFailed, Conversions
+from pilothouse.testing import async_plane
+
+OLD_FIELD = "example.com/color"
+
+
+class PageSpecV1(View, frozen=True):
+    host: str
+    color: str = ""
+
+
+class PageV1(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PageSpecV1 = PageSpecV1(host="")
+
+
+class PageSpec(View, frozen=True):
+    hosts: tuple[str, ...]
+
+
+class Page(View, frozen=True):
+    spec: PageSpec
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class PageV3(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    address: str = ""
+
+
+def to_hub(old: PageV1) -> Page:
+    if old.spec.host == "broken":
+        raise ValueError("no such host")
+    return Page(spec=PageSpec(hosts=(old.spec.host,)), metadata=ObjectMeta(annotations={OLD_FIELD: old.spec.color}))
+
+
+def from_hub(page: Page) -> PageV1:
+    return PageV1(spec=PageSpecV1(host=page.spec.hosts[0], color=page.metadata.annotations.get(OLD_FIELD, "")))
+
+
+V1 = Version("v1", PageV1, to_hub, from_hub, deprecated="use v2", columns=(Column("Host", ".spec.host"),))
+V3 = Version(
+    "v3",
+    PageV3,
+    lambda new: Page(spec=PageSpec(hosts=(new.address,))),
+    lambda page: PageV3(address=page.spec.hosts[0]),
+    served=False,
+)
+PAGES: CustomResource[Page] = CustomResource("example.com/v2", Page, versions=(V1, V3), stored="v1")
+AT = ClientConfig(url="https://127.0.0.1:9443", ca_bundle=b"PEM")
+
+
+def page(version: str, **fields: Any) -> dict[str, Any]:
+    metadata = {"name": "home", "namespace": "default", "uid": "u", "managedFields": [{"manager": "kubectl"}]}
+    return {"apiVersion": f"example.com/{version}", "kind": "Page", "metadata": metadata, **fields}
+
+
+def converted(obj: dict[str, Any], version: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Conversions([PAGES]).convert(json.dumps(obj).encode(), f"example.com/{version}"))
+    return found
+
+
+def test_the_definition_has_all_versions_and_a_webhook() -> None:
+    spec = PAGES.definition(AT)["spec"]
+    assert [(each["name"], each["served"], each["storage"]) for each in spec["versions"]] == [
+        ("v2", True, False), ("v1", True, True), ("v3", False, False),
+    ]  # fmt: skip
+    assert [(each.get("deprecated"), each.get("deprecationWarning")) for each in spec["versions"]] == [
+        (None, None), (True, "use v2"), (None, None),
+    ]  # fmt: skip
+    assert spec["versions"][1]["additionalPrinterColumns"] == [
+        {"name": "Host", "type": "string", "jsonPath": ".spec.host"}
+    ]
+    assert spec["conversion"] == {
+        "strategy": "Webhook",
+        "webhook": {
+            "clientConfig": {"url": "https://127.0.0.1:9443/convert", "caBundle": "UEVN"},
+            "conversionReviewVersions": ["v1"],
+        },
+    }
+
+
+def test_conversions_without_an_address_have_no_definition() -> None:
+    with pytest.raises(ValueError, match=r"pages.example.com has functions for conversion"):
+        PAGES.definition()
+
+
+class Same(View, frozen=True):
+    """Told differently, with another default."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    color: str = "red"
+    inner: PageSpecV1 = PageSpecV1(host="")
+
+
+class Hub(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    color: str = ""
+    inner: PageSpecV1 = PageSpecV1(host="")
+
+
+def test_versions_with_equal_schemas_need_no_webhook() -> None:
+    spec = CustomResource("example.com/v2", Hub, versions=(Version("v1", Same),)).definition()["spec"]
+    assert spec["conversion"] == {"strategy": "None"}
+
+
+class Stricter(View, frozen=True):
+    color: str
+    metadata: ObjectMeta = ObjectMeta()
+    inner: PageSpecV1 = PageSpecV1(host="")
+
+
+class Deeper(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    color: str = ""
+    inner: PageSpec = PageSpec(hosts=())
+
+
+@pytest.mark.parametrize(
+    ("versions", "stored", "message"),
+    [
+        ((Version("v1", Stricter),), "", r"versions v1 and v2 of hubs.example.com differ in the object \(required\)"),
+        ((Version("v1", Deeper),), "", r"differ in inner \(required\): give v1 convert_to= and convert_from="),
+        ((Version("v1", PageV3),), "", "differ in address"),
+        ((Version("v1", Same, convert_to=lambda old: Hub()),), "", "v1 of hubs.example.com needs both convert_to="),
+        ((Version("v2", Same),), "", "hubs.example.com has two versions v2"),
+        ((Version("v1", Same),), "v3", "is stored='v3', and has the versions v2, v1"),
+    ],
+)
+def test_versions_that_cannot_be_converted_are_rejected(
+    versions: tuple[Version[Hub, Any], ...], stored: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        CustomResource("example.com/v2", Hub, versions=versions, stored=stored)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "either at a url or through"),
+        ({"url": "https://a", "service_name": "b", "service_namespace": "c"}, "either at a url or through"),
+        ({"service_name": "b"}, "either at a url or through"),
+        ({"url": "http://a"}, "begins with https://"),
+    ],
+)
+def test_a_client_config_is_a_url_or_a_service(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ClientConfig(**given)  # type: ignore[arg-type]
+
+
+def test_an_object_goes_to_the_hub_and_back_with_its_metadata() -> None:
+    old = page("v1", spec={"host": "a.example.com", "color": "red"})
+    hub = converted(old, "v2")
+    assert hub.pop("metadata") == {**old["metadata"], "annotations": {OLD_FIELD: "red"}}
+    assert hub == {"apiVersion": "example.com/v2", "kind": "Page", "spec": {"hosts": ["a.example.com"]}}
+    back = converted({**hub, "metadata": {**old["metadata"], "annotations": {OLD_FIELD: "red"}}}, "v1")
+    assert back["spec"] == old["spec"]
+    assert back["apiVersion"] == old["apiVersion"]
+
+
+def test_from_one_version_to_another_through_the_hub() -> None:
+    found = converted(page("v1", spec={"host": "a", "color": "red"}), "v3")
+    assert found == page("v3", address="a") | {
+        "metadata": {**page("v1")["metadata"], "annotations": {OLD_FIELD: "red"}}
+    }
+    assert converted(page("v3", address="b"), "v1")["spec"] == {"host": "b"}
+
+
+def test_nulls_are_absent_fields() -> None:
+    old = page("v1", spec={"host": "a", "color": None})
+    old["metadata"]["labels"] = None
+    assert converted(old, "v2")["spec"] == {"hosts": ["a"]}
+
+
+def test_versions_that_agree_keep_every_field() -> None:
+    resource = CustomResource("example.com/v2", Hub, plural="hubs", versions=(Version("v1", Same),))
+    obj = page("v1", kind="Hub", color="", inner={"host": "a"})
+    found = json.loads(Conversions([resource]).convert(json.dumps(obj).encode(), "example.com/v2"))
+    assert found == {**obj, "apiVersion": "example.com/v2"}
+
+
+@pytest.mark.parametrize(
+    ("obj", "desired", "message"),
+    [
+        (page("v1", spec={"host": "broken"}), "example.com/v2", "Page default/home from example.com/v1 to example.com/"
+         "v2: ValueError: no such host"),
+        (page("v1", spec={}), "example.com/v2", "from example.com/v1 to example.com/v2: .*missing required field"),
+        (page("v1"), "example.com/v9", "has no version v9"),
+        (page("v1"), "example.org/v1", "this operator does not convert it"),
+        ({**page("v1"), "kind": "Book"}, "example.com/v2", "Book default/home .* does not convert it"),
+        ([1], "example.com/v2", "an object"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_converted_is_named(obj: Any, desired: str, message: str) -> None:
+    with pytest.raises(ConversionFailed, match=message):
+        Conversions([PAGES]).convert(json.dumps(obj).encode(), desired)
+
+
+def test_a_function_must_return_its_version() -> None:
+    wrong: Any = Version("v1", PageV1, lambda _old: PageV3(), from_hub)
+    resource: CustomResource[Page] = CustomResource("example.com/v2", Page, versions=(wrong,))
+    with pytest.raises(ConversionFailed, match="it must return a Page, got PageV3"):
+        Conversions([resource]).convert(json.dumps(page("v1", spec={"host": "a"})).encode(), "example.com/v2")
+
+
+def review(*objects: Any, **changed: Any) -> bytes:
+    request = {"uid": "7", "desiredAPIVersion": "example.com/v2", "objects": list(objects)}
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request}
+    return json.dumps({**body, **changed}).encode()
+
+
+async def test_a_review_is_answered_in_order(env: Env) -> None:
+    objects = [page("v1", spec={"host": f"host-{number}"}) for number in range(120)]
+    objects[7] = page("v2", spec={"hosts": ["host-7"]})
+    answer = json.loads(await Conversions([PAGES]).review(review(*objects)))
+    assert (answer["apiVersion"], answer["kind"]) == ("apiextensions.k8s.io/v1", "ConversionReview")
+    assert answer["response"]["uid"] == "7"
+    assert answer["response"]["result"] == {"status": "Success"}
+    hosts = [each["spec"]["hosts"] for each in answer["response"]["convertedObjects"]]
+    assert hosts == [[f"host-{number}"] for number in range(120)]
+
+
+async def test_one_failure_fails_the_review(env: Env) -> None:
+    body = review(page("v1", spec={"host": "a"}), page("v1", spec={"host": "broken"}))
+    response = json.loads(await Conversions([PAGES]).review(body))["response"]
+    assert response["convertedObjects"] == []
+    assert response["result"]["status"] == "Failed"
+    assert "ValueError: no such host" in response["result"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{", "is no ConversionReview"),
+        (b"[" * 100_000, "is no ConversionReview"),
+        (review(kind="AdmissionReview"), "expected a ConversionReview"),
+        (review(apiVersion="apiextensions.k8s.io/v1beta1"), "expected a ConversionReview"),
+        (review(request={}), "missing required field"),
+    ],
+)
+async def test_what_is_no_review_is_rejected(env: Env, body: bytes, message: str) -> None:
+    with pytest.raises(BadReview, match=message):
+        await Conversions([PAGES]).review(body)
+
+
+async def test_the_definition_is_accepted_and_established(env: Env) -> None:
+    app = App("pages")
+    app.controller(PAGES)
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        await app.install(cluster.client)
+        found = await cluster.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "pages.example.com")
+        config = found["spec"]["conversion"]["webhook"]["clientConfig"]
+        assert config["service"] == {"name": "pages-webhooks", "namespace": "default", "path": "/convert", "port": 443}
+        assert found["status"]["storedVersions"] == ["v1"]
