@@ -16,7 +16,7 @@ import msgspec
 
 from pilothouse.api.kinds import Kind
 from pilothouse.apiserver import ApiServer
-from pilothouse.client import Client, merge_patch
+from pilothouse.client import Client, apply_patch, merge_patch
 from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import ApiError, Expired
 from pilothouse.controllermanager.options import LeaderElection, Options
@@ -28,19 +28,20 @@ from pilothouse.nodes import Profile
 from pilothouse.plane import LocalClients, Plane, PlaneOptions
 from pilothouse.plane.plane import ADMIN
 from pilothouse.storage import MemoryStore
-from pilothouse.testing.snapshot import Snapshot
+from pilothouse.testing import manifests
+from pilothouse.testing.snapshot import DEFINITIONS, Snapshot
 
 if TYPE_CHECKING:
     import pytest
 
     from pilothouse.api import wire
     from pilothouse.client.interceptor import Rule
+    from pilothouse.testing.manifests import Definitions, Manifests
 
 with lazy_imports():
     import tempfile  # with shutil and all its archives a part of every start otherwise
 
     from pilothouse.client import interceptor
-    from pilothouse.machinery import manifest_text
     from pilothouse.plane import explain, served
 
 Object = dict[str, Any]
@@ -49,6 +50,7 @@ Condition = Callable[[Object | None], bool]
 Program = Callable[[Client, Env], Coroutine[Any, Any, object]]
 
 _STRICT = "Strict"
+_MANAGER = "pilothouse-testing"
 QUICK = Profile(start_delay=0.0, stop_delay=0.0)
 """Nodes on which pods start and stop at once."""
 
@@ -83,7 +85,7 @@ class AsyncCluster:
         self._snapshot = snapshot
         self.namespace = namespace
         """The namespace of objects that name none. Empty is not allowed."""
-        self.client: Client = plane.client(agent="pilothouse-testing")
+        self.client: Client = plane.client(agent=_MANAGER)
         self._served = served
         self._mapper = RestMapper(self.client)
 
@@ -147,30 +149,62 @@ class AsyncCluster:
         token gets 410, with reason Expired. Watches under way go on."""
         self.plane.server.compact()
 
+    @contextlib.asynccontextmanager
+    async def restoring_definitions(self, *, seconds: float = 10.0) -> AsyncIterator[None]:
+        """At the end of the block the CustomResourceDefinitions are those of its beginning: new ones have gone with all
+        objects that they define, regardless of finalizers; changed and deleted ones are as they were.
+
+        Raises ``Timeout``, which names what would not go.
+        """
+        before = Snapshot(self.plane, DEFINITIONS)
+        try:
+            yield
+        finally:
+            await _restore(before, "the definitions of custom resources are", seconds)
+
     async def reset(self, *, seconds: float = 10.0) -> None:
         """Bring the plane back to what it was when it was ready: what was created since goes, with its finalizers, and
         what was changed or deleted is as it was, but for its status. The whole plane sees it.
 
         Raises ``Timeout``, which names what would not go: something goes on creating it.
         """
-        try:
-            async with asyncio.timeout(seconds):
-                await self._snapshot.restore()
-        except TimeoutError:
-            left = ", ".join(self._snapshot.remains()) or "nothing"
-            raise Timeout(f"the plane is not as at its beginning after {seconds:g} s; what remains: {left}") from None
+        await _restore(self._snapshot, "the plane is", seconds)
 
     async def create(self, manifest: Mapping[str, Any] | str) -> Object:
         """Create an object, in its own namespace if it names one. Returns it as the server has it. A field that the
         server does not know is an error, as with kubectl. ``manifest`` may be YAML text of one object."""
-        if not isinstance(manifest, Mapping):
-            manifest = _one_document(manifest)
-        for field in ("apiVersion", "kind"):
-            if not manifest.get(field):
-                raise ValueError(f"the manifest has no {field}: {dict(manifest)}")
+        manifest = manifests.one_object(manifest)
         kind = await self._kind(manifest["apiVersion"], manifest["kind"])
         namespace = manifest.get("metadata", {}).get("namespace") or self.namespace
         return _decoded(await self.client.create(kind, dict(manifest), namespace, field_validation=_STRICT))
+
+    async def apply(self, manifest: "Manifests") -> Objects:
+        """Server-side apply, which takes over fields of other managers, in the given order; returns the objects as the
+        server has them.
+
+        ``manifest`` is the path of a file or folder, YAML text, a mapping, or a list of them. When this returns,
+        CustomResourceDefinitions are established. Fields that the server does not know are an error.
+        """
+        return [await self._apply(each) for each in manifests.objects_of(manifest)]
+
+    async def _apply(self, manifest: Mapping[str, Any]) -> Object:
+        api_version, kind, meta = manifest["apiVersion"], manifest["kind"], manifest.get("metadata") or {}
+        if not meta.get("name"):
+            raise ValueError(f"an applied {kind} needs a name: use create for generateName")
+        namespace = meta.get("namespace") or self.namespace
+        applied = await self.client.patch(
+            await self._kind(api_version, kind),
+            meta["name"],
+            apply_patch(dict(manifest)),
+            namespace,
+            field_manager=_MANAGER,
+            field_validation=_STRICT,
+            force=True,
+        )
+        if kind == manifests.DEFINITION_KIND:
+            await self.wait_for(api_version, kind, meta["name"], _is_established)
+            self._mapper.reset()
+        return _decoded(applied)
 
     async def get(self, api_version: str, kind: str, name: str) -> Object:
         """One object. Raises ``NotFound``."""
@@ -264,14 +298,18 @@ class AsyncCluster:
         return self._served
 
 
-def _one_document(text: object) -> Mapping[str, Any]:
-    if not isinstance(text, str):
-        raise TypeError(f"a manifest is a mapping, or YAML text of one object, got {type(text).__name__}")
-    documents = [document for document in manifest_text.documents_of(text) if document is not None]
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        found = f"{len(documents)} documents" if len(documents) != 1 else type(documents[0]).__name__
-        raise ValueError(f"a manifest is YAML text of one object, got {found}")
-    return documents[0]
+async def _restore(snapshot: Snapshot, subject: str, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await snapshot.restore()
+    except TimeoutError:
+        left = ", ".join(snapshot.remains()) or "nothing"
+        raise Timeout(f"{subject} not as at the beginning after {seconds:g} s; what remains: {left}") from None
+
+
+def _is_established(definition: Object | None) -> bool:
+    conditions = (definition or {}).get("status", {}).get("conditions") or ()
+    return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
 
 
 class _Seen:
@@ -321,6 +359,7 @@ async def async_plane(
     profile: Profile = QUICK,
     serve: bool = False,
     secure: bool = False,
+    crds: "Definitions" = (),
     env: Env | None = None,
 ) -> AsyncIterator[AsyncCluster]:
     """A plane of its own on the running loop, ready: nodes have registered, controllers have filled caches. A
@@ -330,6 +369,9 @@ async def async_plane(
     server on a free port of 127.0.0.1, where every client is the administrator; ``secure`` makes that TLS and a
     token. Everything is in memory and gone at the end. If a program of the plane fails, the test's task is cancelled
     and the failure is raised here.
+
+    ``crds`` are CustomResourceDefinitions that are served from the start: files, folders, YAML text, mappings or
+    ``CustomResource`` values.
     """
     if nodes < 0:
         raise ValueError(f"nodes must not be negative, got {nodes}")
@@ -338,6 +380,7 @@ async def async_plane(
     unknown = unknown_names(controllers, DESCRIPTORS)
     if unknown:
         raise ValueError(f"{unknown[0]!r} is not in the list of known controllers")
+    definitions = manifests.definitions_of(crds)
     env = env or Env()
     election = LeaderElection(enabled=False)
     options = PlaneOptions(
@@ -360,6 +403,8 @@ async def async_plane(
         running = group.start(plane.run(), name="plane")
         try:
             await plane.wait_ready()
+            if definitions:
+                await AsyncCluster(plane, Snapshot(plane)).apply(definitions)
             yield AsyncCluster(plane, Snapshot(plane), served=served)
         finally:
             running.cancel()

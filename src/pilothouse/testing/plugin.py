@@ -1,7 +1,8 @@
 """The pytest plugin: fixtures around ``pilothouse.testing``. pytest finds it by itself once pilothouse is installed.
 
 ``pilothouse``
-    A ``Cluster`` in a namespace of its own, on a plane that all tests of the session share. With
+    A ``Cluster`` in a namespace of its own, on a plane that all tests of the session share.
+    CustomResourceDefinitions that the test creates are deleted at its end, with all of their objects. With
     ``@pytest.mark.pilothouse(nodes=1, ...)`` on a plane of its own, with those arguments of ``testing.plane``.
 ``pilothouse_server``
     The shared plane itself, for what is not in any namespace.
@@ -72,10 +73,11 @@ def pilothouse(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
             yield cluster
         return
     shared: Cluster = request.getfixturevalue("pilothouse_server")
-    cluster = shared.new_namespace()
-    yield cluster
-    # Its objects go in the background, while the next test runs.
-    cluster.delete("v1", "Namespace", cluster.namespace)
+    with shared.restoring_definitions():
+        cluster = shared.new_namespace()
+        yield cluster
+        # Its objects go in the background, while the next test runs.
+        cluster.delete("v1", "Namespace", cluster.namespace)
 
 
 @pytest.fixture

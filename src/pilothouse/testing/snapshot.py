@@ -22,15 +22,17 @@ _LEFT_ALONE = ("coordination.k8s.io/leases/", "/events/")
 _IN_EVERY_NAMESPACE = (("/serviceaccounts/", "/configmaps/"), ("/default", "/kube-root-ca.crt"))
 """The service account and the authority that controllers make in each namespace."""
 _NAMESPACES = "/namespaces/"
+DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions/"
 _NO_GRACE = 0
 _PAUSE = 0.01
 
 
 class Snapshot:
-    """The objects of a plane at the time of construction."""
+    """The objects of a plane at the time of construction: all, or those whose keys begin with ``prefix``."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: Plane, prefix: str = "") -> None:
         self._plane = plane
+        self._prefix = prefix
         self._records = self._now()
 
     def remains(self) -> list[str]:
@@ -52,10 +54,13 @@ class Snapshot:
                 continue
             found = now.get(key)
             if found is None or (found.revision != record.revision and _wanted(found) != _wanted(record)):
-                await self._write_back(client, record, missing=found is None)
+                await self._write_back(client, record)
 
     def _now(self) -> dict[str, Record]:
-        return {record.key: record for record in self._plane.server.store.list("").records}
+        return self._stored(self._prefix)
+
+    def _stored(self, prefix: str) -> dict[str, Record]:
+        return {record.key: record for record in self._plane.server.store.list(prefix).records}
 
     def _created(self) -> list[Record]:
         return [record for key, record in self._now().items() if key not in self._records and not self._comes_back(key)]
@@ -78,6 +83,9 @@ class Snapshot:
             if record.key.startswith(_NAMESPACES):
                 await self._end_namespace(client, kind, obj)
                 return
+            if record.key.startswith(DEFINITIONS):
+                await self._end_definition(client, kind, obj)
+                return
             if meta.get("finalizers"):
                 await client.patch(kind, name, merge_patch({"metadata": {"finalizers": None}}), namespace)
             await client.delete(kind, name, namespace, grace_period_seconds=_NO_GRACE, propagation_policy="Background")
@@ -88,27 +96,41 @@ class Snapshot:
         """As the namespace controller does, but without its patience of five seconds."""
         name = obj["metadata"]["name"]
         await client.delete(kind, name)
-        for key, record in self._now().items():
+        for key, record in self._stored("").items():
             if key.count("/") == 3 and key.split("/")[2] == name:
                 await self._remove(client, record)
         obj["spec"] = {"finalizers": []}
         obj["metadata"].pop("resourceVersion")
         await client.update(kind, name, msgspec.json.encode(obj), subresource="finalize")
 
-    async def _write_back(self, client: Client, record: Record, *, missing: bool) -> None:
+    async def _end_definition(self, client: Client, kind: Kind[msgspec.Raw], obj: dict[str, Any]) -> None:
+        """Its own finalizer stays: the API server removes it once it has deleted what the definition defines, and waits
+        for the finalizers of that."""
+        if "deletionTimestamp" not in obj["metadata"]:
+            await client.delete(kind, obj["metadata"]["name"])
+        for record in self._stored(f"{obj['spec']['group']}/{obj['spec']['names']['plural']}/").values():
+            await self._remove(client, record)
+
+    async def _write_back(self, client: Client, record: Record) -> None:
         info = self._info(record)
         if info is None:
             return
         kind, obj = _kind(info), _wanted(record)
-        meta = obj["metadata"]
-        namespace = meta.get("namespace", "")
-        try:
-            if missing:
-                await client.create(kind, msgspec.Raw(msgspec.json.encode(obj)), namespace)
-            else:
-                await client.update(kind, meta["name"], msgspec.json.encode(obj), namespace)
-        except AlreadyExists:
-            pass  # a controller or a node has made it anew
+        name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
+        while True:
+            found = self._plane.server.store.get(record.key)
+            try:
+                if found is None:
+                    await client.create(kind, msgspec.Raw(msgspec.json.encode(obj)), namespace)
+                else:
+                    # Some kinds, as CustomResourceDefinitions, are only updated at a version.
+                    obj["metadata"]["resourceVersion"] = str(found.revision)
+                    await client.update(kind, name, msgspec.json.encode(obj), namespace)
+            except AlreadyExists:
+                return  # a controller or a node has made it anew
+            except (Conflict, NotFound):
+                continue  # it has changed meanwhile
+            return
 
     def _info(self, record: Record) -> ResourceInfo | None:
         return next((info for info in self._infos() if record.key.startswith(info.prefix)), None)

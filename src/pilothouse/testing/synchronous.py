@@ -35,6 +35,7 @@ from pilothouse.testing.asynchronous import (
 
 if TYPE_CHECKING:
     from pilothouse.client.interceptor import Rule
+    from pilothouse.testing.manifests import Definitions, Manifests
 
 T = TypeVar("T")
 __tracebackhide__ = is_expected
@@ -107,6 +108,20 @@ class Cluster:
         """
         self._thread.advance(seconds)
 
+    @contextlib.contextmanager
+    def restoring_definitions(self) -> Iterator[None]:
+        """At the end of the block the CustomResourceDefinitions are those of its beginning: new ones have gone with all
+        objects that they define, regardless of finalizers; changed and deleted ones are as they were.
+
+        Raises ``Timeout``, which names what would not go.
+        """
+        restoring = self._cluster.restoring_definitions()
+        self._thread.call(restoring.__aenter__())
+        try:
+            yield
+        finally:
+            self._thread.call(restoring.__aexit__(None, None, None))
+
     def reset(self) -> None:
         """Bring the plane back to what it was when it was ready: what was created since goes, what was changed is as
         it was. The whole plane sees it: for a test with a plane of its own. Raises ``Timeout``."""
@@ -116,6 +131,15 @@ class Cluster:
         """Create an object, in its own namespace if it names one. Returns it as the server has it. A field that the
         server does not know is an error, as with kubectl. ``manifest`` may be YAML text of one object."""
         return self._thread.call(self._cluster.create(manifest))
+
+    def apply(self, manifest: "Manifests") -> Objects:
+        """Server-side apply, which takes over fields of other managers, in the given order; returns the objects as the
+        server has them.
+
+        ``manifest`` is the path of a file or folder, YAML text, a mapping, or a list of them. When this returns,
+        CustomResourceDefinitions are established. Fields that the server does not know are an error.
+        """
+        return self._thread.call(self._cluster.apply(manifest))
 
     def get(self, api_version: str, kind: str, name: str) -> Object:
         """One object. Raises ``NotFound``."""
@@ -302,6 +326,7 @@ def plane(
     profile: Profile = QUICK,
     serve: bool = True,
     secure: bool = False,
+    crds: "Definitions" = (),
     movable_clock: bool = False,
 ) -> PlaneContext:
     """A plane of its own, ready, on a thread of its own; stopped at the end. The arguments are ``async_plane``'s.
@@ -317,5 +342,6 @@ def plane(
         "profile": profile,
         "serve": serve,
         "secure": secure,
+        "crds": crds,
     }
     return PlaneContext(settings, movable_clock=movable_clock)

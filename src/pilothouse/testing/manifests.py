@@ -1,0 +1,130 @@
+"""What tests give as manifests: paths, YAML text, mappings, and definitions of custom resources; as plain objects.
+
+``Cluster.create`` takes one object, ``Cluster.apply`` several, ``plane(crds=…)`` definitions only.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.env.lazy import lazy_imports
+
+if TYPE_CHECKING:
+    from pilothouse.operator import CustomResource
+
+with lazy_imports():
+    from pilothouse.machinery import manifest_text
+    from pilothouse.operator import custom_resource
+
+Object = dict[str, Any]
+Manifest = Path | str | Mapping[str, Any]
+"""A file or folder, its name or YAML text, or one object."""
+Manifests = Manifest | Iterable[Manifest]
+if TYPE_CHECKING:
+    Definition = Manifest | CustomResource[Any]
+    Definitions = Definition | Iterable[Definition]
+
+_ENDINGS = (".json", ".yaml", ".yml")
+DEFINITION_KIND = "CustomResourceDefinition"
+
+
+def one_object(manifest: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    """A mapping as it is, YAML text of exactly one object decoded. Raises ``TypeError`` and ``ValueError``."""
+    if not isinstance(manifest, Mapping):
+        manifest = _one_document(manifest)
+    _check(manifest, "the manifest")
+    return manifest
+
+
+def objects_of(manifests: Manifests) -> list[Object]:
+    """The objects in their order; those of a ``List`` one by one. A folder has the manifests with the endings .json,
+    .yaml and .yml in it, by name.
+
+    A ``str`` in one line that ends as these is a file, any other is YAML text. Raises ``TypeError`` for other types,
+    ``ValueError`` for text that is no manifest and ``OSError`` for files that cannot be read; each names its source.
+    """
+    if isinstance(manifests, Path | str | Mapping):
+        manifests = (manifests,)
+    if not isinstance(manifests, Iterable):
+        raise TypeError(f"manifests are paths, YAML text, mappings, or a list of them, got {type(manifests).__name__}")
+    return [found for manifest in manifests for found in _objects(manifest)]
+
+
+def definitions_of(definitions: "Definitions") -> list[Object]:
+    """The CustomResourceDefinitions among them; files may contain other objects, which are left out, as envtest does.
+
+    Raises what ``objects_of`` raises, and ``ValueError`` for a source without a definition.
+    """
+    if isinstance(definitions, Path | str | Mapping) or not isinstance(definitions, Iterable):
+        definitions = (definitions,)
+    found: list[Object] = []
+    for source in definitions:
+        if isinstance(source, Path | str | Mapping):
+            own = [each for each in _objects(source) if each["kind"] == DEFINITION_KIND]
+        elif isinstance(source, custom_resource.CustomResource):
+            own = [source.definition()]
+        else:
+            raise TypeError(f"crds are paths, YAML text, mappings or CustomResources, got {type(source).__name__}")
+        if not own:
+            raise ValueError(f"there is no {DEFINITION_KIND} in {_shown(source)}")
+        found += own
+    return found
+
+
+def _objects(manifest: Manifest) -> list[Object]:
+    match manifest:
+        case Mapping():
+            return _checked([dict(manifest)], "the manifest")
+        case Path():
+            return _of_path(manifest)
+        case str() if "\n" not in manifest and manifest.endswith(_ENDINGS):
+            return _of_path(Path(manifest))
+        case str():
+            return _checked(manifest_text.documents_of(manifest), "the manifest")
+    raise TypeError(f"a manifest is a path, YAML text or a mapping, got {type(manifest).__name__}")
+
+
+def _of_path(path: Path) -> list[Object]:
+    if path.is_dir():
+        files = sorted(each for each in path.iterdir() if each.name.endswith(_ENDINGS) and each.is_file())
+        return [found for file in files for found in _of_path(file)]
+    try:
+        documents = manifest_text.documents_of(path.read_text(encoding="utf-8"))
+    except (manifest_text.ManifestError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid YAML: {error}") from error
+    return _checked(documents, str(path))
+
+
+def _checked(documents: list[Any], source: str) -> list[Object]:
+    found: list[Object] = []
+    for document in documents:
+        if document is None:
+            continue
+        if not isinstance(document, dict):
+            raise ValueError(f"{source} is not an object of Kubernetes, got {type(document).__name__}")  # noqa: TRY004
+        is_list = document.get("kind") == "List" and isinstance(document.get("items"), list)
+        for each in document["items"] if is_list else [document]:
+            _check(each, source)
+            found.append(each)
+    return found
+
+
+def _check(manifest: object, source: str) -> None:
+    for field in ("apiVersion", "kind"):
+        if not isinstance(manifest, Mapping) or not manifest.get(field):
+            raise ValueError(f"{source} has no {field}: {manifest}")
+
+
+def _one_document(text: object) -> Mapping[str, Any]:
+    if not isinstance(text, str):
+        raise TypeError(f"a manifest is a mapping, or YAML text of one object, got {type(text).__name__}")
+    documents = [document for document in manifest_text.documents_of(text) if document is not None]
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        found = f"{len(documents)} documents" if len(documents) != 1 else type(documents[0]).__name__
+        raise ValueError(f"a manifest is YAML text of one object, got {found}")
+    return documents[0]
+
+
+def _shown(source: object) -> str:
+    text = str(source)
+    return text if len(text) < 200 else f"{text[:200]}…"

@@ -1,0 +1,159 @@
+"""``apply``, ``crds=`` and what happens to definitions of custom resources between tests."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.client.errors import ApiError
+from pilothouse.env import Env
+from pilothouse.operator import CustomResource
+from pilothouse.testing import Cluster, async_plane, plane
+from pilothouse.testing.manifests import definitions_of, objects_of
+
+
+class ThingSpec(View, frozen=True):
+    size: int = 0
+
+
+class Thing(View, frozen=True):
+    spec: ThingSpec = ThingSpec()
+    metadata: ObjectMeta = ObjectMeta()
+
+
+THINGS = CustomResource("example.com/v1", Thing)
+THING = ("example.com/v1", "Thing")
+DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+HELD = {"apiVersion": THING[0], "kind": THING[1], "metadata": {"name": "held", "finalizers": ["example.com/never"]}}
+TEXT = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: a}
+data: {on: "1"}
+---
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}
+"""
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def names(objects: list[dict[str, Any]]) -> list[str]:
+    return [each["metadata"]["name"] for each in objects]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "b.yaml").write_text(TEXT)
+    (tmp_path / "a.json").write_text('{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "first"}}')
+    (tmp_path / "notes.txt").write_text("no manifest")
+    return tmp_path
+
+
+def test_manifests_are_paths_text_mappings_and_lists_of_them(folder: Path) -> None:
+    assert names(objects_of(TEXT)) == ["a", "b"]
+    assert names(objects_of(folder)) == ["first", "a", "b"]
+    assert names(objects_of(str(folder / "a.json"))) == ["first"]
+    assert names(objects_of([config_map("x"), folder / "a.json", TEXT])) == ["x", "first", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "error", "words"),
+    [
+        pytest.param(
+            3, TypeError, "manifests are paths, YAML text, mappings, or a list of them, got int", id="a number"
+        ),
+        pytest.param([3], TypeError, "a manifest is a path, YAML text or a mapping, got int", id="a list of numbers"),
+        pytest.param("words", ValueError, "the manifest is not an object of Kubernetes, got str", id="words"),
+        pytest.param("a: [", ValueError, "line 2, column 1", id="no YAML"),
+        pytest.param({"kind": "Pod"}, ValueError, "the manifest has no apiVersion", id="without apiVersion"),
+        pytest.param(
+            "kind: List\napiVersion: v1\nitems: [3]", ValueError, "the manifest has no apiVersion: 3", id="item"
+        ),
+        pytest.param("none.yaml", FileNotFoundError, r"none\.yaml", id="no such file"),
+    ],
+)
+def test_what_is_no_manifest_is_rejected(manifest: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        objects_of(manifest)
+
+
+def test_a_file_that_is_no_yaml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("a: [")
+    with pytest.raises(ValueError, match=r"bad\.yaml is not valid YAML: line 2"):
+        objects_of(tmp_path)
+
+
+def test_definitions_come_from_files_mappings_and_classes(tmp_path: Path) -> None:
+    (tmp_path / "all.yaml").write_text(TEXT)
+    assert definitions_of([THINGS]) == definitions_of(THINGS) == definitions_of(THINGS.definition())
+    with pytest.raises(ValueError, match=r"there is no CustomResourceDefinition in .*all\.yaml"):
+        definitions_of(tmp_path / "all.yaml")
+    with pytest.raises(TypeError, match="crds are paths, YAML text, mappings or CustomResources, got int"):
+        definitions_of([3])  # type: ignore[list-item]  # that is the point
+
+
+async def test_applied_objects_are_created_and_then_changed(env: Env) -> None:
+    async with async_plane(env=env, nodes=0, controllers=(), crds=[THINGS]) as cluster:
+        assert names(await cluster.list(*DEFINITION)) == ["things.example.com"]
+        first = await cluster.apply([config_map("a", x="1"), {**HELD, "metadata": {"name": "one"}}])
+        assert names(first) == ["a", "one"]
+        assert first[0]["metadata"]["namespace"] == "default"
+        await cluster.apply(config_map("a", y="2"))
+        assert (await cluster.get("v1", "ConfigMap", "a"))["data"] == {"y": "2"}, "what is applied no more is removed"
+        await cluster.reset()
+        assert await cluster.list(*THING) == [], "the definitions of the start remain"
+
+
+async def test_apply_takes_fields_over_and_knows_all_of_them(env: Env) -> None:
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        await cluster.create(config_map("a", x="1"))
+        await cluster.apply(config_map("a", x="2"))
+        assert (await cluster.get("v1", "ConfigMap", "a"))["data"] == {"x": "2"}
+        with pytest.raises(ApiError, match="colour"):
+            await cluster.apply(config_map("a") | {"colour": "red"})
+        with pytest.raises(ValueError, match="an applied ConfigMap needs a name: use create"):
+            await cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}})
+
+
+async def test_a_definition_and_its_objects_can_be_applied_together(env: Env) -> None:
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        await cluster.apply([THINGS.definition(), HELD])
+        assert names(await cluster.list(*THING)) == ["held"]
+
+
+@pytest.mark.parametrize("controllers", [("*",), ()], ids=["with controllers", "without"])
+async def test_definitions_end_with_their_block(env: Env, controllers: tuple[str, ...]) -> None:
+    """With objects whose finalizers no one removes; definitions from before the block are as they were."""
+    other = CustomResource("example.com/v1", Thing, kind="Other")
+    async with async_plane(env=env, nodes=0, controllers=controllers, crds=other) as cluster:
+        async with cluster.restoring_definitions():
+            await cluster.apply([THINGS.definition(), HELD])
+            await cluster.patch(*DEFINITION, "others.example.com", {"spec": {"names": {"shortNames": ["o"]}}})
+        assert names(await cluster.list(*DEFINITION)) == ["others.example.com"]
+        assert "shortNames" not in (await cluster.get(*DEFINITION, "others.example.com"))["spec"]["names"]
+        async with cluster.restoring_definitions():
+            await cluster.apply(THINGS.definition())
+            assert await cluster.list(*THING) == [], "objects of a former definition of that name have gone"
+
+
+@pytest.mark.parametrize("run", [1, 2])
+def test_definitions_do_not_leak_between_tests_of_the_shared_plane(pilothouse: Cluster, run: int) -> None:
+    assert pilothouse.list(*DEFINITION) == []
+    pilothouse.apply([THINGS.definition(), HELD])
+
+
+@pytest.mark.pilothouse(nodes=0, controllers=(), serve=False, crds=[THINGS])
+def test_the_marker_takes_definitions(pilothouse: Cluster) -> None:
+    pilothouse.apply(HELD)
+    assert names(pilothouse.list(*THING)) == ["held"]
+
+
+def test_a_file_that_is_not_there_keeps_the_plane_from_starting() -> None:
+    with pytest.raises(FileNotFoundError, match=r"none\.yaml"), plane(serve=False, crds="none.yaml"):
+        pass
