@@ -1,54 +1,39 @@
 """The garbage collector and the namespace controller on a real API server, with the rights of upstream's roles."""
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.real_cluster import RealCluster, RequestFailed
+import pytest
+from tests.controllers.real_world import RealWorld
+from tests.real_cluster import RealCluster
 
-from pilothouse.client import Client
-from pilothouse.client.connect import connect
 from pilothouse.controllers.cleanup import garbage_collector, namespace
 from pilothouse.controllers.shared.monitors import SYNC_SECONDS
-from pilothouse.env import Env, TaskGroup, loops
-from pilothouse.runtime.context import ControllerContext
-from pilothouse.runtime.descriptor import Descriptor
-from pilothouse.runtime.informer import InformerFactory
+from pilothouse.env import Env, TaskGroup
+from pilothouse.runtime import Descriptor
+
+pytestmark = pytest.mark.real_loop
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GARBAGE_COLLECTOR = (garbage_collector.DESCRIPTOR, "generic-garbage-collector")
 
 
-async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + seconds
-    while not await asyncio.to_thread(condition):
-        assert time.monotonic() < deadline, "it never came true"
-        await asyncio.sleep(0.05)
+def crd(group: str) -> dict[str, Any]:
+    """The definition of things."""
+    names = {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"}
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    versions = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": versions}
+    return {"metadata": {"name": f"things.{group}"}, "spec": spec}
 
 
-def run(cluster: RealCluster, descriptor: Descriptor, role: str, story: Callable[[], Awaitable[None]]) -> None:
-    """Run a story while the controller works, as a user who may do what upstream's roles allow."""
+def running(world: RealWorld, descriptor: Descriptor, role: str) -> contextlib.AbstractAsyncContextManager[TaskGroup]:
+    """The controller works within the block."""
     roles = ["system:kube-controller-manager", f"system:controller:{role}"]
-    kubeconfig = str(cluster.user(f"{descriptor.client_name}-{os.getpid()}", cluster_roles=roles))
-
-    async def main() -> None:
-        env = Env()
-        client = Client(connect(env, kubeconfig=kubeconfig), env)
-        context = ControllerContext(
-            env=env,
-            client=client,
-            informers=InformerFactory(client, env),
-            metadata_informers=InformerFactory(client, env),
-        )
-        async with TaskGroup("real") as group:
-            context.informers.start(group)
-            context.metadata_informers.start(group)
-            group.start(descriptor.build(context).run())
-            await story()
-            group.cancel()
-        await client.close()
-
-    loops.run(main())
+    return world.controllers((descriptor, None), user=f"{descriptor.client_name}-{os.getpid()}", roles=roles)
 
 
 def owned(name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]:
@@ -65,168 +50,107 @@ def owned(name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]
     return {"metadata": {"name": name, "ownerReferences": references, **metadata}}
 
 
-def test_the_three_ways_to_delete_an_owner(real_cluster: RealCluster) -> None:
+async def test_the_three_ways_to_delete_an_owner(env: Env, real_cluster: RealCluster) -> None:
+    world = RealWorld(env, real_cluster)
     path = f"/api/v1/namespaces/{real_cluster.namespace('gc')}/configmaps"
 
-    def make(name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-        created: dict[str, Any] = real_cluster.request("POST", path, owned(name, *owners, **metadata))
+    async def make(name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+        created: dict[str, Any] = await world.request("POST", path, owned(name, *owners, **metadata))
         return {"apiVersion": "v1", "kind": "ConfigMap", **created}
 
     def names() -> list[str]:
-        return sorted(
-            item["metadata"]["name"]
-            for item in real_cluster.request("GET", path)["items"]
-            if item["metadata"]["name"] != "kube-root-ca.crt"
-        )
+        return sorted(world.names(path, without="kube-root-ca.crt"))
 
-    def delete(name: str, policy: str) -> None:
-        real_cluster.request("DELETE", f"{path}/{name}", {"propagationPolicy": policy})
+    async def delete(name: str, policy: str) -> None:
+        await world.request("DELETE", f"{path}/{name}", {"propagationPolicy": policy})
 
-    async def story() -> None:
-        background, foreground, orphan = make("background"), make("foreground"), make("orphan")
-        make("child-b", background)
-        middle = make("middle", foreground)
-        make("leaf", middle, finalizers=["example.com/hold"])
-        make("child-o", orphan)
-        make("both", background, orphan)
+    async with running(world, *GARBAGE_COLLECTOR):
+        background, foreground, orphan = await make("background"), await make("foreground"), await make("orphan")
+        await make("child-b", background)
+        middle = await make("middle", foreground)
+        await make("leaf", middle, finalizers=["example.com/hold"])
+        await make("child-o", orphan)
+        await make("both", background, orphan)
         await asyncio.sleep(1)
-        delete("background", "Background")
-        delete("foreground", "Foreground")
-        await until(lambda: names() == ["both", "child-o", "foreground", "leaf", "middle", "orphan"])
-        real_cluster.request(
-            "PATCH",
-            f"{path}/leaf",
-            {"metadata": {"finalizers": None}},
-            content_type="application/merge-patch+json",
-        )
-        await until(lambda: names() == ["both", "child-o", "orphan"])
-        delete("orphan", "Orphan")
-        await until(lambda: names() == ["both", "child-o"])
-        left = real_cluster.request("GET", path)["items"]
-        assert not any(item["metadata"].get("ownerReferences") for item in left)
-
-    run(real_cluster, garbage_collector.DESCRIPTOR, "generic-garbage-collector", story)
+        await delete("background", "Background")
+        await delete("foreground", "Foreground")
+        held = ["both", "child-o", "foreground", "leaf", "middle", "orphan"]
+        await world.until(lambda: names() == held, "in the background; in the foreground a finalizer holds all three")
+        await world.request("PATCH", f"{path}/leaf", {"metadata": {"finalizers": None}})
+        await world.until(lambda: names() == ["both", "child-o", "orphan"], "in the foreground")
+        await delete("orphan", "Orphan")
+        await world.until(lambda: names() == ["both", "child-o"], "the owner only")
+        assert not any(item["metadata"].get("ownerReferences") for item in world.items(path))
 
 
-def test_custom_resources_get_a_json_merge_patch(real_cluster: RealCluster) -> None:
+async def test_custom_resources_get_a_json_merge_patch(env: Env, real_cluster: RealCluster) -> None:
     """A strategic one is refused with 415."""
-    crds, group = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", f"g{os.getpid()}.example.com"
-    spec = {
-        "group": group,
-        "scope": "Namespaced",
-        "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
-        "versions": [
-            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
-        ],
-    }
-    real_cluster.request("POST", crds, {"metadata": {"name": f"things.{group}"}, "spec": spec})
-    namespace_name = real_cluster.namespace("gc")
-    maps, things = (
-        f"/api/v1/namespaces/{namespace_name}/configmaps",
-        f"/apis/{group}/v1/namespaces/{namespace_name}/things",
-    )
-
-    def served() -> bool:
-        try:
-            real_cluster.request("GET", things)
-        except RequestFailed:
-            return False
-        return True
-
-    def make(name: str) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": "ConfigMap", **real_cluster.request("POST", maps, owned(name))}
-
-    def owners() -> list[str]:
-        [found] = real_cluster.request("GET", things)["items"]
-        return [ref["name"] for ref in found["metadata"].get("ownerReferences", [])]
-
-    async def story() -> None:
-        first, second = make("first"), make("second")
-        thing = {"apiVersion": f"{group}/v1", "kind": "Thing", **owned("t", first, second)}
-        real_cluster.request("POST", things, thing)
-        await asyncio.sleep(1)
-        real_cluster.request("DELETE", f"{maps}/first")
-        await until(lambda: owners() == ["second"])
-        real_cluster.request("DELETE", f"{maps}/second", {"propagationPolicy": "Orphan"})
-        await until(lambda: owners() == [])
-
-    try:
-        asyncio.run(until(served))
-        run(real_cluster, garbage_collector.DESCRIPTOR, "generic-garbage-collector", story)
-    finally:
-        real_cluster.request("DELETE", f"{crds}/things.{group}")
-
-
-def test_what_a_fresh_definition_owns_does_not_wait_for_the_next_sync(real_cluster: RealCluster) -> None:
-    """The definition comes while the controller works, and its discovery later than its events."""
-    crds, group = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", f"fresh{os.getpid()}.example.com"
-    spec = {
-        "group": group,
-        "scope": "Namespaced",
-        "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
-        "versions": [
-            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
-        ],
-    }
-    space = real_cluster.namespace("gc")
+    world = RealWorld(env, real_cluster)
+    group, space = f"g{os.getpid()}.example.com", real_cluster.namespace("gc")
     maps, things = f"/api/v1/namespaces/{space}/configmaps", f"/apis/{group}/v1/namespaces/{space}/things"
 
-    def made() -> bool:
-        try:
-            real_cluster.request("POST", things, {"apiVersion": f"{group}/v1", "kind": "Thing", **owned("t")})
-        except RequestFailed:
-            return False
-        return True
+    async def make(name: str) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "ConfigMap", **await world.request("POST", maps, owned(name))}
 
-    def names() -> list[str]:
-        found = [item["metadata"]["name"] for item in real_cluster.request("GET", maps)["items"]]
-        return [name for name in found if name != "kube-root-ca.crt"]
+    def owners() -> list[str]:
+        [found] = world.items(things)
+        return [ref["name"] for ref in found["metadata"].get("ownerReferences", [])]
 
-    async def story() -> None:
-        await asyncio.sleep(2)
-        real_cluster.request("POST", crds, {"metadata": {"name": f"things.{group}"}, "spec": spec})
-        await until(made)
-        thing = {"apiVersion": f"{group}/v1", "kind": "Thing", **real_cluster.request("GET", f"{things}/t")}
-        real_cluster.request("POST", maps, owned("child", thing))
-        real_cluster.request("DELETE", f"{things}/t")
-        began = time.monotonic()
-        await until(lambda: names() == [])
-        assert time.monotonic() - began < SYNC_SECONDS / 2
+    await world.request("POST", CRDS, crd(group))
+    try:
+        await world.until(lambda: world.succeeds("GET", things), "the resource is served")
+        async with running(world, *GARBAGE_COLLECTOR):
+            first, second = await make("first"), await make("second")
+            thing = {"apiVersion": f"{group}/v1", "kind": "Thing", **owned("t", first, second)}
+            await world.request("POST", things, thing)
+            await asyncio.sleep(1)
+            await world.request("DELETE", f"{maps}/first")
+            await world.until(lambda: owners() == ["second"], "the second owner is left")
+            await world.request("DELETE", f"{maps}/second", {"propagationPolicy": "Orphan"})
+            await world.until(lambda: owners() == [], "no owner is left")
+    finally:
+        await world.request("DELETE", f"{CRDS}/things.{group}")
+
+
+async def test_what_a_fresh_definition_owns_does_not_wait_for_the_next_sync(
+    env: Env, real_cluster: RealCluster
+) -> None:
+    """The definition comes while the controller works, and its discovery later than its events."""
+    world = RealWorld(env, real_cluster)
+    group, space = f"fresh{os.getpid()}.example.com", real_cluster.namespace("gc")
+    maps, things = f"/api/v1/namespaces/{space}/configmaps", f"/apis/{group}/v1/namespaces/{space}/things"
+
+    thing = {"apiVersion": f"{group}/v1", "kind": "Thing", **owned("t")}
 
     try:
-        run(real_cluster, garbage_collector.DESCRIPTOR, "generic-garbage-collector", story)
+        async with running(world, *GARBAGE_COLLECTOR):
+            await asyncio.sleep(2)
+            await world.request("POST", CRDS, crd(group))
+            await world.until(lambda: world.succeeds("POST", things, thing), "the resource is served")
+            owner = {**thing, **await world.request("GET", f"{things}/t")}
+            await world.request("POST", maps, owned("child", owner))
+            await world.request("DELETE", f"{things}/t")
+            began = time.monotonic()
+            await world.until(lambda: world.names(maps, without="kube-root-ca.crt") == [], "the child is deleted")
+            assert time.monotonic() - began < SYNC_SECONDS / 2
     finally:
-        real_cluster.request("DELETE", f"{crds}/things.{group}")
+        await world.request("DELETE", f"{CRDS}/things.{group}")
 
 
-def test_a_namespace_goes_with_what_is_in_it(real_cluster: RealCluster) -> None:
-    name = real_cluster.namespace("going")
-    path = f"/api/v1/namespaces/{name}"
+async def test_a_namespace_goes_with_what_is_in_it(env: Env, real_cluster: RealCluster) -> None:
+    world = RealWorld(env, real_cluster)
+    path = f"/api/v1/namespaces/{real_cluster.namespace('going')}"
 
-    def gone() -> bool:
-        try:
-            real_cluster.request("GET", path)
-        except RequestFailed as error:
-            return error.status == 404
-        return False
-
-    def told() -> bool:
+    def reported() -> bool:
         conditions = real_cluster.request("GET", path)["status"].get("conditions", [])
         return any(c["type"] == "NamespaceFinalizersRemaining" and c["status"] == "True" for c in conditions)
 
-    async def story() -> None:
-        real_cluster.request("POST", f"{path}/secrets", {"metadata": {"name": "s"}})
+    async with running(world, namespace.DESCRIPTOR, "namespace-controller"):
+        await world.request("POST", f"{path}/secrets", {"metadata": {"name": "s"}})
         held = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
-        real_cluster.request("POST", f"{path}/configmaps", held)
-        real_cluster.request("DELETE", path)
-        await until(told)
-        assert real_cluster.request("GET", f"{path}/secrets")["items"] == []
-        real_cluster.request(
-            "PATCH",
-            f"{path}/configmaps/held",
-            {"metadata": {"finalizers": None}},
-            content_type="application/merge-patch+json",
-        )
-        await until(gone)
-
-    run(real_cluster, namespace.DESCRIPTOR, "namespace-controller", story)
+        await world.request("POST", f"{path}/configmaps", held)
+        await world.request("DELETE", path)
+        await world.until(reported, "the condition of the finalizers that remain")
+        assert world.items(f"{path}/secrets") == []
+        await world.request("PATCH", f"{path}/configmaps/held", {"metadata": {"finalizers": None}})
+        await world.until(lambda: real_cluster.ask("GET", path)[0] == 404, "the namespace is deleted")

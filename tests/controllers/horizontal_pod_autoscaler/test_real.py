@@ -5,25 +5,19 @@ for tolerances: here the version is changed on the way. What it says is read as 
 there; once that has been seen, they are made up on the way as well.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
+from tests.controllers.real_world import RealWorld
 from tests.real_cluster import RealCluster
 
 from pilothouse.api import wire
-from pilothouse.client import Client
-from pilothouse.client.connect import connect
 from pilothouse.client.interceptor import Answer, Interceptor, Rule
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import DESCRIPTOR, HorizontalPodAutoscalerOptions
-from pilothouse.env import Env, TaskGroup
-from pilothouse.env.loops import run
+from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
-from pilothouse.runtime import ControllerContext, InformerFactory
-
-pytestmark = pytest.mark.real
 
 NEEDED = ("system:kube-controller-manager", "system:controller:horizontal-pod-autoscaler")
 OURS, THEIRS = "autoscaling/v2", "autoscaling/v2beta2"
@@ -87,33 +81,29 @@ def metrics(namespace: str, milli: int, count: int) -> Answer:
     return Answer(wire.Response(200, {"content-type": "application/json"}, body))
 
 
-class Scene:
+class Scene(RealWorld):
     """A Deployment, its pods, and what is seen of its autoscaler as autoscaling/v1."""
 
-    def __init__(self, cluster: RealCluster, namespace: str) -> None:
-        self._cluster = cluster
+    def __init__(self, env: Env, cluster: RealCluster, namespace: str) -> None:
+        super().__init__(env, cluster)
         self.namespace = namespace
         self._apps = f"/apis/apps/v1/namespaces/{namespace}/deployments"
         self.autoscalers = f"/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers"
-
-    async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        how = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        return await asyncio.to_thread(self._cluster.request, method, path, body, content_type=how)
 
     async def begin(self, pods: int) -> None:
         resources = {"requests": {"cpu": "100m"}}
         spec = {"containers": [{"name": "main", "image": "pause", "resources": resources}]}
         template = {"metadata": {"labels": LABELS}, "spec": spec}
         deployment = {"replicas": pods, "selector": {"matchLabels": LABELS}, "template": template}
-        await self.ask("POST", self._apps, {"metadata": {"name": "web"}, "spec": deployment})
-        await self.ask("PATCH", f"{self._apps}/web/status", {"status": {"replicas": pods}})
-        now = format_time(Env().now())
+        await self.request("POST", self._apps, {"metadata": {"name": "web"}, "spec": deployment})
+        await self.request("PATCH", f"{self._apps}/web/status", {"status": {"replicas": pods}})
+        now = format_time(self.env.now())
         for number in range(pods):
             path = f"/api/v1/namespaces/{self.namespace}/pods"
-            await self.ask("POST", path, {"metadata": {"name": f"web-{number}", "labels": LABELS}, "spec": spec})
+            await self.request("POST", path, {"metadata": {"name": f"web-{number}", "labels": LABELS}, "spec": spec})
             ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
             status = {"phase": "Running", "startTime": now, "conditions": [ready]}
-            await self.ask("PATCH", f"{path}/web-{number}/status", {"status": status})
+            await self.request("PATCH", f"{path}/web-{number}/status", {"status": status})
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
         autoscaler = {
             "scaleTargetRef": target,
@@ -121,84 +111,51 @@ class Scene:
             "maxReplicas": 9,
             "targetCPUUtilizationPercentage": 50,
         }
-        await self.ask("POST", self.autoscalers, {"metadata": {"name": "web"}, "spec": autoscaler})
+        await self.request("POST", self.autoscalers, {"metadata": {"name": "web"}, "spec": autoscaler})
 
-    async def size(self) -> int:
-        return int((await self.ask("GET", f"{self._apps}/web/scale"))["spec"]["replicas"])
+    def size(self) -> int:
+        return int(self.cluster.request("GET", f"{self._apps}/web/scale")["spec"]["replicas"])
 
-    async def resize(self, size: int) -> None:
-        await self.ask("PATCH", f"{self._apps}/web", {"spec": {"replicas": size}})
-
-    async def conditions(self) -> dict[str, Any]:
+    def conditions(self) -> dict[str, Any]:
         path = self.autoscalers.replace("/v1/", "/v2beta2/")
-        status = (await self.ask("GET", f"{path}/web"))["status"]
+        status = self.cluster.request("GET", f"{path}/web")["status"]
         return {each["type"]: each for each in status.get("conditions") or ()}
 
-    async def reasons(self) -> set[str]:
-        events = (await self.ask("GET", f"/api/v1/namespaces/{self.namespace}/events"))["items"]
+    def reasons(self) -> set[str]:
+        events = self.items(f"/api/v1/namespaces/{self.namespace}/events")
         return {event["reason"] for event in events if event["source"]["component"] == "horizontal-pod-autoscaler"}
 
-    async def until(self, size: int) -> None:
-        await eventually(self._is, size)
-
-    async def _is(self, size: int) -> bool:
-        return await self.size() == size
+    async def until_size(self, size: int) -> None:
+        await self.until(lambda: self.size() == size, f"{size} replicas")
 
 
-async def eventually(sync: Callable[..., Awaitable[bool]], *of: Any) -> None:
-    """The server is a program of its own: nobody tells when something has come about."""
-    async with asyncio.timeout(30):
-        while not await sync(*of):  # noqa: ASYNC110  # see above
-            await asyncio.sleep(0.1)
+@pytest.mark.real_loop
+async def test_the_size_follows_the_metrics(env: Env, real_cluster: RealCluster) -> None:
+    scene = Scene(env, real_cluster, real_cluster.namespace("autoscaling"))
+    faults: list[Interceptor] = []
 
+    def wrap(transport: wire.Transport) -> wire.Transport:
+        faults.append(Interceptor(Older(transport), env))
+        return faults[0]
 
-def test_the_size_follows_the_metrics(real_cluster: RealCluster) -> None:
-    scene = Scene(real_cluster, real_cluster.namespace("autoscaling"))
-    kubeconfig = real_cluster.user("autoscaler", cluster_roles=NEEDED)
-
-    async def main() -> None:
-        env = Env()
-        way = Interceptor(Older(connect(env, kubeconfig=str(kubeconfig))), env)
-        client = Client(way, env)
-        informers = InformerFactory(client, env)
-        context = ControllerContext(
-            env=env, client=client, informers=informers, metadata_informers=informers, options=OPTIONS
-        )
-        controller = DESCRIPTOR.build(context)
-        async with TaskGroup("controller") as group:
-            informers.start(group)
-            group.start(controller.run(), name="controller")
-            await informers.wait_synced()
-            await act(way)
-            group.cancel()
-        await way.close()
-
-    async def act(way: Interceptor) -> None:
+    async with scene.controllers((DESCRIPTOR, OPTIONS), user="autoscaler", roles=NEEDED, wrap=wrap):
         await scene.begin(2)
-
-        async def looked_at() -> bool:
-            return "ScalingActive" in await scene.conditions()
-
-        await eventually(looked_at)
-        found = (await scene.conditions())["ScalingActive"]
+        await scene.until(lambda: "ScalingActive" in scene.conditions(), "the condition ScalingActive")
+        found = scene.conditions()["ScalingActive"]
         assert (found["status"], found["reason"]) == ("False", "FailedGetResourceMetric")
         assert found["message"].endswith(
             "unable to fetch metrics from resource metrics API: the server could not find the requested resource "
             "(get pods.metrics.k8s.io)"
         )
-        measured = way.add(Rule(metrics(scene.namespace, 80, 2), resource="pods.metrics.k8s.io"))
-        await scene.until(4)
-        way.remove(measured)
-        way.add(Rule(metrics(scene.namespace, 10, 2), resource="pods.metrics.k8s.io"))
-        await scene.until(1)
-        status = (await scene.ask("GET", f"{scene.autoscalers}/web"))["status"]
+        measured = faults[0].add(Rule(metrics(scene.namespace, 80, 2), resource="pods.metrics.k8s.io"))
+        await scene.until_size(4)
+        faults[0].remove(measured)
+        faults[0].add(Rule(metrics(scene.namespace, 10, 2), resource="pods.metrics.k8s.io"))
+        await scene.until_size(1)
+        status = (await scene.request("GET", f"{scene.autoscalers}/web"))["status"]
         assert (status["desiredReplicas"], status["currentCPUUtilizationPercentage"]) == (1, 10)
         assert status["lastScaleTime"]
-        wanted = {"FailedGetResourceMetric", "FailedComputeMetricsReplicas", "SuccessfulRescale"}
-        assert await scene.reasons() == wanted
-        await scene.ask(
-            "PATCH", f"/apis/apps/v1/namespaces/{scene.namespace}/deployments/web", {"spec": {"replicas": 12}}
-        )
-        await scene.until(9)
-
-    run(main())
+        assert scene.reasons() == {"FailedGetResourceMetric", "FailedComputeMetricsReplicas", "SuccessfulRescale"}
+        deployment = f"/apis/apps/v1/namespaces/{scene.namespace}/deployments/web"
+        await scene.request("PATCH", deployment, {"spec": {"replicas": 12}})
+        await scene.until_size(9)

@@ -1,0 +1,87 @@
+"""Controllers in the process of the test, on a real API server, as a user with some of upstream's roles.
+
+What the test itself does and waits for, it does as the administrator. Requests block, and the controllers need the
+loop: they run in a thread.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from tests.programs import until
+from tests.real_cluster import RealCluster, RequestFailed
+
+from pilothouse.api import wire
+from pilothouse.client import Client
+from pilothouse.client.connect import connect
+from pilothouse.env import Env, TaskGroup
+from pilothouse.runtime import ControllerContext, Descriptor, InformerFactory
+
+
+class RealWorld:
+    """The real API server, seen by its administrator."""
+
+    def __init__(self, env: Env, cluster: RealCluster) -> None:
+        self.env = env
+        self.cluster = cluster
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Any request; a PATCH is a JSON merge patch."""
+        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        return await asyncio.to_thread(self.cluster.request, method, path, body, content_type=content_type)
+
+    async def until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until the condition is met. It runs in a thread and may ask the server."""
+        await asyncio.to_thread(until, condition, what)
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        """The objects of a list; blocks."""
+        found: list[dict[str, Any]] = self.cluster.request("GET", path)["items"]
+        return found
+
+    def names(self, path: str, *, without: str = "") -> list[str]:
+        """Their names, this one left out; blocks."""
+        return [item["metadata"]["name"] for item in self.items(path) if item["metadata"]["name"] != without]
+
+    def succeeds(self, method: str, path: str, body: Any = None) -> bool:
+        """Whether the server does this request; blocks."""
+        try:
+            self.cluster.request(method, path, body)
+        except RequestFailed:
+            return False
+        return True
+
+    @contextlib.asynccontextmanager
+    async def controllers(
+        self,
+        *controllers: tuple[Descriptor, object],
+        user: str,
+        roles: Sequence[str],
+        wrap: Callable[[wire.Transport], wire.Transport] | None = None,
+    ) -> AsyncIterator[TaskGroup]:
+        """These controllers with their options run within the block. Their transport is ``wrap`` of the real one.
+
+        Tasks of the group that it gives end with the block."""
+        kubeconfig = self.cluster.user(user, cluster_roles=roles)
+        transport = connect(self.env, kubeconfig=str(kubeconfig))
+        client = Client(transport if wrap is None else wrap(transport), self.env)
+        informers, metadata_informers = InformerFactory(client, self.env), InformerFactory(client, self.env)
+        try:
+            async with TaskGroup("real") as group:
+                for descriptor, options in controllers:
+                    context = ControllerContext(
+                        env=self.env,
+                        client=client,
+                        informers=informers,
+                        metadata_informers=metadata_informers,
+                        options=options,
+                    )
+                    group.start(descriptor.build(context).run(), name=descriptor.name)
+                informers.start(group)
+                metadata_informers.start(group)
+                await informers.wait_synced()
+                yield group
+                group.cancel()
+        finally:
+            await client.close()
