@@ -31,8 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with a ``seed`` argument runs once per seed."""
-    if "seed" in metafunc.fixturenames:
+    """A test with a ``seed`` argument runs once per seed, unless it names its seeds."""
+    named = any("seed" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "seed" in metafunc.fixturenames and not named:
         metafunc.parametrize("seed", _seeds(metafunc.config))
 
 

@@ -14,7 +14,7 @@ from tests.tables import cases
 from pilothouse.cel import sandbox as sandboxes
 from pilothouse.cel.authorizers import AUTHORIZER
 from pilothouse.cel.environment import CompileError, Environment
-from pilothouse.cel.limits import COST_EXCEEDED, TOO_LONG_TO_COMPILE, Busy, Evaluated, Source, Task
+from pilothouse.cel.limits import COST_EXCEEDED, TOO_LONG_TO_COMPILE, Busy, Source, Task
 from pilothouse.cel.sandbox import Sandbox
 from pilothouse.cel.schemas import PACKAGE, Types
 
@@ -67,22 +67,20 @@ def test_unusable_values_are_errors(sandbox: Sandbox, expression: str) -> None:
     assert "is of no use here" in sandbox.evaluate(task(expression)).error
 
 
-def test_the_authorizer_is_asked_on_the_loop(sandbox: Sandbox) -> None:
-    async def main() -> Evaluated:
-        def ask(question: dict[str, str]) -> tuple[bool, str, str]:
-            return question["path"] == "/a", threading.current_thread().name, ""
+@pytest.mark.real_loop
+async def test_the_authorizer_is_asked_on_the_loop(sandbox: Sandbox) -> None:
+    def ask(question: dict[str, str]) -> tuple[bool, str, str]:
+        return question["path"] == "/a", threading.current_thread().name, ""
 
-        return await sandbox.run(task("[authorizer.path('/a').check('get')].map(d, [d.allowed(), d.reason()])"), ask)
+    checks = task("[authorizer.path('/a').check('get')].map(d, [d.allowed(), d.reason()])")
+    assert (await sandbox.run(checks, ask)).value == [[True, threading.current_thread().name]]
 
-    assert asyncio.run(main()).value == [[True, threading.current_thread().name]]
 
-
-def test_no_more_wait_than_may(sandbox: Sandbox) -> None:
-    async def main() -> int:
-        asked = [sandbox.run(task("1")) for _ in range(20)]
-        return sum(isinstance(one, Busy) for one in await asyncio.gather(*asked, return_exceptions=True))
-
-    assert asyncio.run(main()) == 12
+@pytest.mark.real_loop
+async def test_no_more_wait_than_may(sandbox: Sandbox) -> None:
+    asked = [sandbox.run(task("1")) for _ in range(20)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert sum(isinstance(answer, Busy) for answer in answers) == 12
 
 
 def _given(sandbox: Sandbox | None) -> Sandbox | None:
@@ -92,16 +90,14 @@ def _given(sandbox: Sandbox | None) -> Sandbox | None:
 LARGE = f"[{','.join(['1'] * 45_000)}].size() == object"
 
 
-def test_a_large_expression_is_compiled_and_evaluated_there(sandbox: Sandbox) -> None:
-    async def main() -> tuple[float, Task]:
-        compiling = asyncio.ensure_future(DYNAMIC.compile_beside(LARGE, lambda: sandbox, gives=["bool"]))
-        slowest, before = 0.0, time.perf_counter()
-        while not compiling.done():
-            await asyncio.sleep(0.001)
-            slowest, before = max(slowest, time.perf_counter() - before), time.perf_counter()
-        return slowest, (await compiling).task({"object": 45_000})
-
-    slowest, large = asyncio.run(main())
+@pytest.mark.real_loop
+async def test_a_large_expression_is_compiled_and_evaluated_there(sandbox: Sandbox) -> None:
+    compiling = asyncio.ensure_future(DYNAMIC.compile_beside(LARGE, lambda: sandbox, gives=["bool"]))
+    slowest, before = 0.0, time.perf_counter()
+    while not compiling.done():
+        await asyncio.sleep(0.001)
+        slowest, before = max(slowest, time.perf_counter() - before), time.perf_counter()
+    large = (await compiling).task({"object": 45_000})
     assert sandbox.evaluate(large).value is True
     assert sandbox.evaluate(large).seconds < 0.1  # the second time nothing of the expression is read again
     assert slowest < 0.2  # compiling takes several times as long
@@ -120,24 +116,26 @@ def test_a_large_expression_is_compiled_and_evaluated_there(sandbox: Sandbox) ->
                      "ERROR: <input>:-1:0: expression recursion limit exceeded: 32"),
     },
 )  # fmt: skip
-def test_each_failure_sets_its_condition_in_the_same_words_here_and_there(
+@pytest.mark.real_loop
+async def test_each_failure_sets_its_condition_in_the_same_words_here_and_there(
     sandbox: Sandbox, expression: str, problem: str
 ) -> None:
     found = []
     for evaluator in (sandbox, None):
         with pytest.raises(CompileError) as error:
-            asyncio.run(DYNAMIC.compile_beside(expression, partial(_given, evaluator)))
+            await DYNAMIC.compile_beside(expression, partial(_given, evaluator))
         found.append(str(error.value))
     assert found[0] == found[1]
     assert found[0].startswith(problem)
 
 
-def test_types_that_are_too_large_are_an_error(sandbox: Sandbox) -> None:
+@pytest.mark.real_loop
+async def test_types_that_are_too_large_are_an_error(sandbox: Sandbox) -> None:
     types = Types()
     types.messages.append(("Variables", {f"v{number}": "dyn" for number in range(10_000)}))
     environment = Environment({"variables": f"{PACKAGE}.Variables"}, types.serialized())
     with pytest.raises(CompileError, match="the types of the variables are too large"):
-        asyncio.run(environment.compile_beside("variables.v1", lambda: sandbox))
+        await environment.compile_beside("variables.v1", lambda: sandbox)
 
 
 def test_compiling_is_ended_when_it_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +148,7 @@ def test_compiling_is_ended_when_it_takes_too_long(monkeypatch: pytest.MonkeyPat
         sandbox.stop()
 
 
-def test_a_result_of_another_type_is_an_error(sandbox: Sandbox) -> None:
+@pytest.mark.real_loop
+async def test_a_result_of_another_type_is_an_error(sandbox: Sandbox) -> None:
     with pytest.raises(CompileError, match=r"^int$"):
-        asyncio.run(DYNAMIC.compile_beside("1" + " " * 5000, lambda: sandbox, gives=["bool"]))
+        await DYNAMIC.compile_beside("1" + " " * 5000, lambda: sandbox, gives=["bool"])

@@ -9,7 +9,6 @@ import pytest
 
 from pilothouse.api import wire
 from pilothouse.api.core import NODES, PODS, Pod
-from pilothouse.api.meta import Object
 from pilothouse.client import (
     Client,
     DecodeMemo,
@@ -35,7 +34,7 @@ from pilothouse.client.errors import (
     UndecodableObject,
     has_cause,
 )
-from pilothouse.env import Env, virtual
+from pilothouse.env import Env
 
 Canned = wire.Response | Exception | list[bytes | Exception]
 
@@ -99,13 +98,6 @@ def refused(
     headers = {"retry-after": retry_after} if retry_after else {}
     status = {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
     return wire.Response(code, headers, msgspec.json.encode(status))
-
-
-def run(script: Script, main: Callable[[Client], Any], **options: Any) -> Any:
-    async def program(env: Env) -> Any:
-        return await main(Client(script, env, **options))
-
-    return virtual.run(program)
 
 
 def line(type_: str, object_: object) -> bytes:
@@ -193,9 +185,11 @@ POD = {"metadata": {"name": "web", "namespace": "default", "resourceVersion": "7
         pytest.param(lambda c: c.get(NODES, "a:b c"), "GET", "/api/v1/nodes/a:b%20c", b"", id="names are encoded"),
     ],
 )
-def test_a_verb_is_one_request(call: Callable[[Client], Any], method: str, target: str, body: bytes) -> None:
+async def test_a_verb_is_one_request(
+    env: Env, call: Callable[[Client], Any], method: str, target: str, body: bytes
+) -> None:
     script = Script(ok())
-    run(script, call)
+    await call(Client(script, env))
     (request,) = script.requests
     assert (request.method, request.target, request.body) == (method, target, body)
 
@@ -209,17 +203,17 @@ def test_a_verb_is_one_request(call: Callable[[Client], Any], method: str, targe
         (apply_patch({}), "application/apply-patch+yaml"),
     ],
 )
-def test_a_patch_names_its_kind(patch: Any, content_type: str) -> None:
+async def test_a_patch_names_its_kind(env: Env, patch: Any, content_type: str) -> None:
     script = Script(ok())
-    run(script, lambda c: c.patch(PODS, "a", patch, "ns"))
+    await Client(script, env).patch(PODS, "a", patch, "ns")
     assert script.requests[0].headers["content-type"] == content_type
 
 
-def test_metadata_only_is_asked_for_on_the_wire() -> None:
+async def test_metadata_only_is_asked_for_on_the_wire(env: Env) -> None:
     script = Script(ok({"items": []}), ok(POD))
-    run(script, lambda c: c.list(PODS.metadata))
+    await Client(script, env).list(PODS.metadata)
     assert "as=PartialObjectMetadataList;" in script.requests[0].headers["accept"]
-    run(script, lambda c: c.get(PODS.metadata, "a", "ns"))
+    await Client(script, env).get(PODS.metadata, "a", "ns")
     assert "as=PartialObjectMetadata;" in script.requests[1].headers["accept"]
 
 
@@ -236,10 +230,10 @@ def test_metadata_only_is_asked_for_on_the_wire() -> None:
         pytest.param(lambda c: c.get(PODS, "a%2fb", "ns"), id="a name with a percent sign"),
     ],
 )
-def test_what_makes_no_sense_is_not_sent(call: Callable[[Client], Any]) -> None:
+async def test_what_makes_no_sense_is_not_sent(env: Env, call: Callable[[Client], Any]) -> None:
     script = Script(ok())
     with pytest.raises(ValueError):
-        run(script, call)
+        await call(Client(script, env))
     assert script.requests == []
 
 
@@ -261,19 +255,19 @@ def test_what_makes_no_sense_is_not_sent(call: Callable[[Client], Any]) -> None:
         pytest.param(wire.Response(418, {}, b"teapot"), ApiError, id="an unknown code"),
     ],
 )
-def test_a_rejection_is_an_exception_by_reason(answer: wire.Response, kind: type[ApiError]) -> None:
+async def test_a_rejection_is_an_exception_by_reason(env: Env, answer: wire.Response, kind: type[ApiError]) -> None:
     with pytest.raises(ApiError) as caught:
-        run(Script(answer), lambda c: c.get(PODS, "a", "ns"))
+        await Client(Script(answer), env).get(PODS, "a", "ns")
     assert type(caught.value) is kind
     assert caught.value.code == answer.status
     assert isinstance(AlreadyExists, type)
     assert not issubclass(AlreadyExists, Conflict)
 
 
-def test_causes_can_be_asked_for() -> None:
+async def test_causes_can_be_asked_for(env: Env) -> None:
     answer = refused(403, "Forbidden", causes=[{"reason": "NamespaceTerminating", "field": "metadata.namespace"}])
     with pytest.raises(Forbidden) as caught:
-        run(Script(answer), lambda c: c.create(PODS, {}, "ns"))
+        await Client(Script(answer), env).create(PODS, {}, "ns")
     assert has_cause(caught.value, "NamespaceTerminating")
     assert not has_cause(caught.value, "Other")
     assert not has_cause(OSError(), "NamespaceTerminating")
@@ -300,75 +294,66 @@ def test_causes_can_be_asked_for() -> None:
         pytest.param(TimeoutError("slow"), "GET", None, id="a timeout"),
     ],
 )
-def test_what_is_repeated(first: Canned, method: str, waited: float | None) -> None:
+async def test_what_is_repeated(env: Env, first: Canned, method: str, waited: float | None) -> None:
     script = Script(first, ok())
-
-    async def main(client: Client) -> None:
-        await client.request(method, "/x")
-
+    client = Client(script, env)
     if waited is None:
         with pytest.raises((ApiError, OSError)):
-            run(script, main)
+            await client.request(method, "/x")
         assert len(script.requests) == 1
     else:
-        run(script, main)
+        await client.request(method, "/x")
         assert script.times == [0.0, waited]
 
 
-def test_ten_repeats_and_no_more_and_the_error_names_an_earlier_one() -> None:
+async def test_ten_repeats_and_no_more_and_the_error_names_an_earlier_one(env: Env) -> None:
     script = Script(
         *[refused(503, message="first", retry_after="1")] * 10, refused(503, message="last", retry_after="1")
     )
     with pytest.raises(ServiceUnavailable, match=r"^last - error from a previous attempt: first$"):
-        run(script, lambda c: c.create(PODS, {}, "ns"))
+        await Client(script, env).create(PODS, {}, "ns")
     assert len(script.requests) == 11
 
 
-def test_repeats_take_tokens_as_well() -> None:
+async def test_repeats_take_tokens_as_well(env: Env) -> None:
     script = Script(refused(503, retry_after="0"), ok())
-    run(script, lambda c: c.request("GET", "/x"), qps=0.1, burst=1)
+    await Client(script, env, qps=0.1, burst=1).request("GET", "/x")
     assert script.times == [0.0, 10.0]
 
 
 # Throttle and fence
 
 
-def test_requests_wait_for_tokens_and_opening_a_watch_does_not() -> None:
+async def test_requests_wait_for_tokens_and_opening_a_watch_does_not(env: Env) -> None:
     script = Script(ok({"items": []}))
-
-    async def main(client: Client) -> None:
-        await asyncio.gather(*(client.list(PODS) for _ in range(5)))
-        script.answers = [[]]
-        async with client.watch(PODS) as batches:
-            assert [batch async for batch in batches] == []
-
-    run(script, main, qps=2, burst=3)
+    client = Client(script, env, qps=2, burst=3)
+    await asyncio.gather(*(client.list(PODS) for _ in range(5)))
+    script.answers = [[]]
+    async with client.watch(PODS) as batches:
+        assert [batch async for batch in batches] == []
     assert script.times == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]
 
 
-def test_waiters_leave_in_the_order_in_which_they_came_and_a_cancelled_one_gives_its_token_back() -> None:
+async def test_waiters_leave_in_the_order_in_which_they_came_and_a_cancelled_one_gives_its_token_back(env: Env) -> None:
     script = Script(ok())
-
-    async def main(client: Client) -> None:
-        await client.request("GET", "/0")
-        tasks = [asyncio.ensure_future(client.request("GET", f"/{i}")) for i in (1, 2, 3)]
-        await asyncio.sleep(0.5)
-        tasks[0].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await client.request("GET", "/4")
-
-    run(script, main, qps=1, burst=1)
+    client = Client(script, env, qps=1, burst=1)
+    await client.request("GET", "/0")
+    tasks = [asyncio.ensure_future(client.request("GET", f"/{i}")) for i in (1, 2, 3)]
+    await asyncio.sleep(0.5)
+    tasks[0].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await client.request("GET", "/4")
     assert [request.target for request in script.requests] == ["/0", "/2", "/3", "/4"]
     assert script.times == [0.0, 2.0, 3.0, 3.0]
 
 
-def test_a_fence_stops_writes_and_not_reads() -> None:
+async def test_a_fence_stops_writes_and_not_reads(env: Env) -> None:
     script = Script(ok())
 
     def fence() -> None:
         raise PermissionError("no longer the leader")
 
-    run(script, lambda c: c.get(PODS, "a", "ns"), fence=fence)
+    await Client(script, env, fence=fence).get(PODS, "a", "ns")
     writes: list[Callable[[Client], Any]] = [
         lambda c: c.create(PODS, {}, "ns"),
         lambda c: c.update(PODS, "a", b"{}", "ns"),
@@ -379,64 +364,61 @@ def test_a_fence_stops_writes_and_not_reads() -> None:
     ]
     for write in writes:
         with pytest.raises(PermissionError):
-            run(script, write, fence=fence)
+            await write(Client(script, env, fence=fence))
     assert len(script.requests) == 1
 
 
-def test_a_fence_that_falls_before_a_repeat_stops_the_repeat() -> None:
+async def test_a_fence_that_falls_before_a_repeat_stops_the_repeat(env: Env) -> None:
     script = Script(refused(503, retry_after="5"), ok())
 
-    async def program(env: Env) -> None:
-        def fence() -> None:
-            if env.monotonic() > 1:
-                raise PermissionError("no longer the leader")
-
-        await Client(script, env, fence=fence).create(PODS, {}, "ns")
+    def fence() -> None:
+        if env.monotonic() > 1:
+            raise PermissionError("no longer the leader")
 
     with pytest.raises(PermissionError):
-        virtual.run(program)
+        await Client(script, env, fence=fence).create(PODS, {}, "ns")
     assert len(script.requests) == 1
 
 
 # Decoding
 
 
-def test_nulls_read_as_go_reads_them() -> None:
+async def test_nulls_read_as_go_reads_them(env: Env) -> None:
     body = b'{"metadata":{"name":"a","labels":null,"ownerReferences":null},"spec":{"containers":null},"status":null}'
-    pod: Pod = run(Script(ok(body)), lambda c: c.get(PODS, "a", "ns"))
+    pod: Pod = await Client(Script(ok(body)), env).get(PODS, "a", "ns")
     assert pod == Pod(metadata=pod.metadata)
     assert pod.metadata.labels == {}
 
 
-def test_an_object_that_does_not_fit_is_named_or_left_out() -> None:
+async def test_an_object_that_does_not_fit_is_named_or_left_out(env: Env) -> None:
     good, bad = POD, {"metadata": {"name": "b", "namespace": "ns"}, "spec": {"nodeName": 5}}
     script = Script(ok({"items": [good, bad, good], "metadata": {"resourceVersion": "9"}}))
     with pytest.raises(
         UndecodableObject, match=r"pods ns/b cannot be read: Expected `str`, got `int` - at `\$.spec.nod"
     ):
-        run(script, lambda c: c.list(PODS))
+        await Client(script, env).list(PODS)
     left_out: list[UndecodableObject] = []
-    found = run(script, lambda c: c.list(PODS, on_undecodable=left_out.append))
+    found = await Client(script, env).list(PODS, on_undecodable=left_out.append)
     assert [pod.metadata.name for pod in found.items] == ["web", "web"]
     assert found.metadata.resource_version == "9"
     assert [error.what for error in left_out] == ["pods ns/b"]
 
 
-def test_a_page_with_raw_keeps_each_objects_own_bytes() -> None:
+async def test_a_page_with_raw_keeps_each_objects_own_bytes(env: Env) -> None:
     script = Script(ok(b'{"metadata":{"resourceVersion":"9"},"items":[{ "metadata" : {"name":"a"}, "new": 1 }]}'))
-    page = run(script, lambda c: c.list_page(PODS))
+    page = await Client(script, env).list_page(PODS)
     assert page.items[0].raw == b'{ "metadata" : {"name":"a"}, "new": 1 }'
     assert page.items[0].object.metadata.name == "a"
-    raw = run(script, lambda c: c.list(PODS.raw))
+    raw = await Client(script, env).list(PODS.raw)
     assert bytes(raw.items[0]) == page.items[0].raw
 
 
-def test_all_pages_and_a_fresh_start_when_the_token_expires() -> None:
+async def test_all_pages_and_a_fresh_start_when_the_token_expires(env: Env) -> None:
     def page(name: str, token: str) -> wire.Response:
         return ok({"metadata": {"continue": token, "resourceVersion": "5"}, "items": [{"metadata": {"name": name}}]})
 
     script = Script(page("a", "t1"), refused(410, "Expired"), page("whole", ""))
-    found = run(script, lambda c: c.list_all(PODS, page_size=1))
+    found = await Client(script, env).list_all(PODS, page_size=1)
     assert [entry.object.metadata.name for entry in found.items] == ["whole"]
     assert [request.target for request in script.requests] == [
         "/api/v1/pods?limit=1",
@@ -458,11 +440,11 @@ async def read(client: Client, **options: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 1000])
-def test_lines_are_found_however_the_bytes_are_cut(size: int) -> None:
+async def test_lines_are_found_however_the_bytes_are_cut(env: Env, size: int) -> None:
     expected = [(type_, f"pod-{i}") for i, type_ in enumerate(["ADDED", "MODIFIED"] * 3)]
     text = b"".join(line(type_, {"metadata": {"name": name}}) for type_, name in expected)
     script = Script([text[i : i + size] for i in range(0, len(text), size)])
-    assert run(script, read) == expected
+    assert await read(Client(script, env)) == expected
 
 
 @pytest.mark.parametrize(
@@ -474,26 +456,23 @@ def test_lines_are_found_however_the_bytes_are_cut(size: int) -> None:
         pytest.param(b'{"type":"DELETED","object":{"metadata":{"name":"a"}},"more":{}}\n', id="with something more"),
     ],
 )
-def test_unusual_lines_are_read_as_well(text: bytes) -> None:
-    assert run(Script([text]), read) == [("DELETED", "a")]
+async def test_unusual_lines_are_read_as_well(env: Env, text: bytes) -> None:
+    assert await read(Client(Script([text]), env)) == [("DELETED", "a")]
 
 
-def test_raw_is_the_objects_own_json() -> None:
-    async def main(client: Client) -> list[bytes]:
-        raw = []
-        async with client.watch(PODS, keep_raw=True) as batches:
-            async for batch in batches:
-                raw += [event.raw for event in batch]
-        async with client.watch(PODS.raw) as batches_of_raw:
-            async for batch_of_raw in batches_of_raw:
-                raw += [bytes(event.object) for event in batch_of_raw]
-        return raw
-
-    text = b'{"type":"ADDED","object":{"metadata":{"name":"a"},"x":[1, 2]}}\n'
-    assert run(Script([text]), main) == [b'{"metadata":{"name":"a"},"x":[1, 2]}'] * 2
+async def test_raw_is_the_objects_own_json(env: Env) -> None:
+    client = Client(Script([b'{"type":"ADDED","object":{"metadata":{"name":"a"},"x":[1, 2]}}\n']), env)
+    raw = []
+    async with client.watch(PODS, keep_raw=True) as batches:
+        async for batch in batches:
+            raw += [event.raw for event in batch]
+    async with client.watch(PODS.raw) as batches_of_raw:
+        async for batch_of_raw in batches_of_raw:
+            raw += [bytes(event.object) for event in batch_of_raw]
+    assert raw == [b'{"metadata":{"name":"a"},"x":[1, 2]}'] * 2
 
 
-def test_a_bookmark_has_only_metadata_whatever_zero_values_it_shows() -> None:
+async def test_a_bookmark_has_only_metadata_whatever_zero_values_it_shows(env: Env) -> None:
     bookmark = {
         "kind": "Pod",
         "metadata": {
@@ -504,125 +483,109 @@ def test_a_bookmark_has_only_metadata_whatever_zero_values_it_shows() -> None:
         "spec": {"containers": None, "nodeName": 5},
         "status": {},
     }
-
-    async def main(client: Client) -> Object:
-        async with client.watch(PODS) as batches:
-            async for batch in batches:
-                return batch[0].object  # type: ignore[return-value]
-        raise AssertionError("no event")
-
-    found = run(Script([line("BOOKMARK", bookmark)]), main)
+    async with Client(Script([line("BOOKMARK", bookmark)]), env).watch(PODS) as batches:
+        found = (await anext(batches))[0].object
     assert found.metadata.resource_version == "12"
     assert found.metadata.annotations == {"k8s.io/initial-events-end": "true"}
 
 
-def test_events_before_an_error_are_delivered_first() -> None:
-    async def main(client: Client) -> list[str]:
-        async with client.watch(PODS) as batches:
-            batch = await anext(batches)
-            with pytest.raises(Expired, match="too old"):
-                await anext(batches)
-        return [event.object.metadata.name for event in batch]
-
+async def test_events_before_an_error_are_delivered_first(env: Env) -> None:
     error = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
-    assert run(Script([line("ADDED", POD) + line("ERROR", error)]), main) == ["web"]
+    client = Client(Script([line("ADDED", POD) + line("ERROR", error)]), env)
+    async with client.watch(PODS) as batches:
+        assert [event.object.metadata.name for event in await anext(batches)] == ["web"]
+        with pytest.raises(Expired, match="too old"):
+            await anext(batches)
 
 
-def test_a_rejected_watch_raises_what_the_server_said() -> None:
+async def test_a_rejected_watch_raises_what_the_server_said(env: Env) -> None:
     with pytest.raises(Forbidden):
-        run(Script(refused(403, "Forbidden")), read)
+        await read(Client(Script(refused(403, "Forbidden")), env))
 
 
-def test_a_watch_is_opened_again_after_a_lost_connection_and_is_empty_when_that_never_helps() -> None:
+async def test_a_watch_is_opened_again_after_a_lost_connection_and_is_empty_when_that_never_helps(env: Env) -> None:
     script = Script(ConnectionLost("EOF"), TimeoutError(), refused(429, retry_after="2"), [line("ADDED", POD)])
-    assert run(script, read) == [("ADDED", "web")]
+    assert await read(Client(script, env)) == [("ADDED", "web")]
     assert script.times == [0.0, 1.0, 2.0, 4.0]
     script = Script(ConnectionLost("EOF"))
-    assert run(script, read) == []
+    assert await read(Client(script, env)) == []
     assert len(script.requests) == 11
 
 
-def test_a_watch_that_breaks_raises_and_so_does_half_an_event() -> None:
+async def test_a_watch_that_breaks_raises_and_so_does_half_an_event(env: Env) -> None:
     endings: list[bytes | Exception] = [ConnectionLost("reset"), b'{"type":"ADD']
     for ending in endings:
         with pytest.raises(ConnectionLost):
-            run(Script([line("ADDED", POD), ending]), read)
+            await read(Client(Script([line("ADDED", POD), ending]), env))
 
 
-def test_a_server_that_died_silently_is_noticed_after_the_watchs_time() -> None:
-    async def main(client: Client) -> float:
-        with pytest.raises(ConnectionLost, match="did not end when its 300 s were over"):
-            await read(client, timeout_seconds=300)
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0, "nobody has asked this task to end"
-        return client.env.monotonic()
-
-    assert run(Script([line("ADDED", POD), None]), main) == 330.0  # type: ignore[list-item]
+async def test_a_server_that_died_silently_is_noticed_after_the_watchs_time(env: Env) -> None:
+    client = Client(Script([line("ADDED", POD), None]), env)  # type: ignore[list-item]
+    with pytest.raises(ConnectionLost, match="did not end when its 300 s were over"):
+        await read(client, timeout_seconds=300)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0, "nobody has asked this task to end"
+    assert env.monotonic() == 330.0
 
 
-def test_a_cancelled_reader_is_cancelled_and_gets_no_lost_connection() -> None:
-    async def main(client: Client) -> None:
-        reader = asyncio.ensure_future(read(client, timeout_seconds=300))
-        await asyncio.sleep(1)
-        reader.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reader
-
-    run(Script([None]), main)  # type: ignore[list-item]
+async def test_a_cancelled_reader_is_cancelled_and_gets_no_lost_connection(env: Env) -> None:
+    client = Client(Script([None]), env)  # type: ignore[list-item]
+    reader = asyncio.ensure_future(read(client, timeout_seconds=300))
+    await asyncio.sleep(1)
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
 
 
-def test_an_undecodable_event_is_left_out_when_somebody_takes_it() -> None:
+async def test_an_undecodable_event_is_left_out_when_somebody_takes_it(env: Env) -> None:
     bad = line("ADDED", {"metadata": {"name": "b", "namespace": "ns"}, "spec": {"nodeName": 5}})
     pieces: Canned = [line("ADDED", POD) + bad + line("DELETED", POD)]
     left_out: list[UndecodableObject] = []
-    assert run(Script(pieces), lambda c: read(c, on_undecodable=left_out.append)) == [
+    assert await read(Client(Script(pieces), env), on_undecodable=left_out.append) == [
         ("ADDED", "web"),
         ("DELETED", "web"),
     ]
     assert [error.what for error in left_out] == ["pods ns/b"]
     with pytest.raises(UndecodableObject, match="pods ns/b"):
-        run(Script(pieces), read)
+        await read(Client(Script(pieces), env))
 
 
-def test_clients_with_one_memo_share_one_object_per_event() -> None:
+async def test_clients_with_one_memo_share_one_object_per_event(env: Env) -> None:
     text = line("ADDED", POD)
     memo = DecodeMemo(capacity=2)
 
-    async def first(client: Client) -> Any:
-        async with client.watch(PODS) as batches:
+    async def first(text: bytes) -> Any:
+        async with Client(Script([text]), env, memo=memo).watch(PODS) as batches:
             return (await anext(batches))[0]
 
-    one = run(Script([text]), first, memo=memo)
-    assert run(Script([text]), first, memo=memo) is one
+    one = await first(text)
+    assert await first(text) is one
     assert memo.hits == 1
     for name in ("x", "y"):
-        run(Script([line("ADDED", {"metadata": {"name": name}})]), first, memo=memo)
-    assert run(Script([text]), first, memo=memo) is not one
+        await first(line("ADDED", {"metadata": {"name": name}}))
+    assert await first(text) is not one
 
 
-def test_whoever_asks_for_less_gets_the_wider_view_and_shares_it() -> None:
+async def test_whoever_asks_for_less_gets_the_wider_view_and_shares_it(env: Env) -> None:
     class Wide(Pod, frozen=True):
         """A pod, for somebody who looks at more."""
 
     text = line("ADDED", POD)
     memo = DecodeMemo()
-
-    async def all_ways(client: Client) -> list[Any]:
-        async with client.watch(PODS) as narrow, client.watch(PODS.read_as(Wide)) as wide:
-            seen = [(await anext(narrow))[0].object, (await anext(wide))[0].object]
-        listed = await client.list(PODS, "ns")
-        paged = await client.list_page(PODS, "ns")
-        return [*seen, *listed.items, paged.items[0].object, await client.get(PODS, "web", "ns")]
-
     page = wire.Response(200, body=msgspec.json.encode({"metadata": {}, "items": [POD]}))
     script = Script([text], [text], page, page, wire.Response(200, body=msgspec.json.encode(POD)))
-    found = run(script, all_ways, memo=memo, wider={Pod: Wide})
+    client = Client(script, env, memo=memo, wider={Pod: Wide})
+    async with client.watch(PODS) as narrow, client.watch(PODS.read_as(Wide)) as wide:
+        seen = [(await anext(narrow))[0].object, (await anext(wide))[0].object]
+    listed = await client.list(PODS, "ns")
+    paged = await client.list_page(PODS, "ns")
+    found = [*seen, *listed.items, paged.items[0].object, await client.get(PODS, "web", "ns")]
     assert found[0] is found[1]
     assert [type(one) for one in found] == [Wide] * 5
 
 
-def test_a_rejected_request_is_one_error_in_the_metrics_and_a_repeat_is_counted() -> None:
+async def test_a_rejected_request_is_one_error_in_the_metrics_and_a_repeat_is_counted(env: Env) -> None:
     told: list[tuple[object, ...]] = []
 
     class Metrics:
@@ -635,15 +598,9 @@ def test_a_rejected_request_is_one_error_in_the_metrics_and_a_repeat_is_counted(
         def retried(self, method: str, host: str, code: str) -> None:
             told.append(("retried", method, host, code))
 
+    script = Script(ConnectionLost("EOF"), refused(429))
     with pytest.raises(TooManyRequests):
-        run(
-            Script(ConnectionLost("EOF"), refused(429)),
-            lambda c: c.get(PODS, "a", "ns"),
-            metrics=Metrics(),
-            host="h:1",
-            qps=1,
-            burst=2,
-        )
+        await Client(script, env, metrics=Metrics(), host="h:1", qps=1, burst=2).get(PODS, "a", "ns")
     assert told == [
         ("throttled", "GET", "h:1", 0.0),
         ("done", "GET", "h:1", "<error>"),

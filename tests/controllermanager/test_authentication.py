@@ -13,7 +13,6 @@ from pilothouse.controllermanager.client_trust import ClientTrust, ConfigMap
 from pilothouse.controllermanager.delegation import TokenReviews, User
 from pilothouse.controllermanager.options import Serving
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.serving.peer import Peer
 
 KNOWN = ConfigMap(
@@ -39,22 +38,20 @@ JANE_USER = User(
 )
 
 
-def identify(
+async def identify(
+    env: Env,
     shown: Peer | None,
     *headers: tuple[str, str],
     config: ConfigMap = KNOWN,
     delegates: bool = True,
     certificate_uids: bool = True,
 ) -> User | None:
-    async def main(env: Env) -> User | None:
-        trust = ClientTrust(env, Serving())
-        trust.take(config)
-        tokens = TokenReviews(env, Scripted(review).client(env), cache_seconds=10) if delegates else None
-        encoded = [(name.lower().encode(), value.encode()) for name, value in headers]
-        authenticator = Authenticator(env, trust, tokens, certificate_uids=certificate_uids)
-        return await authenticator.user(shown, encoded)
-
-    return run(main)
+    trust = ClientTrust(env, Serving())
+    trust.take(config)
+    tokens = TokenReviews(env, Scripted(review).client(env), cache_seconds=10) if delegates else None
+    encoded = [(name.lower().encode(), value.encode()) for name, value in headers]
+    authenticator = Authenticator(env, trust, tokens, certificate_uids=certificate_uids)
+    return await authenticator.user(shown, encoded)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +70,8 @@ def identify(
         pytest.param(peer(USERS, ""), [], None, id="a certificate without a name, and wrong for a proxy"),
     ],
 )
-def test_who_is_asking(shown: Peer | None, headers: list[tuple[str, str]], user: User | None) -> None:
-    assert identify(shown, *headers) == user
+async def test_who_is_asking(env: Env, shown: Peer | None, headers: list[tuple[str, str]], user: User | None) -> None:
+    assert await identify(env, shown, *headers) == user
 
 
 @pytest.mark.parametrize(
@@ -88,9 +85,11 @@ def test_who_is_asking(shown: Peer | None, headers: list[tuple[str, str]], user:
         pytest.param(("",), True, None, id="an empty one"),
     ],
 )
-def test_a_certificate_may_name_the_users_uid(uids: tuple[str, ...], enabled: bool, uid: str | None) -> None:
+async def test_a_certificate_may_name_the_users_uid(
+    env: Env, uids: tuple[str, ...], enabled: bool, uid: str | None
+) -> None:
     """``parseUIDFromCert`` and the gate ``AllowParsingUserUIDFromCertAuth`` (apiserver v0.36)."""
-    found = identify(with_uids(JANE, *uids), certificate_uids=enabled)
+    found = await identify(env, with_uids(JANE, *uids), certificate_uids=enabled)
     assert found == (None if uid is None else msgspec.structs.replace(JANE_USER, uid=uid))
 
 
@@ -121,20 +120,22 @@ VOUCHED = [
         pytest.param(PROXY, [], None, id="a proxy that names nobody is a user with a wrong certificate"),
     ],
 )
-def test_a_front_proxy_vouches_for_users(shown: Peer | None, headers: list[tuple[str, str]], user: User | None) -> None:
-    assert identify(shown, *headers) == user
+async def test_a_front_proxy_vouches_for_users(
+    env: Env, shown: Peer | None, headers: list[tuple[str, str]], user: User | None
+) -> None:
+    assert await identify(env, shown, *headers) == user
 
 
-def test_any_name_will_do_when_none_is_listed() -> None:
+async def test_any_name_will_do_when_none_is_listed(env: Env) -> None:
     config = ConfigMap(data={**KNOWN.data, "requestheader-allowed-names": "[]"})
-    found = identify(peer(PROXIES, "whoever"), *VOUCHED, config=config)
+    found = await identify(env, peer(PROXIES, "whoever"), *VOUCHED, config=config)
     assert found is not None
     assert found.username == "joe"
 
 
-def test_without_delegation_tokens_are_ignored() -> None:
-    assert identify(None, ("Authorization", "Bearer bad"), delegates=False) == ANONYMOUS
+async def test_without_delegation_tokens_are_ignored(env: Env) -> None:
+    assert await identify(env, None, ("Authorization", "Bearer bad"), delegates=False) == ANONYMOUS
 
 
-def test_without_an_authority_certificates_are_ignored() -> None:
-    assert identify(JANE, config=ConfigMap()) == ANONYMOUS
+async def test_without_an_authority_certificates_are_ignored(env: Env) -> None:
+    assert await identify(env, JANE, config=ConfigMap()) == ANONYMOUS

@@ -4,8 +4,9 @@ They are written into the store directly, as another server's database might hol
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -18,8 +19,9 @@ from pilothouse.client import merge_patch
 from pilothouse.client.errors import ApiError, Invalid
 from pilothouse.client.interceptor import Interceptor, Rule, delay
 from pilothouse.controllermanager.options import LeaderElection, Options
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, TaskGroup
 from pilothouse.plane import Plane, PlaneOptions
+from pilothouse.plane.clients import as_it_is
 from pilothouse.storage import MemoryStore
 
 CONTROLLERS = ("replicaset", "garbagecollector", "namespace")
@@ -57,44 +59,17 @@ async def smuggle(store: MemoryStore, document: dict[str, Any]) -> None:
     await store.commit(store.stage(key, stored, expected=0))
 
 
-def logged(main: Callable[[Env], Coroutine[Any, Any, None]]) -> list[logging.LogRecord]:
-    """Run it on a virtual loop, and return what was logged."""
-    records: list[logging.LogRecord] = []
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            records.append(record)
-
-    keep = Keep()
-    logger = logging.getLogger("pilothouse")
-    logger.addHandler(keep)
-    try:
-        virtual.run(main)
-    finally:
-        logger.removeHandler(keep)
-    return records
-
-
-def with_plane(
-    scenario: Callable[[Env, Plane, MemoryStore], Any],
-    *,
-    wrap: Callable[[Env], Any] | None = None,
-    before: dict[str, Any] | None = None,
-) -> list[logging.LogRecord]:
-    """Run a scenario beside a plane, and return what was logged."""
-
-    async def main(env: Env) -> None:
-        store = MemoryStore(env)
-        if before is not None:
-            await smuggle(store, before)
-        plane = Plane(env, store, OPTIONS, **({"wrap": wrap(env)} if wrap is not None else {}))
-        async with TaskGroup("test") as group:
-            group.start(plane.run())
-            await plane.wait_ready()
-            await scenario(env, plane, store)
-            group.cancel()
-
-    return logged(main)
+@contextlib.asynccontextmanager
+async def running(
+    env: Env, store: MemoryStore, wrap: Callable[[str, wire.Transport], wire.Transport] = as_it_is
+) -> AsyncIterator[Plane]:
+    """A plane on this store."""
+    plane = Plane(env, store, OPTIONS, wrap=wrap)
+    async with TaskGroup("test") as group:
+        group.start(plane.run())
+        await plane.wait_ready()
+        yield plane
+        group.cancel()
 
 
 async def count(plane: Plane, name: str) -> int:
@@ -115,8 +90,13 @@ async def count(plane: Plane, name: str) -> int:
     ],
 )
 @pytest.mark.parametrize("when", ["before the start", "while running"])
-def test_an_object_that_does_not_decode_costs_only_itself(document: dict[str, Any], named: str, when: str) -> None:
-    async def scenario(env: Env, plane: Plane, store: MemoryStore) -> None:
+async def test_an_object_that_does_not_decode_costs_only_itself(
+    env: Env, document: dict[str, Any], named: str, when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore(env)
+    if when == "before the start":
+        await smuggle(store, document)
+    async with running(env, store) as plane:
         client = plane.client()
         if when == "while running":
             await smuggle(store, document)
@@ -128,17 +108,17 @@ def test_an_object_that_does_not_decode_costs_only_itself(document: dict[str, An
         await client.patch(REPLICA_SETS, "good", merge_patch({"spec": {"replicas": 3}}), "default")
         await asyncio.sleep(5)
         assert await count(plane, "good") == 3
-
-    records = with_plane(scenario, before=document if when == "before the start" else None)
-    told = [r for r in records if r.levelno >= logging.WARNING and named in str(getattr(r, "values", {}))]
-    assert told, "it must be logged"
-    assert not [r for r in records if r.exc_info], "a bad object is no bug of ours"
+    reported = [r for r in caplog.records if r.levelno >= logging.WARNING and named in str(getattr(r, "values", {}))]
+    assert reported, "it must be logged"
+    assert not [r for r in caplog.records if r.exc_info], "a bad object is no bug of ours"
 
 
-def test_a_selector_that_cannot_be_read_costs_only_its_replica_set() -> None:
+async def test_a_selector_that_cannot_be_read_costs_only_its_replica_set(
+    env: Env, caplog: pytest.LogCaptureFixture
+) -> None:
     odd = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}]}
-
-    async def scenario(env: Env, plane: Plane, store: MemoryStore) -> None:
+    store = MemoryStore(env)
+    async with running(env, store) as plane:
         client = plane.client()
         with pytest.raises(Invalid, match="not a valid selector operator"):
             await client.create(REPLICA_SETS, replica_set("bad", selector=odd), "default")
@@ -146,26 +126,21 @@ def test_a_selector_that_cannot_be_read_costs_only_its_replica_set() -> None:
         await client.create(REPLICA_SETS, replica_set("good"), "default")
         await asyncio.sleep(5)
         assert (await count(plane, "good"), await count(plane, "bad")) == (2, 0)
-
-    records = with_plane(scenario)
-    assert [r for r in records if "default/bad" in str(getattr(r, "values", {}))], "the log names it"
-    assert not [r for r in records if r.exc_info]
+    assert [r for r in caplog.records if "default/bad" in str(getattr(r, "values", {}))], "the log names it"
+    assert not [r for r in caplog.records if r.exc_info]
 
 
-def test_a_replica_count_beyond_reason_creates_a_burst_at_a_time() -> None:
+async def test_a_replica_count_beyond_reason_creates_a_burst_at_a_time(env: Env) -> None:
     """And the manager stays alive, and deletes the pods when it is scaled down."""
 
-    def slow_creates(env: Env) -> Callable[[str, wire.Transport], wire.Transport]:
-        def wrap(program: str, transport: wire.Transport) -> wire.Transport:
-            if program != "manager":
-                return transport
-            faults = Interceptor(transport, env)
-            faults.add(Rule(delay(1.0, 1.0), verb="create", resource="pods"))
-            return faults
+    def slow_creates(program: str, transport: wire.Transport) -> wire.Transport:
+        if program != "manager":
+            return transport
+        faults = Interceptor(transport, env)
+        faults.add(Rule(delay(1.0, 1.0), verb="create", resource="pods"))
+        return faults
 
-        return wrap
-
-    async def scenario(env: Env, plane: Plane, store: MemoryStore) -> None:
+    async with running(env, MemoryStore(env), slow_creates) as plane:
         client = plane.client()
         with pytest.raises(ApiError, match="cannot unmarshal number 2147483648"):
             await client.create(REPLICA_SETS, replica_set("huge", 2**31), "default")
@@ -177,5 +152,3 @@ def test_a_replica_count_beyond_reason_creates_a_burst_at_a_time() -> None:
         await client.create(REPLICA_SETS, replica_set("good"), "default")
         await asyncio.sleep(60)
         assert (await count(plane, "huge"), await count(plane, "good")) == (0, 2)
-
-    with_plane(scenario, wrap=slow_creates)

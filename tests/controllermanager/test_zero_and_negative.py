@@ -241,7 +241,8 @@ def test_requests_a_second_that_are_none(words: list[str], limits: tuple[float, 
 
 
 @pytest.mark.parametrize(("flag", "value", "outcome"), [row for row in ROWS if row.values[2] == RUNS])
-def test_what_is_not_rejected_runs_pauses_and_stops(
+async def test_what_is_not_rejected_runs_pauses_and_stops(
+    env: Env,
     flag: str,
     value: str,
     outcome: str,
@@ -269,22 +270,19 @@ def test_what_is_not_rejected_runs_pauses_and_stops(
             next(iter(loop.tasks)).cancel("something never pauses")
         return call_soon(loop, callback, *args, context=context)
 
-    async def main(env: Env) -> None:
-        plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=0, scheduler=False, manager=options))
-        async with TaskGroup("test") as group:
-            group.start(plane.run())
-            await plane.wait_ready()
-            client = plane.client()
-            for path, document in WORLD:
-                await client.request("POST", path, body=msgspec.json.encode(document), headers=JSON)
-            await client.delete(NAMESPACES, "going")
-            await asyncio.sleep(SECONDS)
-            assert plane.manager is not None
-            assert plane.manager.controllers or flag.startswith("node-cidr"), "negative blocks have no ranges"
-            assert plane.manager.health.report("healthz", verbose=True).healthy
-            group.cancel()
-
     monkeypatch.setattr(virtual.VirtualLoop, "call_soon", counted)
-    with caplog.at_level(logging.ERROR, logger="pilothouse"):
-        virtual.run(main)
+    caplog.set_level(logging.ERROR, logger="pilothouse")
+    plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=0, scheduler=False, manager=options))
+    async with TaskGroup("test") as group:
+        group.start(plane.run())
+        await plane.wait_ready()
+        client = plane.client()
+        for path, document in WORLD:
+            await client.request("POST", path, body=msgspec.json.encode(document), headers=JSON)
+        await client.delete(NAMESPACES, "going")
+        await asyncio.sleep(SECONDS)
+        assert plane.manager is not None
+        assert plane.manager.controllers or flag.startswith("node-cidr"), "negative blocks have no ranges"
+        assert plane.manager.health.report("healthz", verbose=True).healthy
+        group.cancel()
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []

@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-import datetime
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,11 +12,11 @@ from tests.controllers.api_world import NODES, PODS, ApiWorld, Doc, in_group
 from pilothouse.apiserver import ServerOptions
 from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Answered, Observation, Sent
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.times import format_micro_time, format_time
 from pilothouse.runtime import Descriptor
 
-__all__ = ["NODES", "PODS", "Doc", "World", "no_execute", "play", "started", "toleration", "world"]
+__all__ = ["NODES", "PODS", "Doc", "World", "no_execute", "started", "toleration", "world"]
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -179,19 +178,3 @@ def started(descriptor: Descriptor) -> Any:
             yield made
 
     return world
-
-
-def play(
-    story: Callable[[World], Awaitable[None]],
-    *,
-    seed: int = 0,
-    start: datetime.datetime = virtual.START,
-    server: ServerOptions | None = None,
-) -> None:
-    """Run a story in virtual time, which begins at ``start``, on an API server with these options."""
-
-    async def main(env: Env) -> None:
-        async with world(env, server) as made:
-            await story(made)
-
-    virtual.run(main, seed=seed, start=start)

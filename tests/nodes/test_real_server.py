@@ -1,10 +1,12 @@
 """Simulated nodes and the scheduler against a real kube-apiserver."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from tests.real_cluster import RealCluster
 
 from pilothouse.api.coordination import LEASES
@@ -13,7 +15,6 @@ from pilothouse.client import Client, json_patch, strategic_merge_patch
 from pilothouse.client.connect import connect
 from pilothouse.client.errors import NotFound
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.loops import run
 from pilothouse.nodes import NodeSimulator, Profile
 from pilothouse.nodes.behaviour import PREFIX
 from pilothouse.runtime import InformerFactory
@@ -22,12 +23,37 @@ from pilothouse.scheduler import Scheduler
 NAMES = ("real-sim-0", "real-sim-1")
 
 
-async def until(look: Callable[[], Awaitable[object]], what: str) -> None:
-    """Wait until it holds; ``what`` is for whoever reads the test."""
-    del what
+async def until(condition: Callable[[], Awaitable[object]]) -> None:
+    """Wait until the condition is met."""
     async with asyncio.timeout(15):
-        while not await look():  # noqa: ASYNC110  # another program's state: nothing tells of it
+        while not await condition():  # noqa: ASYNC110  # the state of another program
             await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def simulated(
+    env: Env, cluster: RealCluster, names: Sequence[str], profile: Profile, *, schedules: bool = False
+) -> AsyncIterator[tuple[Client, NodeSimulator]]:
+    """Nodes of these names, and a scheduler of the name ``simulated`` if need be. The nodes are deleted in the end."""
+    client = Client(connect(env, kubeconfig=str(cluster.kubeconfig)), env)
+    try:
+        async with TaskGroup("programs") as group:
+            informers = InformerFactory(client, env)
+            nodes = NodeSimulator(
+                env, names=names, informers=informers, client_for=lambda _name: client, profile=profile
+            )
+            scheduler = Scheduler(env, client=client, informers=informers, scheduler_name="simulated")
+            informers.start(group)
+            group.start(nodes.run(), name="nodes")
+            if schedules:
+                group.start(scheduler.run(), name="scheduler")
+            await nodes.ready.wait()
+            yield client, nodes
+            group.cancel()
+        for name in names:
+            await client.delete(NODES, name)
+    finally:
+        await client.close()
 
 
 def body(name: str, cpu: str, **more: Any) -> dict[str, Any]:
@@ -36,34 +62,12 @@ def body(name: str, cpu: str, **more: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **more}, "spec": spec}
 
 
-def test_a_pod_lives_and_dies_on_a_real_server(real_cluster: RealCluster) -> None:
+@pytest.mark.real_loop
+async def test_a_pod_lives_and_dies_on_a_real_server(env: Env, real_cluster: RealCluster) -> None:
     namespace = real_cluster.namespace()
-    kubeconfig = str(real_cluster.kubeconfig)
+    profile = Profile(start_delay=0.1, stop_delay=0.1, sync_period=0.2, cpu="2")
+    async with simulated(env, real_cluster, NAMES, profile, schedules=True) as (client, _nodes):
 
-    async def main() -> None:
-        env = Env()
-        transport = connect(env, kubeconfig=kubeconfig)
-        client = Client(transport, env)
-        try:
-            async with TaskGroup("programs") as group:
-                informers = InformerFactory(client, env)
-                profile = Profile(start_delay=0.1, stop_delay=0.1, sync_period=0.2, cpu="2")
-                nodes = NodeSimulator(
-                    env, names=NAMES, informers=informers, client_for=lambda _name: client, profile=profile
-                )
-                scheduler = Scheduler(env, client=client, informers=informers, scheduler_name="simulated")
-                informers.start(group)
-                group.start(nodes.run(), name="nodes")
-                group.start(scheduler.run(), name="scheduler")
-                await nodes.ready.wait()
-                await live(client)
-                group.cancel()
-            for name in NAMES:
-                await client.delete(NODES, name)
-        finally:
-            await transport.close()
-
-    async def live(client: Client) -> None:
         async def pod(name: str) -> dict[str, Any] | None:
             try:
                 raw = await client.get(PODS.raw, name, namespace)
@@ -79,7 +83,7 @@ def test_a_pod_lives_and_dies_on_a_real_server(real_cluster: RealCluster) -> Non
 
         assert (await client.get(NODES, NAMES[0])).spec.taints == ()
         await client.create(PODS.raw, body("p", "1500m", finalizers=["example.com/hold"]), namespace)
-        await until(lambda: is_ready("p"), "the pod runs")
+        await until(lambda: is_ready("p"))
         seen = await pod("p")
         assert seen is not None
         kinds = [c["type"] for c in seen["status"]["conditions"]]
@@ -89,20 +93,20 @@ def test_a_pod_lives_and_dies_on_a_real_server(real_cluster: RealCluster) -> Non
         lie = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
         await client.patch(PODS.raw, "p", strategic_merge_patch(lie), namespace, subresource="status")
         assert not await is_ready("p")
-        await until(lambda: is_ready("p"), "its status is put right")
+        await until(lambda: is_ready("p"))
         await client.create(PODS.raw, body("q", "1500m"), namespace)
-        await until(lambda: is_ready("q"), "the second pod runs")
+        await until(lambda: is_ready("q"))
         await client.create(PODS.raw, body("r", "1500m"), namespace)
 
-        async def is_told_why() -> bool:
+        async def has_reason() -> bool:
             waiting = await client.get(PODS, "r", namespace)
             return any("2 Insufficient cpu" in c.message for c in waiting.status.conditions)
 
-        await until(is_told_why, "the third pod is told why it waits")
+        await until(has_reason)
 
         # Deletion: a terminal phase, then nothing but the finalizer keeps it, and its room is free.
         await client.delete(PODS, "p", namespace)
-        await until(lambda: is_ready("r"), "the third pod gets the room")
+        await until(lambda: is_ready("r"))
         ended = await client.get(PODS, "p", namespace)
         assert (ended.status.phase, ended.metadata.deletion_grace_period_seconds) == ("Succeeded", 0)
         await asyncio.sleep(0.5)
@@ -123,40 +127,19 @@ def test_a_pod_lives_and_dies_on_a_real_server(real_cluster: RealCluster) -> Non
                 return False
             return lease.metadata.owner_references[0].uid == node.metadata.uid
 
-        await until(has_lease, "the new node has a Lease")
+        await until(has_lease)
         taken = await client.get(NODES, NAMES[0])
         assert (taken.spec.taints, taken.status.allocatable["cpu"]) == ((), "2")
         assert taken.status.conditions[-1].status == "True"
 
-    run(main())
 
-
-def test_crashes_boots_pressure_and_refusals_on_a_real_server(real_cluster: RealCluster) -> None:
+@pytest.mark.real_loop
+async def test_crashes_boots_pressure_and_refusals_on_a_real_server(env: Env, real_cluster: RealCluster) -> None:
     """A real API server checks every transition of a container's state."""
-    namespace = real_cluster.namespace()
-    kubeconfig, name = str(real_cluster.kubeconfig), "real-sim-faults"
+    namespace, name = real_cluster.namespace(), "real-sim-faults"
+    profile = Profile(start_delay=0.0, stop_delay=0.1, restart_gap=0.1, init_run_time=0.1, cpu="2")
+    async with simulated(env, real_cluster, [name], profile) as (client, nodes):
 
-    async def main() -> None:
-        env = Env()
-        transport = connect(env, kubeconfig=kubeconfig)
-        client = Client(transport, env)
-        try:
-            async with TaskGroup("programs") as group:
-                informers = InformerFactory(client, env)
-                profile = Profile(start_delay=0.0, stop_delay=0.1, restart_gap=0.1, init_run_time=0.1, cpu="2")
-                nodes = NodeSimulator(
-                    env, names=[name], informers=informers, client_for=lambda _name: client, profile=profile
-                )
-                informers.start(group)
-                group.start(nodes.run(), name="nodes")
-                await nodes.ready.wait()
-                await live(client, nodes)
-                group.cancel()
-            await client.delete(NODES, name)
-        finally:
-            await transport.close()
-
-    async def live(client: Client, nodes: NodeSimulator) -> None:
         async def status(pod: str) -> dict[str, Any]:
             raw = await client.get(PODS.raw, pod, namespace)
             found: dict[str, Any] = msgspec.json.decode(raw)["status"]
@@ -187,26 +170,24 @@ def test_crashes_boots_pressure_and_refusals_on_a_real_server(real_cluster: Real
             (container,) = (await status("crash")).get("containerStatuses", [{}])
             return "CrashLoopBackOff" in str(container.get("state"))
 
-        await until(loops, "it crashes")
-        await until(lambda: has("retry", "Succeeded"), "the second try succeeds")
-        await until(lambda: has("once", "Failed"), "it fails for good")
-        await until(lambda: has("huge", "Failed", "OutOfcpu"), "it does not fit")
-        await until(lambda: has("web", "Running"), "it runs")
-        await until(lambda: has("worker", "Running"), "it runs")
+        await until(loops)
+        await until(lambda: has("retry", "Succeeded"))
+        await until(lambda: has("once", "Failed"))
+        await until(lambda: has("huge", "Failed", "OutOfcpu"))
+        await until(lambda: has("web", "Running"))
+        await until(lambda: has("worker", "Running"))
         nodes.revive(name, pods=False)
 
         async def both_again() -> bool:
             return await restarts("web") == 1 and await restarts("worker") == 1
 
-        await until(both_again, "the boot has ended them, and they run again")
+        await until(both_again)
         nodes.press(name, "memory", 1 << 30)
-        await until(lambda: has("web", "Failed", "Evicted"), "the hungry one is evicted")
+        await until(lambda: has("web", "Failed", "Evicted"))
 
         async def squeezed() -> bool:
             return any(
                 c.status == "True" for c in (await client.get(NODES, name)).status.conditions if "Memory" in c.type
             )
 
-        await until(squeezed, "the node says why")
-
-    run(main())
+        await until(squeezed)

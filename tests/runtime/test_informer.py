@@ -27,9 +27,10 @@ from pilothouse.runtime.reflector import Item
 CLOSED_410 = watched(failing(410, "Expired"), end="end")
 
 
-def test_the_cache_decides_between_add_and_update() -> None:
+async def test_the_cache_decides_between_add_and_update(env: Env) -> None:
     """An ADDED for a known object is an update, a MODIFIED for an unknown one an add; a DELETED is always told."""
-    _server, told, _informer = play(
+    _server, told, _informer = await play(
+        env,
         [
             listed(3, pod("a", 1)),
             watched(
@@ -39,7 +40,7 @@ def test_the_cache_decides_between_add_and_update() -> None:
                 deleted(pod("b", 6)),
                 deleted(pod("never", 7)),
             ),
-        ]
+        ],
     )
     assert told.lines == ["add a@1 initial", "update a@1 -> a@4", "add b@5", "delete b@6", "delete never@7"]
 
@@ -102,8 +103,8 @@ async def test_there_is_no_second_one_of_what_a_new_list_shows_unchanged(env: En
     assert b.metadata.resource_version == "8"
 
 
-def test_a_bookmark_advances_the_version_and_calls_no_handler() -> None:
-    _server, told, informer = play([listed(3, pod("a", 1)), watched(bookmark(50))])
+async def test_a_bookmark_advances_the_version_and_calls_no_handler(env: Env) -> None:
+    _server, told, informer = await play(env, [listed(3, pod("a", 1)), watched(bookmark(50))])
     assert told.lines == ["add a@1 initial"]
     assert informer.cache.resource_version == "50"
 
@@ -382,7 +383,7 @@ async def test_a_handler_that_is_added_by_another_one_misses_nothing_of_the_batc
     assert seen == ["a True", "b False"]
 
 
-def test_an_empty_list_is_a_state_like_any_other() -> None:
-    _server, told, informer = play([listed(3), watched()])
+async def test_an_empty_list_is_a_state_like_any_other(env: Env) -> None:
+    _server, told, informer = await play(env, [listed(3), watched()])
     assert informer.has_synced
     assert told.lines == []

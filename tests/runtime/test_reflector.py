@@ -27,7 +27,6 @@ from tests.runtime.scripted import (
 from pilothouse.api.core import PODS, Pod
 from pilothouse.client import Client
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.runtime import SharedInformer
 from pilothouse.runtime.reflector import Backoff
 
@@ -58,24 +57,20 @@ def _shown(obj: Pod) -> str:
     return f"{obj.metadata.name}@{obj.metadata.resource_version}"
 
 
-def play(
-    script: Sequence[Scripted], *, stream: bool = False, seconds: float = 250.0, seed: int = 0
+async def play(
+    env: Env, script: Sequence[Scripted], *, stream: bool = False, seconds: float = 250.0
 ) -> tuple[ScriptedServer, Told, SharedInformer[Pod]]:
     """Run an informer against the script for some virtual time."""
-
-    async def main(env: Env) -> tuple[ScriptedServer, Told, SharedInformer[Pod]]:
-        server = ScriptedServer(env, script)
-        client = Client(server, env)
-        informer: SharedInformer[Pod] = SharedInformer(client, env, PODS, stream_first=stream)
-        told = Told()
-        informer.add_handler(told.add, told.update, told.delete)
-        running = asyncio.create_task(informer.run())
-        await asyncio.sleep(seconds)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        return server, told, informer
-
-    return run(main, seed=seed)
+    server = ScriptedServer(env, script)
+    client = Client(server, env)
+    informer: SharedInformer[Pod] = SharedInformer(client, env, PODS, stream_first=stream)
+    told = Told()
+    informer.add_handler(told.add, told.update, told.delete)
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(seconds)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return server, told, informer
 
 
 A1, B1 = pod("a", 1), pod("b", 3)
@@ -195,8 +190,8 @@ BUSY = refused(429, "TooManyRequests", "busy")
         ),
     ],
 )  # fmt: skip
-def test_lists_and_watches(script: list[Scripted], transcript: list[str]) -> None:
-    server, _told, _informer = play(script)
+async def test_lists_and_watches(env: Env, script: list[Scripted], transcript: list[str]) -> None:
+    server, _told, _informer = await play(env, script)
     assert server.transcript == transcript
 
 
@@ -236,24 +231,26 @@ def test_lists_and_watches(script: list[Scripted], transcript: list[str]) -> Non
         ),
     ],
 )  # fmt: skip
-def test_streams(script: list[Scripted], transcript: list[str]) -> None:
-    server, _told, _informer = play(script, stream=True)
+async def test_streams(env: Env, script: list[Scripted], transcript: list[str]) -> None:
+    server, _told, _informer = await play(env, script, stream=True)
     assert server.transcript == transcript
 
 
-def test_a_stream_replaces_the_cache_only_when_it_is_complete() -> None:
+async def test_a_stream_replaces_the_cache_only_when_it_is_complete(env: Env) -> None:
     """Nothing of an unfinished stream is shown; deletions among the initial events count; what follows the bookmark in
     the same piece is not lost."""
     piece = added(A1) + added(B1) + deleted(pod("b", 4)) + bookmark(5, ends_initial=True) + modified(pod("a", 6))
-    _server, told, informer = play([watched(added(pod("x", 1)), 2.0, end="end"), watched(piece)], stream=True)
+    _server, told, informer = await play(
+        env, [watched(added(pod("x", 1)), 2.0, end="end"), watched(piece)], stream=True
+    )
     assert told.lines == ["add a@1 initial", "update a@1 -> a@6"]
     assert informer.cache.resource_version == informer.last_version == "6"
 
 
-def test_watch_timeouts_are_random_between_five_and_ten_minutes() -> None:
+async def test_watch_timeouts_are_random_between_five_and_ten_minutes(env: Env) -> None:
     timeouts: list[int] = []
-    for seed in range(20):
-        server, _told, _informer = play([listed(1)], seconds=1.0, seed=seed)
+    for _ in range(20):
+        server, _told, _informer = await play(env, [listed(1)], seconds=1.0)
         timeouts += server.timeouts
     assert all(300 <= timeout <= 600 for timeout in timeouts)
     assert len(set(timeouts)) > 10
@@ -272,26 +269,27 @@ async def test_backoff_starts_over_after_two_quiet_minutes(env: Env) -> None:
     assert 0.8 <= backoff.step() < 1.6
 
 
-def test_an_unreadable_object_costs_one_object() -> None:
+async def test_an_unreadable_object_costs_one_object(env: Env) -> None:
     """In a list and in a watch: what was cached of it stays, everything else is served, and the watch goes on."""
     broken = pod("a", 7) | {"spec": {"nodeName": 5}}
-    _server, told, informer = play(
+    _server, told, informer = await play(
+        env,
         [
             listed(5, A1, B1),
             watched(modified(broken), modified(pod("b", 8)), 2.0, failing(410, "Expired"), end="end"),
             listed(9, broken, pod("b", 9), broken | {"metadata": {"name": "new", "namespace": "default"}}),
             watched(),
-        ]
+        ],
     )
     assert told.lines == ["add a@1 initial", "add b@3 initial", "update b@3 -> b@8", "update b@8 -> b@9"]
     assert [p.metadata.resource_version for p in informer.cache.list()] == ["1", "9"]
 
 
-def test_a_deletion_that_cannot_be_read_is_found_by_a_new_list() -> None:
+async def test_a_deletion_that_cannot_be_read_is_found_by_a_new_list(env: Env) -> None:
     """Passed over like a change, it would leave the object in the cache for ever."""
     broken = pod("a", 7) | {"spec": {"nodeName": 5}}
-    server, told, informer = play(
-        [listed(5, A1, B1), watched(modified(pod("b", 6)), deleted(broken)), listed(9, pod("b", 6)), watched()]
+    server, told, informer = await play(
+        env, [listed(5, A1, B1), watched(modified(pod("b", 6)), deleted(broken)), listed(9, pod("b", 6)), watched()]
     )
     assert server.transcript == [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=6", "WATCH rv=9"]
     assert told.lines == ["add a@1 initial", "add b@3 initial", "update b@3 -> b@6", "delete a@1 unknown"]

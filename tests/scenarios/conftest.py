@@ -2,10 +2,11 @@
 
 ``pytest.mark.simulation`` says what is simulated; a test's mark adds to its module's:
 
-* ``options``, ``invariants``, ``seed``: those of ``simulate``; a test's ``seed`` or ``past_seed`` argument comes first,
-  and options and invariants may be functions of the test's arguments;
+* ``options``, ``invariants``, ``seed``: those of ``simulate``; a test's ``seed`` or ``past_seed`` argument comes first;
 * ``patches``: attributes that are replaced before the simulation starts;
 * ``fails``: how the run must fail.
+
+All but the seed may be functions of the test's fixtures and parameters.
 
 ``broken_without`` (``tests.scenarios.variants``) runs a test twice, as it is and with patches or other options.
 """
@@ -13,6 +14,7 @@
 import contextlib
 import functools
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -33,6 +35,13 @@ def simulation(variant: str) -> None:
     del variant
 
 
+def _given(values: Mapping[str, Any], setting: Any) -> Any:
+    """A setting, or what a function gives for those values that it asks for by their names."""
+    if not callable(setting):
+        return setting
+    return setting(**{name: values[name] for name in inspect.signature(setting).parameters})
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
     """Run a test with a ``simulation`` argument inside of one; leave others to the next hook."""
@@ -43,18 +52,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
     for mark in pyfuncitem.iter_markers("simulation"):
         settings = {**mark.kwargs, **settings}
     arguments = {name: pyfuncitem.funcargs[name] for name in names if name != "simulation"}
-    fails, patches, instead = (settings.pop(key, None) for key in ("fails", "patches", "instead"))
+    given = functools.partial(_given, pyfuncitem.funcargs)
+    fails, instead = given(settings.pop("fails", None)), settings.pop("instead", None)
+    patches = [
+        patch for each in settings.pop("patches", None) or () for patch in (given(each) if callable(each) else [each])
+    ]
     variant = pyfuncitem.funcargs["variant"]
     broken = variant == WITHOUT or (not variant and fails)
     if broken and instead is not None:
         settings["options"] = instead
-    for name in ("options", "invariants"):
-        setting = settings.get(name)
-        if callable(setting):
-            wanted = inspect.signature(setting).parameters
-            settings[name] = functools.partial(setting, **{each: pyfuncitem.funcargs[each] for each in wanted})
-    if callable(settings.get("options")):
-        settings["options"] = settings["options"]()
+    settings["options"] = given(settings.get("options"))
+    if "invariants" in settings:
+        settings["invariants"] = functools.partial(given, settings["invariants"])
     for name in ("seed", "past_seed"):
         settings["seed"] = pyfuncitem.funcargs.get(name, settings.get("seed", 0))
 
@@ -62,7 +71,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
         await pyfuncitem.obj(simulation=simulation, **arguments)
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        for target, name, replacement in (patches or ()) if broken else ():
+        for target, name, replacement in patches if broken else ():
             monkeypatch.setattr(target, name, replacement)
         with pytest.raises(SimulationFailed, match=fails) if broken else contextlib.nullcontext():
             simulate(scenario, **settings)

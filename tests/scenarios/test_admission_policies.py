@@ -1,16 +1,16 @@
 """Policies that two people edit, delete and make again, under faults: what is said of each is said of it as it is."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.scenarios.users import Doc, Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.policy.validatingadmissionpolicy_status import controller, decide
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.policies import PolicyStatuses
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
@@ -125,27 +125,26 @@ async def edited(simulation: Simulation) -> None:
     await simulation.settle()
 
 
+def unconditional(*args: Any) -> Doc:
+    """Upstream's controller writes to whatever has the name by then, and what it says of it is never looked at again if
+    its generation is smaller."""
+    body = decide.configuration(*args)
+    return {**body, "metadata": {"name": body["metadata"]["name"]}}
+
+
 @pytest.mark.parametrize(
-    ("story", "wrong"),
+    ("scenario", "wrong"),
     [(made_anew, "it has got to 1 only"), (edited, "was observed after")],
     ids=["made anew", "edited"],
 )
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "as upstream"])
-def test_what_an_old_cache_shows_is_not_judged(
-    guarded: bool, story: Any, wrong: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Upstream's controller writes to whatever has the name by then, and what it says of it is never looked at again if
-    its generation is smaller."""
-    if not guarded:
-
-        def unconditional(*args: Any) -> Doc:
-            body = decide.configuration(*args)
-            return {**body, "metadata": {"name": body["metadata"]["name"]}}
-
-        monkeypatch.setattr(controller, "configuration", unconditional)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=wrong)
-    with expected:
-        simulate(story, options=OPTIONS, invariants=lambda: (judge(),))
+@broken_without(
+    (controller, "configuration", unconditional),
+    fails=lambda wrong: wrong,
+    options=OPTIONS,
+    invariants=lambda: (judge(),),
+)
+async def test_what_an_old_cache_shows_is_not_validated(simulation: Simulation, scenario: Any, wrong: str) -> None:
+    await scenario(simulation)
 
 
 def few(spec: Any) -> Any:

@@ -1,20 +1,19 @@
 """Load balancers under faults, of the cluster and of the cloud: none is left behind when its Service is gone."""
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.controllers.service_lb.clouds import FaultyCloud
 from tests.scenarios.users import NAMESPACE, Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.cloud.service_lb import ServiceLBOptions
 from pilothouse.controllers.cloud.service_lb.controller import ServiceLBController
 from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
 from pilothouse.env import Env
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
-from pilothouse.sim.invariants import Invariant
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.balancers import Balancers
 
 SERVICES = f"{NAMESPACE}/services"
@@ -78,26 +77,23 @@ class Owner(Restless):
         await self.merge(f"{NODES}/node-{self._chance.randrange(2)}", {"metadata": {"labels": {EXCLUDE: label}}})
 
 
-def tell(story: Callable[[Simulation, FaultyCloud], Awaitable[None]], *, seed: int = 0) -> None:
-    """A story of a cluster in such a cloud."""
-    clouds: list[FaultyCloud] = [FaultyCloud(Env())]
-    (cloud,) = clouds
-    options = SimulationOptions(
+@pytest.fixture
+def cloud() -> FaultyCloud:
+    return FaultyCloud(Env())
+
+
+def options(cloud: FaultyCloud) -> SimulationOptions:
+    return SimulationOptions(
         controllers=("service-lb-controller",),
         controller_options={"service-lb-controller": ServiceLBOptions(provider=cloud)},
     )
 
-    async def with_cloud(simulation: Simulation) -> None:
-        await story(simulation, cloud)
 
-    def invariants() -> tuple[Invariant, ...]:
-        return (Balancers(cloud),)
-
-    simulate(with_cloud, seed=seed, options=options, invariants=invariants)
+pytestmark = pytest.mark.simulation(options=options, invariants=lambda cloud: (Balancers(cloud),))
 
 
 async def end(simulation: Simulation, cloud: SimulatedCloud, user: Owner) -> None:
-    """All is judged, deleted, and judged again."""
+    """All is checked, deleted, and checked again."""
     await asyncio.sleep(600.0)
     await simulation.settle()
     await user.delete_all(SERVICES)
@@ -107,41 +103,29 @@ async def end(simulation: Simulation, cloud: SimulatedCloud, user: Owner) -> Non
     assert [found["metadata"]["name"] for found in await user.items(SERVICES)] in ([], ["kubernetes"])
 
 
-def test_no_load_balancer_is_left_behind(seed: int) -> None:
-    async def story(simulation: Simulation, cloud: FaultyCloud) -> None:
-        user = Owner(simulation)
-        weather = Weather(cloud, simulation.env.stream("weather"))
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(30))
-        weather.bad = False
-        simulation.heal()
-        await end(simulation, cloud, user)
-
-    tell(story, seed=seed)
+async def test_no_load_balancer_is_left_behind(simulation: Simulation, cloud: FaultyCloud, seed: int) -> None:
+    user = Owner(simulation)
+    weather = Weather(cloud, simulation.env.stream("weather"))
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(30))
+    weather.bad = False
+    simulation.heal()
+    await end(simulation, cloud, user)
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["with the finalizer", "without"])
-def test_the_finalizer_is_what_keeps_a_service_until_its_load_balancer_is_gone(
-    guarded: bool, monkeypatch: pytest.MonkeyPatch
+async def without_finalizer(_self: ServiceLBController, service: object) -> object:
+    return service
+
+
+@broken_without((ServiceLBController, "_hold", without_finalizer), fails="its load balancer is not")
+async def test_the_finalizer_is_what_keeps_a_service_until_its_load_balancer_is_gone(
+    simulation: Simulation, cloud: FaultyCloud
 ) -> None:
-    async def story(simulation: Simulation, cloud: FaultyCloud) -> None:
-        user = Owner(simulation)
-        spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
-        await user.ask("POST", SERVICES, {"metadata": {"name": "s0"}, "spec": spec})
-        await asyncio.sleep(20.0)
-        simulation.kill(down=20.0)
-        await user.ask("DELETE", f"{SERVICES}/s0")
-        await asyncio.sleep(60.0)
-        await end(simulation, cloud, user)
-
-    if not guarded:
-
-        async def as_it_is(_self: ServiceLBController, service: object) -> object:
-            return service
-
-        monkeypatch.setattr(ServiceLBController, "_hold", as_it_is)
-    expected = (
-        contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="its load balancer is not")
-    )
-    with expected:
-        tell(story)
+    user = Owner(simulation)
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    await user.ask("POST", SERVICES, {"metadata": {"name": "s0"}, "spec": spec})
+    await asyncio.sleep(20.0)
+    simulation.kill(down=20.0)
+    await user.ask("DELETE", f"{SERVICES}/s0")
+    await asyncio.sleep(60.0)
+    await end(simulation, cloud, user)

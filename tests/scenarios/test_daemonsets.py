@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 from tests.scenarios.users import NAMESPACE, Doc, User
-from tests.scenarios.variants import broken_without
+from tests.scenarios.variants import Patch, broken_without
 
 from pilothouse.api.apps import DaemonSetUpdateStrategy
 from pilothouse.client.errors import AlreadyExists, ApiError
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions, controller
 from pilothouse.controllers.workloads.daemonset.rolling import Bounds, bounds_of
 from pilothouse.runtime import UidTrackingExpectations
-from pilothouse.sim import Invariant, Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw
 from pilothouse.sim.faults import FaultPlan, HoldWatches, JumpClock, SlowRequests
 from pilothouse.sim.invariants.daemonset_bounds import DaemonSetBounds
 from pilothouse.sim.invariants.daemonsets import DaemonSets
@@ -281,24 +281,27 @@ async def test_the_invariant_sees_a_second_pod(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-@pytest.mark.parametrize("surge", [False, True], ids=["without surge", "with surge"])
-def test_the_invariant_sees_a_bound_that_is_broken(surge: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def lax(surge: bool) -> Patch:
     """A controller that allows itself one more than was asked for."""
 
-    def lax(strategy: DaemonSetUpdateStrategy, desired: int) -> Bounds:
+    def lax_bounds(strategy: DaemonSetUpdateStrategy, desired: int) -> Bounds:
         bounds = bounds_of(strategy, desired)
         return Bounds(bounds.unavailable, bounds.surge + 1) if surge else Bounds(bounds.unavailable + 1, 0)
 
-    monkeypatch.setattr(controller, "bounds_of", lax)
+    return controller, "bounds_of", lax_bounds
 
-    async def tell(simulation: Simulation) -> None:
-        user = Administrator(simulation)
-        await user.ask(
-            "POST", SETS, daemon_set(**({"maxSurge": 2, "maxUnavailable": 0} if surge else {"maxUnavailable": 2}))
-        )
-        await asyncio.sleep(30)
-        await user.set_image(1)
-        await simulation.settle()
 
-    with pytest.raises(SimulationFailed, match="two pods on" if surge else "nobody serves"):
-        simulate(tell, options=BROAD, invariants=lambda: [DaemonSets(), DaemonSetBounds()])
+@pytest.mark.parametrize("surge", [False, True], ids=["without surge", "with surge"])
+@pytest.mark.simulation(
+    options=BROAD,
+    invariants=lambda: [DaemonSets(), DaemonSetBounds()],
+    patches=[lambda surge: [lax(surge)]],
+    fails=lambda surge: "two pods on" if surge else "nobody serves",
+)
+async def test_the_invariant_sees_a_bound_that_is_broken(simulation: Simulation, surge: bool) -> None:
+    user = Administrator(simulation)
+    rolling = {"maxSurge": 2, "maxUnavailable": 0} if surge else {"maxUnavailable": 2}
+    await user.ask("POST", SETS, daemon_set(**rolling))
+    await asyncio.sleep(30)
+    await user.set_image(1)
+    await simulation.settle()

@@ -13,7 +13,7 @@ from pilothouse.apiserver.serializers.results import WatchEvent
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.cleanup.garbage_collector import attempts
 from pilothouse.runtime import events, pod_control
-from pilothouse.sim import Simulation, SimulationOptions, simulate
+from pilothouse.sim import Simulation, SimulationOptions
 
 FEW = 4
 FIRST, VISITS = 4, 16
@@ -96,29 +96,30 @@ def _set(collection: str, name: str) -> Doc:
     return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
 
 
-def test_nothing_is_remembered_of_what_came_and_went(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Memories that have a bound are full soon.
+@pytest.fixture
+def few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memories that have a bound are full soon."""
     monkeypatch.setattr(events, "CACHE_ENTRIES", FEW)
     monkeypatch.setattr(pod_control, "_BODIES", FEW)
     monkeypatch.setattr(attempts.AbsentOwners.__init__, "__defaults__", (FEW,))
 
-    async def tell(simulation: Simulation) -> None:
-        guest = Guest(simulation)
-        await guest.settle_in()
-        for _visit in range(FIRST):
-            await guest.visit()
-        await simulation.settle()
-        before = _memory(simulation)
-        for _visit in range(VISITS - FIRST):
-            await guest.visit()
-        await simulation.settle()
-        after = _memory(simulation)
-        assert sorted(text for text in map(_text, after.values()) if OF_THE_PAST.search(text)) == []
-        # Fewer than one per visit. Numbers do not count: which of them are one object is chance.
-        grown = by_type(after) - by_type(before) - Counter({"builtins.int": LARGE, "builtins.float": LARGE})
-        assert grown.total() < VISITS - FIRST, f"more than after {FIRST} visits: {grown}"
 
-    simulate(tell, options=SimulationOptions(nodes=2))
+@pytest.mark.simulation(options=SimulationOptions(nodes=2))
+async def test_nothing_is_remembered_of_what_came_and_went(simulation: Simulation, few_entries: None) -> None:
+    guest = Guest(simulation)
+    await guest.settle_in()
+    for _visit in range(FIRST):
+        await guest.visit()
+    await simulation.settle()
+    before = _memory(simulation)
+    for _visit in range(VISITS - FIRST):
+        await guest.visit()
+    await simulation.settle()
+    after = _memory(simulation)
+    assert sorted(text for text in map(_text, after.values()) if OF_THE_PAST.search(text)) == []
+    # Fewer than one per visit. Numbers do not count: which of them are one object is chance.
+    grown = by_type(after) - by_type(before) - Counter({"builtins.int": LARGE, "builtins.float": LARGE})
+    assert grown.total() < VISITS - FIRST, f"more than after {FIRST} visits: {grown}"
 
 
 def _text(found: Any) -> str:

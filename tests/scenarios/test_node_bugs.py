@@ -1,17 +1,14 @@
 """Bugs that upstream had or has around nodes, each with and without the guard against it (see ``test_known_bugs``)."""
 
 import asyncio
-import contextlib
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
-import pytest
 from tests.scenarios.machines import NODES, Machines
 from tests.scenarios.test_nodes import OPTIONS, tolerations
 from tests.scenarios.users import NAMESPACE, Doc, User
-from tests.scenarios.variants import broken_without
+from tests.scenarios.variants import AS_IT_IS, Patch, broken_without
 
 from pilothouse.api.core import Pod
 from pilothouse.client.errors import ApiError
@@ -23,20 +20,12 @@ from pilothouse.controllers.node.taint_eviction.controller import TaintEvictionC
 from pilothouse.controllers.node.taint_eviction.timed_workers import Entry, State, TimedWorkers
 from pilothouse.nodes import Profile
 from pilothouse.runtime import Requeue
-from pilothouse.sim import Invariant, Simulation, SimulationFailed, SimulationOptions, Violation, simulate
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, Violation
 from pilothouse.sim.invariants.evictions import Evictions
 from pilothouse.sim.invariants.nodes import NodeHealth
 from pilothouse.sim.invariants.pod_garbage import PodGarbage
 
 OUT = "node.kubernetes.io/out-of-service"
-
-
-GUARDED = pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without"])
-
-
-def broken_unless(guarded: bool, match: str) -> contextlib.AbstractContextManager[Any]:
-    """The invariant holds as it is, and is broken without the protection."""
-    return contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=match)
 
 
 def options(*controllers: str, **changes: object) -> SimulationOptions:
@@ -61,38 +50,36 @@ def evictions() -> Sequence[Invariant]:
     return (Evictions(),)
 
 
-@GUARDED
-def test_141887_a_taint_that_only_the_cache_still_has(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def read_cached(self: PodGarbageCollector, name: str, since: int) -> object:
+    await self._live.get(name, since=since)
+    return self._nodes.get(name)
+
+
+@broken_without(
+    (PodGarbageCollector, "_read_live", read_cached),
+    fails="is there, and when last read it was not out of service",
+    options=options("nodelifecycle", "podgc"),
+    invariants=garbage,
+)
+async def test_141887_a_taint_that_only_the_cache_still_has(simulation: Simulation, variant: str) -> None:
     """kubernetes#141887: a node recovers, its out-of-service taint goes, the cache is late: its pods are forced off."""
-    if not guarded:
-
-        async def cached(self: PodGarbageCollector, name: str, since: int) -> object:
-            await self._live.get(name, since=since)
-            return self._nodes.get(name)
-
-        monkeypatch.setattr(PodGarbageCollector, "_read_live", cached)
-
-    async def tell(simulation: Simulation) -> None:
-        machines = Machines(simulation, {"node-0": "", "node-1": ""})
-        user = User(simulation.user)
-        await start_pod(user, "p")
-        await asyncio.sleep(5.0)
-        machines.silence("node-0")
-        await asyncio.sleep(70.0)
-        await machines.taint("node-0", OUT, "NoSchedule")
-        await asyncio.sleep(25.0)
-        with simulation.held_watches("nodes"):
-            await machines.untaint("node-0", OUT)
-            await user.ask("DELETE", f"{NAMESPACE}/pods/p")
-            await asyncio.sleep(60.0)
-            if guarded:
-                assert await user.get(f"{NAMESPACE}/pods/p") is not None, "it is the kubelet's to remove"
-        await machines.restore("node-0")
-        await simulation.settle()
-        assert await user.get(f"{NAMESPACE}/pods/p") is None
-
-    with broken_unless(guarded, "is there, and when last read it was not out of service"):
-        simulate(tell, options=options("nodelifecycle", "podgc"), invariants=garbage)
+    machines = Machines(simulation, {"node-0": "", "node-1": ""})
+    user = User(simulation.user)
+    await start_pod(user, "p")
+    await asyncio.sleep(5.0)
+    machines.silence("node-0")
+    await asyncio.sleep(70.0)
+    await machines.taint("node-0", OUT, "NoSchedule")
+    await asyncio.sleep(25.0)
+    with simulation.held_watches("nodes"):
+        await machines.untaint("node-0", OUT)
+        await user.ask("DELETE", f"{NAMESPACE}/pods/p")
+        await asyncio.sleep(60.0)
+        if variant == AS_IT_IS:
+            assert await user.get(f"{NAMESPACE}/pods/p") is not None, "it is the kubelet's to remove"
+    await machines.restore("node-0")
+    await simulation.settle()
+    assert await user.get(f"{NAMESPACE}/pods/p") is None
 
 
 @broken_without(
@@ -123,42 +110,44 @@ async def test_48213_a_kubelet_that_makes_its_mirror_pods_again_and_again(simula
         raise Violation(f"the pod of a node that is gone was forced off after {min(gaps):.0f} s")
 
 
-@GUARDED
-def test_107543_the_next_pod_of_that_name(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def remembered_by_name() -> list[Patch]:
+    """Entries of a pod are those of its successor of that name."""
+    entries: dict[str, Entry] = {}
+    keep, drop = TimedWorkers.set, TimedWorkers.drop
+
+    def keep_once(self: TimedWorkers, key: str, entry: Entry, now: float) -> None:
+        if key not in entries:
+            entries[key] = entry
+            keep(self, key, entry, now)
+
+    def drop_waiting(self: TimedWorkers, key: str) -> bool:
+        if key in entries and entries[key].state is State.WAITING:
+            del entries[key]
+            return drop(self, key)
+        return False
+
+    return [(TimedWorkers, "set", keep_once), (TimedWorkers, "drop", drop_waiting)]
+
+
+@broken_without(
+    remembered_by_name,
+    fails="web-0 is still on node-0",
+    options=options("taint-eviction-controller"),
+    invariants=evictions,
+)
+async def test_107543_the_next_pod_of_that_name(simulation: Simulation, variant: str) -> None:
     """kubernetes#107543: what was done for a pod was remembered by its name; its successor was never evicted."""
-    if not guarded:
-        entries: dict[str, Entry] = {}
-        keep, drop = TimedWorkers.set, TimedWorkers.drop
-
-        def keep_once(self: TimedWorkers, key: str, entry: Entry, now: float) -> None:
-            if key not in entries:
-                entries[key] = entry
-                keep(self, key, entry, now)
-
-        def drop_waiting(self: TimedWorkers, key: str) -> bool:
-            if key in entries and entries[key].state is State.WAITING:
-                del entries[key]
-                return drop(self, key)
-            return False
-
-        monkeypatch.setattr(TimedWorkers, "set", keep_once)
-        monkeypatch.setattr(TimedWorkers, "drop", drop_waiting)
-
-    async def tell(simulation: Simulation) -> None:
-        machines = Machines(simulation, {"node-0": "", "node-1": ""})
-        user = User(simulation.user)
-        for _ in range(2):
-            await start_pod(user, "web-0", *tolerations(30, ("a",)))
-            await machines.taint("node-0", "a")
-            await asyncio.sleep(40.0)
-            if guarded:
-                assert await user.get(f"{NAMESPACE}/pods/web-0") is None
-            await machines.untaint("node-0", "a")
+    machines = Machines(simulation, {"node-0": "", "node-1": ""})
+    user = User(simulation.user)
+    for _ in range(2):
+        await start_pod(user, "web-0", *tolerations(30, ("a",)))
         await machines.taint("node-0", "a")
-        await simulation.settle()
-
-    with broken_unless(guarded, "web-0 is still on node-0"):
-        simulate(tell, options=options("taint-eviction-controller"), invariants=evictions)
+        await asyncio.sleep(40.0)
+        if variant == AS_IT_IS:
+            assert await user.get(f"{NAMESPACE}/pods/web-0") is None
+        await machines.untaint("node-0", "a")
+    await machines.taint("node-0", "a")
+    await simulation.settle()
 
 
 async def trust(self: TaintEvictionController, _key: str, entry: Entry, _pod: Pod) -> bool:

@@ -13,7 +13,7 @@ from tests.scenarios.users import NAMESPACE, SETS, Doc, User
 from pilothouse.api.core import Node, Pod
 from pilothouse.semantics.nodes import node_ready_condition
 from pilothouse.semantics.pods import ready_condition
-from pilothouse.sim import Invariant, Origin, Simulation, simulate
+from pilothouse.sim import Invariant, Origin, Simulation
 from pilothouse.sim.invariants.evictions import Evictions, no_execute
 from pilothouse.sim.invariants.nodes import NodeHealth
 from pilothouse.sim.invariants.pod_garbage import PodGarbage
@@ -176,40 +176,36 @@ A, B = "a", "b"
         ),
     ],
 )
-def test_how_fast_the_nodes_of_a_zone_are_tainted(
-    sizes: dict[str, int], dead: dict[str, int], gap: float, counts: tuple[int, ...]
+@pytest.mark.simulation(
+    options=lambda sizes: msgspec.structs.replace(OPTIONS, nodes=sum(sizes.values())), invariants=invariants
+)
+async def test_how_fast_the_nodes_of_a_zone_are_tainted(
+    simulation: Simulation, sizes: dict[str, int], dead: dict[str, int], gap: float, counts: tuple[int, ...]
 ) -> None:
     """docs/controllers/node_lifecycle.md, Zones."""
     zones: dict[str, str] = {}
     for zone, size in sizes.items():
         for _ in range(size):
             zones[f"node-{len(zones)}"] = zone
+    diary = diary_of(simulation)
+    machines = Machines(simulation, zones)
+    await machines.label()
+    await asyncio.sleep(60.0)
+    doomed = [name for zone, many in dead.items() for name in [n for n, where in zones.items() if where == zone][:many]]
+    for name in doomed:
+        machines.silence(name)
+    await asyncio.sleep(75.0)
+    assert sorted(diary.silent) == sorted(doomed)
+    await asyncio.sleep(500.0)
+    tainted = diary.tainted
+    for zone in sizes:
+        times = sorted(at for name, at in tainted.items() if zones[name] == zone)
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+        assert all(gap - 0.1 <= found <= gap + 0.3 for found in gaps), gaps
+    assert len(tainted) in counts
 
-    async def tell(simulation: Simulation) -> None:
-        diary = diary_of(simulation)
-        machines = Machines(simulation, zones)
-        await machines.label()
-        await asyncio.sleep(60.0)
-        doomed = [
-            name for zone, many in dead.items() for name in [n for n, where in zones.items() if where == zone][:many]
-        ]
-        for name in doomed:
-            machines.silence(name)
-        await asyncio.sleep(75.0)
-        assert sorted(diary.silent) == sorted(doomed)
-        await asyncio.sleep(500.0)
-        tainted = diary.tainted
-        for zone in sizes:
-            times = sorted(at for name, at in tainted.items() if zones[name] == zone)
-            gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-            assert all(gap - 0.1 <= found <= gap + 0.3 for found in gaps), gaps
-        assert len(tainted) in counts
-
-        for name in doomed:
-            await machines.restore(name)
-        await asyncio.sleep(60.0)
-        assert diary.tainted == {}, "all are spared when they are back"
-        await simulation.settle()
-
-    options = msgspec.structs.replace(OPTIONS, nodes=len(zones))
-    simulate(tell, options=options, invariants=invariants)
+    for name in doomed:
+        await machines.restore(name)
+    await asyncio.sleep(60.0)
+    assert diary.tainted == {}, "all are spared when they are back"
+    await simulation.settle()

@@ -2,7 +2,6 @@
 the last one with what is really there, and all are gone in the end."""
 
 import asyncio
-import contextlib
 import datetime
 from collections.abc import Awaitable, Callable
 
@@ -17,10 +16,11 @@ from tests.controllers.resourcepoolstatusrequest.pools import (
     slice_doc,
 )
 from tests.scenarios.users import Doc, Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.devices.resourcepoolstatusrequest import controller
 from pilothouse.machinery.times import parse_time
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.pool_requests import PoolRequests
 
 OPTIONS = SimulationOptions(
@@ -144,19 +144,10 @@ async def test_every_request_is_answered_once_and_goes_in_the_end(simulation: Si
     assert judge.expired
 
 
-async def story(simulation: Simulation) -> None:
-    """A pool of which a slice is missing."""
+@broken_without((controller, "RETRIES", 10**9), fails="KeyError", options=OPTIONS, invariants=lambda: (PoolRequests(),))
+async def test_who_asks_about_an_incomplete_pool_is_told_so(simulation: Simulation) -> None:
+    """Upstream's controller gives such requests up after five tries, and nothing wakes them (kubernetes#141883)."""
     user = Cluster(simulation)
     await user.ask("POST", SLICES, slice_doc("a", expected=2))
     await asyncio.sleep(1.0)
     await end(simulation, user)
-
-
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "as upstream"])
-def test_who_asks_about_an_incomplete_pool_is_told_so(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Upstream's controller gives such requests up after five tries, and nothing wakes them (kubernetes#141883)."""
-    if not guarded:
-        monkeypatch.setattr(controller, "RETRIES", 10**9)
-    expected = contextlib.nullcontext() if guarded else pytest.raises((SimulationFailed, KeyError))
-    with expected:
-        simulate(story, options=OPTIONS, invariants=lambda: (PoolRequests(),))

@@ -2,18 +2,18 @@
 address is taken of one it stays, also when an API server that had not heard of its end takes one more."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.scenarios.users import Doc, Restless
+from tests.scenarios.variants import Patch, broken_without
 
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.network.service_cidr import controller, decide
 from pilothouse.machinery.cidrs import parse_cidr
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.faults import FaultPlan, JumpClock
 from pilothouse.sim.invariants.service_ranges import FINALIZER, MANAGED, ServiceRanges
 
@@ -193,45 +193,31 @@ async def made_anew(simulation: Simulation) -> None:
     await end(simulation, user)
 
 
-def count_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also ranges that go themselves, as upstream."""
-    monkeypatch.setattr(
-        decide, "_others", lambda cidr, known: [e for e in known if e.metadata.name != cidr.metadata.name]
-    )
+COUNT_ALL = (decide, "_others", lambda cidr, known: [e for e in known if e.metadata.name != cidr.metadata.name])
+"""Also ranges that go themselves, as upstream."""
 
+BELIEVE_THE_CACHE = (controller, "is_covered", lambda *_args: True)
+"""Ask nobody else for the addresses, as upstream."""
 
-def believe_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask nobody else for the addresses, as upstream."""
-    monkeypatch.setattr(controller, "is_covered", lambda *_args: True)
+WITHOUT_UID = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
+RELEASE_ANY = (controller, "_release", lambda _cidr: strategic_merge_patch(WITHOUT_UID))
+"""Whichever has the name, as upstream."""
 
-
-def release_whatever_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever has the name, as upstream."""
-    body = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
-    monkeypatch.setattr(controller, "_release", lambda _cidr: strategic_merge_patch(body))
-
-
-def wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave other API servers no time."""
-    monkeypatch.setattr(controller, "GRACE_SECONDS", 0.0)
+WITHOUT_GRACE = (controller, "GRACE_SECONDS", 0.0)
+"""Leave other API servers no time."""
 
 
 @pytest.mark.parametrize(
-    ("story", "instead", "wrong"),
+    ("scenario", "patch", "wrong"),
     [
-        (together, count_all, "nobody else gives"),
-        (unheard, believe_the_cache, "nobody else gives"),
-        (made_anew, release_whatever_is_there, "lost its protection while it lives"),
-        (unheard, wait_for_nobody, "was let go after 0"),
+        pytest.param(together, COUNT_ALL, "nobody else gives", id="two at a time"),
+        pytest.param(unheard, BELIEVE_THE_CACHE, "nobody else gives", id="an address that nobody heard of"),
+        pytest.param(made_anew, RELEASE_ANY, "lost its protection while it lives", id="made anew"),
+        pytest.param(unheard, WITHOUT_GRACE, "was let go after 0", id="at once"),
     ],
-    ids=["two at a time", "an address that nobody heard of", "made anew", "at once"],
 )
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without the guard"])
-def test_what_is_needed_is_not_let_go(
-    guarded: bool, story: Any, instead: Any, wrong: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not guarded:
-        instead(monkeypatch)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=wrong)
-    with expected:
-        simulate(story, options=OPTIONS, invariants=lambda: (ServiceRanges(),))
+@broken_without(
+    lambda patch: [patch], fails=lambda wrong: wrong, options=OPTIONS, invariants=lambda: (ServiceRanges(),)
+)
+async def test_what_is_needed_is_not_let_go(simulation: Simulation, scenario: Any, patch: Patch, wrong: str) -> None:
+    await scenario(simulation)

@@ -2,7 +2,6 @@
 which something is stored."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,11 +19,12 @@ from tests.controllers.storage_version_migrator.widgets import (
     widgets,
 )
 from tests.scenarios.users import Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.api.storagemigration import GroupResource
 from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.cleanup.storage_version_migrator import decide, migration_runner
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.migrations import Migrations
 
 OPTIONS = SimulationOptions(nodes=1, controllers=("garbagecollector", "svm"), gates=("StorageVersionMigrator",))
@@ -140,9 +140,11 @@ async def migrated(simulation: Simulation) -> None:
     await end(simulation, user)
 
 
-def test_the_judge_has_seen_what_happens() -> None:
-    seen = judge()
-    simulate(migrated, options=OPTIONS, invariants=lambda: (seen,))
+@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (judge(),))
+async def test_the_invariant_has_seen_what_happens(simulation: Simulation) -> None:
+    await migrated(simulation)
+    (seen,) = simulation.invariants
+    assert isinstance(seen, Migrations)
     assert (seen.stored_anew, seen.forgotten) == (4, 1)
 
 
@@ -200,16 +202,15 @@ def forgetful(definition: Any, *, succeeded: bool, now: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("story", "instead"),
+    ("scenario", "instead"),
     [(redefined, forgetful), (failed, forgetful), (told_again, said_again)],
     ids=["redefined meanwhile", "failed", "told again"],
 )
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without the guard"])
-def test_what_is_not_known_is_not_forgotten(
-    story: Any, instead: Any, guarded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not guarded:
-        monkeypatch.setattr(migration_runner, "migrated", instead)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="is forgotten, in which")
-    with expected:
-        simulate(story, options=OPTIONS, invariants=lambda: (judge(),))
+@broken_without(
+    lambda instead: [(migration_runner, "migrated", instead)],
+    fails="is forgotten, in which",
+    options=OPTIONS,
+    invariants=lambda: (judge(),),
+)
+async def test_what_is_not_known_is_not_forgotten(simulation: Simulation, scenario: Any, instead: Any) -> None:
+    await scenario(simulation)

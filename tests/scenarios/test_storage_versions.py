@@ -9,6 +9,7 @@ import pytest
 from tests.controllers.alpha_kinds import definition
 from tests.scenarios.served import serve
 from tests.scenarios.users import Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.api.apiserverinternal import STORAGE_VERSIONS
 from pilothouse.client.errors import ApiError, Conflict, NotFound
@@ -21,7 +22,7 @@ from pilothouse.controllers.cleanup.storageversion_garbage_collector.controller 
 )
 from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import api_server_ids
 from pilothouse.machinery.splice import replace_fields
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.storage_versions import StorageVersions, entries
 
 OPTIONS = SimulationOptions(nodes=0, controllers=(DESCRIPTOR.name,), gates=DESCRIPTOR.gates)
@@ -244,22 +245,21 @@ found_lease = StorageVersionGarbageCollector._lease
 
 
 @pytest.mark.parametrize(
-    ("story", "what", "instead"),
+    ("scenario", "what", "instead"),
     [
         pytest.param(listed, "reconcile", looked_before, id="the Lease after the list"),
         pytest.param(last, "_write", by_name, id="the version that was read"),
         pytest.param(unread, "_lease", gone_if_unread, id="the Lease itself"),
     ],
 )
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without the guard"])
-def test_who_lives_is_known_by(
-    story: Any, what: str, instead: Any, guarded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not guarded:
-        monkeypatch.setattr(StorageVersionGarbageCollector, what, instead)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="since it came")
-    with expected:
-        simulate(story, options=OPTIONS, invariants=lambda: (StorageVersions(),))
+@broken_without(
+    lambda what, instead: [(StorageVersionGarbageCollector, what, instead)],
+    fails="since it came",
+    options=OPTIONS,
+    invariants=lambda: (StorageVersions(),),
+)
+async def test_who_lives_is_known_by(simulation: Simulation, scenario: Any, what: str, instead: Any) -> None:
+    await scenario(simulation)
 
 
 def without_agreement(raw: Any, found: Any, gone: Any, now: Any) -> bytes | None:
@@ -276,13 +276,19 @@ def without_agreement(raw: Any, found: Any, gone: Any, now: Any) -> bytes | None
         pytest.param(lambda raw, *_all: bytes(raw), "made that|still names", id="nobody goes"),
     ],
 )
-def test_the_invariant_notices(instead: Any, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "remove_servers", instead)
-    with pytest.raises(SimulationFailed, match=complaint):
-        simulate(ended, options=OPTIONS, invariants=lambda: (StorageVersions(),))
+@pytest.mark.simulation(
+    options=OPTIONS,
+    invariants=lambda: (StorageVersions(),),
+    patches=[lambda instead: [(controller, "remove_servers", instead)]],
+    fails=lambda complaint: complaint,
+)
+async def test_the_invariant_notices(simulation: Simulation, instead: Any, complaint: str) -> None:
+    await ended(simulation)
 
 
-def test_the_judge_has_seen_what_happens() -> None:
-    judge = StorageVersions()
-    simulate(ended, options=OPTIONS, invariants=lambda: (judge,))
-    assert (judge.removed, judge.deleted) == (6, 2)
+@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (StorageVersions(),))
+async def test_the_invariant_has_seen_what_happens(simulation: Simulation) -> None:
+    await ended(simulation)
+    (invariant,) = simulation.invariants
+    assert isinstance(invariant, StorageVersions)
+    assert (invariant.removed, invariant.deleted) == (6, 2)

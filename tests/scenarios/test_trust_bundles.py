@@ -22,7 +22,7 @@ from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_p
     TrustBundlePublisher,
     new_bundle,
 )
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.trust_bundles import TrustBundles, name_of
 
 BUNDLES = f"/apis/{GROUP}/v1beta1/clustertrustbundles"
@@ -39,23 +39,36 @@ def authority(number: int) -> str:
     return f"-----BEGIN CERTIFICATE-----\n{number}\n-----END CERTIFICATE-----\n"
 
 
+class Authorities:
+    """The file of the authority, and all its contents so far."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.contents: list[str] = []
+        self.write(authority(0))
+
+    def write(self, content: str) -> None:
+        """Have another content."""
+        self.contents.append(content)
+        self.file.write_text(content)
+
+
 class Administrator(Restless):
     """Somebody who may do everything, and does."""
 
     PAUSES = (0.0, 0.0, 0.05, 0.5, 3.0, 8.0)
 
-    def __init__(self, simulation: Simulation, file: Path, contents: list[str]) -> None:
+    def __init__(self, simulation: Simulation, authorities: Authorities) -> None:
         super().__init__(simulation)
         self._simulation = simulation
-        self.file = file
-        self.contents = contents
+        self._authorities = authorities
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         return [self.add, self.add, self.add, self.lose, self.lose, self.tamper, self.tamper, self.note, self.rotate]
 
     def _name(self) -> str:
-        rights = [name_of(content) for content in dict.fromkeys(self.contents)]
-        return self._chance.choice([*OTHERS, *OF_SIGNER, *rights, name_of(self.contents[-1])])
+        rights = [name_of(content) for content in dict.fromkeys(self._authorities.contents)]
+        return self._chance.choice([*OTHERS, *OF_SIGNER, *rights, name_of(self._authorities.contents[-1])])
 
     async def add(self) -> None:
         """Of that signer, of another one, or of none; with whatever content."""
@@ -89,34 +102,27 @@ class Administrator(Restless):
 
     def begin_anew(self, content: str, *, down: float = 0.0, stale: bool = False) -> None:
         """The API server has another certificate; the manager is started again to know."""
-        self.contents.append(content)
-        self.file.write_text(content)
+        self._authorities.write(content)
         self._simulation.kill(down=down, stale=stale)
 
 
-Story = Callable[[Simulation, Administrator], Awaitable[None]]
+@pytest.fixture
+def authorities(tmp_path: Path) -> Authorities:
+    return Authorities(tmp_path / "ca.crt")
 
 
-def told(story: Story, path: Path, *, seed: int = 0) -> TrustBundles:
-    """The judge of that story, in which the kind is served and a bundle of the signer is there already."""
-    file = path / "ca.crt"
-    contents = [authority(0)]
-    file.write_text(contents[0])
-    judge = TrustBundles(contents)
-
-    async def tell(simulation: Simulation) -> None:
-        user = Administrator(simulation, file, contents)
-        await serve(simulation, KIND)
-        await story(simulation, user)
-
-    options = SimulationOptions(
+def options(authorities: Authorities) -> SimulationOptions:
+    return SimulationOptions(
         nodes=0,
         controllers=(DESCRIPTOR.name,),
         gates=DESCRIPTOR.gates,
-        controller_options={DESCRIPTOR.name: TrustBundleOptions(root_ca_file=str(file))},
+        controller_options={DESCRIPTOR.name: TrustBundleOptions(root_ca_file=str(authorities.file))},
     )
-    simulate(tell, seed=seed, options=options, invariants=lambda: (judge,))
-    return judge
+
+
+pytestmark = pytest.mark.simulation(
+    options=options, invariants=lambda authorities: (TrustBundles(authorities.contents),)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -124,21 +130,26 @@ def any_name_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     allow_any_name(monkeypatch)
 
 
-def test_the_bundle_is_the_right_one_in_the_end_and_nobody_elses_is_touched(seed: int, tmp_path: Path) -> None:
-    async def story(simulation: Simulation, user: Administrator) -> None:
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=14, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(100))
-        await simulation.settle()
-        await user.delete_all(BUNDLES)
-        await simulation.settle()
-        assert len(await user.items(BUNDLES)) == 1
+async def test_the_bundle_is_the_right_one_in_the_end_and_nobody_elses_is_touched(
+    simulation: Simulation, authorities: Authorities, seed: int
+) -> None:
+    await serve(simulation, KIND)
+    user = Administrator(simulation, authorities)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=14, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(100))
+    await simulation.settle()
+    await user.delete_all(BUNDLES)
+    await simulation.settle()
+    assert len(await user.items(BUNDLES)) == 1
+    (invariant,) = simulation.invariants
+    assert isinstance(invariant, TrustBundles)
+    assert invariant.written
 
-    judge = told(story, tmp_path, seed=seed)
-    assert judge.written
 
-
-async def rotated(simulation: Simulation, user: Administrator) -> None:
+async def rotated(simulation: Simulation, authorities: Authorities) -> None:
     """There is another authority, and for a while its bundle cannot be made."""
+    await serve(simulation, KIND)
+    user = Administrator(simulation, authorities)
     await user.make("plain", "", authority(0))
     await user.make(OF_SIGNER[0], KUBE_APISERVER_SERVING_SIGNER, authority(3))
     await asyncio.sleep(5.0)
@@ -151,9 +162,13 @@ async def rotated(simulation: Simulation, user: Administrator) -> None:
     assert len(await user.items(BUNDLES)) == 2
 
 
-def test_an_older_bundle_stays_until_the_right_one_is_there(tmp_path: Path) -> None:
-    judge = told(rotated, tmp_path)
-    assert (judge.written, judge.removed) == (2, 2)
+async def test_an_older_bundle_stays_until_the_right_one_is_there(
+    simulation: Simulation, authorities: Authorities
+) -> None:
+    await rotated(simulation, authorities)
+    (invariant,) = simulation.invariants
+    assert isinstance(invariant, TrustBundles)
+    assert (invariant.written, invariant.removed) == (2, 2)
 
 
 async def nothing(_self: TrustBundlePublisher) -> None:
@@ -172,18 +187,17 @@ def old_bundle(_bundle: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("where", "what", "instead", "complaint"),
+    ("patch", "complaint"),
     [
-        pytest.param(TrustBundlePublisher, "reconcile", eagerly, "before there was another one", id="removed first"),
-        pytest.param(TrustBundlePublisher, "_remove_others", nothing, "are there, and", id="others stay"),
-        pytest.param(TrustBundlePublisher, "_have_it", nothing, "before there was another one", id="none is made"),
-        pytest.param(controller, "new_bundle", old_bundle, "nobody has asked for", id="another content"),
-        pytest.param(controller, "others", lambda *_all: ["plain"], "is somebody else's", id="another signer"),
+        pytest.param((TrustBundlePublisher, "reconcile", eagerly), "before there was another one", id="removed first"),
+        pytest.param((TrustBundlePublisher, "_remove_others", nothing), "are there, and", id="others stay"),
+        pytest.param((TrustBundlePublisher, "_have_it", nothing), "before there was another one", id="none is made"),
+        pytest.param((controller, "new_bundle", old_bundle), "nobody has asked for", id="another content"),
+        pytest.param((controller, "others", lambda *_all: ["plain"]), "is somebody else's", id="another signer"),
     ],
 )
-def test_the_invariant_notices(
-    where: Any, what: str, instead: Any, complaint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.simulation(patches=[lambda patch: [patch]], fails=lambda complaint: complaint)
+async def test_the_invariant_notices(
+    simulation: Simulation, authorities: Authorities, patch: Any, complaint: str
 ) -> None:
-    monkeypatch.setattr(where, what, instead)
-    with pytest.raises(SimulationFailed, match=complaint):
-        told(rotated, tmp_path)
+    await rotated(simulation, authorities)

@@ -7,13 +7,14 @@ Here a day takes an hour. Every few minutes the clock leaps to the next full hou
 import asyncio
 import contextlib
 import datetime
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.scenarios.users import NAMESPACE, Doc, Restless
+from tests.scenarios.variants import WITHOUT, broken_without
 
 from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Replace, Rule
@@ -33,7 +34,7 @@ from pilothouse.semantics.service_accounts import (
     SECRET_TYPE,
     TRACKING,
 )
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate, stretched
+from pilothouse.sim import Simulation, SimulationOptions, draw, stretched
 from pilothouse.sim.invariants.clocks import latest
 from pilothouse.sim.invariants.unused_tokens import UnusedTokens
 
@@ -235,29 +236,27 @@ async def end(simulation: Simulation, user: Owner) -> None:
     assert "idle-token" not in left
 
 
-def told(story: Callable[[Simulation, Owner], Awaitable[None]], *, seed: int = 0) -> UnusedTokens:
-    """The judge of that story."""
-    judge = UnusedTokens(datetime.timedelta(seconds=DAY))
-
-    async def tell(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        async with TaskGroup("leaps") as group:
-            group.start(leap(simulation.env), name="leaps")
-            await user.begin()
-            await story(simulation, user)
-            group.cancel()
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (judge,))
-    return judge
+pytestmark = pytest.mark.simulation(
+    options=OPTIONS, invariants=lambda: (UnusedTokens(datetime.timedelta(seconds=DAY)),)
+)
 
 
-def test_only_tokens_that_nobody_uses_are_marked_and_then_go(seed: int) -> None:
-    async def story(simulation: Simulation, user: Owner) -> None:
+@contextlib.asynccontextmanager
+async def leaping(simulation: Simulation) -> AsyncIterator[Owner]:
+    """People with old accounts, while the clock leaps."""
+    user = Owner(simulation)
+    async with TaskGroup("leaps") as group:
+        group.start(leap(simulation.env), name="leaps")
+        await user.begin()
+        yield user
+        group.cancel()
+
+
+async def test_only_tokens_that_nobody_uses_are_marked_and_then_go(simulation: Simulation, seed: int) -> None:
+    async with leaping(simulation) as user:
         plan = draw(simulation.env.stream("plan"), SECONDS, count=16, resources=RESOURCES, restarts=True)
         await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.work(120))
         await end(simulation, user)
-
-    told(story, seed=seed)
 
 
 async def missed(simulation: Simulation, user: Owner) -> None:
@@ -296,27 +295,23 @@ def changed(change: Callable[[Doc], Any]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("story", "verb", "careless"),
+    ("scenario", "verb", "careless"),
     [
         pytest.param(missed, "delete", lambda body: body.pop("preconditions"), id="a deletion names the version"),
         pytest.param(renewed, "patch", lambda body: body["metadata"].pop("uid"), id="a mark names the uid"),
     ],
 )
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without the guard"])
-def test_what_is_not_known_is_not_lost(story: Any, verb: str, careless: Any, guarded: bool) -> None:
-    async def tell(simulation: Simulation, user: Owner) -> None:
-        if not guarded:
+@broken_without(fails=r"was (marked|deleted), and")
+async def test_what_is_not_known_is_not_lost(
+    simulation: Simulation, scenario: Any, verb: str, careless: Any, variant: str
+) -> None:
+    async with leaping(simulation) as user:
+        if variant == WITHOUT:
             simulation.add_rule(Rule(changed(careless), verb=verb, resource="secrets"))
-        await story(simulation, user)
-
-    expected = (
-        contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=r"was (marked|deleted), and")
-    )
-    with expected:
-        told(tell)
+        await scenario(simulation, user)
 
 
-async def many(_simulation: Simulation, user: Owner) -> None:
+async def many(user: Owner) -> None:
     """Tokens that stay, each for its reason; and then all, as the API servers begin anew."""
     await user.make("late")
     await user.mount("late-token")
@@ -339,16 +334,22 @@ async def many(_simulation: Simulation, user: Owner) -> None:
         pytest.param("is_tracked_long_enough", lambda *_all: True, "is known since", id="whether anybody knows"),
     ],
 )
-def test_the_invariant_notices_who_does_not_ask_for(
-    what: str, instead: Any, complaint: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.simulation(
+    patches=[
+        lambda what, instead: [(module, what, instead) for module in (controller, decide) if hasattr(module, what)]
+    ],
+    fails=lambda complaint: complaint,
+)
+async def test_the_invariant_notices_who_does_not_ask_for(
+    simulation: Simulation, what: str, instead: Any, complaint: str
 ) -> None:
-    for module in (controller, decide):
-        if hasattr(module, what):
-            monkeypatch.setattr(module, what, instead)
-    with pytest.raises(SimulationFailed, match=complaint):
-        told(many)
+    async with leaping(simulation) as user:
+        await many(user)
 
 
-def test_the_judge_has_seen_what_happens() -> None:
-    judge = told(many)
-    assert (judge.marked, judge.deleted) == (6, 6)
+async def test_the_invariant_has_seen_what_happens(simulation: Simulation) -> None:
+    async with leaping(simulation) as user:
+        await many(user)
+    (invariant,) = simulation.invariants
+    assert isinstance(invariant, UnusedTokens)
+    assert (invariant.marked, invariant.deleted) == (6, 6)

@@ -16,7 +16,7 @@ from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRI
 from pilothouse.controllers.identity.root_ca_certificate_publisher import RootCaOptions
 from pilothouse.controllers.shared.simulated_cloud import INSTANCE, SimulatedCloud
 from pilothouse.env import Env
-from pilothouse.sim import Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 
 SECONDS = 90.0
 NAMESPACES = "/api/v1/namespaces"
@@ -90,7 +90,7 @@ class Housekeeper(Person):
         await self.merge(f"{ROLES}/{self._chance.choice(WHOLES)}", {"rules": rules})
 
 
-async def judge(user: Housekeeper) -> None:
+async def check(user: Housekeeper) -> None:
     """All is as it should be, and no namespace is stuck."""
     for found in await user.items(NAMESPACES):
         name = found["metadata"]["name"]
@@ -124,7 +124,7 @@ async def test_namespaces_and_roles_have_in_the_end_what_they_should(simulation:
     simulation.heal()
     await asyncio.sleep(300.0)
     await simulation.settle()
-    await judge(user)
+    await check(user)
 
 
 class Operator(Person):
@@ -157,26 +157,13 @@ class Operator(Person):
         await self.merge(f"{NODES}/{self._name()}", {"metadata": {"annotations": {INSTANCE: None}}})
 
 
-def test_routes_lead_to_the_nodes_whose_machines_are_there(seed: int) -> None:
-    cloud = SimulatedCloud(Env())
+@pytest.fixture
+def cloud() -> SimulatedCloud:
+    return SimulatedCloud(Env())
 
-    async def tell(simulation: Simulation) -> None:
-        user = Operator(simulation)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=("nodes",), restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(40))
-        simulation.heal()
-        await asyncio.sleep(300.0)
-        await simulation.settle()
-        nodes = {found["metadata"]["name"]: found for found in await user.items(NODES)}
-        assert not [name for name, found in nodes.items() if found["metadata"].get("annotations", {}).get(INSTANCE)]
-        wanted = {(cidr, name) for name, found in nodes.items() for cidr in found["spec"].get("podCIDRs", ())}
-        assert {(route.destination, route.node) for route in cloud.known_routes.values()} == wanted
-        for name in nodes:
-            if name.startswith("m"):
-                conditions = {each["type"]: each for each in nodes[name]["status"]["conditions"]}
-                assert conditions["NetworkUnavailable"]["reason"] == "RouteCreated"
 
-    options = SimulationOptions(
+def routes(cloud: SimulatedCloud) -> SimulationOptions:
+    return SimulationOptions(
         nodes=1,
         controllers=(ROUTES.name, MACHINES.name),
         controller_options={
@@ -184,20 +171,37 @@ def test_routes_lead_to_the_nodes_whose_machines_are_there(seed: int) -> None:
             MACHINES.name: CloudNodeLifecycleOptions(provider=cloud),
         },
     )
-    simulate(tell, seed=seed, options=options)
+
+
+@pytest.mark.simulation(options=routes)
+async def test_routes_lead_to_the_nodes_whose_machines_are_there(
+    simulation: Simulation, cloud: SimulatedCloud, seed: int
+) -> None:
+    user = Operator(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=("nodes",), restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(40))
+    simulation.heal()
+    await asyncio.sleep(300.0)
+    await simulation.settle()
+    nodes = {found["metadata"]["name"]: found for found in await user.items(NODES)}
+    assert not [name for name, found in nodes.items() if found["metadata"].get("annotations", {}).get(INSTANCE)]
+    wanted = {(cidr, name) for name, found in nodes.items() for cidr in found["spec"].get("podCIDRs", ())}
+    assert {(route.destination, route.node) for route in cloud.known_routes.values()} == wanted
+    for name in nodes:
+        if name.startswith("m"):
+            conditions = {each["type"]: each for each in nodes[name]["status"]["conditions"]}
+            assert conditions["NetworkUnavailable"]["reason"] == "RouteCreated"
 
 
 @pytest.mark.parametrize("left", ["serviceaccount", "root-ca-cert-publisher"])
-def test_the_invariant_notices_what_is_missing(left: str) -> None:
-    """Each controller does its half."""
-
-    async def tell(simulation: Simulation) -> None:
-        await asyncio.sleep(60.0)
-        await simulation.settle()
-        with pytest.raises(AssertionError):
-            await judge(Housekeeper(simulation))
-
-    options = SimulationOptions(
+@pytest.mark.simulation(
+    options=lambda left: SimulationOptions(
         nodes=1, controllers=(left,), controller_options={AUTHORITY.name: RootCaOptions(authority=BUNDLE)}
     )
-    simulate(tell, options=options)
+)
+async def test_the_invariant_notices_what_is_missing(simulation: Simulation, left: str) -> None:
+    """Each controller does its half."""
+    await asyncio.sleep(60.0)
+    await simulation.settle()
+    with pytest.raises(AssertionError):
+        await check(Housekeeper(simulation))

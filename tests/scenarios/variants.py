@@ -1,6 +1,6 @@
 """Tests that run twice: as pilothouse is, and without a protection, where an invariant must be broken."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,9 +14,14 @@ Patch = tuple[object, str, object]
 
 
 def broken_without(
-    *patches: Patch, fails: str, instead: SimulationOptions | None = None, **settings: Any
+    *patches: Patch | Callable[..., Sequence[Patch]],
+    fails: str | Callable[..., str],
+    instead: SimulationOptions | None = None,
+    **settings: Any,
 ) -> Callable[[Any], Any]:
-    """The scenario succeeds as it is, and fails like ``fails`` with the patches, or with the options ``instead``."""
+    """The scenario succeeds as it is, and fails like ``fails`` with the patches, or with the options ``instead``.
+
+    A test with an argument ``variant`` sees which of the two it is."""
     both = pytest.mark.parametrize("variant", [AS_IT_IS, WITHOUT], indirect=True)
     mark = pytest.mark.simulation(patches=patches, fails=fails, instead=instead, **settings)
     return lambda test: mark(both(test))

@@ -15,7 +15,6 @@ from pilothouse.client import Client, merge_patch
 from pilothouse.client.errors import ApiError
 from pilothouse.client.interceptor import Rule, delay, gone, lose_answer
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.runtime import InformerFactory
 from pilothouse.scheduler import Scheduler
 from pilothouse.scheduler.framework.status import FitError
@@ -108,42 +107,39 @@ async def settle(w: World) -> None:
         await asyncio.sleep(12)
 
 
-@pytest.mark.parametrize("number", [*range(8), 142, 148, 260, 274])
-def test_no_pod_that_fits_a_node_stays_pending(number: int) -> None:
-    async def main(env: Env) -> None:
-        chance = random.Random(number)
-        async with world(env) as w:
-            await create_priority_classes(w)
-            client = Client(w.scheduler_faults, env)
-            informers = InformerFactory(client, env)
-            scheduler = Scheduler(env, client=client, informers=informers)
-            informers.start(w.group)
-            w.group.start(scheduler.run(), name="scheduler")
-            if chance.random() < 0.5:
-                w.scheduler_faults.add(Rule(delay(0.0, 1.5), verb="watch"))
-            if chance.random() < 0.3:
-                w.scheduler_faults.add(Rule(lose_answer(), resource="pods", subresource="binding", probability=0.2))
-            chaos = Chaos(w, chance)
-            for _ in range(chance.randrange(30, 80)):
-                try:
-                    await chaos.step()
-                except ApiError:
-                    pass  # the object does not exist any more, or the change is invalid
-                await asyncio.sleep(chance.choice((0.0, 0.0, 0.3, 3.0)))
-            w.scheduler_faults.clear()
-            await settle(w)
-            pods = (await w.client.list(PODS, "default")).items
-            waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase == "Pending"]
-            for pod in waiting:
-                result = scheduler._algorithm.schedule_pod(PodInfo(pod))
-                assert isinstance(result, FitError), f"{pod.metadata.name} could be scheduled"
-            there = {f"default/{pod.metadata.name}" for pod in pods}
-            cache, queue = scheduler._cache, scheduler._queue
-            kept = [*cache._pod_states, *cache.nominator._nominated_pod_to_node]
-            for pods_without_node in cache._pods_without_node.values():
-                kept += pods_without_node
-            assert set(kept) <= there
-            assert sorted(queue._pods) == sorted(f"default/{pod.metadata.name}" for pod in waiting)
-            assert scheduler._write_slots._value == MAX_CONCURRENT_WRITES - 1, "one slot is held for the next pod"
-
-    run(main, seed=number)
+@pytest.mark.parametrize("seed", [*range(8), 142, 148, 260, 274])
+async def test_no_pod_that_fits_a_node_stays_pending(env: Env, seed: int) -> None:
+    chance = random.Random(seed)
+    async with world(env) as w:
+        await create_priority_classes(w)
+        client = Client(w.scheduler_faults, env)
+        informers = InformerFactory(client, env)
+        scheduler = Scheduler(env, client=client, informers=informers)
+        informers.start(w.group)
+        w.group.start(scheduler.run(), name="scheduler")
+        if chance.random() < 0.5:
+            w.scheduler_faults.add(Rule(delay(0.0, 1.5), verb="watch"))
+        if chance.random() < 0.3:
+            w.scheduler_faults.add(Rule(lose_answer(), resource="pods", subresource="binding", probability=0.2))
+        chaos = Chaos(w, chance)
+        for _ in range(chance.randrange(30, 80)):
+            try:
+                await chaos.step()
+            except ApiError:
+                pass  # the object does not exist any more, or the change is invalid
+            await asyncio.sleep(chance.choice((0.0, 0.0, 0.3, 3.0)))
+        w.scheduler_faults.clear()
+        await settle(w)
+        pods = (await w.client.list(PODS, "default")).items
+        waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase == "Pending"]
+        for pod in waiting:
+            result = scheduler._algorithm.schedule_pod(PodInfo(pod))
+            assert isinstance(result, FitError), f"{pod.metadata.name} could be scheduled"
+        there = {f"default/{pod.metadata.name}" for pod in pods}
+        cache, queue = scheduler._cache, scheduler._queue
+        kept = [*cache._pod_states, *cache.nominator._nominated_pod_to_node]
+        for pods_without_node in cache._pods_without_node.values():
+            kept += pods_without_node
+        assert set(kept) <= there
+        assert sorted(queue._pods) == sorted(f"default/{pod.metadata.name}" for pod in waiting)
+        assert scheduler._write_slots._value == MAX_CONCURRENT_WRITES - 1, "one slot is held for the next pod"

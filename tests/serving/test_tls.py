@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from tests.serving.test_server import NOW, answer, connected, echo, exchange, get
 
-from pilothouse.env import loops
 from pilothouse.serving import Peer, Server, openssl, peer_of, presented_by
 from pilothouse.serving.certificates import Pair, issue_client, issue_server, make_authority
 from pilothouse.serving.protocol import Receive, Scope, Send
@@ -40,7 +39,7 @@ def client_context(authority: Pair, client: Pair | None, directory: Path) -> ssl
 Ask = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def run_with_tls(tls: ServerTls, client: ssl.SSLContext, ask: Ask) -> list[Peer | None]:
+async def run_with_tls(tls: ServerTls, client: ssl.SSLContext, ask: Ask) -> list[Peer | None]:
     peers: list[Peer | None] = []
 
     async def app(scope: Scope, _receive: Receive, send: Send) -> None:
@@ -48,13 +47,10 @@ def run_with_tls(tls: ServerTls, client: ssl.SSLContext, ask: Ask) -> list[Peer 
         assert scope["scheme"] == "https"
         await answer(send, b"hello")
 
-    async def main() -> None:
-        async with Server(app, tls=tls) as server:
-            assert server.url.startswith("https://")
-            async with connected(server, client) as (reader, writer):
-                await ask(reader, writer)
-
-    loops.run(main())
+    async with Server(app, tls=tls) as server:
+        assert server.url.startswith("https://")
+        async with connected(server, client) as (reader, writer):
+            await ask(reader, writer)
     return peers
 
 
@@ -66,10 +62,12 @@ async def ask_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
     assert tls.version() == "TLSv1.3"
 
 
-def test_a_client_certificate_is_shown_to_the_application(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_a_client_certificate_is_shown_to_the_application(
+    authority: Pair, server_pair: Pair, tmp_path: Path
+) -> None:
     client = issue_client(authority, "jane", ["system:masters", "devs"], NOW)
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
-    peers = run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice)
+    peers = await run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice)
     assert [(peer.common_name, peer.organizations) for peer in peers if peer] == [
         ("jane", ("system:masters", "devs"))
     ] * 2
@@ -77,18 +75,20 @@ def test_a_client_certificate_is_shown_to_the_application(authority: Pair, serve
     assert peers[0].certificate == ssl.PEM_cert_to_DER_cert(client.certificate.decode())
 
 
-def test_a_client_need_not_show_a_certificate(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_a_client_need_not_show_a_certificate(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
-    assert run_with_tls(tls, client_context(authority, None, tmp_path), ask_twice) == [None, None]
+    assert await run_with_tls(tls, client_context(authority, None, tmp_path), ask_twice) == [None, None]
 
 
-def test_without_an_authority_no_certificate_is_requested(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_without_an_authority_no_certificate_is_requested(
+    authority: Pair, server_pair: Pair, tmp_path: Path
+) -> None:
     client = issue_client(authority, "jane", [], NOW)
     tls = ServerTls.from_pair(server_pair)
-    assert run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice) == [None, None]
+    assert await run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice) == [None, None]
 
 
-def test_tls_1_1_is_rejected(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_tls_1_1_is_rejected(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     context = client_context(authority, None, tmp_path)
     context.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning, match="TLSv1"):
@@ -96,10 +96,9 @@ def test_tls_1_1_is_rejected(authority: Pair, server_pair: Pair, tmp_path: Path)
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         context.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises(ssl.SSLError, match="protocol version"):
-        run_with_tls(ServerTls.from_pair(server_pair), context, ask_twice)
+        await run_with_tls(ServerTls.from_pair(server_pair), context, ask_twice)
 
 
-@pytest.mark.real_loop
 async def test_a_renewed_certificate_is_taken_up_for_new_connections(authority: Pair, tmp_path: Path) -> None:
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     issue_server(authority, ["localhost"], NOW, common_name="first").save(certificate, key)
@@ -165,7 +164,7 @@ async def test_a_client_certificate_that_does_not_verify_is_reported_to_the_appl
 
 
 @pytest.mark.parametrize(("days", "own_authority", "reason"), [*REFUSALS[:2]])
-def test_where_openssl_can_not_be_configured_it_ends_the_handshake(
+async def test_where_openssl_can_not_be_configured_it_ends_the_handshake(
     authority: Pair,
     server_pair: Pair,
     tmp_path: Path,
@@ -183,24 +182,23 @@ def test_where_openssl_can_not_be_configured_it_ends_the_handshake(
             await exchange(reader, writer, get())
 
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
-    assert run_with_tls(tls, client_context(authority, client, tmp_path), refused) == []
+    assert await run_with_tls(tls, client_context(authority, client, tmp_path), refused) == []
     good = issue_client(authority, "jane", [], NOW)
-    [peer, _again] = run_with_tls(tls, client_context(authority, good, tmp_path), ask_twice)
+    [peer, _again] = await run_with_tls(tls, client_context(authority, good, tmp_path), ask_twice)
     assert peer is not None
     assert peer.common_name == "jane"
 
 
-def test_whom_to_trust_can_be_replaced(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_whom_to_trust_can_be_replaced(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     other = make_authority("other", NOW)
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
     for trusted, believed in ((authority, ["jane", None]), (other, [None, "joe"])):
         tls.trust(trusted.certificate)
         clients = [issue_client(authority, "jane", [], NOW), issue_client(other, "joe", [], NOW)]
-        peers = [run_with_tls(tls, client_context(authority, c, tmp_path), ask_twice)[0] for c in clients]
+        peers = [(await run_with_tls(tls, client_context(authority, c, tmp_path), ask_twice))[0] for c in clients]
         assert [peer and peer.common_name for peer in peers] == believed
 
 
-@pytest.mark.real_loop
 async def test_each_host_name_gets_its_certificate(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     named = []
     for name, patterns in (("one.example", ()), ("wild", ("*.two.example", "three.example"))):
@@ -231,7 +229,7 @@ async def test_each_host_name_gets_its_certificate(authority: Pair, server_pair:
         assert await shown(server, "one.example") == "renewed"
 
 
-def negotiated(tls: ServerTls, client: ssl.SSLContext) -> tuple[str, str]:
+async def negotiated(tls: ServerTls, client: ssl.SSLContext) -> tuple[str, str]:
     """Version and cipher of a connection."""
     found: list[tuple[str, str]] = []
 
@@ -239,26 +237,26 @@ def negotiated(tls: ServerTls, client: ssl.SSLContext) -> tuple[str, str]:
         spoken = writer.get_extra_info("ssl_object")
         found.append((spoken.version(), spoken.cipher()[0]))
 
-    run_with_tls(tls, client, look)
+    await run_with_tls(tls, client, look)
     return found[0]
 
 
-def test_version_and_ciphers_are_those_of_the_policy(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_version_and_ciphers_are_those_of_the_policy(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     only_13 = ServerTls(server_pair, policy=Policy(minimum_version=ssl.TLSVersion.TLSv1_3))
     client = client_context(authority, None, tmp_path)
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError, match="protocol version"):
-        negotiated(only_13, client)
+        await negotiated(only_13, client)
     chosen = ServerTls(server_pair, policy=Policy(ciphers=("ECDHE-ECDSA-CHACHA20-POLY1305",)))
-    assert negotiated(chosen, client) == ("TLSv1.2", "ECDHE-ECDSA-CHACHA20-POLY1305")
+    assert await negotiated(chosen, client) == ("TLSv1.2", "ECDHE-ECDSA-CHACHA20-POLY1305")
     client.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
     with pytest.raises(ssl.SSLError, match="handshake failure"):
-        negotiated(chosen, client)
+        await negotiated(chosen, client)
 
 
-def test_groups_are_those_of_the_policy(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_groups_are_those_of_the_policy(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     client = client_context(authority, None, tmp_path)
     client.set_ecdh_curve("prime256v1")
-    assert negotiated(ServerTls(server_pair, policy=Policy(groups=("X25519", "P-256"))), client)[0] == "TLSv1.3"
+    assert (await negotiated(ServerTls(server_pair, policy=Policy(groups=("X25519", "P-256"))), client))[0] == "TLSv1.3"
     with pytest.raises(ssl.SSLError, match="handshake failure"):
-        negotiated(ServerTls(server_pair, policy=Policy(groups=("P-384",))), client)
+        await negotiated(ServerTls(server_pair, policy=Policy(groups=("P-384",))), client)

@@ -10,13 +10,12 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pilothouse.env import Env, loops, virtual
+from pilothouse.env import Env
 from pilothouse.storage import (
     Change,
     CommitFailed,
@@ -35,6 +34,34 @@ from pilothouse.storage.sqlite_file import _APPLICATION, SqliteFile
 CHILD_ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 """What a child process needs to import what this one does."""
 
+FILL = """
+import os, sys
+from pilothouse.env import Env, virtual
+from pilothouse.storage.sqlite import SqliteStore
+
+async def main(env):
+    store = SqliteStore.open(env, sys.argv[1], inline=True)
+    for i in range(40):
+        await store.commit(store.stage(f'/pods/default/{i % 10}', lambda r: b'%d ' % r * 700))
+    os._exit(0)
+
+virtual.run(main)
+"""
+"""Writes forty revisions, and ends without closing the store."""
+
+
+def filled_at(revision: int) -> dict[str, int]:
+    """The objects that ``FILL`` has made when the store is at this revision, and their revisions."""
+    return {f"/pods/default/{i % 10}": i + 2 for i in range(revision - 1)}
+
+
+def run_child(code: str, directory: Path) -> str:
+    """Run a program with that directory as its argument; returns what it prints."""
+    command = [sys.executable, "-c", code, str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=CHILD_ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
 
 async def put(store: SqliteStore, key: str, value: bytes = b"v") -> int:
     staged = store.stage(key, lambda _revision: value)
@@ -42,45 +69,43 @@ async def put(store: SqliteStore, key: str, value: bytes = b"v") -> int:
     return staged.revision
 
 
-def filled(directory: Path, program: Callable[[SqliteStore], Coroutine[Any, Any, None]]) -> None:
-    """Run a program on the store there and close it."""
-
-    async def main(env: Env) -> None:
-        store = SqliteStore.open(env, directory, inline=True)
-        try:
-            await program(store)
-        finally:
-            await store.close()
-
-    virtual.run(main)
+@contextlib.asynccontextmanager
+async def opened(env: Env, directory: Path) -> AsyncIterator[SqliteStore]:
+    """The store there, closed in the end."""
+    store = SqliteStore.open(env, directory, inline=True)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
-def content(directory: Path) -> tuple[int, list[Record]]:
+async def content(env: Env, directory: Path) -> tuple[int, list[Record]]:
     """What a store is opened with: its revision and its records."""
-    found: list[tuple[int, list[Record]]] = []
-
-    async def look(store: SqliteStore) -> None:
-        found.append((store.revision, store.list("").records))
-
-    filled(directory, look)
-    return found[0]
+    async with opened(env, directory) as store:
+        return store.revision, store.list("").records
 
 
-async def three_pods(store: SqliteStore) -> None:
+async def put_three_pods(store: SqliteStore) -> None:
     for name in "abc":
         await put(store, f"/pods/default/{name}", name.encode() * 3000)
+
+
+async def make_three_pods(env: Env, directory: Path) -> None:
+    """Fill the store there."""
+    async with opened(env, directory) as store:
+        await put_three_pods(store)
 
 
 # Surviving
 
 
-def test_everything_but_history_survives(tmp_path: Path) -> None:
-    async def first(store: SqliteStore) -> None:
-        await three_pods(store)
+async def test_everything_but_history_survives(env: Env, tmp_path: Path) -> None:
+    async with opened(env, tmp_path) as store:
+        await put_three_pods(store)
         await put(store, "/pods/default/a", b"again")
         await store.commit(store.stage("/pods/default/c", None))
 
-    async def second(store: SqliteStore) -> None:
+    async with opened(env, tmp_path) as store:
         assert store.revision == 6
         assert store.list("").records == [
             Record("/pods/default/a", b"again", 5, 2),
@@ -93,31 +118,25 @@ def test_everything_but_history_survives(tmp_path: Path) -> None:
         assert await put(store, "/pods/default/c") == 7
         assert len(watcher.take()) == 1
 
-    filled(tmp_path, first)
-    filled(tmp_path, second)
-    assert content(tmp_path)[0] == 7
+    assert (await content(env, tmp_path))[0] == 7
 
 
-def test_an_object_made_and_deleted_in_one_commit_leaves_only_its_revision(tmp_path: Path) -> None:
-    async def program(store: SqliteStore) -> None:
+async def test_an_object_made_and_deleted_in_one_commit_leaves_only_its_revision(env: Env, tmp_path: Path) -> None:
+    async with opened(env, tmp_path) as store:
         store.stage("/pods/default/a", lambda _revision: b"1")
         store.stage("/pods/default/a", lambda _revision: b"2")
         await store.commit(store.stage("/pods/default/a", None))
-
-    filled(tmp_path, program)
-    assert content(tmp_path) == (4, [])
+    assert await content(env, tmp_path) == (4, [])
 
 
-def test_large_groups_and_swept_out_deletions_survive(tmp_path: Path) -> None:
-    async def program(store: SqliteStore) -> None:
+async def test_large_groups_and_swept_out_deletions_survive(env: Env, tmp_path: Path) -> None:
+    async with opened(env, tmp_path) as store:
         for round_ in range(3):
             staged = [store.stage(f"/pods/default/{i}", lambda _revision: b"x") for i in range(1200)]
             await store.commit(staged[-1])
             staged = [store.stage(f"/pods/default/{i}", None) for i in range(1200) if i > round_]
             await store.commit(staged[-1])
-
-    filled(tmp_path, program)
-    revision, records = content(tmp_path)
+    revision, records = await content(env, tmp_path)
     assert revision == 1 + 2 * 3600 - 1 - 2 - 3
     assert len(records) == 3
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
@@ -126,18 +145,16 @@ def test_large_groups_and_swept_out_deletions_survive(tmp_path: Path) -> None:
     assert rows < 3 + 1200 + 500
 
 
-def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+async def test_the_file_is_readable_by_its_owner_only(env: Env, tmp_path: Path) -> None:
     directory = tmp_path / "new" / "data"
 
-    async def program(store: SqliteStore) -> None:
+    async with opened(env, directory) as store:
         await put(store, "/pods/default/a")
         names = sorted(path.name for path in directory.iterdir())
         assert names == ["lock", FILE_NAME, FILE_NAME + "-wal"]
         for name in names:
             assert stat.S_IMODE((directory / name).stat().st_mode) == 0o600
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-
-    filled(directory, program)
 
 
 CHILD = """
@@ -170,29 +187,34 @@ loops.run(main())
 """Says what it stages on standard error, in revision order, and what was acknowledged on standard output."""
 
 
-def test_kill_9_in_the_middle_of_a_load_loses_nothing_acknowledged(tmp_path: Path, soak: bool) -> None:
+def kill_writer(directory: Path, revision: int, *, after: int) -> int:
+    """Start ``CHILD``, which finds that revision, and kill it after so many writes. Returns the last acknowledged."""
+    with (directory / "staged").open("wb") as staged:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(directory / "data")],
+            stdout=subprocess.PIPE,
+            stderr=staged,
+            env=CHILD_ENVIRONMENT,
+        )
+        assert child.stdout is not None
+        assert int(child.stdout.readline()) == revision
+        for _ in range(after):
+            child.stdout.readline()
+        child.kill()
+        said = child.stdout.read().split(b"\n")
+        child.wait()
+        child.stdout.close()
+    return max((int(line) for line in said[:-1]), default=0)
+
+
+async def test_kill_9_in_the_middle_of_a_load_loses_nothing_acknowledged(env: Env, tmp_path: Path, soak: bool) -> None:
     """What is found again is a prefix of the writes in revision order, and holds all that was acknowledged."""
     state: dict[str, int] = {}
     revision = 1
     chance = random.Random(9)
     for _ in range(40 if soak else 4):
-        with (tmp_path / "staged").open("wb") as staged:
-            child = subprocess.Popen(
-                [sys.executable, "-c", CHILD, str(tmp_path / "data")],
-                stdout=subprocess.PIPE,
-                stderr=staged,
-                env=CHILD_ENVIRONMENT,
-            )
-            assert child.stdout is not None
-            assert int(child.stdout.readline()) == revision
-            for _ in range(chance.randrange(50, 400)):
-                child.stdout.readline()
-            child.kill()
-            said = child.stdout.read().split(b"\n")
-            child.wait()
-            child.stdout.close()
-        acknowledged = max((int(line) for line in said[:-1]), default=0)
-        found, records = content(tmp_path / "data")
+        acknowledged = kill_writer(tmp_path, revision, after=chance.randrange(50, 400))
+        found, records = await content(env, tmp_path / "data")
         assert found >= acknowledged
         for line in (tmp_path / "staged").read_text().splitlines():
             kind, number, key = line.split()
@@ -206,20 +228,12 @@ def test_kill_9_in_the_middle_of_a_load_loses_nothing_acknowledged(tmp_path: Pat
         revision = found
 
 
-def test_a_log_cut_anywhere_opens_to_a_prefix_of_what_was_acknowledged(tmp_path: Path, soak: bool) -> None:
+async def test_a_log_cut_anywhere_opens_to_a_prefix_of_what_was_acknowledged(
+    env: Env, tmp_path: Path, soak: bool
+) -> None:
     """A user that accepts the loss by removing the lock file gets the first so many writes, none of them in part."""
-    code = (
-        "import os, sys; from pilothouse.env import Env, virtual\n"
-        "from pilothouse.storage.sqlite import SqliteStore\n"
-        "async def main(env):\n"
-        "    store = SqliteStore.open(env, sys.argv[1], inline=True)\n"
-        "    for i in range(40):\n"
-        "        await store.commit(store.stage(f'/pods/default/{i % 10}', lambda r: b'%d ' % r * 700))\n"
-        "    os._exit(0)\n"
-        "virtual.run(main)\n"
-    )
     whole = tmp_path / "whole"
-    subprocess.run([sys.executable, "-c", code, str(whole)], check=True, env=CHILD_ENVIRONMENT)
+    run_child(FILL, whole)
     data = (whole / (FILE_NAME + "-wal")).read_bytes()
     chance = random.Random(3)
     seen = set()
@@ -228,10 +242,9 @@ def test_a_log_cut_anywhere_opens_to_a_prefix_of_what_was_acknowledged(tmp_path:
         cut.mkdir()
         (cut / FILE_NAME).write_bytes((whole / FILE_NAME).read_bytes())
         (cut / (FILE_NAME + "-wal")).write_bytes(data[: chance.randrange(len(data) + 1)])
-        revision, records = content(cut)
+        revision, records = await content(env, cut)
         seen.add(revision)
-        expected = {f"/pods/default/{i % 10}": i + 2 for i in range(revision - 1)}
-        assert {record.key: record.revision for record in records} == expected
+        assert {record.key: record.revision for record in records} == filled_at(revision)
         assert all(record.value == b"%d " % record.revision * 700 for record in records)
     assert len(seen) > 10, "the cuts fell everywhere"
 
@@ -239,14 +252,12 @@ def test_a_log_cut_anywhere_opens_to_a_prefix_of_what_was_acknowledged(tmp_path:
 # One process at a time
 
 
-def test_a_second_store_in_the_same_directory_learns_which_process_has_it(tmp_path: Path) -> None:
-    async def program(_store: SqliteStore) -> None:
+async def test_a_second_store_in_the_same_directory_learns_which_process_has_it(env: Env, tmp_path: Path) -> None:
+    async with opened(env, tmp_path):
         with pytest.raises(DataDirectoryLocked, match=f"in use by process {os.getpid()}") as refused:
             SqliteStore.open(Env(), tmp_path)
         assert refused.value.pid == os.getpid()
-
-    filled(tmp_path, program)
-    filled(tmp_path, three_pods)
+    await make_three_pods(env, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["lock", "pilothouse.db", "admin.token"])
@@ -292,10 +303,10 @@ def test_a_data_directory_that_cannot_be_made_says_why(tmp_path: Path) -> None:
 # Damage, formats
 
 
-def test_a_flipped_byte_is_rejected_or_harmless_wherever_it_is(tmp_path: Path) -> None:
-    filled(tmp_path, three_pods)
+async def test_a_flipped_byte_is_rejected_or_harmless_wherever_it_is(env: Env, tmp_path: Path) -> None:
+    await make_three_pods(env, tmp_path)
     path = tmp_path / FILE_NAME
-    whole = content(tmp_path)
+    whole = await content(env, tmp_path)
     good = path.read_bytes()
     chance = random.Random(5)
     refused = 0
@@ -303,22 +314,22 @@ def test_a_flipped_byte_is_rejected_or_harmless_wherever_it_is(tmp_path: Path) -
         offset = chance.randrange(len(good))
         path.write_bytes(good[:offset] + bytes([good[offset] ^ (1 << chance.randrange(8))]) + good[offset + 1 :])
         try:
-            assert content(tmp_path) == whole
+            assert await content(env, tmp_path) == whole
         except DataDirectoryError:
             refused += 1
         path.write_bytes(good)
     assert refused > 75
-    assert content(tmp_path) == whole
+    assert await content(env, tmp_path) == whole
 
 
-def test_a_damaged_value_is_rejected_by_name(tmp_path: Path) -> None:
-    filled(tmp_path, three_pods)
+async def test_a_damaged_value_is_rejected_by_name(env: Env, tmp_path: Path) -> None:
+    await make_three_pods(env, tmp_path)
     path = tmp_path / FILE_NAME
     data = path.read_bytes()
     at = data.index(b"b" * 2000)
     path.write_bytes(data[:at] + b"X" + data[at + 1 :])
     with pytest.raises(DamagedStore, match="'/pods/default/b' is not what was written"):
-        content(tmp_path)
+        await content(env, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -329,56 +340,47 @@ def test_a_damaged_value_is_rejected_by_name(tmp_path: Path) -> None:
         pytest.param(lambda data: b"not a database" * 1000, "damaged", id="overwritten"),
     ],
 )
-def test_a_spoilt_file_is_rejected(tmp_path: Path, keep: Callable[[bytes], bytes], reason: str) -> None:
-    filled(tmp_path, three_pods)
+async def test_a_spoilt_file_is_rejected(env: Env, tmp_path: Path, keep: Callable[[bytes], bytes], reason: str) -> None:
+    await make_three_pods(env, tmp_path)
     path = tmp_path / FILE_NAME
     path.write_bytes(keep(path.read_bytes()))
     with pytest.raises(DamagedStore, match=reason):
-        content(tmp_path)
+        await content(env, tmp_path)
 
 
-def test_a_log_that_lost_acknowledged_writes_is_rejected(tmp_path: Path) -> None:
+async def test_a_log_that_lost_acknowledged_writes_is_rejected(env: Env, tmp_path: Path) -> None:
     """SQLite takes a damaged log for one that ended earlier; the revision in the lock file knows better."""
-    code = (
-        "import os, sys; from pilothouse.env import Env, virtual\n"
-        "from pilothouse.storage.sqlite import SqliteStore\n"
-        "async def main(env):\n"
-        "    store = SqliteStore.open(env, sys.argv[1], inline=True)\n"
-        "    for i in range(20): await store.commit(store.stage(f'/pods/default/{i}', lambda r: b'x' * 3000))\n"
-        "    os._exit(0)\n"
-        "virtual.run(main)\n"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=CHILD_ENVIRONMENT)
+    run_child(FILL, tmp_path)
     log = tmp_path / (FILE_NAME + "-wal")
     data = log.read_bytes()
     log.write_bytes(data[: len(data) // 2] + b"\xff" + data[len(data) // 2 + 1 :])
-    with pytest.raises(DamagedStore, match="revision 21 was acknowledged"):
-        content(tmp_path)
+    with pytest.raises(DamagedStore, match="revision 41 was acknowledged"):
+        await content(env, tmp_path)
     (tmp_path / "lock").unlink()
-    revision, records = content(tmp_path)
-    assert 1 < revision < 21
-    assert len(records) == revision - 1
+    revision, records = await content(env, tmp_path)
+    assert 1 < revision < 41
+    assert {record.key: record.revision for record in records} == filled_at(revision)
 
 
-def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+async def test_another_programs_database_is_left_alone(env: Env, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
     connection.close()
     with pytest.raises(DataDirectoryError, match="database of another program"):
-        content(tmp_path)
+        await content(env, tmp_path)
 
 
-def test_a_newer_format_is_rejected_and_left_as_it_is(tmp_path: Path) -> None:
-    filled(tmp_path, three_pods)
+async def test_a_newer_format_is_rejected_and_left_as_it_is(env: Env, tmp_path: Path) -> None:
+    await make_three_pods(env, tmp_path)
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         connection.execute("PRAGMA user_version=7")
     connection.close()
     with pytest.raises(NewerFormat, match="has format 7, and this pilothouse knows formats up to 1"):
-        content(tmp_path)
+        await content(env, tmp_path)
 
 
-def test_an_older_format_is_migrated_step_by_step(tmp_path: Path) -> None:
-    filled(tmp_path, three_pods)
+async def test_an_older_format_is_migrated_step_by_step(env: Env, tmp_path: Path) -> None:
+    await make_three_pods(env, tmp_path)
     steps: list[int] = []
 
     def step(number: int) -> Callable[[sqlite3.Connection], None]:
@@ -396,11 +398,11 @@ def test_an_older_format_is_migrated_step_by_step(tmp_path: Path) -> None:
     assert len(again.load()) == 3
     again.close()
     with pytest.raises(NewerFormat):
-        content(tmp_path)
+        await content(env, tmp_path)
 
 
-def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
-    filled(tmp_path, three_pods)
+async def test_a_migration_that_fails_changes_nothing(env: Env, tmp_path: Path) -> None:
+    await make_three_pods(env, tmp_path)
 
     def migrate(connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM objects")
@@ -410,11 +412,11 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
         SqliteFile(tmp_path / FILE_NAME, format_version=2, migrations={1: migrate}).load()
     with pytest.raises(DataDirectoryError, match="can no longer read"):
         SqliteFile(tmp_path / FILE_NAME, format_version=2, migrations={}).load()
-    assert len(content(tmp_path)[1]) == 3
+    assert len((await content(env, tmp_path))[1]) == 3
 
 
-def test_a_format_of_this_program_is_marked_as_such(tmp_path: Path) -> None:
-    filled(tmp_path, three_pods)
+async def test_a_format_of_this_program_is_marked_as_such(env: Env, tmp_path: Path) -> None:
+    await make_three_pods(env, tmp_path)
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (_APPLICATION,)
     connection.close()
@@ -423,36 +425,36 @@ def test_a_format_of_this_program_is_marked_as_such(tmp_path: Path) -> None:
 # Commits that fail, commits in groups
 
 
-@pytest.mark.parametrize("inline", [pytest.param(True, id="inline"), pytest.param(False, id="with its thread")])
-def test_a_full_disk_fails_the_write_and_is_recovered_from(tmp_path: Path, inline: bool) -> None:
-    async def main(env: Env) -> None:
-        store = SqliteStore.open(env, tmp_path, quota_bytes=200_000, inline=inline)
-        watcher = store.watch("/pods/", store.revision)
-        number = 1
-        with contextlib.suppress(CommitFailed):
-            while number < 100:
-                await put(store, f"/pods/default/{number}", b"x" * 3000)
-                number += 1
-        assert 20 < number < 70
-        assert store.revision == number == len(watcher.take()) + 1
-        assert store.staged(f"/pods/default/{number}") is None
-        assert store.next_revision() == store.revision + 1
-        with pytest.raises(CommitFailed, match=r"no space left for .*, or its quota of 200000 bytes is used up"):
-            await put(store, "/pods/default/more", b"x" * 30_000)
-        for i in range(1, 11):
-            await store.commit(store.stage(f"/pods/default/{i}", None))
-        await put(store, "/pods/default/more", b"x" * 3000)
-        assert [change.type for change in watcher.take()] == ["DELETED"] * 10 + ["ADDED"]
-        await store.close()
-        assert content(tmp_path) == (store.revision, store.list("").records)
+@pytest.mark.parametrize(
+    "inline",
+    [
+        pytest.param(True, id="inline"),
+        pytest.param(False, id="with its thread", marks=pytest.mark.real_loop),
+    ],
+)
+async def test_a_full_disk_fails_the_write_and_is_recovered_from(env: Env, tmp_path: Path, inline: bool) -> None:
+    store = SqliteStore.open(env, tmp_path, quota_bytes=200_000, inline=inline)
+    watcher = store.watch("/pods/", store.revision)
+    number = 1
+    with contextlib.suppress(CommitFailed):
+        while number < 100:
+            await put(store, f"/pods/default/{number}", b"x" * 3000)
+            number += 1
+    assert 20 < number < 70
+    assert store.revision == number == len(watcher.take()) + 1
+    assert store.staged(f"/pods/default/{number}") is None
+    assert store.next_revision() == store.revision + 1
+    with pytest.raises(CommitFailed, match=r"no space left for .*, or its quota of 200000 bytes is used up"):
+        await put(store, "/pods/default/more", b"x" * 30_000)
+    for i in range(1, 11):
+        await store.commit(store.stage(f"/pods/default/{i}", None))
+    await put(store, "/pods/default/more", b"x" * 3000)
+    assert [change.type for change in watcher.take()] == ["DELETED"] * 10 + ["ADDED"]
+    await store.close()
+    assert await content(env, tmp_path) == (store.revision, store.list("").records)
 
-    if inline:
-        virtual.run(main)
-    else:
-        loops.run(main(Env()))
 
-
-def test_a_file_that_may_not_grow_fails_the_write_and_is_recovered_from(tmp_path: Path) -> None:
+async def test_a_file_that_may_not_grow_fails_the_write_and_is_recovered_from(env: Env, tmp_path: Path) -> None:
     """The operating system fails writes, in a process of its own since the limit is the process's."""
     code = """
 import resource, sys
@@ -481,12 +483,9 @@ async def main():
 
 loops.run(main())
 """
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=CHILD_ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
-    reason, end = done.stdout.splitlines()
+    reason, end = run_child(code, tmp_path).splitlines()
     assert reason.startswith("the write could not be stored: ")
-    revision, records = content(tmp_path)
+    revision, records = await content(env, tmp_path)
     assert end == f"{revision} True"
     assert len(records) == revision - 1
 
@@ -506,16 +505,15 @@ class Gate(SqliteFile):
         return self.failure or super().write(changes)
 
 
-def behind_gate(directory: Path, program: Callable[[SqliteStore, Gate], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        gate = Gate(directory / FILE_NAME)
-        held = DataDirectory(directory)
-        store = SqliteStore(Env(), held, gate, gate.load(), retention=Retention(), inline=False)
-        await program(store, gate)
-        gate.open.set()
-        await store.close()
-
-    loops.run(main())
+@contextlib.asynccontextmanager
+async def gated(env: Env, directory: Path) -> AsyncIterator[tuple[SqliteStore, Gate]]:
+    """A store behind a gate, which is closed at first."""
+    gate = Gate(directory / FILE_NAME)
+    held = DataDirectory(directory)
+    store = SqliteStore(env, held, gate, gate.load(), retention=Retention(), inline=False)
+    yield store, gate
+    gate.open.set()
+    await store.close()
 
 
 async def turns(count: int = 5) -> None:
@@ -523,8 +521,9 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-def test_what_is_staged_in_a_turn_or_during_a_transaction_goes_together(tmp_path: Path) -> None:
-    async def program(store: SqliteStore, gate: Gate) -> None:
+@pytest.mark.real_loop
+async def test_what_is_staged_in_a_turn_or_during_a_transaction_goes_together(env: Env, tmp_path: Path) -> None:
+    async with gated(env, tmp_path) as (store, gate):
         watcher = store.watch("/pods/", store.revision)
         first = [asyncio.ensure_future(put(store, f"/pods/default/{name}")) for name in "ab"]
         await turns()
@@ -539,11 +538,12 @@ def test_what_is_staged_in_a_turn_or_during_a_transaction_goes_together(tmp_path
         assert gate.groups == [["a", "b"], ["c", "d"]]
         assert [change.revision for change in watcher.take()] == [2, 3, 4, 5]
 
-    behind_gate(tmp_path, program)
 
-
-def test_a_write_staged_during_a_transaction_stays_the_newest_when_that_transaction_commits(tmp_path: Path) -> None:
-    async def program(store: SqliteStore, gate: Gate) -> None:
+@pytest.mark.real_loop
+async def test_a_write_staged_during_a_transaction_stays_the_newest_when_that_transaction_commits(
+    env: Env, tmp_path: Path
+) -> None:
+    async with gated(env, tmp_path) as (store, gate):
         seen: list[tuple[int, Record | None, Record | None]] = []
         store.on_commit.append(
             lambda _changes: seen.append(
@@ -561,11 +561,10 @@ def test_a_write_staged_during_a_transaction_stays_the_newest_when_that_transact
         assert seen[0] == (3, Record("/pods/default/a", b"2", 5, 2), None)
         assert seen[-1] == (5, newest, None)
 
-    behind_gate(tmp_path, program)
 
-
-def test_a_failed_commit_fails_everything_staged_since_the_last_one(tmp_path: Path) -> None:
-    async def program(store: SqliteStore, gate: Gate) -> None:
+@pytest.mark.real_loop
+async def test_a_failed_commit_fails_everything_staged_since_the_last_one(env: Env, tmp_path: Path) -> None:
+    async with gated(env, tmp_path) as (store, gate):
         gate.open.set()
         await put(store, "/pods/default/kept", b"kept")
         gate.open.clear()
@@ -590,11 +589,10 @@ def test_a_failed_commit_fails_everything_staged_since_the_last_one(tmp_path: Pa
         assert await put(store, "/pods/default/b") == 3
         assert [change.revision for change in watcher.take()] == [3]
 
-    behind_gate(tmp_path, program)
 
-
-def test_a_writer_that_goes_away_leaves_its_write_to_the_commit(tmp_path: Path) -> None:
-    async def program(store: SqliteStore, gate: Gate) -> None:
+@pytest.mark.real_loop
+async def test_a_writer_that_goes_away_leaves_its_write_to_the_commit(env: Env, tmp_path: Path) -> None:
+    async with gated(env, tmp_path) as (store, gate):
         gone = asyncio.ensure_future(put(store, "/pods/default/a"))
         await turns()
         gone.cancel()
@@ -603,11 +601,10 @@ def test_a_writer_that_goes_away_leaves_its_write_to_the_commit(tmp_path: Path) 
         await put(store, "/pods/default/b")
         assert store.count("/pods/") == 2
 
-    behind_gate(tmp_path, program)
 
-
-def test_closing_waits_for_what_is_being_written_and_writes_the_rest(tmp_path: Path) -> None:
-    async def program(store: SqliteStore, gate: Gate) -> None:
+@pytest.mark.real_loop
+async def test_closing_waits_for_what_is_being_written_and_writes_the_rest(env: Env, tmp_path: Path) -> None:
+    async with gated(env, tmp_path) as (store, gate):
         writing = asyncio.ensure_future(put(store, "/pods/default/a"))
         await turns()
         store.stage("/pods/default/b", lambda _revision: b"")
@@ -617,13 +614,12 @@ def test_closing_waits_for_what_is_being_written_and_writes_the_rest(tmp_path: P
         gate.open.set()
         await closing
         await writing
-
-    behind_gate(tmp_path, program)
-    assert content(tmp_path)[0] == 3
+    assert (await content(env, tmp_path))[0] == 3
 
 
-def test_a_store_may_close_while_its_disk_fails(tmp_path: Path) -> None:
-    async def program(store: SqliteStore, gate: Gate) -> None:
+@pytest.mark.real_loop
+async def test_a_store_may_close_while_its_disk_fails(env: Env, tmp_path: Path) -> None:
+    async with gated(env, tmp_path) as (store, gate):
         gate.failure = "no"
         writing = asyncio.ensure_future(put(store, "/pods/default/a"))
         await turns()
@@ -634,6 +630,4 @@ def test_a_store_may_close_while_its_disk_fails(tmp_path: Path) -> None:
         with pytest.raises(CommitFailed):
             await writing
         await closing
-
-    behind_gate(tmp_path, program)
-    assert content(tmp_path) == (1, [])
+    assert await content(env, tmp_path) == (1, [])

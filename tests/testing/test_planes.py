@@ -22,7 +22,6 @@ from pilothouse.api.core import PODS
 from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
 from pilothouse.env import Env
-from pilothouse.env.loops import run
 from pilothouse.scheduler import Scheduler
 from pilothouse.testing import AsyncCluster, Cluster, async_plane, plane
 from pilothouse.testing.asynchronous import Timeout
@@ -279,15 +278,13 @@ def test_a_failing_program_ends_calls_and_the_plane_with_its_failure(monkeypatch
     assert "a bug" in "".join(traceback.format_exception(raised.value))
 
 
-def test_an_asynchronous_plane_runs_on_the_loop_of_the_test() -> None:
-    async def main() -> None:
-        async with async_plane(nodes=1) as cluster:
-            assert isinstance(cluster, AsyncCluster)
-            await cluster.create(_replica_set("web", 2))
-            await cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(2))
-        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
-
-    run(main())
+@pytest.mark.real_loop
+async def test_an_asynchronous_plane_runs_on_the_loop_of_the_test() -> None:
+    async with async_plane(nodes=1) as cluster:
+        assert isinstance(cluster, AsyncCluster)
+        await cluster.create(_replica_set("web", 2))
+        await cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(2))
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
 async def test_a_plane_can_live_in_virtual_time(env: Env) -> None:

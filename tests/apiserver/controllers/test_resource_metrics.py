@@ -1,16 +1,20 @@
 """metrics.k8s.io as the embedded server serves it. Shapes and tables are those of metrics-server v0.8 (``pkg/api``)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
+from tests.controllers import node_world
 from tests.controllers.horizontal_pod_autoscaler.metrics_apis import Meter
-from tests.controllers.node_world import PODS, World, play
+from tests.controllers.node_world import PODS, World
 
+from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.serializers.protobuf import decode_object
 from pilothouse.client import Client
 from pilothouse.client.discovery import discover
-from pilothouse.client.errors import ApiError, MethodNotAllowed, NotFound
+from pilothouse.client.errors import ApiError, Forbidden, MethodNotAllowed, NotFound
+from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 Doc = dict[str, Any]
@@ -20,103 +24,97 @@ LOAD = "simulated.pilothouse.dev/cpu-load"
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 
 
-def served(scenario: Callable[[World, Meter], Awaitable[None]]) -> None:
-    async def main(world: World) -> None:
-        meter = Meter(cpu=250)
-        world.server.serve_resource_metrics(meter)
-        await world.server.background["resource metrics"]()
-        await scenario(world, meter)
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
+        yield world
 
-    play(main)
+
+@pytest.fixture
+async def meter(world: World) -> Meter:
+    """What pods use, which the server serves."""
+    meter = Meter(cpu=250)
+    world.server.serve_resource_metrics(meter)
+    await world.server.background["resource metrics"]()
+    return meter
 
 
 async def table(world: World, path: str) -> tuple[list[str], list[list[Any]]]:
-    import msgspec
-
     response = await world.admin.request("GET", path, headers=TABLE)
     found = msgspec.json.decode(response.body)
     return [column["name"] for column in found["columnDefinitions"]], [row["cells"] for row in found["rows"]]
 
 
-def test_pods_and_their_containers() -> None:
-    async def scenario(world: World, meter: Meter) -> None:
-        await world.pod("web-0", node="n1", labels={"app": "web"})
-        await world.pod("web-1", node="n1", labels={"app": "web"})
-        await world.pod("db-0", node="n2", labels={"app": "db"})
-        await world.pod("new", node="n2", phase="Pending")
-        meter.by_pod["web-1"] = 1500
-        now = format_time(world.env.now())
-        assert await world.request("GET", f"{ROOT}/namespaces/default/pods/web-1") == {
-            "kind": "PodMetrics",
-            "apiVersion": "metrics.k8s.io/v1beta1",
-            "metadata": {
-                "name": "web-1",
-                "namespace": "default",
-                "creationTimestamp": now,
-                "labels": {"app": "web"},
-            },
-            "timestamp": now,
-            "window": "15s",
-            "containers": [{"name": "main", "usage": {"cpu": "1500m", "memory": "1Mi"}}],
-        }
-        for query, names in (
-            ("", ["db-0", "web-0", "web-1"]),
-            ("?labelSelector=app=web", ["web-0", "web-1"]),
-            ("?labelSelector=app%20notin%20(web)", ["db-0"]),
-            ("?fieldSelector=metadata.name=web-0", ["web-0"]),
-            ("?labelSelector=app=none", []),
-        ):
-            for path in (f"{ROOT}/namespaces/default/pods", f"{ROOT}/pods"):
-                found = await world.request("GET", path + query)
-                assert (found["kind"], found["apiVersion"]) == ("PodMetricsList", "metrics.k8s.io/v1beta1")
-                assert [item["metadata"]["name"] for item in found["items"]] == names
-        columns, rows = await table(world, f"{ROOT}/namespaces/default/pods?labelSelector=app=web")
-        assert columns == ["Name", "cpu", "memory", "Window"]
-        assert rows == [["web-0", "250m", "1Mi", "15s"], ["web-1", "1500m", "1Mi", "15s"]]
-
-    served(scenario)
+async def test_pods_and_their_containers(world: World, meter: Meter) -> None:
+    await world.pod("web-0", node="n1", labels={"app": "web"})
+    await world.pod("web-1", node="n1", labels={"app": "web"})
+    await world.pod("db-0", node="n2", labels={"app": "db"})
+    await world.pod("new", node="n2", phase="Pending")
+    meter.by_pod["web-1"] = 1500
+    now = format_time(world.env.now())
+    assert await world.request("GET", f"{ROOT}/namespaces/default/pods/web-1") == {
+        "kind": "PodMetrics",
+        "apiVersion": "metrics.k8s.io/v1beta1",
+        "metadata": {
+            "name": "web-1",
+            "namespace": "default",
+            "creationTimestamp": now,
+            "labels": {"app": "web"},
+        },
+        "timestamp": now,
+        "window": "15s",
+        "containers": [{"name": "main", "usage": {"cpu": "1500m", "memory": "1Mi"}}],
+    }
+    for query, names in (
+        ("", ["db-0", "web-0", "web-1"]),
+        ("?labelSelector=app=web", ["web-0", "web-1"]),
+        ("?labelSelector=app%20notin%20(web)", ["db-0"]),
+        ("?fieldSelector=metadata.name=web-0", ["web-0"]),
+        ("?labelSelector=app=none", []),
+    ):
+        for path in (f"{ROOT}/namespaces/default/pods", f"{ROOT}/pods"):
+            found = await world.request("GET", path + query)
+            assert (found["kind"], found["apiVersion"]) == ("PodMetricsList", "metrics.k8s.io/v1beta1")
+            assert [item["metadata"]["name"] for item in found["items"]] == names
+    columns, rows = await table(world, f"{ROOT}/namespaces/default/pods?labelSelector=app=web")
+    assert columns == ["Name", "cpu", "memory", "Window"]
+    assert rows == [["web-0", "250m", "1Mi", "15s"], ["web-1", "1500m", "1Mi", "15s"]]
 
 
-def test_nodes_are_their_pods_and_a_little() -> None:
-    async def scenario(world: World, _meter: Meter) -> None:
-        await world.node("n1")
-        await world.node("n2")
-        await world.pod("a", node="n1")
-        await world.pod("b", node="n1")
-        found = await world.request("GET", f"{ROOT}/nodes")
-        assert [(item["metadata"]["name"], item["usage"]) for item in found["items"]] == [
-            ("n1", {"cpu": "500m", "memory": "2Mi"}),
-            ("n2", {"cpu": "0", "memory": "0"}),
-        ]
-        one = await world.request("GET", f"{ROOT}/nodes/n1")
-        assert (one["kind"], one["usage"]["cpu"], "namespace" in one["metadata"]) == ("NodeMetrics", "500m", False)
-        assert await table(world, f"{ROOT}/nodes/n1") == (
-            ["Name", "cpu", "memory", "Window"],
-            [["n1", "500m", "2Mi", "15s"]],
-        )
-
-    served(scenario)
+async def test_nodes_are_their_pods_and_a_little(world: World, meter: Meter) -> None:
+    await world.node("n1")
+    await world.node("n2")
+    await world.pod("a", node="n1")
+    await world.pod("b", node="n1")
+    found = await world.request("GET", f"{ROOT}/nodes")
+    assert [(item["metadata"]["name"], item["usage"]) for item in found["items"]] == [
+        ("n1", {"cpu": "500m", "memory": "2Mi"}),
+        ("n2", {"cpu": "0", "memory": "0"}),
+    ]
+    one = await world.request("GET", f"{ROOT}/nodes/n1")
+    assert (one["kind"], one["usage"]["cpu"], "namespace" in one["metadata"]) == ("NodeMetrics", "500m", False)
+    assert await table(world, f"{ROOT}/nodes/n1") == (
+        ["Name", "cpu", "memory", "Window"],
+        [["n1", "500m", "2Mi", "15s"]],
+    )
 
 
 @pytest.mark.parametrize("path", ["nodes", "nodes/n1", "pods", "namespaces/default/pods/a"])
-def test_the_generated_client_of_go_may_ask_for_protobuf(path: str) -> None:
+async def test_the_generated_client_of_go_may_ask_for_protobuf(world: World, meter: Meter, path: str) -> None:
     """metrics-server's types have it (k8s.io/metrics ``pkg/apis/metrics/v1beta1/generated.proto``)."""
 
-    async def scenario(world: World, _meter: Meter) -> None:
-        await world.node("n1")
-        await world.pod("a", node="n1")
-        wanted = await world.request("GET", f"{ROOT}/{path}")
-        media = "application/vnd.kubernetes.protobuf"
-        answer = await world.admin.request("GET", f"{ROOT}/{path}", headers={"accept": media})
-        assert (answer.status, answer.headers["content-type"]) == (200, media)
-        found = decode_object(answer.body)
-        for item in found.get("items") or ():
-            assert (item.get("kind"), item.get("apiVersion")) == (None, None)  # the envelope names the list only
-        for item in wanted.get("items") or ():
-            item.pop("kind", None), item.pop("apiVersion", None)
-        assert found == wanted
-
-    served(scenario)
+    await world.node("n1")
+    await world.pod("a", node="n1")
+    wanted = await world.request("GET", f"{ROOT}/{path}")
+    media = "application/vnd.kubernetes.protobuf"
+    answer = await world.admin.request("GET", f"{ROOT}/{path}", headers={"accept": media})
+    assert (answer.status, answer.headers["content-type"]) == (200, media)
+    found = decode_object(answer.body)
+    for item in found.get("items") or ():
+        assert (item.get("kind"), item.get("apiVersion")) == (None, None)  # the envelope names the list only
+    for item in wanted.get("items") or ():
+        item.pop("kind", None), item.pop("apiVersion", None)
+    assert found == wanted
 
 
 @pytest.mark.parametrize(
@@ -127,59 +125,47 @@ def test_the_generated_client_of_go_may_ask_for_protobuf(path: str) -> None:
         (f"{ROOT}/nodes/none", 'nodes "none" not found'),
     ],
 )
-def test_what_is_not_there(path: str, text: str) -> None:
-    async def scenario(world: World, _meter: Meter) -> None:
-        await world.pod("new", node="n1", phase="Pending")
-        with pytest.raises(NotFound, match=f"^{text}$"):
-            await world.request("GET", path)
-
-    served(scenario)
+async def test_what_is_not_there(world: World, meter: Meter, path: str, text: str) -> None:
+    await world.pod("new", node="n1", phase="Pending")
+    with pytest.raises(NotFound, match=f"^{text}$"):
+        await world.request("GET", path)
 
 
-def test_it_can_be_found_and_only_read() -> None:
-    async def scenario(world: World, _meter: Meter) -> None:
-        found = await discover(world.admin)
-        ours = {each.name: each for each in found.resources() if each.group == "metrics.k8s.io"}
-        assert {name: (each.kind, each.namespaced, each.verbs) for name, each in ours.items()} == {
-            "nodes": ("NodeMetrics", False, ("get", "list")),
-            "pods": ("PodMetrics", True, ("get", "list")),
-        }
-        listed = await world.request("GET", ROOT)
-        assert [each["name"] for each in listed["resources"]] == ["nodes", "pods"]
-        service = await world.request("GET", "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io")
-        assert service["status"]["conditions"][0]["status"] == "True"
-        assert "metrics.k8s.io/v1beta1" in str((await world.request("GET", "/openapi/v3"))["paths"])
-        for method, path in (("POST", f"{ROOT}/namespaces/default/pods"), ("DELETE", f"{ROOT}/nodes/n1")):
-            with pytest.raises(MethodNotAllowed):
-                await world.request(method, path, {"metadata": {"name": "n1"}})
-        with pytest.raises(ApiError):
-            await world.request("GET", f"{ROOT}/pods?watch=true")
-
-    served(scenario)
+async def test_it_can_be_found_and_only_read(world: World, meter: Meter) -> None:
+    found = await discover(world.admin)
+    ours = {each.name: each for each in found.resources() if each.group == "metrics.k8s.io"}
+    assert {name: (each.kind, each.namespaced, each.verbs) for name, each in ours.items()} == {
+        "nodes": ("NodeMetrics", False, ("get", "list")),
+        "pods": ("PodMetrics", True, ("get", "list")),
+    }
+    listed = await world.request("GET", ROOT)
+    assert [each["name"] for each in listed["resources"]] == ["nodes", "pods"]
+    service = await world.request("GET", "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io")
+    assert service["status"]["conditions"][0]["status"] == "True"
+    assert "metrics.k8s.io/v1beta1" in str((await world.request("GET", "/openapi/v3"))["paths"])
+    for method, path in (("POST", f"{ROOT}/namespaces/default/pods"), ("DELETE", f"{ROOT}/nodes/n1")):
+        with pytest.raises(MethodNotAllowed):
+            await world.request(method, path, {"metadata": {"name": "n1"}})
+    with pytest.raises(ApiError):
+        await world.request("GET", f"{ROOT}/pods?watch=true")
 
 
-def test_without_it_there_is_no_such_page() -> None:
-    async def scenario(world: World) -> None:
-        with pytest.raises(NotFound, match="could not find the requested resource"):
-            await world.request("GET", f"{ROOT}/nodes")
-        assert "metrics.k8s.io" not in {each.group for each in (await discover(world.admin)).versions}
-
-    play(scenario)
+async def test_without_it_there_is_no_such_page(world: World) -> None:
+    with pytest.raises(NotFound, match="could not find the requested resource"):
+        await world.request("GET", f"{ROOT}/nodes")
+    assert "metrics.k8s.io" not in {each.group for each in (await discover(world.admin)).versions}
 
 
-def test_a_role_lets_everybody_view_it_who_may_view_pods() -> None:
-    async def scenario(world: World, _meter: Meter) -> None:
-        path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:aggregated-metrics-reader"
-        role = await world.request("GET", path)
-        assert role["rules"] == [
-            {"apiGroups": ["metrics.k8s.io"], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}
-        ]
-        assert sorted(role["metadata"]["labels"].values()) == ["true"] * 3
-
-    served(scenario)
+async def test_a_role_lets_everybody_view_it_who_may_view_pods(world: World, meter: Meter) -> None:
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:aggregated-metrics-reader"
+    role = await world.request("GET", path)
+    assert role["rules"] == [
+        {"apiGroups": ["metrics.k8s.io"], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}
+    ]
+    assert sorted(role["metadata"]["labels"].values()) == ["true"] * 3
 
 
-def test_a_load_is_shared_by_the_ready_pods_of_a_workload() -> None:
+async def test_a_load_is_shared_by_the_ready_pods_of_a_workload(world: World, meter: Meter) -> None:
     """Of both ReplicaSets of a Deployment, and only of those that take work."""
 
     async def owned(world: World, name: str, owner: Doc, *, ready: bool = True) -> None:
@@ -199,52 +185,43 @@ def test_a_load_is_shared_by_the_ready_pods_of_a_workload() -> None:
         items = (await world.request("GET", f"{ROOT}/namespaces/default/pods"))["items"]
         return {item["metadata"]["name"]: item["containers"][0]["usage"]["cpu"] for item in items}
 
-    async def scenario(world: World, _meter: Meter) -> None:
-        web = await made(world, "deployments", "Deployment", "web", [])
-        old, new = [await made(world, "replicasets", "ReplicaSet", name, [web]) for name in ("web-1", "web-2")]
-        for name, owner in (("a", old), ("b", old), ("c", new)):
-            await owned(world, name, owner)
-        await owned(world, "d", new, ready=False)
-        other = await made(world, "deployments", "Deployment", "other", [])
-        await owned(world, "e", other)
-        await world.pod("lonely", node="n1", ready=True)
-        assert set((await used(world)).values()) == {"250m"}
-        await world.merge(f"{APPS}/deployments/web", {"metadata": {"annotations": {LOAD: "1500m"}}})
-        shared = {"a": "500m", "b": "500m", "c": "500m", "d": "250m", "e": "250m", "lonely": "250m"}
-        assert await used(world) == shared
-        await world.delete(f"{PODS}/b", grace=0)
-        assert (await used(world))["a"] == "750m"
-        await world.merge(f"{APPS}/deployments/web", {"metadata": {"annotations": {LOAD: "many"}}})
-        assert (await used(world))["a"] == "250m"
-        await world.merge(f"{APPS}/replicasets/web-1", {"metadata": {"annotations": {LOAD: "1500m"}}})
-        assert (await used(world))["a"] == "250m"  # left there from when the Deployment had it
-        gone = {**web, "uid": "of-one-before"}
-        await owned(world, "f", gone)
-        assert (await used(world))["f"] == "250m"
-
-    served(scenario)
+    web = await made(world, "deployments", "Deployment", "web", [])
+    old, new = [await made(world, "replicasets", "ReplicaSet", name, [web]) for name in ("web-1", "web-2")]
+    for name, owner in (("a", old), ("b", old), ("c", new)):
+        await owned(world, name, owner)
+    await owned(world, "d", new, ready=False)
+    other = await made(world, "deployments", "Deployment", "other", [])
+    await owned(world, "e", other)
+    await world.pod("lonely", node="n1", ready=True)
+    assert set((await used(world)).values()) == {"250m"}
+    await world.merge(f"{APPS}/deployments/web", {"metadata": {"annotations": {LOAD: "1500m"}}})
+    shared = {"a": "500m", "b": "500m", "c": "500m", "d": "250m", "e": "250m", "lonely": "250m"}
+    assert await used(world) == shared
+    await world.delete(f"{PODS}/b", grace=0)
+    assert (await used(world))["a"] == "750m"
+    await world.merge(f"{APPS}/deployments/web", {"metadata": {"annotations": {LOAD: "many"}}})
+    assert (await used(world))["a"] == "250m"
+    await world.merge(f"{APPS}/replicasets/web-1", {"metadata": {"annotations": {LOAD: "1500m"}}})
+    assert (await used(world))["a"] == "250m"  # left there from when the Deployment had it
+    gone = {**web, "uid": "of-one-before"}
+    await owned(world, "f", gone)
+    assert (await used(world))["f"] == "250m"
 
 
-def test_rights_are_asked_for() -> None:
-    from pilothouse.apiserver.handler_chain import HandlerChain
-    from pilothouse.client.errors import Forbidden
-
-    async def scenario(world: World, _meter: Meter) -> None:
-        handler_chain = HandlerChain(world.server, address="127.0.0.1:6443", authorization="RBAC")
-        await handler_chain.start()
-        user = Client(world.server.transport("ann", ["system:authenticated"]), world.env)
-        with pytest.raises(Forbidden, match=r'cannot list resource "pods" in API group "metrics\.k8s\.io"'):
-            await user.request("GET", f"{ROOT}/namespaces/default/pods")
-        binding = {
-            "metadata": {"name": "ann"},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "system:aggregated-metrics-reader",
-            },
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}],
-        }
-        await world.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
-        assert (await user.request("GET", f"{ROOT}/namespaces/default/pods")).status == 200
-
-    served(scenario)
+async def test_rights_are_asked_for(world: World, meter: Meter) -> None:
+    handler_chain = HandlerChain(world.server, address="127.0.0.1:6443", authorization="RBAC")
+    await handler_chain.start()
+    user = Client(world.server.transport("ann", ["system:authenticated"]), world.env)
+    with pytest.raises(Forbidden, match=r'cannot list resource "pods" in API group "metrics\.k8s\.io"'):
+        await user.request("GET", f"{ROOT}/namespaces/default/pods")
+    binding = {
+        "metadata": {"name": "ann"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "system:aggregated-metrics-reader",
+        },
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}],
+    }
+    await world.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    assert (await user.request("GET", f"{ROOT}/namespaces/default/pods")).status == 200

@@ -12,7 +12,7 @@ from tests.controllers.garbage_collector.cluster import Cluster, owner_reference
 from pilothouse.api import wire
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR, GarbageCollectorOptions
-from pilothouse.env import Env, virtual
+from pilothouse.env import Env
 
 CM = "/api/v1/namespaces/default/configmaps"
 ACCEPT = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
@@ -154,15 +154,23 @@ async def test_an_owner_that_was_made_again_under_its_name_is_another_one(env: E
         assert await cluster.configmaps() == ["owner"]
 
 
-def test_an_owner_in_another_namespace_is_no_owner_whoever_is_seen_first() -> None:
-    async def check(cluster: Cluster) -> None:
+@pytest.mark.parametrize("before", [True, False], ids=["before the controller", "after its start"])
+async def test_an_owner_in_another_namespace_is_no_owner_whoever_is_seen_first(env: Env, before: bool) -> None:
+    async with running(env) as (cluster, group):
+        if not before:
+            await cluster.run(group, DESCRIPTOR)
+        await cluster.create("/api/v1/namespaces", metadata={"name": "elsewhere"})
+        owner = await cluster.configmap("owner")
+        await cluster.configmap("good-child", owner)
+        await cluster.configmap("child", owner, namespace="elsewhere")
+        if before:
+            await cluster.run(group, DESCRIPTOR)
+        await asyncio.sleep(5)
         assert await cluster.configmaps() == ["good-child", "owner"]
         assert await cluster.configmaps("elsewhere") == []
         found = await cluster.get("/api/v1/namespaces/elsewhere/events")
         assert found is not None
         [event] = found["items"]
-        owner = await cluster.get(f"{CM}/owner")
-        assert owner is not None
         assert event["type"] == "Warning"
         assert event["reason"] == "OwnerRefInvalidNamespace"
         assert event["message"] == (
@@ -171,28 +179,6 @@ def test_an_owner_in_another_namespace_is_no_owner_whoever_is_seen_first() -> No
         )
         assert event["source"]["component"] == "garbage-collector-controller"
         assert event["involvedObject"]["name"] == "child"
-
-    async def prepare(cluster: Cluster) -> None:
-        await cluster.create("/api/v1/namespaces", metadata={"name": "elsewhere"})
-        owner = await cluster.configmap("owner")
-        await cluster.configmap("good-child", owner)
-        await cluster.configmap("child", owner, namespace="elsewhere")
-
-    async def owner_first(env: Env) -> None:
-        async with running(env, DESCRIPTOR) as (cluster, _group):
-            await prepare(cluster)
-            await asyncio.sleep(5)
-            await check(cluster)
-
-    async def after_a_start(env: Env) -> None:
-        async with running(env) as (cluster, group):
-            await prepare(cluster)
-            await cluster.run(group, DESCRIPTOR)
-            await asyncio.sleep(5)
-            await check(cluster)
-
-    virtual.run(owner_first)
-    virtual.run(after_a_start)
 
 
 async def test_a_cluster_scoped_object_with_a_namespaced_owner_is_never_collected(cluster: Cluster) -> None:
