@@ -1,1 +1,1 @@
-"""Benchmarks. Each module runs by itself (``python -m bench.client``) and gives its figures as a dictionary."""
+"""Benchmarks: ``python -m bench`` runs them. Each module can also be run alone (``python -m bench.client``)."""

@@ -1,8 +1,9 @@
-"""``python -m bench [NAME ...] [--json FILE]``: run the benchmarks and print one table. ``--list`` names them.
+"""``python -m bench [NAME ...] [--json FILE]``: run the benchmarks and print one table. ``--list`` lists them.
 
-Side by side with the real programs where ``KUBEBUILDER_ASSETS`` points at them. The last column says what a figure
-reaches: its aim, its budget, or neither. The exit code does not: a machine that others use as well decides that. The
-last rows divide the cost per object at the largest size by that at the smallest, where several were run: 1 is flat.
+Benchmarks that compare with the Go programs run these if ``KUBEBUILDER_ASSETS`` is set. The last column shows which
+limit a figure meets: its aim, its budget, or neither. That does not affect the exit code, because other load on the
+machine affects the figures. If several sizes were run, the last rows divide the cost per object at the largest size by
+the cost at the smallest; 1 means that the cost does not grow.
 """
 
 import argparse
@@ -44,21 +45,23 @@ BENCHMARKS: dict[str, tuple[str, dict[str, int]]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}; all without any")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    parser.add_argument("--list", action="store_true", help="print the names and what each measures")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"benchmarks to run (default: all): {', '.join(BENCHMARKS)}"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file, as JSON")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks")
     arguments = parser.parse_args()
     if arguments.list:
         for name, (module, _settings) in BENCHMARKS.items():
-            doc = importlib.import_module(module).__doc__ or ""
-            print(f"{name:<18}{' '.join(doc.split())}")
+            summary = (importlib.import_module(module).__doc__ or "").split("\n\n")[0]
+            print(f"{name:<20}{' '.join(summary.split())}")
         return 0
     unknown = [name for name in arguments.names if name not in BENCHMARKS]
     if unknown:
-        parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
-    problem = missing_programs()
-    if problem:
-        print(f"Without the real programs: {problem}", file=sys.stderr)
+        parser.error(f"unknown benchmark {unknown[0]!r}; the benchmarks are {', '.join(BENCHMARKS)}")
+    missing = missing_programs()
+    if missing:
+        print(f"Running without the Go programs: {missing}", file=sys.stderr)
     figures: list[Figure] = []
     for name in arguments.names or BENCHMARKS:
         module, settings = BENCHMARKS[name]

@@ -1,9 +1,9 @@
-"""The API server beside the real one: pods created, changed, listed by the ten thousand, and watched by a hundred.
+"""API server compared with kube-apiserver: creates, updates, lists of 10,000 pods, and 100 watches.
 
-Ours on SQLite, kept through power cuts, over HTTPS; beside it kube-apiserver on an etcd that is told not to sync
-(``--unsafe-no-fsync``), so that its disk is not what is compared. Both run all the time, and are asked in turn by one
-load generator, this process, with 32 connections. Figures: how much per second, CPU of the server per operation (for
-the real one that of both programs), and its resident memory per pod.
+Ours stores durably in SQLite and serves HTTPS. kube-apiserver uses an etcd with ``--unsafe-no-fsync``, so that the
+disk is not compared. Both servers run during the whole benchmark; one load generator, this process, uses them
+alternately with 32 connections. Figures: operations per second, CPU of the server per operation (of kube-apiserver and
+etcd together), and resident memory per pod.
 
 ``python -m bench.api_server [PODS] [ROUNDS]`` runs it alone.
 """

@@ -1,13 +1,13 @@
-"""Ours beside the Go manager: N volumes made available, and N claims bound to them, on one real API server.
+"""Manager compared with kube-controller-manager: N volumes become Available, N claims are bound to them.
 
-Volumes of a CSI driver and of a class that binds at once, in twenty sizes; for each there is a claim that asks for
-just that much. Each manager in turn, as in ``bench.namespaces``. Volumes and claims are made sixteen at a time by this
-process; either manager looks at one claim after the other, as it must, and writes four times for each. Figures: wall
-seconds until all volumes are Available, and from the first claim until all are Bound; CPU microseconds of the manager
-per volume and per claim, its writes per claim, its resident memory with all bound. At several sizes, the last rows
-show whether a claim's cost depends on how many volumes there are.
+The volumes belong to a CSI driver and a class with immediate binding, and have twenty sizes; for each there is a claim
+of exactly that size. Managers run alternately, as in ``bench.namespaces``, on a real API server. This process creates
+volumes and claims with sixteen concurrent requests; both managers process one claim at a time, with four writes each.
+Figures: wall seconds until all volumes are Available, and from the first claim until all are Bound; CPU microseconds of
+the manager per volume and per claim; its writes per claim; its resident memory when all are bound. With several sizes,
+the last rows show whether the cost of a claim depends on the number of volumes.
 
-``python -m bench.claims [CLAIMS]`` runs it alone; with ``--profile`` ours is run alone, under cProfile.
+``python -m bench.claims [CLAIMS]`` runs it alone; with ``--profile`` only our manager runs, under cProfile.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""Client CPU per create over loopback: ``RemoteTransport`` with ``Client`` on it, against a server in another process.
+"""CPU of the client per create: ``Client`` on a ``RemoteTransport``, with a server in another process.
 
 ``python -m bench.client [COUNT]`` prints microseconds of this process' CPU per request, for ``Client`` and for the
-transport alone, so that what ``Client`` adds can be seen.
+transport alone; the difference is what ``Client`` costs.
 """
 
 import asyncio

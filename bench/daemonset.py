@@ -1,9 +1,9 @@
-"""Ours beside the Go manager: a DaemonSet over N nodes on one real API server, created, then updated from node to node.
+"""Manager compared with kube-controller-manager: a DaemonSet on N nodes is created and updated.
 
-``maxUnavailable`` is 20 %, so the update takes five rounds. Each manager in turn, as in ``bench.side_by_side``; nodes
-and pods are served by ``bench.light_kubelet``, for both the same. Figures: wall seconds until the status says that all
-is updated and available, CPU microseconds of the manager per pod, its resident memory with all pods there. Between two
-runs the pods are deleted while no manager runs.
+``maxUnavailable`` is 20 %, so the update takes five rounds. Managers run alternately on one real API server, as in
+``bench.side_by_side``; ``bench.light_kubelet`` simulates nodes and pods for both. Figures: wall seconds until the
+status shows that all pods are updated and available, CPU microseconds of the manager per pod, its resident memory with
+all pods. Between two runs the pods are deleted while no manager runs.
 """
 
 import sys

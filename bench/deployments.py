@@ -1,15 +1,14 @@
-"""Ours beside the Go manager: many Deployments on one real API server, created, rolled to another image, and deleted
-with their namespace.
+"""Manager compared with kube-controller-manager: many Deployments are created, rolled and deleted.
 
-Deployments roll as they do by default, a quarter more and a quarter fewer at a time. Each manager in turn, as in
-``bench.side_by_side``; pods are made ready by ``bench.light_kubelet``, for both the same. At work are the controllers
-of Deployments, ReplicaSets and namespaces and the garbage collector. Figures: wall seconds until the status of every
-Deployment says that all is updated and available, and until the namespace is gone (either manager waits five seconds
-before it begins); CPU microseconds of the manager per pod, where a roll makes one and deletes one; its resident memory.
+They are rolled to another image with the default strategy (25 % surge, 25 % unavailable), and deleted with their
+namespace, on one real API server. Managers run alternately, as in ``bench.side_by_side``; ``bench.light_kubelet`` makes
+pods ready for both. The controllers of Deployments, ReplicaSets and namespaces and the garbage collector run. Figures:
+wall seconds until the status of every Deployment shows that all pods are updated and available, and until the namespace
+is gone (both managers wait five seconds before they start); CPU microseconds of the manager per pod, where a roll
+creates one pod and deletes one; its resident memory.
 
-What the API server was asked for in the end is shown as well: since v1.33 pods are the first to leave a namespace, and
-before that everything left in an order that chance made. A manager that takes the Deployments first has nothing more to
-report about them.
+The requests during the deletion are shown, too: since v1.33 the pods of a namespace are deleted first, before that the
+order was random. If Deployments are deleted first, the manager writes no more statuses.
 
 ``python -m bench.deployments [DEPLOYMENTS] [REPLICAS]`` runs it alone.
 """

@@ -1,8 +1,8 @@
-"""Pods created per second over HTTPS on several connections: ours on SQLite, kept through power cuts, beside the real
-kube-apiserver on an etcd that is told not to sync (``--unsafe-no-fsync``), so that its disk is not what is compared.
+"""API server compared with kube-apiserver: pods created per second over HTTPS on several connections.
 
-One load generator for both: our client, in this process, with 32 connections. Both servers run all the time; they are
-asked in turn.
+Ours stores durably in SQLite. kube-apiserver uses an etcd with ``--unsafe-no-fsync``, so that the disk is not compared.
+One load generator for both: our client, in this process, with 32 connections. Both servers run during the whole
+benchmark and are used alternately.
 """
 
 import asyncio

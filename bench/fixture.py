@@ -1,7 +1,7 @@
-"""The test fixture: a plane with three nodes in the test's process, from nothing to ready.
+"""Test fixture: from nothing to a ready plane with three nodes in the process of the test.
 
-The first one in a fresh interpreter pays for the imports as well; a test session pays that once. Later ones are what a
-test with a plane of its own waits for.
+The first plane of an interpreter includes the imports, once per test session. Each later one is the time that a test
+with its own plane waits.
 """
 
 import subprocess

@@ -1,10 +1,9 @@
-"""Nodes for side-by-side runs: they and what happens to pods on them, as light as it can be.
+"""Nodes for comparisons with the Go programs: a process that simulates nodes and pods with few requests.
 
-``python -m bench.light_kubelet --kubeconfig FILE --nodes N``, a process of its own, for both managers the same. It
-makes the Nodes, then binds every daemon pod to the node its affinity names and every other pod to the next node in
-turn, reports it ready in one write, and removes it as soon as it is marked for deletion: what a scheduler and N
-kubelets would do, in three requests per pod's life. No Leases, no heartbeats: nodes that nothing happens to cost a
-manager nothing.
+``python -m bench.light_kubelet --kubeconfig FILE --nodes N`` runs in its own process, for both managers alike. It
+creates the Nodes, binds every daemon pod to the node that its affinity names and all other pods to the nodes in turn,
+reports each pod as ready in one write, and removes it as soon as it is marked for deletion: the work of a scheduler and
+N kubelets with three requests per pod. Without Leases and heartbeats, idle nodes cost the manager nothing.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The two managers of side-by-side runs: ours and the Go program, with the same controllers and without throttling."""
+"""The two managers that are compared: ours and kube-controller-manager, with the same controllers, not throttled."""
 
 import contextlib
 import subprocess

@@ -1,8 +1,8 @@
-"""``pilothouse up``: 600 Deployments of one pod each, from the first request to the last one ready.
+"""``pilothouse up``: 600 Deployments of one pod each, from the first request until the last is ready.
 
-What a person has: a server with TLS, scheduler, simulated nodes with their default profile, and all controllers, in one
-process of its own. Deployments are made one after the other on one connection, by this process. Beside the seconds, CPU
-and resident memory of the process.
+One process with the settings of a user: API server with TLS, scheduler, simulated nodes with the default profile, all
+controllers. This process creates the Deployments one after the other on one connection. Figures: wall seconds, CPU and
+resident memory of the process.
 
 ``python -m bench.many_deployments [DEPLOYMENTS] [ROUNDS]`` runs it alone.
 """

@@ -1,6 +1,6 @@
-"""Microseconds per operation of the parts: decoding, queue, cache, informer, storage, the embedded server, requests.
+"""Single operations: CPU microseconds of decoding, queue, cache, informer, storage, embedded server, requests.
 
-The best of several rounds in this process' CPU time: everything that disturbs a round only makes it longer.
+The figure is the best of several rounds, in CPU time of this process: disturbances only make a round longer.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Microseconds of CPU per operation of the machinery that controllers run on, transports and decoding left out.
+"""CPU microseconds per operation of the controller runtime, without transports and decoding.
 
-``python -m bench.micro_runtime`` prints them. Each function gives a dictionary of name to microseconds; the best of
-several rounds, since everything that disturbs a round only makes it longer.
+``python -m bench.micro_runtime`` prints them. Each function returns microseconds by name; they are the best of several
+rounds, because disturbances only make a round longer.
 """
 
 import asyncio

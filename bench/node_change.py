@@ -1,11 +1,11 @@
-"""What one change of a node costs at 100, 1,000 and 5,000 nodes: it should cost the same.
+"""One change of a node: CPU at 100, 1,000 and 5,000 nodes; it should not depend on the number of nodes.
 
-In this process, on the virtual loop: the embedded API server and a manager with all controllers, Nodes that nobody
+In this process, on the virtual loop: the embedded API server and a manager with all controllers; Nodes without
 heartbeats, no scheduler. One DaemonSet has a pod on every node, four others select a label that few nodes have. Each
-kind of change is made to many nodes, one after the other; figures are the processor's microseconds per change for all
-that follows from it, the server's part included, the best of a few rounds (in the others a periodic pass of node
-lifecycle or pod garbage collector fell), and the keys that controllers looked at because of it. A round makes each
-change and takes it back, and counts both.
+kind of change is made to many nodes, one after the other. Figures: CPU microseconds per change of everything that
+follows from it, the server included, and the number of keys that are reconciled. The figure is the best of a few
+rounds, because periodic passes of node lifecycle and pod garbage collector fall into others. A round makes each change
+and reverts it, and counts both.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""What simulated nodes cost: CPU per registration, heartbeat, pod start and stop, and memory, at 100 and 5,000 nodes.
+"""Simulated nodes: CPU per registration, heartbeat, pod start and stop, and memory, at 100 and 5,000 nodes.
 
-In this process, with the embedded server and the scheduler, in virtual time. ``--profile`` shows where it goes.
+In this process, with the embedded server and the scheduler, in virtual time. ``--profile`` prints a profile.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Processes under measurement: start, wait for a line, CPU time, resident memory, end. Linux only."""
+"""Measured processes: start, wait for a line of output, CPU time, resident memory, stop. Linux only."""
 
 import contextlib
 import os

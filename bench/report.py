@@ -1,4 +1,4 @@
-"""``Figure``: one measured number beside what it is held to, and the table and JSON of many."""
+"""``Figure``: one measured number with its budget and aim, and the table and JSON of many figures."""
 
 import json
 import platform

@@ -1,6 +1,5 @@
-"""What the benches beside the Go manager have in common: a cluster with nodes, the wait until something is so, and what
-a manager took for one phase after the other.
-"""
+"""What comparisons with the Go manager share: a cluster with nodes, waiting for a state, and the cost of each
+phase."""
 
 import contextlib
 import sys

@@ -1,8 +1,8 @@
-"""Ours beside the real kube-scheduler: pods per second and CPU per pod at 1,000 and 5,000 nodes.
+"""Scheduler compared with kube-scheduler: pods per second and CPU per pod at 1,000 and 5,000 nodes.
 
-Both on one real API server and etcd, neither throttled; nodes are plain ready objects that nobody simulates, in five
-zones. The pods are there first, half of them of one ReplicaSet, so that default spreading counts; then the scheduler
-starts. The clock runs from the first pod that has a node to the last. Schedulers take turns, as in
+Both run without throttling on one real API server and etcd. Nodes are ready objects in five zones that are not
+simulated. The pods exist before the scheduler starts; half of them belong to one ReplicaSet, so that default spreading
+applies. Time is measured from the first scheduled pod to the last. Schedulers run alternately, as in
 ``bench.side_by_side``.
 """
 

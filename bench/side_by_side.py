@@ -1,9 +1,9 @@
-"""Ours beside the Go manager: a ReplicaSet 0→N→0 on one real API server, both without client throttling.
+"""Manager compared with kube-controller-manager: a ReplicaSet is scaled from 0 to N and back to 0.
 
-Each manager in turn, in the order ours, Go, Go, ours, ours, Go, so that a machine that gets slower or faster hurts both
-alike. Wall times and CPU are compared by the best run of each: what else runs here only makes a run longer. Figures:
-wall seconds up and down, CPU microseconds of the manager per pod, its resident memory with all pods there. At several
-sizes, the last rows show whether the cost per pod is flat.
+Both run on one real API server without client throttling, alternately in the order ours, Go, Go, ours, ours, Go, so
+that changes in the speed of the machine affect both. Wall times and CPU are compared by the best run of each, because
+other load only makes a run longer. Figures: wall seconds up and down, CPU microseconds of the manager per pod, its
+resident memory with all pods. With several sizes, the last rows show whether the cost per pod grows.
 """
 
 import sys

@@ -1,8 +1,9 @@
-"""``pilothouse up --nodes 3``: from the start of the process to ``/readyz`` over TLS and to "ready" (nodes registered,
-controllers at work), and what it takes when nothing happens. etcd and kube-apiserver beside it, where there are any.
+"""``pilothouse up --nodes 3``: time until ``/readyz`` and until "ready", and the CPU and memory of an idle plane.
 
-CPU until "ready" says more than seconds on a machine that does something else, too. It is measured of an installation
-and, where this is run from the environment of a clone, of what ``make up`` starts there.
+The start of the process until ``/readyz`` answers over TLS, and until "ready" is printed (nodes registered, controllers
+running); compared with etcd and kube-apiserver where these are available. CPU until "ready" is more reliable than wall
+time on a machine with other load. It is measured for an installation and, if this runs in the environment of a clone,
+for what ``make up`` starts.
 """
 
 import http.client

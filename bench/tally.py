@@ -1,7 +1,7 @@
-"""Thousands of objects for side-by-side runs: made, counted as they come to be as wanted, and what was written for it.
+"""Thousands of objects for comparisons: create them, count those in the desired state, count the writes.
 
-Counted by a watch: a list of thousands every fifth of a second would cost the API server more than what is measured.
-Used by ``bench.claims`` and ``bench.namespaces``.
+They are counted with a watch: a list of thousands every fifth of a second would cost the API server more than what is
+measured. Used by ``bench.claims`` and ``bench.namespaces``.
 """
 
 import asyncio

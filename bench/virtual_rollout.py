@@ -1,8 +1,9 @@
-"""5,000 nodes and a DaemonSet in virtual time: the nodes register, the daemons are created, one rolling update replaces
-them all. API server, nodes, scheduler and manager in this process; seconds are those of the processor.
+"""Virtual time: 5,000 nodes register, a DaemonSet is created on them, one rolling update replaces all pods.
 
-``python -m bench.virtual_rollout [NODES] [--profile]`` runs it once, and prints where the time went. The bench runs it
-``RUNS`` times, each in a process of its own.
+API server, nodes, scheduler and manager run in this process; seconds are CPU time.
+
+``python -m bench.virtual_rollout [NODES] [--profile]`` runs it once and prints a profile. The benchmark runs it
+``RUNS`` times, each in its own process.
 """
 
 import argparse

@@ -74,7 +74,7 @@ def test_settings_of_other_plugins_are_reported(tmp_path: Path, capsys: pytest.C
     file = tmp_path / "admission.yaml"
     file.write_text("kind: AdmissionConfiguration\nplugins: [{name: EventRateLimit}]")
     assert pod_security_of(str(file)) == PodSecurityOptions()
-    assert "EventRateLimit mean nothing here" in capsys.readouterr().err
+    assert "EventRateLimit has no effect" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ KUBECONFIG = {
         ("up --nodes=-1", "--nodes must not be negative, got -1"),
         ("up --port=70000", "--port must be between 0 and 65535"),
         ("up --kubeconfig=", "--kubeconfig must name a file"),
-        ("up --wait", "--wait needs a manifest to wait for: give -f"),
+        ("up --wait", "--wait needs manifests to wait for: use -f"),
         ("nodes --node-prefix=A_", '--node-prefix "A_" can\'t begin the name of a node'),
         (
             "up --admission-control-config-file=nothing",
@@ -56,10 +56,10 @@ KUBECONFIG = {
         ("up --node-memory=-1Gi", "--node-memory must not be negative, got -1Gi"),
         ("nodes --node-pods=-1", "--node-pods must not be negative, got -1"),
         ("up --controllers=nope", '"nope" is not in the list of known controllers'),
-        ("up --in-memory --data-dir=x", "--in-memory and --data-dir exclude each other"),
+        ("up --in-memory --data-dir=x", "--in-memory and --data-dir can't be used together"),
         ("apiserver --authorization-mode=ABAC", "--authorization-mode must be AlwaysAllow or RBAC"),
         ("apiserver --service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24", "there may be one range of each family"),
-        ("apiserver --replica-lag=-1s", "--replica-lag can't be negative"),
+        ("apiserver --replica-lag=-1s", "--replica-lag must not be negative"),
         ("apiserver --history-retention=0s", "--history-retention must be positive"),
         ("apiserver --feature-gates=Migration=true", "--feature-gates: unrecognized feature gate: Migration"),
         (

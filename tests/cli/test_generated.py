@@ -31,7 +31,7 @@ def test_the_reference_is_up_to_date() -> None:
     [
         (["completion"], "expected one of bash, zsh, fish"),
         (["completion", "tcsh"], "expected one of bash, zsh, fish"),
-        (["man", "kubelet"], "there is no page for kubelet"),
+        (["man", "kubelet"], "no manual page for kubelet"),
     ],
 )
 def test_what_there_is_not(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:

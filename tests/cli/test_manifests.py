@@ -46,8 +46,8 @@ def test_errors_name_their_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        pytest.param([], "there are no manifests in .*: they are files that end with .json, .yaml, .yml", id="nothing"),
-        pytest.param(["README.md", "b/5.yaml"], "there are no manifests in", id="nothing of that kind"),
+        pytest.param([], "no manifests found in .*; the names of manifests end with .json, .yaml, .yml", id="nothing"),
+        pytest.param(["README.md", "b/5.yaml"], "no manifests found in", id="nothing of that kind"),
         pytest.param(["empty.yaml"], "manifest .* has no objects in it", id="no objects"),
     ],
 )

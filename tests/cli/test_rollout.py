@@ -21,7 +21,7 @@ def replica_set(wanted: int = 3, /, **status: Any) -> dict[str, Any]:
     [
         pytest.param(
             replica_set(observedGeneration=1),
-            Progress("waiting for the controller to look at it", False),
+            Progress("waiting for the spec update to be observed", False),
             id="not observed yet",
         ),
         pytest.param(
@@ -39,7 +39,7 @@ def replica_set(wanted: int = 3, /, **status: Any) -> dict[str, Any]:
         ),
         pytest.param(
             replica_set(1, replicas=2, readyReplicas=2, availableReplicas=2),
-            Progress("1 old pods still to go", False),
+            Progress("1 old pods are pending termination", False),
             id="on the way down",
         ),
         pytest.param(
@@ -60,8 +60,8 @@ def replica_set(wanted: int = 3, /, **status: Any) -> dict[str, Any]:
         ),
         pytest.param(
             {"kind": "ConfigMap", "metadata": {}},
-            Progress("is there", True),
-            id="kinds without a state are done when they are there",
+            Progress("exists", True),
+            id="kinds without a state are done when they exist",
         ),
         pytest.param(
             {"kind": "Widget", "metadata": {}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}},

@@ -84,9 +84,10 @@ async def test_the_file_of_a_server_that_still_runs_stays_its_own(
             assert url_in(path) == first
             assert not beside.exists()
             assert capsys.readouterr().err == (
-                f"note: {path} is for {first}, which still runs; {beside} is for https://127.0.0.1:2\n"
+                f"note: {path} is for {first}, which is still running; "
+                f"the kubeconfig of https://127.0.0.1:2 is {beside}\n"
             )
-            with pytest.raises(UserError, match=f"is for {first}, which still runs; name another file with"):
+            with pytest.raises(UserError, match=f"is for {first}, which is still running; name another file with"):
                 async with own_kubeconfig(path, server(GONE), given=True):
                     pass
     assert list(tmp_path.iterdir()) == []
@@ -115,7 +116,7 @@ async def test_a_file_that_kubectl_has_changed_is_still_ours(tmp_path: Path) -> 
 async def test_somebody_elses_file_is_left_alone(tmp_path: Path, content: str) -> None:
     path = tmp_path / "mine"
     path.write_text(content)
-    with pytest.raises(UserError, match=r"was not written by pilothouse and is left alone; .* --write-kubeconfig"):
+    with pytest.raises(UserError, match=r"was not written by pilothouse and is not overwritten; .* --write-kubeconfig"):
         async with own_kubeconfig(path, server(GONE)):
             pytest.fail("it was taken")
     assert path.read_text() == content
@@ -139,7 +140,7 @@ async def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
 async def test_a_directory_where_others_may_exchange_files_is_rejected(tmp_path: Path, kind: Any) -> None:
     """With an exchanged kubeconfig the user's kubectl runs other programs."""
     tmp_path.chmod(0o777)
-    with pytest.raises(UserError, match="anybody may exchange files in"):
+    with pytest.raises(UserError, match="every user may replace files in"):
         await entered_and_left(kind(tmp_path / "kubeconfig", server(GONE)))
     tmp_path.chmod(0o1777)  # as /tmp
     await entered_and_left(kind(tmp_path / "kubeconfig", server(GONE)))
@@ -219,7 +220,7 @@ async def test_what_a_killed_process_left_behind_is_taken_over(tmp_path: Path) -
 async def test_what_is_no_kubeconfig_is_left_alone(tmp_path: Path, content: str) -> None:
     path = tmp_path / "config"
     path.write_text(content)
-    with pytest.raises(UserError, match=r"unable to add a context to .*; it is left alone"):
+    with pytest.raises(UserError, match=r"unable to add a context to .*; the file is not changed"):
         async with merged_kubeconfig(path, server(GONE)):
             pytest.fail("it was changed")
     assert path.read_text() == content
@@ -234,7 +235,7 @@ async def test_a_program_that_holds_the_lock_is_waited_for(tmp_path: Path, monke
         assert url_in(path) == GONE
     monkeypatch.setattr(written_kubeconfig, "_LOCK_SECONDS", 0.1)
     lock.touch()
-    with pytest.raises(UserError, match=r"config\.lock is there: another program is changing .*/config, or died"):
+    with pytest.raises(UserError, match=r"config\.lock exists: another program is changing .*/config, or crashed"):
         await entered_and_left(merged_kubeconfig(path, server(GONE)))
     assert path.read_text() == USUAL
 

@@ -148,7 +148,7 @@ def test_flags_that_mean_nothing_here_are_warned_about(environment: Environment)
     assert environment.server is not None
     environment.server.stop()
     environment.start_server("--audit-log-path=/dev/null", "--runtime-config", "api/all=true", "--profiling", "--v=1")
-    environment.server.until("Flag has no meaning here and is ignored.*--profiling")
+    environment.server.until("Unsupported flag is ignored.*--profiling")
     for name in ("audit-log-path", "runtime-config"):
         assert f'flag="--{name}"' in environment.server.log, environment.server.log
 

@@ -174,7 +174,7 @@ def test_an_object_whose_controller_does_not_run_is_named_at_once(tmp_path: Path
     words = ["up", "--port=0", "-f", manifest, "--wait", "--timeout=1s", "--controllers=*,-replicaset"]
     done = run_pilothouse(tmp_path, *words)
     assert done.returncode == 1
-    told = "replicasets.apps/web in default: nothing will happen to it, replicaset-controller does not run here"
+    told = "replicasets.apps/web in default: it will not be reconciled, because replicaset-controller is not running"
     assert told in done.stdout.splitlines()
     alone = run_pilothouse(tmp_path, *words[:-1], "--no-manager")
     assert "does not run here" not in alone.stdout, "another manager may do that"
@@ -247,8 +247,8 @@ def test_somebody_elses_kubeconfig_is_left_alone(tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "up", "--port=0", "--kubeconfig=mine")
     assert done.returncode == 1
     assert done.stderr == (
-        "Error: mine was not written by pilothouse and is left alone; move it away, choose another with --kubeconfig, "
-        "or have a context added to it with --write-kubeconfig\n"
+        "Error: mine was not written by pilothouse and is not overwritten; move it, choose another file with "
+        "--kubeconfig, or add a context to it with --write-kubeconfig\n"
     )
     assert (tmp_path / "mine").read_text() == "precious: true\n"
 

@@ -28,12 +28,12 @@ def pod_security_of(path: str) -> "PodSecurityOptions":
     try:
         document = yaml_file.read_mapping(path)
         if document.get("kind") != "AdmissionConfiguration":
-            raise ValueError(f"wanted an AdmissionConfiguration, got {document.get('kind')}")
+            raise ValueError(f"expected an AdmissionConfiguration, got {document.get('kind')}")
         found = levels.PodSecurityOptions()
         for plugin in document.get("plugins") or ():
             if plugin.get("name") != "PodSecurity":
                 print(
-                    f"warning: the settings of the admission plugin {plugin.get('name')} mean nothing here",
+                    f"warning: the configuration of the admission plugin {plugin.get('name')} has no effect",
                     file=sys.stderr,
                 )
                 continue

@@ -30,7 +30,7 @@ with lazy_imports():
     from pilothouse.plane import served
 
 
-USAGE = """An API server for one machine: no etcd, in memory or on one file.
+USAGE = """An API server that needs no etcd: it stores objects in memory, or in one SQLite file.
 
 Usage:
   {program} [flags]
@@ -44,33 +44,40 @@ def server_flags(flags: FlagSet) -> None:
     flags.add(
         "API server",
         Flag("bind-address", STRING, "127.0.0.1", "Address to listen on"),
-        Flag("port", INT, ANY_PORT, "Port to listen on; 0 for any free one, -1 for 6443 or the next free one"),
-        Flag("data-dir", STRING, "", "Directory that keeps the cluster; without it everything is in memory"),
-        Flag("token-auth-file", STRING, "", "More users: a CSV file of token,user,uid,groups"),
-        Flag("authorization-mode", STRING, "AlwaysAllow", "AlwaysAllow or RBAC"),
-        Flag("enable-admission-plugins", STRINGS, (), "Admission plugins to run besides those that are on anyway"),
-        Flag("disable-admission-plugins", STRINGS, (), "Admission plugins to leave out"),
+        Flag("port", INT, ANY_PORT, "Port to listen on; 0: any free port, -1: 6443 or the next free port"),
+        Flag("data-dir", STRING, "", "Directory to store the cluster in; empty: store it in memory"),
+        Flag("token-auth-file", STRING, "", "CSV file with the tokens of further users: token,user,uid,groups"),
+        Flag("authorization-mode", STRING, "AlwaysAllow", "Authorization mode: AlwaysAllow or RBAC"),
+        Flag("enable-admission-plugins", STRINGS, (), "Admission plugins to enable in addition to the default ones"),
+        Flag("disable-admission-plugins", STRINGS, (), "Admission plugins to disable"),
         Flag(admission_config.FLAG, STRING, "", admission_config.HELP),
         Flag(
-            "replica-lag", DURATION, 0.0, "How far behind watches and lists from the cache are, on purpose, for tests"
+            "replica-lag",
+            DURATION,
+            0.0,
+            "Delay of watches and of lists from the watch cache, to test clients with a lagging API server",
         ),
         Flag(
             "history-retention",
             DURATION,
             300.0,
-            "How long changes are remembered: older resource versions and continue tokens get 410; short for tests",
+            "How long the history of changes is kept; requests for older resource versions get 410",
         ),
         Flag(
-            "service-cluster-ip-range", STRING, "10.0.0.0/24", "Addresses of services: one range, or one of each family"
+            "service-cluster-ip-range",
+            STRING,
+            "10.0.0.0/24",
+            "CIDRs from which to assign service cluster IPs: one, or one of each IP family",
         ),
         Flag(
             "feature-gates",
             MULTIMAP,
             {},
-            "Pairs of gate=true|false, by upstream's names. The API server serves what a gate of v1.36 adds, and `up` "
-            "starts its controllers: DRAResourcePoolStatus, MaxUnavailableStatefulSet, StorageVersionMigrator",
+            "Pairs of gate=true|false with the names of Kubernetes v1.36. DRAResourcePoolStatus, "
+            "MaxUnavailableStatefulSet and StorageVersionMigrator add resources or fields to the API server, and "
+            "controllers to `up`",
         ),
-        Flag("kubeconfig", STRING, KUBECONFIG, "Where to write a kubeconfig for the administrator"),
+        Flag("kubeconfig", STRING, KUBECONFIG, "Write a kubeconfig with administrator rights to this file"),
     )
 
 
@@ -124,9 +131,11 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
     if not -1 <= port <= 65535:
         raise UserError(f"--port must be between 0 and 65535, or -1 for 6443 or the next free one, got {port}", code=2)
     if parsed["replica-lag"] < 0:
-        raise UserError("--replica-lag can't be negative: nothing is known before it happens", code=2)
+        raise UserError("--replica-lag must not be negative", code=2)
     if parsed["history-retention"] <= 0:
-        raise UserError("--history-retention must be positive: a watch begins after the list that it follows", code=2)
+        raise UserError(
+            "--history-retention must be positive: a watch needs the changes since the list before it", code=2
+        )
     gates = gates_of(parsed)
     ranges = parsed["service-cluster-ip-range"]
     try:
@@ -145,7 +154,7 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
     except ValueError as error:
         raise UserError(str(error), code=2) from error
     for name in built_in.missing(parsed["enable-admission-plugins"]):
-        print(f"warning: the admission plugin {name} does nothing here", file=sys.stderr)
+        print(f"warning: the admission plugin {name} is not implemented and has no effect", file=sys.stderr)
     options = served.ServedOptions(
         host=parsed["bind-address"],
         port=None if port == ANY_PORT else port,

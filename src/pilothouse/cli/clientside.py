@@ -26,7 +26,7 @@ def connection_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
         "connection",
         Flag("kubeconfig", STRING, "", "Path to the kubeconfig file"),
         Flag("master", STRING, "", "Address of the API server; overrides the one in the kubeconfig"),
-        Flag("kube-api-qps", FLOAT, qps, "QPS to use while talking with the API server; 0 for no limit"),
+        Flag("kube-api-qps", FLOAT, qps, "QPS to use while talking with the API server; 0: no limit"),
         Flag("kube-api-burst", INT32, burst, "Burst to use while talking with the API server"),
     )
 
@@ -35,7 +35,7 @@ def common_flags(flags: FlagSet) -> None:
     """Add the flags that every command has."""
     flags.add(
         "global",
-        Flag("help", BOOL, False, "Print this text", shorthand="h"),
+        Flag("help", BOOL, False, "Print this help", shorthand="h"),
         Flag("v", LEVEL, 0, "Number for the log level verbosity", shorthand="v"),
     )
 

@@ -9,7 +9,7 @@ COMMANDS = {
     "new": "write the project of a new operator",
     "run": "run an operator against any API server",
     "generate": "print the manifests of an operator",
-    "envtest-assets": "print a folder to set KUBEBUILDER_ASSETS to, for test suites in any language",
+    "envtest-assets": "create a directory for KUBEBUILDER_ASSETS, for test suites in any language",
     "completion": "print a completion script for bash, zsh or fish",
     "man": "print a manual page",
     "version": "print the version",

@@ -17,7 +17,7 @@ from pilothouse.cli.program import parse
 from pilothouse.env.private_files import write_private
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet
 
-USAGE = """Make a folder with stand-ins for kube-apiserver and etcd, and print its path.
+USAGE = """Creates a directory with replacements for kube-apiserver and etcd, and prints its path.
 
   export KUBEBUILDER_ASSETS=$(pilothouse envtest-assets)
 
@@ -37,12 +37,12 @@ def flag_set(program: str) -> FlagSet:
     flags = FlagSet(USAGE.format(program=program), plain=True)
     flags.add(
         "assets",
-        Flag("dir", STRING, "", "The folder to make; the default is one in the user's cache"),
+        Flag("dir", STRING, "", "Directory to create; empty: one in the user's cache directory"),
         Flag(
             "controllers",
             BOOL,
             False,
-            "Let the API server collect garbage and empty deleted namespaces, which envtest's does not",
+            "Run the garbage collector and the namespace controller in the API server, which envtest does not",
         ),
     )
     common_flags(flags)
@@ -58,7 +58,7 @@ def run(program: str, words: Sequence[str]) -> int:
     try:
         make(folder, CONTROLLERS if parsed["controllers"] else ())
     except OSError as error:
-        print(f"Error: {folder} can't be made: {error.strerror}", file=sys.stderr)
+        print(f"Error: {folder} can't be created: {error.strerror}", file=sys.stderr)
         return 1
     print(folder)
     return 0

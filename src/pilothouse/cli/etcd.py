@@ -19,9 +19,9 @@ from pilothouse.cli.program import parse
 from pilothouse.cli.tolerant import known_words, warn
 from pilothouse.machinery.flags import BOOL, STRING, STRINGS, Flag, FlagSet
 
-USAGE = """A stand-in for etcd, to be started by test suites together with the kube-apiserver beside it.
+USAGE = """A replacement for etcd, for test suites that start it together with the kube-apiserver of the same directory.
 
-It keeps no data itself and does not speak etcd's protocol: only that kube-apiserver can use it.
+It stores nothing and does not implement etcd's protocol: only that kube-apiserver can use it.
 
 Usage:
   {program} [flags]

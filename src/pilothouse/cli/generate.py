@@ -26,10 +26,10 @@ def flag_set(program: str) -> FlagSet:
     flags = FlagSet(USAGE.format(program=program), plain=True)
     flags.add(
         "generate",
-        Flag("namespace", STRING, "default", "Where the operator will run", shorthand="n"),
-        Flag("image", STRING, "", "The image of the Deployment; its entry point is: pilothouse run FILE"),
+        Flag("namespace", STRING, "default", "Namespace that the operator will run in", shorthand="n"),
+        Flag("image", STRING, "", "Image of the Deployment; its entry point must be: pilothouse run FILE"),
     )
-    flags.add("global", Flag("help", BOOL, False, "Print this text", shorthand="h"))
+    flags.add("global", Flag("help", BOOL, False, "Print this help", shorthand="h"))
     return flags
 
 

@@ -40,7 +40,7 @@ with lazy_imports():
     from pilothouse.plane import served as served_plane
     from pilothouse.serving import server
 
-USAGE = """The embedded API server of pilothouse in the place of kube-apiserver, for test suites.
+USAGE = """The embedded API server of pilothouse with the flags of kube-apiserver, for test suites.
 
 Usage:
   {program} [flags]
@@ -56,7 +56,12 @@ def flag_set(program: str) -> FlagSet:
     flags.add(
         "etcd",
         Flag("etcd-servers", STRINGS, (), "List of etcd servers to connect with (scheme://ip:port), comma separated"),
-        Flag("etcd-compaction-interval", DURATION, 300.0, "How long changes are remembered; 0 disables compaction"),
+        Flag(
+            "etcd-compaction-interval",
+            DURATION,
+            300.0,
+            "The interval of compaction requests: how long the history of changes is kept; 0 disables compaction",
+        ),
         Flag("event-ttl", DURATION, 3600.0, "Amount of time to retain events"),
     )
     flags.add(
@@ -69,12 +74,17 @@ def flag_set(program: str) -> FlagSet:
     )
     flags.add(
         "authentication",
-        Flag("client-ca-file", STRING, "", "File with the authorities whose client certificates log in"),
-        Flag("token-auth-file", STRING, "", "File with tokens that log in"),
+        Flag("client-ca-file", STRING, "", "File with the certificate authorities that sign client certificates"),
+        Flag("token-auth-file", STRING, "", "File with the tokens of users"),
         Flag("anonymous-auth", BOOL, True, "Enables anonymous requests to the secure port"),
         Flag("service-account-issuer", STRINGS, (), "Identifier of the service account token issuer"),
-        Flag("service-account-signing-key-file", STRING, "", "File with the private key that signs tokens"),
-        Flag("service-account-key-file", STRINGS, (), "Files with keys that verify tokens"),
+        Flag(
+            "service-account-signing-key-file",
+            STRING,
+            "",
+            "File with the private key that signs service account tokens",
+        ),
+        Flag("service-account-key-file", STRINGS, (), "Files with keys that verify service account tokens"),
         Flag("api-audiences", STRINGS, (), "Identifiers of the API; defaults to the issuer"),
     )
     flags.add(
@@ -83,15 +93,15 @@ def flag_set(program: str) -> FlagSet:
     )
     flags.add(
         "admission",
-        Flag("enable-admission-plugins", STRINGS, (), "Admission plugins to run besides those that are on anyway"),
-        Flag("disable-admission-plugins", STRINGS, (), "Admission plugins to leave out"),
+        Flag("enable-admission-plugins", STRINGS, (), "Admission plugins to enable in addition to the default ones"),
+        Flag("disable-admission-plugins", STRINGS, (), "Admission plugins to disable"),
         Flag(admission_config.FLAG, STRING, "", admission_config.HELP),
     )
     flags.add(
         "misc",
         Flag("service-cluster-ip-range", STRING, "10.0.0.0/24", "A CIDR from which to assign service cluster IPs"),
-        Flag("min-request-timeout", INT, 1800, "Least seconds before a watch is ended"),
-        Flag("feature-gates", MULTIMAP, {}, "Pairs of gate=true|false; those that add resources are in force"),
+        Flag("min-request-timeout", INT, 1800, "Minimum number of seconds before a watch is closed"),
+        Flag("feature-gates", MULTIMAP, {}, "Pairs of gate=true|false; only gates that add resources have an effect"),
         Flag("allow-privileged", BOOL, False, "Privileged containers are allowed in any case"),
         Flag("controllers", STRINGS, (), "Controllers to run in this process", extra=True),
     )

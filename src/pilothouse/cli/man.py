@@ -18,9 +18,9 @@ Usage:
   {program} [pilothouse|kube-controller-manager]
 """
 _EXITS = (
-    ("0", "it went well; also after a first SIGINT or SIGTERM"),
-    ("1", "it failed"),
-    ("2", f"the command line can't be used; under the name {ALIAS} that is 1 too"),
+    ("0", "success; also after a first SIGINT or SIGTERM"),
+    ("1", "failure"),
+    ("2", f"invalid command line; as {ALIAS} the status is 1"),
 )
 
 
@@ -31,7 +31,7 @@ def run(program: str, words: Sequence[str]) -> int:
         return 0
     wanted = words[0] if words else "pilothouse"
     if len(words) > 1 or wanted not in {"pilothouse", ALIAS}:
-        print(f'Error: there is no page for {" ".join(words)}\nSee "{program} --help" for usage.', file=sys.stderr)
+        print(f'Error: no manual page for {" ".join(words)}\nSee "{program} --help" for usage.', file=sys.stderr)
         return 2
     print("\n".join(_manager_page() if wanted == ALIAS else _page()))
     return 0

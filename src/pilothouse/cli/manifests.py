@@ -53,7 +53,7 @@ def load(path: str, *, recursive: bool = False) -> list[Manifest]:
     if path != "-" and pathlib.Path(path).is_dir():
         files = [str(file) for file in _manifests_in(pathlib.Path(path), recursive=recursive)]
         if not files:
-            raise UserError(f"there are no manifests in {path}: they are files that end with {', '.join(_ENDINGS)}")
+            raise UserError(f"no manifests found in {path}; the names of manifests end with {', '.join(_ENDINGS)}")
     manifests = [manifest for file in files for manifest in _load_file(file)]
     if not manifests:
         raise UserError(f"manifest {path} has no objects in it")
@@ -65,7 +65,7 @@ def _manifests_in(folder: pathlib.Path, *, recursive: bool) -> list[pathlib.Path
     try:
         entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     except OSError as error:
-        raise UserError(f"unable to read the folder {folder}: {error.strerror}") from error
+        raise UserError(f"unable to read the directory {folder}: {error.strerror}") from error
     found: list[pathlib.Path] = []
     for entry in entries:
         if entry.is_dir() and not entry.is_symlink():

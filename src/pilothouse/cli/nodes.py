@@ -21,7 +21,7 @@ with lazy_imports():
     from pilothouse.nodes import profile, simulator, stages
     from pilothouse.runtime import informer
 
-USAGE = """Simulated nodes: they register, heartbeat, and take the pods bound to them through their lives.
+USAGE = """Simulated nodes: they register, send heartbeats, and simulate the lifecycle of the pods bound to them.
 
 Usage:
   {program} [flags]
@@ -44,23 +44,38 @@ def node_flags(flags: FlagSet) -> None:
     """Add the flags that say what nodes are like; ``up`` has them too."""
     flags.add(
         "nodes",
-        Flag("nodes", INT32, 3, "How many nodes", shorthand="n"),
-        Flag("node-prefix", STRING, "node-", "What their names begin with; a number follows"),
-        Flag("pod-start-delay", DURATION, 0.3, "From a pod's acceptance to its containers running"),
-        Flag("pod-ready-delay", DURATION, 0.0, "From there to Ready"),
-        Flag("pod-stop-delay", DURATION, 1.0, "From a pod's deletion to its end, at most its grace period"),
+        Flag("nodes", INT32, 3, "Number of nodes", shorthand="n"),
+        Flag("node-prefix", STRING, "node-", "Prefix of the names of the nodes; a number follows"),
+        Flag(
+            "pod-start-delay", DURATION, 0.3, "Time until the containers of a pod that is bound to a node are running"
+        ),
+        Flag("pod-ready-delay", DURATION, 0.0, "Time until a pod whose containers are running is Ready"),
+        Flag(
+            "pod-stop-delay",
+            DURATION,
+            1.0,
+            "Time until the containers of a deleted pod have ended, at most its grace period",
+        ),
         Flag(
             "pod-commands",
             BOOL,
             True,
-            "Do what pods plainly say: sleep 5 and exit 3 end so, what is not restarted ends, app:404 has no image",
+            "Simulate commands (sleep 5, exit 3), the completion of pods that are not restarted, and failed pulls of "
+            "images (app:404)",
         ),
-        Flag("node-cpu", STRING, "32", "cpu of each node"),
-        Flag("node-memory", STRING, "256Gi", "memory of each node"),
-        Flag("node-pods", INT32, 110, "How many pods each node takes"),
-        Flag("pod-profile", STRING, "quick", "How quick pods are: instant, quick or lifelike; other flags change it"),
-        Flag("pod-events", STRING, "auto", "Send a kubelet's events: true, false, or auto: with up to 20 nodes"),
-        Flag("stages", PATHS, (), "File or folder of KWOK Stages that say how nodes and pods behave; repeatable"),
+        Flag("node-cpu", STRING, "32", "CPU capacity of each node"),
+        Flag("node-memory", STRING, "256Gi", "Memory capacity of each node"),
+        Flag("node-pods", INT32, 110, "Number of pods that each node can run"),
+        Flag("pod-profile", STRING, "quick", "Default delays of pods: instant, quick or lifelike"),
+        Flag(
+            "pod-events",
+            STRING,
+            "auto",
+            "Send the events of the kubelet: true, false, or auto (only with up to 20 nodes)",
+        ),
+        Flag(
+            "stages", PATHS, (), "File or directory with KWOK Stages that define how nodes and pods behave; repeatable"
+        ),
     )
 
 
@@ -70,8 +85,10 @@ def flag_set(program: str) -> FlagSet:
     node_flags(flags)
     flags.add(
         "nodes",
-        Flag("storage", BOOL, False, "Make volumes for claims, and a default StorageClass if there is none"),
-        Flag("attach", BOOL, False, "With --storage: pods wait until some manager has had their volumes attached"),
+        Flag(
+            "storage", BOOL, False, "Provision volumes for claims, and create a default StorageClass if there is none"
+        ),
+        Flag("attach", BOOL, False, "With --storage: start pods only when a manager has had their volumes attached"),
     )
     connection_flags(flags, qps=0.0, burst=0)
     common_flags(flags)

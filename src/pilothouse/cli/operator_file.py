@@ -27,12 +27,12 @@ def load_app(where: str) -> "App":
         file, _colon, name = where.rpartition(":")
         path = Path(file)
     if not where or not path.is_file():
-        raise UserError(f"the Python file of an operator comes first: {where or 'nothing'} is no file", code=2)
+        raise UserError(f"expected the Python file of an operator, got {where or 'nothing'}: no such file", code=2)
     # Not in the place of a module that others use: a file may well be named operator.py.
     module_name = path.stem if path.stem not in sys.modules else f"pilothouse operator {path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise UserError(f"{path} is no Python file", code=2)
+        raise UserError(f"{path} is not a Python file", code=2)
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[module_name] = module

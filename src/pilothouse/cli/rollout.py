@@ -1,8 +1,7 @@
-"""How far an object has come: one line for a person, and whether it is where it should be. Pure.
+"""The progress of an object's rollout: one line of text, and whether it is complete. Pure.
 
-Rules are those of ``kubectl rollout status`` and ``kubectl wait`` for the kinds that have a notion of being done; an
-object of any other kind is done when it is there and, if it reports conditions, when none of Ready, Available,
-Established is False.
+Rules are those of ``kubectl rollout status`` and ``kubectl wait`` for the kinds that these support; an object of any
+other kind is done when it exists and none of its conditions Ready, Available and Established is False.
 """
 
 from typing import Any
@@ -22,7 +21,7 @@ CONTROLLER_OF = {
     "ReplicationController": "replicationcontroller",
     "StatefulSet": "statefulset-controller",
 }
-"""Without its controller an object of this kind stays as it was made."""
+"""The controller that reconciles objects of this kind."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -33,7 +32,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def progress_of(document: dict[str, Any]) -> Progress:
-    """How far the object, given as it is served, has come."""
+    """The progress of an object, given as the API server returned it."""
     meta, spec, status = document.get("metadata", {}), document.get("spec") or {}, document.get("status") or {}
     kind = document.get("kind", "")
     if meta.get("deletionTimestamp"):
@@ -50,14 +49,14 @@ def progress_of(document: dict[str, Any]) -> Progress:
         return _pod(status)
     if kind in {"Namespace", "PersistentVolumeClaim"}:
         phase = status.get("phase", "")
-        return Progress(phase or "is new", phase in {"Active", "Bound"})
-    held = [c["type"] for c in status.get("conditions") or () if c.get("type") in _GATES and c.get("status") != "True"]
-    return Progress(f"not {', '.join(held)}" if held else "is there", not held)
+        return Progress(phase or "is pending", phase in {"Active", "Bound"})
+    unmet = [c["type"] for c in status.get("conditions") or () if c.get("type") in _GATES and c.get("status") != "True"]
+    return Progress(f"not {', '.join(unmet)}" if unmet else "exists", not unmet)
 
 
 def _observed(meta: dict[str, Any], status: dict[str, Any]) -> Progress | None:
     if status.get("observedGeneration", 0) < meta.get("generation", 0):
-        return Progress("waiting for the controller to look at it", False)
+        return Progress("waiting for the spec update to be observed", False)
     return None
 
 
@@ -70,7 +69,7 @@ def _replicas(meta: dict[str, Any], spec: dict[str, Any], status: dict[str, Any]
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
             return Progress(f"fails: {condition.get('message', '')}", False)
     if status.get("replicas", 0) > wanted:
-        return Progress(f"{status['replicas'] - wanted} old pods still to go", False)
+        return Progress(f"{status['replicas'] - wanted} old pods are pending termination", False)
     return _counted(min(status.get("readyReplicas", 0), status.get("availableReplicas", 0)), wanted)
 
 

@@ -35,18 +35,33 @@ def flag_set(program: str) -> FlagSet:
     flags = FlagSet(USAGE.format(program=program), plain=True)
     flags.add(
         "operator",
-        Flag("namespaces", STRINGS, (), "Namespaces to watch; all if there are none"),
-        Flag("install", BOOL, False, "Apply the CustomResourceDefinitions before controllers start"),
-        Flag("metrics-bind-address", STRING, "127.0.0.1:8080", "Where /metrics is served; 0 for nowhere"),
-        Flag("health-probe-bind-address", STRING, "127.0.0.1:8081", "Where /healthz and /readyz are; 0: nowhere"),
+        Flag("namespaces", STRINGS, (), "Namespaces to watch; empty: all"),
+        Flag("install", BOOL, False, "Apply the CustomResourceDefinitions before the controllers start"),
+        Flag("metrics-bind-address", STRING, "127.0.0.1:8080", "Address to serve /metrics on; 0: don't serve it"),
+        Flag(
+            "health-probe-bind-address",
+            STRING,
+            "127.0.0.1:8081",
+            "Address to serve /healthz and /readyz on; 0: don't serve them",
+        ),
     )
     flags.add(
         "leader election",
-        Flag("leader-elect", BOOL, False, "Run controllers only while holding the Lease"),
-        Flag("leader-elect-namespace", STRING, "default", "Where the Lease is kept, under the name of the app"),
-        Flag("leader-elect-lease-duration", DURATION, 15.0, "How long a Lease is valid that is not renewed"),
-        Flag("leader-elect-renew-deadline", DURATION, 10.0, "How long the leader tries to renew it"),
-        Flag("leader-elect-retry-period", DURATION, 2.0, "How long to wait between two tries"),
+        Flag("leader-elect", BOOL, False, "Run controllers only while this process holds the Lease"),
+        Flag("leader-elect-namespace", STRING, "default", "Namespace of the Lease; its name is the name of the App"),
+        Flag(
+            "leader-elect-lease-duration",
+            DURATION,
+            15.0,
+            "How long the other candidates wait after the last renewal of the Lease before they try to acquire it",
+        ),
+        Flag(
+            "leader-elect-renew-deadline",
+            DURATION,
+            10.0,
+            "How long the leader tries to renew the Lease before it stops leading",
+        ),
+        Flag("leader-elect-retry-period", DURATION, 2.0, "Wait between two attempts to acquire or renew the Lease"),
     )
     connection_flags(flags, qps=50.0, burst=100)
     common_flags(flags)

@@ -12,7 +12,7 @@ with lazy_imports():
     from pilothouse.runtime import informer
     from pilothouse.scheduler import scheduler as scheduling
 
-USAGE = """Binds pending pods to nodes that fit.
+USAGE = """Schedules pods: assigns each pending pod to a node that fits.
 
 Usage:
   {program} [flags]
@@ -22,7 +22,15 @@ Usage:
 def flag_set(program: str) -> FlagSet:
     """Every flag of the command."""
     flags = FlagSet(USAGE.format(program=program), plain=True)
-    flags.add("scheduler", Flag("scheduler-name", STRING, "default-scheduler", "Pods of this schedulerName are bound"))
+    flags.add(
+        "scheduler",
+        Flag(
+            "scheduler-name",
+            STRING,
+            "default-scheduler",
+            "Name of the scheduler: it schedules the pods with this schedulerName",
+        ),
+    )
     connection_flags(flags, qps=50.0, burst=100)
     common_flags(flags)
     return flags

@@ -35,4 +35,4 @@ def known_words(flags: FlagSet, words: Sequence[str]) -> tuple[list[str], list[s
 def warn(unknown: Sequence[str]) -> None:
     """One warning for each flag that was left out."""
     for word in unknown:
-        _log.warning("Flag has no meaning here and is ignored", flag=word.partition("=")[0])
+        _log.warning("Unsupported flag is ignored", flag=word.partition("=")[0])

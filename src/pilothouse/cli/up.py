@@ -73,24 +73,34 @@ def flag_set(program: str) -> FlagSet:
             "filename",
             PATHS,
             (),
-            "Manifest, or folder of manifests, to bring into the cluster, - for standard input; repeatable",
+            "Manifest, or directory of manifests, to apply; - for standard input; repeatable",
             "f",
         ),
-        Flag("recursive", BOOL, False, "Take the folders in the folders that -f names, too", "R"),
-        Flag("wait", BOOL, False, "End when the manifests have converged: 0 if they did, 1 if not in time"),
-        Flag("timeout", DURATION, 60.0, "How long --wait waits"),
-        Flag("controllers", STRINGS, ("*",), "Controllers to run, as kube-controller-manager's flag of that name"),
-        Flag("no-manager", BOOL, False, "Leave the controllers to another program"),
-        Flag("no-scheduler", BOOL, False, "Leave scheduling to another program"),
-        Flag("no-metrics", BOOL, False, "Don't serve metrics.k8s.io, as a cluster without metrics-server"),
-        Flag("no-storage", BOOL, False, "Make no default StorageClass and no volumes for claims"),
-        Flag("no-cloud", BOOL, False, "Give Services of type LoadBalancer no address, as a cluster without a cloud"),
-        Flag("in-memory", BOOL, False, "Keep nothing; the default unless --data-dir is given"),
+        Flag("recursive", BOOL, False, "Process the directories used in -f, --filename recursively", "R"),
+        Flag(
+            "wait",
+            BOOL,
+            False,
+            "Exit when the applied objects are ready: with 0, or with 1 if they are not within --timeout",
+        ),
+        Flag("timeout", DURATION, 60.0, "How long --wait waits before it gives up"),
+        Flag("controllers", STRINGS, ("*",), "Controllers to run, in the syntax of kube-controller-manager's flag"),
+        Flag("no-manager", BOOL, False, "Run no controllers"),
+        Flag("no-scheduler", BOOL, False, "Run no scheduler"),
+        Flag("no-metrics", BOOL, False, "Don't serve metrics.k8s.io, like a cluster without metrics-server"),
+        Flag("no-storage", BOOL, False, "Create no default StorageClass and provision no volumes"),
+        Flag(
+            "no-cloud",
+            BOOL,
+            False,
+            "Assign no addresses to Services of type LoadBalancer, like a cluster without a cloud provider",
+        ),
+        Flag("in-memory", BOOL, False, "Store the cluster in memory; the default without --data-dir"),
         Flag(
             "write-kubeconfig",
             STRING,
             "",
-            "Also add a context to this kubeconfig, such as ~/.kube/config, as the current one, until the end",
+            "Add a context to this kubeconfig, such as ~/.kube/config, and make it the current one until exit",
         ),
     )
     server_flags(flags)
@@ -101,11 +111,11 @@ def flag_set(program: str) -> FlagSet:
 
 async def _up(parsed: Parsed) -> int:
     if parsed["in-memory"] and parsed["data-dir"]:
-        raise UserError("--in-memory and --data-dir exclude each other", code=2)
+        raise UserError("--in-memory and --data-dir can't be used together", code=2)
     if parsed["wait"] and not parsed["filename"]:
-        raise UserError("--wait needs a manifest to wait for: give -f", code=2)
+        raise UserError("--wait needs manifests to wait for: use -f", code=2)
     if not parsed["kubeconfig"]:
-        raise UserError("--kubeconfig must name a file: without it there are no credentials to log in with", code=2)
+        raise UserError("--kubeconfig must name a file: it contains the credentials of the administrator", code=2)
     manifests = [
         manifest for path in parsed["filename"] for manifest in manifest_files.load(path, recursive=parsed["recursive"])
     ]
@@ -188,7 +198,7 @@ def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path, context: st
     where = f"in {parsed['data-dir']}" if parsed["data-dir"] else "in memory"
     merged = f"  kubectl --context {context} get nodes    # {parsed['write-kubeconfig']}, current\n" if context else ""
     return (
-        f"pilothouse is ready: API server {served.url}, {parsed['nodes']} nodes, kept {where}\n"
+        f"pilothouse is ready: API server {served.url}, {parsed['nodes']} nodes, stored {where}\n"
         f"  kubectl --kubeconfig {path} get nodes\n"
         f"{merged}"
         "Ctrl-C stops it."
@@ -203,7 +213,7 @@ async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: 
         _say(f"{_title(one)} {one.verb}")
         missing = _missing_controller(one, parsed)
         if missing:
-            _say(f"{_title(one)}: nothing will happen to it, {missing} does not run here")
+            _say(f"{_title(one)}: it will not be reconciled, because {missing} is not running")
     if not brought:
         return 0
     rollout = _Rollout(client, brought)

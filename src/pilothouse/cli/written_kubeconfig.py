@@ -77,7 +77,7 @@ async def merged_kubeconfig(path: Path, server: Server) -> AsyncIterator[str]:
             name = _free_name(path, kubeconfig_text.read(before or ""), server)
             after = kubeconfig_text.put_in(before or "", server.document(name))
         except NoKubeconfig as error:
-            raise UserError(f"unable to add a context to {path}: {error}; it is left alone") from None
+            raise UserError(f"unable to add a context to {path}: {error}; the file is not changed") from None
         _rewrite(path, after)
     try:
         yield name
@@ -90,7 +90,7 @@ async def merged_kubeconfig(path: Path, server: Server) -> AsyncIterator[str]:
 def _take_out(path: Path, name: str, server: Server, before: str | None, after: str) -> None:
     text = _read(path)
     if text is None or kubeconfig_text.server_of(kubeconfig_text.read(text), name) != server.url:
-        return  # somebody else has done it, or has put another in its place
+        return  # another program has removed or replaced it
     if text == after and not kubeconfig_text.has(kubeconfig_text.read(before or ""), name):
         left = before
     else:
@@ -112,17 +112,20 @@ def _free_path(path: Path, server: Server, *, given: bool, flag: str) -> Path:
         raise UserError(f"{path} is a directory; name a file with {flag}")
     if os.path.lexists(path) and not (is_ours(path) and _is_written_here(path)):
         raise UserError(
-            f"{path} was not written by pilothouse and is left alone; move it away, choose another with {flag}, or "
-            "have a context added to it with --write-kubeconfig"
+            f"{path} was not written by pilothouse and is not overwritten; move it, choose another file with {flag}, "
+            "or add a context to it with --write-kubeconfig"
         )
     before = _server_of(path)
     if before in {"", server.url} or not _answers(before):
         return path
     if given:
-        raise UserError(f"{path} is for {before}, which still runs; name another file with {flag}")
-    beside = path.with_name(f"{path.name}-{server.port}")
-    print(f"note: {path} is for {before}, which still runs; {beside} is for {server.url}", file=sys.stderr)
-    return _free_path(beside, server, given=True, flag=flag)
+        raise UserError(f"{path} is for {before}, which is still running; name another file with {flag}")
+    sibling = path.with_name(f"{path.name}-{server.port}")
+    print(
+        f"note: {path} is for {before}, which is still running; the kubeconfig of {server.url} is {sibling}",
+        file=sys.stderr,
+    )
+    return _free_path(sibling, server, given=True, flag=flag)
 
 
 def _free_name(path: Path, document: Document, server: Server) -> str:
@@ -162,7 +165,7 @@ def _server_of(path: Path) -> str:
 
 
 def _answers(url: str) -> bool:
-    """Whether somebody listens there."""
+    """Whether the server accepts connections."""
     try:
         where = urllib.parse.urlsplit(url)
         with socket.create_connection((where.hostname or "", where.port or 443), timeout=_PATIENCE_SECONDS):
@@ -196,7 +199,7 @@ def _rewrite(path: Path, text: str) -> None:
     old = path.stat()
     _replace(path, text, mode=stat.S_IMODE(old.st_mode))
     if old.st_uid != path.stat().st_uid:
-        os.chown(path, old.st_uid, old.st_gid)  # root has changed somebody's file
+        os.chown(path, old.st_uid, old.st_gid)  # root has changed the file of another user
 
 
 def _replace(path: Path, text: str, *, mode: int = 0o600) -> None:
@@ -214,7 +217,7 @@ async def _locked(path: Path) -> AsyncIterator[None]:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if is_open_to_all(path.parent):
-            why = f"anybody may exchange files in {path.parent}; chmod o-w {path.parent}"
+            why = f"every user may replace files in {path.parent}; chmod o-w {path.parent}"
             raise UserError(f"unable to write kubeconfig {path}: {why}")
         async with asyncio.timeout(_LOCK_SECONDS):
             while True:
@@ -225,7 +228,7 @@ async def _locked(path: Path) -> AsyncIterator[None]:
                     await asyncio.sleep(_LOCK_PAUSE_SECONDS)
     except TimeoutError:
         raise UserError(
-            f"{lock} is there: another program is changing {path}, or died while it did so; then remove that file"
+            f"{lock} exists: another program is changing {path}, or crashed while doing so; if it crashed, remove it"
         ) from None
     except OSError as error:
         raise UserError(f"unable to write kubeconfig {path}: {error.strerror}") from error

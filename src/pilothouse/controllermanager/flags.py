@@ -43,8 +43,8 @@ applications of robotics and automation, a control loop is a non-terminating loo
 system. In Kubernetes, a controller is a control loop that watches the shared state of the cluster through the
 apiserver and makes changes attempting to move the current state towards the desired state.
 
-This is pilothouse's: the same loops, flags, events and requests, in Python. [pilothouse: ...] says where a flag means
-something else here.
+This is the implementation of pilothouse: the same loops, flags, events and requests, in Python. [pilothouse: ...]
+follows the help of flags that differ from upstream's.
 
 Usage:
   {program} [flags]
