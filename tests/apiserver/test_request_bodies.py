@@ -9,9 +9,9 @@ import pytest
 from tests.apiserver.application import ADMIN, JANE, JSON, MAPS, World, config_map
 
 from pilothouse.apiserver.asgi import LONG_BYTES, REQUEST_SECONDS, _joined
-from pilothouse.apiserver.budget import Budget
 from pilothouse.apiserver.request_bodies import UNFINISHED_BYTES
 from pilothouse.apiserver.serializers.json import Pieces
+from pilothouse.serving.budget import Budget
 from pilothouse.serving.peer import AUTHENTICATED
 
 MEBIBYTE = 1024 * 1024

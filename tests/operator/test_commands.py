@@ -71,7 +71,7 @@ def test_a_file_may_be_named_after_a_module_of_the_standard_library(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("flags", "code", "message"),
-    [(["--install"], 1, "the object has been modified"), ([], 2, "app one has no controllers")],
+    [(["--install"], 1, "the object has been modified"), ([], 2, "app one has no controllers and no webhooks")],
 )
 async def test_an_operator_that_cannot_run_says_why(
     env: Env, monkeypatch: pytest.MonkeyPatch, flags: list[str], code: int, message: str

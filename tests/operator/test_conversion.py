@@ -183,8 +183,10 @@ def test_nulls_are_absent_fields() -> None:
 
 
 def test_versions_that_agree_keep_every_field() -> None:
-    resource = CustomResource("example.com/v2", Hub, plural="hubs", versions=(Version("v1", Same),))
-    obj = page("v1", kind="Hub", color="", inner={"host": "a"})
+    """Also of a resource that has functions for another version."""
+    other = Version("v0", PageV3, lambda _old: Hub(), lambda _hub: PageV3())
+    resource = CustomResource("example.com/v2", Hub, versions=(Version("v1", Same), other))
+    obj = {**page("v1", color="", inner={"host": "a"}), "kind": "Hub"}
     found = json.loads(Conversions([resource]).convert(json.dumps(obj).encode(), "example.com/v2"))
     assert found == {**obj, "apiVersion": "example.com/v2"}
 

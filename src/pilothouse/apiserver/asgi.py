@@ -16,7 +16,6 @@ from typing import Any, Protocol, runtime_checkable
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.authentication.authenticator import unauthorized
-from pilothouse.apiserver.budget import Budget
 from pilothouse.apiserver.endpoints.impersonation import PREFIX, SEPARATOR
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.handler_chain import HandlerChain
@@ -27,6 +26,7 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.durations import parse_duration
 from pilothouse.serving import mark_authenticated, peer_of, presented_by
+from pilothouse.serving.budget import Budget
 
 with lazy_imports():
     import zlib

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.budget import Budget
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.options import MAX_BODY
+from pilothouse.serving.budget import Budget
 
 UNFINISHED_BYTES = 16 * 1024 * 1024
 """What bodies may hold that are not complete. Local clients send 3 MiB in a few milliseconds."""

@@ -14,7 +14,8 @@ what should exist, reads from caches, records events and collects the status::
 ``pilothouse.runtime`` and ``pilothouse.client``, which remain reachable.
 """
 
-from pilothouse.api.meta import Condition, ObjectMeta, View
+from pilothouse.api.meta import Condition, LabelSelector, ObjectMeta, StatusCause, View
+from pilothouse.operator.admission import AdmissionRequest, Denied, UserInfo
 from pilothouse.operator.app import App, Settings
 from pilothouse.operator.client_config import ClientConfig
 from pilothouse.operator.context import Context
@@ -30,12 +31,15 @@ from pilothouse.runtime.controller import Requeue
 from pilothouse.runtime.errors import RetryLater, TerminalError
 
 __all__ = [
+    "AdmissionRequest",
     "App",
     "ClientConfig",
     "Column",
     "Condition",
     "Context",
     "CustomResource",
+    "Denied",
+    "LabelSelector",
     "ObjectMeta",
     "Reconciler",
     "Reference",
@@ -43,7 +47,9 @@ __all__ = [
     "RetryLater",
     "Rule",
     "Settings",
+    "StatusCause",
     "TerminalError",
+    "UserInfo",
     "Version",
     "View",
     "annotation_changed",

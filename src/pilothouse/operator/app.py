@@ -3,24 +3,28 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 import msgspec
 
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import LabelSelector
 from pilothouse.client import Client, apply_patch
 from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.labels import parse_selector
 from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.names import dns_label_errors
+from pilothouse.operator.admission import Mutate, Operation, Validate, Webhook
 from pilothouse.operator.client_config import ClientConfig
+from pilothouse.operator.configurations import checked, configurations
 from pilothouse.operator.context import Context
 from pilothouse.operator.controller import DeclaredController
 from pilothouse.operator.custom_resource import CustomResource
 from pilothouse.operator.declaration import Declaration, Predicate, Reference
 from pilothouse.operator.reconciler import Reconciler, Sync
 from pilothouse.operator.rights import rules
+from pilothouse.operator.webhook_handler import WebhookHandler
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.election import Fence, LeaderElector
 from pilothouse.runtime.events import EventRecorder
@@ -91,6 +95,7 @@ class App:
         """Metrics of the controllers; the place for an operator's own."""
         self._declarations: list[Declaration] = []
         self._resources: dict[str, CustomResource[Any]] = {}
+        self._webhooks: list[Webhook] = []
 
     def controller(
         self,
@@ -150,16 +155,112 @@ class App:
         )
         return _Declare(self, declaration)
 
+    def validating(
+        self,
+        resource: Kind[T] | CustomResource[T],
+        *,
+        name: str = "",
+        operations: Iterable[Operation] = ("CREATE", "UPDATE"),
+        failure_policy: Literal["Fail", "Ignore"] = "Fail",
+        timeout_seconds: int = 10,
+        side_effects: Literal["None", "NoneOnDryRun"] = "None",
+        object_selector: LabelSelector | None = None,
+        namespace_selector: LabelSelector | None = None,
+        match_conditions: Mapping[str, str] | None = None,
+        reads: Iterable[AnyKind] = (),
+    ) -> "_DeclareWebhook[Validate[T]]":
+        """Decorate a function that validates objects of this kind (controller-runtime's ``CustomValidator``).
+
+        ``name`` defaults to the function's. The other arguments are the fields of a ValidatingWebhookConfiguration;
+        ``match_conditions`` are CEL expressions by their names. The function may read kinds in ``reads`` with
+        ``AdmissionRequest.client``; nothing else is granted.
+
+        Raises ``ValueError`` for a name that another webhook of the app has, and for values that the API server would
+        not take.
+        """
+        return self._webhook(
+            resource,
+            mutating=False,
+            name=name,
+            operations=tuple(operations),
+            failure_policy=failure_policy,
+            timeout_seconds=timeout_seconds,
+            side_effects=side_effects,
+            object_selector=object_selector,
+            namespace_selector=namespace_selector,
+            match_conditions=dict(match_conditions or {}),
+            reads=tuple(map(self._kind, reads)),
+        )
+
+    def mutating(
+        self,
+        resource: Kind[T] | CustomResource[T],
+        *,
+        name: str = "",
+        operations: Iterable[Operation] = ("CREATE", "UPDATE"),
+        failure_policy: Literal["Fail", "Ignore"] = "Fail",
+        timeout_seconds: int = 10,
+        side_effects: Literal["None", "NoneOnDryRun"] = "None",
+        object_selector: LabelSelector | None = None,
+        namespace_selector: LabelSelector | None = None,
+        match_conditions: Mapping[str, str] | None = None,
+        reinvocation_policy: Literal["Never", "IfNeeded"] = "Never",
+        reads: Iterable[AnyKind] = (),
+    ) -> "_DeclareWebhook[Mutate[T]]":
+        """Decorate a function that changes objects of this kind (controller-runtime's ``CustomDefaulter``); see
+        ``validating``. Its fields are those of a MutatingWebhookConfiguration."""
+        return self._webhook(
+            resource,
+            mutating=True,
+            name=name,
+            operations=tuple(operations),
+            failure_policy=failure_policy,
+            timeout_seconds=timeout_seconds,
+            side_effects=side_effects,
+            object_selector=object_selector,
+            namespace_selector=namespace_selector,
+            match_conditions=dict(match_conditions or {}),
+            reinvocation_policy=reinvocation_policy,
+            reads=tuple(map(self._kind, reads)),
+        )
+
+    def _webhook(self, resource: AnyKind, *, name: str, **parts: Any) -> "_DeclareWebhook[Any]":
+        kind = self._kind(resource)
+
+        def declare(function: Any) -> None:
+            chosen = name or function.__name__.replace("_", "-").strip("-").lower()
+            self._webhooks.append(checked(Webhook(name=chosen, kind=kind, function=function, **parts), self._webhooks))
+
+        return _DeclareWebhook(declare)
+
+    @property
+    def has_webhooks(self) -> bool:
+        """Whether the API server has to reach the app: for admission, or for conversions."""
+        return bool(self._webhooks) or any(each.has_conversion for each in self._resources.values())
+
+    def webhook_handler(self, client: Client) -> WebhookHandler:
+        """What answers the webhooks and conversions of the app, as an ASGI application. ``client`` is for functions
+        that read."""
+        return WebhookHandler(self._webhooks, self._resources.values(), client=client, metrics=self.metrics)
+
+    def webhook_configurations(self, webhooks: ClientConfig | None = None) -> list[dict[str, Any]]:
+        """The MutatingWebhookConfiguration and ValidatingWebhookConfiguration, as far as there are webhooks, called at
+        ``webhooks``; if it is not given, at the app's Service in the namespace ``default``."""
+        return configurations(self.name, self._webhooks, webhooks or self._default_config)
+
+    @property
+    def _default_config(self) -> ClientConfig:
+        return ClientConfig(service_name=f"{self.name}-webhooks", service_namespace="default")
+
     def definitions(self, webhooks: ClientConfig | None = None) -> list[dict[str, Any]]:
         """The CustomResourceDefinitions of the declared custom resources. Their conversions are called at ``webhooks``;
         if it is not given, at the app's Service in the namespace ``default``."""
-        webhooks = webhooks or ClientConfig(service_name=f"{self.name}-webhooks", service_namespace="default")
-        return [each.definition(webhooks) for each in self._resources.values()]
+        return [each.definition(webhooks or self._default_config) for each in self._resources.values()]
 
     def rules(self) -> list[dict[str, Any]]:
-        """The RBAC rules that the controllers need, and nothing more: for a ClusterRole. The Lease of leader election
-        is not among them, it needs a Role in its namespace (``rights.lease_rules``)."""
-        return rules(self._declarations)
+        """The RBAC rules that the controllers and functions of webhooks need, and nothing more: for a ClusterRole. The
+        Lease of leader election is not among them, it needs a Role in its namespace (``rights.lease_rules``)."""
+        return rules(self._declarations, self._webhooks)
 
     async def install(self, client: Client, webhooks: ClientConfig | None = None) -> None:
         """Apply the CustomResourceDefinitions (``definitions``) and wait until they are served. Raises ``TimeoutError``
@@ -230,8 +331,8 @@ class App:
 
     def _namespaces(self, settings: Settings) -> tuple[str, ...]:
         """Each once: two controllers of one namespace would sync the same objects at the same time."""
-        if not self._declarations:
-            raise ValueError(f"app {self.name} has no controllers")
+        if not self._declarations and not self.has_webhooks:
+            raise ValueError(f"app {self.name} has no controllers and no webhooks")
         if not settings.namespaces or "" in settings.namespaces:
             return ("",)
         namespaces = tuple(dict.fromkeys(settings.namespaces))
@@ -279,6 +380,21 @@ class _Declare(Generic[T]):
             raise ValueError("finalizer= is for classes; decorate a function with @NAME.finalizer(...) instead")
         declarations.append(msgspec.structs.replace(self._declaration, reconcile=target))
         return ControllerFunction(self._app, len(declarations) - 1, target)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _DeclareWebhook(Generic[F]):
+    """The decorator of ``App.validating`` and ``App.mutating``. It returns the function as it was."""
+
+    def __init__(self, declare: Callable[[F], None]) -> None:
+        self._declare = declare
+
+    def __call__(self, function: F) -> F:
+        _check_function(function)
+        self._declare(function)
+        return function
 
 
 async def _undeclared(_obj: Any, _ctx: Any) -> None:

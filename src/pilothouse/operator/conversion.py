@@ -47,7 +47,12 @@ class Conversions:
     """The conversions of some custom resources."""
 
     def __init__(self, resources: Iterable[CustomResource[Any]]) -> None:
-        self._resources = {(each.kind.group, each.kind.kind): each for each in resources}
+        self._resources = {(each.kind.group, each.kind.kind): each for each in resources if each.has_conversion}
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to convert."""
+        return bool(self._resources)
 
     def convert(self, raw: bytes | msgspec.Raw, desired_api_version: str) -> bytes | msgspec.Raw:
         """An object in another version. Raises ``ConversionFailed``."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from pilothouse.operator.admission import Webhook
 from pilothouse.operator.custom_resource import kind_of
 from pilothouse.operator.declaration import Declaration
 
@@ -10,7 +11,7 @@ _READ = ("get", "list", "watch")
 _OWN = (*_READ, "create", "delete", "patch")
 
 
-def rules(declarations: Iterable[Declaration]) -> list[dict[str, Any]]:
+def rules(declarations: Iterable[Declaration], webhooks: Iterable[Webhook] = ()) -> list[dict[str, Any]]:
     """Rules of a ClusterRole, by API group, each with the resources of one set of verbs."""
     verbs: dict[tuple[str, str], set[str]] = {}
 
@@ -28,9 +29,12 @@ def rules(declarations: Iterable[Declaration]) -> list[dict[str, Any]]:
             allow(kind.group, f"{kind.resource}/finalizers", "update")
         for owned in declaration.owns:
             allow(owned.group, owned.resource, *_OWN)
+        allow("", "events", "create", "patch")
         for read in (*(kind_of(each.kind) for each in declaration.references), *declaration.reads):
             allow(read.group, read.resource, *_READ)
-    allow("", "events", "create", "patch")
+    for webhook in webhooks:
+        for read in webhook.reads:
+            allow(read.group, read.resource, "get", "list")
     grouped: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (group, resource), allowed in sorted(verbs.items()):
         grouped.setdefault((group, tuple(sorted(allowed))), []).append(resource)

@@ -18,7 +18,6 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
-from pilothouse.apiserver.budget import Budget
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
@@ -26,6 +25,7 @@ from pilothouse.env.dialing import NotConnected, connect, shake_hands
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.trust import trust_as_go
 from pilothouse.machinery.go_text import quote
+from pilothouse.serving.budget import Budget
 
 with lazy_imports():
     import httptools  # a server without a port does without it, until a webhook is called

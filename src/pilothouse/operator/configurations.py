@@ -1,0 +1,43 @@
+"""MutatingWebhookConfiguration and ValidatingWebhookConfiguration of an app's webhooks."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pilothouse.machinery.names import dns_label_errors
+from pilothouse.operator.admission import OPERATIONS, Webhook
+from pilothouse.operator.client_config import ClientConfig
+
+GROUP = "admissionregistration.k8s.io"
+_MOST_SECONDS = 30
+
+
+def configurations(app: str, webhooks: Iterable[Webhook], at: ClientConfig) -> list[dict[str, Any]]:
+    """Both, as far as there are such webhooks. Webhooks are called in the order of their declaration."""
+    webhooks = tuple(webhooks)
+    found = []
+    for kind, mutating in (("MutatingWebhookConfiguration", True), ("ValidatingWebhookConfiguration", False)):
+        listed = [each.configuration(at) for each in webhooks if each.mutating is mutating]
+        if listed:
+            body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": app}}
+            found.append({**body, "webhooks": listed})
+    return found
+
+
+def checked(webhook: Webhook, others: Iterable[Webhook]) -> Webhook:
+    """The webhook. Raises ``ValueError`` for what the API server would not take, and for a name that another has."""
+    if errors := dns_label_errors(webhook.name):
+        raise ValueError(f"the name of a webhook, {webhook.name!r}, {errors[0]}")
+    if any(each.full_name == webhook.full_name and each.mutating is webhook.mutating for each in others):
+        raise ValueError(f"there is a webhook {webhook.full_name} already; give this one another name=")
+    if not 1 <= webhook.timeout_seconds <= _MOST_SECONDS:
+        raise ValueError(
+            f"webhook {webhook.full_name}: timeout_seconds is between 1 and {_MOST_SECONDS}, got "
+            f"{webhook.timeout_seconds}"
+        )
+    allowed = OPERATIONS[:2] if webhook.mutating else OPERATIONS
+    if not webhook.operations or not set(webhook.operations) <= set(allowed):
+        raise ValueError(
+            f"webhook {webhook.full_name}: operations are some of {', '.join(allowed)}, got "
+            f"{', '.join(webhook.operations) or 'none'}"
+        )
+    return webhook

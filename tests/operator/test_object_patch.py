@@ -1,0 +1,124 @@
+"""JSON patches of what a mutating function changed."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.machinery.json_patch import apply_json_patch
+from pilothouse.operator.object_patch import changed_object, patch_operations
+
+
+class Container(View, frozen=True):
+    name: str = ""
+    image: str = ""
+
+
+class Spec(View, frozen=True):
+    replicas: int = 1
+    paused: bool = False
+    node_name: str | None = None
+    containers: tuple[Container, ...] = ()
+    ports: tuple[int, ...] = ()
+    labels: dict[str, str] = {}
+
+
+class Thing(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Spec = Spec()
+
+
+A = {"name": "a", "image": "1", "command": ["x"]}
+B = {"name": "b", "image": "1", "tty": True}
+
+
+def thing(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "one", "managedFields": [{}]}, "spec": {"unknown": {"x": 1}, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        pytest.param({}, {}, {}, id="nothing"),
+        pytest.param({}, {"replicas": 3}, {"replicas": 3}, id="set"),
+        pytest.param({"replicas": 3}, {"replicas": 1}, {"replicas": 1}, id="a default is written"),
+        pytest.param({"replicas": 1}, {"paused": True}, {"replicas": 1, "paused": True},
+                     id="an explicit default stays"),
+        pytest.param({"nodeName": "n"}, {"node_name": None}, {}, id="None removes"),
+        pytest.param({"labels": {"a": "1", "b": "2"}}, {"labels": {"b": "2", "c": "3"}},
+                     {"labels": {"b": "2", "c": "3"}}, id="a map"),
+        pytest.param({"containers": [A]}, {"containers": (Container(name="a", image="1"), Container(name="s"))},
+                     {"containers": [A, {"name": "s"}]}, id="a sidecar is appended"),
+        pytest.param({"containers": [A, B]}, {"containers": (Container(name="s"), Container(name="b", image="2"))},
+                     {"containers": [{"name": "s"}, {**B, "image": "2"}]}, id="items are found by name"),
+        pytest.param({"containers": [A, B]}, {"containers": (Container(name="b", image="1"),)}, {"containers": [B]},
+                     id="the first one is removed"),
+        pytest.param({"containers": [{"image": "1", "x": 1}]}, {"containers": (Container(image="2"),)},
+                     {"containers": [{"image": "2", "x": 1}]}, id="items without names are found by place"),
+        pytest.param({"ports": [1, 2, 3]}, {"ports": (3, 1, 1)}, {"ports": [3, 1, 1]}, id="scalars"),
+    ],
+)  # fmt: skip
+def test_fields_that_the_view_does_not_have_stay(
+    before: dict[str, Any], change: dict[str, Any], after: dict[str, Any]
+) -> None:
+    raw = thing(**before)
+    view = msgspec.convert(raw, Thing)
+    changed = msgspec.structs.replace(view, spec=msgspec.structs.replace(view.spec, **change))
+    found = changed_object(raw, view, changed)
+    assert found == thing(**after)
+    operations = patch_operations(raw, found)
+    assert apply_json_patch(raw, operations) == found
+    assert bool(operations) == (before != after)
+
+
+def test_a_field_of_an_absent_parent() -> None:
+    view = Thing(metadata=ObjectMeta(name="one"))
+    changed = Thing(metadata=ObjectMeta(name="one", labels={"a/b": "c"}), spec=Spec(replicas=2))
+    raw = {"metadata": {"name": "one"}}
+    found = changed_object(raw, view, changed)
+    assert found == {"metadata": {"name": "one", "labels": {"a/b": "c"}}, "spec": {"replicas": 2}}
+    assert raw == {"metadata": {"name": "one"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "operations"),
+    [
+        ({"a": 1}, {"a": 1}, []),
+        ({"a": 1}, {"a": True}, [{"op": "replace", "path": "/a", "value": True}]),
+        ({"a": {"b/c~d": 1}}, {"a": {}}, [{"op": "remove", "path": "/a/b~1c~0d"}]),
+        ({"a": [1]}, {"a": [1, 2]}, [{"op": "add", "path": "/a/-", "value": 2}]),
+        ({"a": [1, 2]}, {"a": [2]}, [{"op": "replace", "path": "/a", "value": [2]}]),
+        ({"a": {}}, {"a": {"b": None}}, [{"op": "add", "path": "/a/b", "value": None}]),
+        ({"a": {}}, {"a": []}, [{"op": "replace", "path": "/a", "value": []}]),
+    ],
+)
+def test_operations(before: dict[str, Any], after: dict[str, Any], operations: list[dict[str, Any]]) -> None:
+    assert patch_operations(before, after) == operations
+
+
+def test_large_changes_are_few_operations() -> None:
+    before = {"a": list(range(5000)), "b": 1, "c": 2}
+    after = {"a": list(range(1, 5001)), "b": 1, "d": 3}
+    operations = patch_operations(before, after)
+    assert [(each["op"], each["path"]) for each in operations] == [("add", "/a"), ("remove", "/c"), ("add", "/d")]
+    assert apply_json_patch(before, operations) == after
+
+
+def test_patches_between_arbitrary_objects(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def value(depth: int) -> Any:
+        kind = chance.randrange(5 if depth else 3)
+        if kind == 3:
+            return {chance.choice("abc/~"): value(depth - 1) for _ in range(chance.randrange(4))}
+        if kind == 4:
+            return [value(depth - 1) for _ in range(chance.randrange(4))]
+        return chance.choice((None, True, False, 0, 1, "x", ""))
+
+    for _ in range(300):
+        before, after = ({name: value(3) for name in chance.sample("abcd", 3)} for _ in range(2))
+        assert msgspec.json.encode(apply_json_patch(before, patch_operations(before, after)), order="sorted") == (
+            msgspec.json.encode(after, order="sorted")
+        )
