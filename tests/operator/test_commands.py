@@ -22,6 +22,7 @@ from pilothouse.operator import App, CustomResource
 from pilothouse.operator.endpoints import Endpoints, metrics, probes
 from pilothouse.serving import Server
 from pilothouse.testing import async_plane
+from pilothouse.testing.running import ProgramUnderTest
 
 
 class Thing(View, frozen=True):
@@ -82,7 +83,8 @@ async def test_an_operator_that_cannot_run_says_why(
 
         @asynccontextmanager
         async def connected(*_arguments: object) -> AsyncIterator[Client]:
-            yield cluster.client_of_a_program([Rule(conflict(), verb="patch")])
+            faults = [Rule(conflict(), verb="patch")]
+            yield ProgramUnderTest(env, cluster.plane.server, app, faults=faults).client()
 
         monkeypatch.setattr(run, "connected", connected)
         off = ["--metrics-bind-address=0", "--health-probe-bind-address=0"]

@@ -265,3 +265,17 @@ async def test_limiters_combine(env: Env) -> None:
     longest: MaxOfLimiter[str] = MaxOfLimiter(ExponentialFailureLimiter(1.0, 9.0), BucketLimiter(env, 1.0, 1))
     assert [longest.when("a") for _ in range(4)] == [1.0, 2.0, 4.0, 8.0]
     assert longest.when("b") == 4.0, "the bucket's turn: five calls, one token"
+
+
+async def test_it_says_when_a_key_is_due(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env)
+    assert queue.seconds_until_due("a") is None
+    queue.add_after("a", 5.0)
+    await asyncio.sleep(2)
+    assert queue.seconds_until_due("a") == 3.0
+    await asyncio.sleep(3)
+    assert (queue.seconds_until_due("a"), queue.is_processing("a")) == (0.0, False)
+    await queue.get()
+    assert (queue.seconds_until_due("a"), queue.is_processing("a")) == (None, True)
+    queue.done("a")
+    assert not queue.is_processing("a")

@@ -46,6 +46,14 @@ def test_the_example_with_a_controller_of_ones_own_passes(tmp_path: Path) -> Non
     assert "4 passed" in done.stdout
 
 
+@pytest.mark.parametrize("name", ["operator", "rights"])
+def test_the_examples_with_an_operator_pass(name: str, tmp_path: Path) -> None:
+    (tmp_path / "website_operator.py").write_text((_ROOT / "examples/website_operator.py").read_text())
+    done = _pytest(tmp_path, _EXAMPLES[name])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
 @pytest.mark.parametrize(
     "name", ["context", "decorator", "advance", "asynchronous", "lag", "compact", "virtual", "simulation"]
 )
@@ -56,7 +64,7 @@ def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
 
 
 def test_every_example_of_the_guide_is_tested() -> None:
-    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 10
+    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 12
 
 
 def test_loading_the_plugin_imports_nothing_but_what_imports_lazily(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pilothouse.operator.controller import DeclaredController
 from pilothouse.operator.custom_resource import CustomResource
 from pilothouse.operator.declaration import Declaration, Predicate, Reference
 from pilothouse.operator.reconciler import Reconciler, Sync
-from pilothouse.operator.rights import rules
+from pilothouse.operator.rights import Grant, grants, rules
 from pilothouse.operator.webhook_handler import WebhookHandler
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.election import Fence, LeaderElector
@@ -34,6 +34,8 @@ T = TypeVar("T", bound=Cached)
 R = TypeVar("R", bound="type[Reconciler[Any]]")
 AnyKind = Kind[Any] | CustomResource[Any]
 _ESTABLISHED_SECONDS = 30.0
+_EXPLAINED = 3
+"""Objects of one controller."""
 _MAX_FIELD_MANAGER = 128
 """``FieldManagerMaxLength`` (apimachinery ``pkg/apis/meta/v1/validation``, v0.36)."""
 
@@ -96,6 +98,7 @@ class App:
         self._declarations: list[Declaration] = []
         self._resources: dict[str, CustomResource[Any]] = {}
         self._webhooks: list[Webhook] = []
+        self._running: list[DeclaredController] = []
 
     def controller(
         self,
@@ -262,6 +265,22 @@ class App:
         Lease of leader election is not among them, it needs a Role in its namespace (``rights.lease_rules``)."""
         return rules(self._declarations, self._webhooks)
 
+    def grants(self) -> list[Grant]:
+        """The rights behind ``rules``, each with the declaration that implies it."""
+        return list(grants(self._declarations, self._webhooks))
+
+    def explain(self, api_version: str, kind: str, key: str) -> list[str]:
+        """What the running controllers make of an object, in one line each: where it is in their queues, and what its
+        last sync has failed with; then other objects whose syncs fail."""
+        lines: list[str] = []
+        for controller in self._running:
+            keys = controller.failing
+            if (controller.kind.api_version, controller.kind.kind) == (api_version, kind):
+                keys = [key, *(each for each in keys if each != key)]
+            shown = (f"controller {controller.name}: {each} {controller.explain(each)}" for each in keys[:_EXPLAINED])
+            lines += shown
+        return lines
+
     async def install(self, client: Client, webhooks: ClientConfig | None = None) -> None:
         """Apply the CustomResourceDefinitions (``definitions``) and wait until they are served. Raises ``TimeoutError``
         after half a minute, and what the API server answers."""
@@ -326,8 +345,15 @@ class App:
                         recorder=recorder,
                         metrics=self.metrics,
                     )
-                    group.start(controller.run(), name=declaration.name)
+                    group.start(self._run_controller(controller), name=declaration.name)
                 informers.start(group)
+
+    async def _run_controller(self, controller: DeclaredController) -> None:
+        self._running.append(controller)
+        try:
+            await controller.run()
+        finally:
+            self._running.remove(controller)
 
     def _namespaces(self, settings: Settings) -> tuple[str, ...]:
         """Each once: two controllers of one namespace would sync the same objects at the same time."""

@@ -24,6 +24,9 @@ from pilothouse.runtime.informer import InformerFactory, SharedInformer
 _PAUSES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
 """Seconds between looks at a cache that is behind."""
 
+_LONGEST_ERROR = 1000
+"""Characters of an error that are kept."""
+
 
 class DeclaredController(Controller):
     """Keys are those of the primary objects."""
@@ -69,6 +72,8 @@ class DeclaredController(Controller):
             applied={},
             uncertain=set(),  # never iterated
         )
+        self._errors: dict[str, str] = {}
+        """What the last sync of an object has failed with, by its key."""
         self._watch_primary()
         for kind in declaration.owns:
             self._watch_owned(kind)
@@ -150,11 +155,52 @@ class DeclaredController(Controller):
         self._parts.applied.pop(key, None)
         self._parts.written.clear(key)
         self._parts.uncertain.discard(key)
+        self._errors.pop(key, None)
+
+    # Reporting
+
+    @property
+    def kind(self) -> Kind[Any]:
+        """The kind of the objects that it syncs."""
+        return self._declaration.kind
+
+    @property
+    def failing(self) -> list[str]:
+        """The keys of objects whose last sync has failed, the one that has failed longest first."""
+        return list(self._errors)
+
+    def explain(self, key: str) -> str:
+        """What becomes of an object, in one line: whether it waits for caches, a worker or a back-off, and the error of
+        its last sync."""
+        waiting = [kind for (_version, kind), informer in self._informers.items() if not informer.has_synced]
+        if waiting:
+            return f"waits for the first list of {', '.join(waiting)}"
+        parts = []
+        if self.queue.is_processing(key):
+            parts.append("is being synced now")
+        elif (due := self.queue.seconds_until_due(key)) is not None:
+            parts.append(f"is synced again in {due:.1f} s" if due else "waits for a worker")
+        else:
+            parts.append("is not queued: nothing has changed since its last sync")
+        if key in self._errors:
+            failures = self.queue.num_requeues(key)
+            parts.append(f"its last sync failed ({failures} in a row)" if failures else "its last sync failed for good")
+            return f"{', '.join(parts)}: {self._errors[key]}"
+        return parts[0]
 
     # Syncing
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Sync one object."""
+        try:
+            requeue = await self._sync(key)
+        except Exception as error:
+            self._errors[key] = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+            raise
+        self._errors.pop(key, None)
+        return requeue
+
+    async def _sync(self, key: str) -> Requeue | None:
         await self._caught_up(key)
         obj, raw = self._primary.cache.get(key), self._primary.cache.raw(key)
         if obj is None or raw is None:

@@ -1,7 +1,9 @@
 """The RBAC rules of declared controllers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import msgspec
 
 from pilothouse.operator.admission import Webhook
 from pilothouse.operator.custom_resource import kind_of
@@ -11,30 +13,45 @@ _READ = ("get", "list", "watch")
 _OWN = (*_READ, "create", "delete", "patch")
 
 
+class Grant(msgspec.Struct, frozen=True):
+    """A right that a declaration implies."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    declared_by: str
+    """``owns= of controller website``."""
+
+
+def grants(declarations: Iterable[Declaration], webhooks: Iterable[Webhook] = ()) -> Iterator[Grant]:
+    """Every right, with what implies it; several may be about one resource."""
+    for declaration in declarations:
+        kind, controller = declaration.kind, f"controller {declaration.name}"
+        yield Grant(kind.group, kind.resource, _READ, controller)
+        yield Grant(kind.group, f"{kind.resource}/status", ("patch",), controller)
+        if declaration.finalizer:
+            yield Grant(kind.group, kind.resource, ("patch",), f"the finalizer of {controller}")
+        if declaration.owns:
+            # blockOwnerDeletion needs it (OwnerReferencesPermissionEnforcement).
+            yield Grant(kind.group, f"{kind.resource}/finalizers", ("update",), f"owns= of {controller}")
+        for owned in declaration.owns:
+            yield Grant(owned.group, owned.resource, _OWN, f"owns= of {controller}")
+        for reference in declaration.references:
+            read = kind_of(reference.kind)
+            yield Grant(read.group, read.resource, _READ, f"references= of {controller}")
+        for read in declaration.reads:
+            yield Grant(read.group, read.resource, _READ, f"reads= of {controller}")
+        yield Grant("", "events", ("create", "patch"), controller)
+    for webhook in webhooks:
+        for read in webhook.reads:
+            yield Grant(read.group, read.resource, ("get", "list"), f"reads= of webhook {webhook.name}")
+
+
 def rules(declarations: Iterable[Declaration], webhooks: Iterable[Webhook] = ()) -> list[dict[str, Any]]:
     """Rules of a ClusterRole, by API group, each with the resources of one set of verbs."""
     verbs: dict[tuple[str, str], set[str]] = {}
-
-    def allow(group: str, resource: str, *allowed: str) -> None:
-        verbs.setdefault((group, resource), set()).update(allowed)
-
-    for declaration in declarations:
-        kind = declaration.kind
-        allow(kind.group, kind.resource, *_READ)
-        allow(kind.group, f"{kind.resource}/status", "patch")
-        if declaration.finalizer:
-            allow(kind.group, kind.resource, "patch")
-        if declaration.owns:
-            # blockOwnerDeletion needs it (OwnerReferencesPermissionEnforcement).
-            allow(kind.group, f"{kind.resource}/finalizers", "update")
-        for owned in declaration.owns:
-            allow(owned.group, owned.resource, *_OWN)
-        allow("", "events", "create", "patch")
-        for read in (*(kind_of(each.kind) for each in declaration.references), *declaration.reads):
-            allow(read.group, read.resource, *_READ)
-    for webhook in webhooks:
-        for read in webhook.reads:
-            allow(read.group, read.resource, "get", "list")
+    for grant in grants(declarations, webhooks):
+        verbs.setdefault((grant.group, grant.resource), set()).update(grant.verbs)
     grouped: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (group, resource), allowed in sorted(verbs.items()):
         grouped.setdefault((group, tuple(sorted(allowed))), []).append(resource)

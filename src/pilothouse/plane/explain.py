@@ -52,6 +52,16 @@ class Explainer:
             return [f"why is not known: its events could not be read: {error}"]
         return _lines(found)
 
+    async def normal_events(self, kind: str, name: str, namespace: str) -> list[str]:
+        """The newest events about an object itself that are no warnings, as lines. None if they cannot be read, which
+        ``warnings`` says."""
+        try:
+            events = (await self._client.list(EVENTS, namespace)).items
+        except (ApiError, OSError):
+            return []
+        about = [each for each in events if (each.involved_object.kind, each.involved_object.name) == (kind, name)]
+        return _lines(sorted((each for each in about if each.type != "Warning"), key=_newest, reverse=True))
+
     async def _is_about(self, event: Event, target: ObjectReference, namespace: str) -> bool:
         if not target.uid and target.name in event.message:
             return True

@@ -223,6 +223,17 @@ class WorkQueue(Generic[K]):
         """How many failures the rate limiter counts for ``key``."""
         return self._limiter.num_requeues(key)
 
+    def seconds_until_due(self, key: K) -> float | None:
+        """When ``key`` is handed out, 0 for one that is due; None if nothing has it come."""
+        if key in self._dirty:
+            return 0.0
+        when = self._waiting.get(key)
+        return None if when is None else max(0.0, when - self._loop.time())
+
+    def is_processing(self, key: K) -> bool:
+        """Whether ``key`` is being worked on."""
+        return key in self._processing
+
     def shut_down(self) -> None:
         """Take no new keys. Ready keys are still handed out, then ``get`` raises ``QueueClosed``. May be called
         twice."""

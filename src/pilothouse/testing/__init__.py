@@ -9,7 +9,8 @@ from pilothouse.env.lazy import lazy_exports
 from pilothouse.env.memory import seldom_collecting
 
 with lazy_exports(during=seldom_collecting):
-    from pilothouse.testing.asynchronous import AsyncCluster, async_plane
-    from pilothouse.testing.synchronous import Cluster, plane
+    from pilothouse.testing.asynchronous import AsyncCluster, Timeout, async_plane
+    from pilothouse.testing.running import MissingRight
+    from pilothouse.testing.synchronous import Cluster, PlaneEnded, plane
 
-__all__ = ["AsyncCluster", "Cluster", "async_plane", "plane"]
+__all__ = ["AsyncCluster", "Cluster", "MissingRight", "PlaneEnded", "Timeout", "async_plane", "plane"]

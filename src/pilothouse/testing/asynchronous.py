@@ -8,49 +8,51 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pilothouse.api.kinds import Kind
-from pilothouse.apiserver import ApiServer
+from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.client import Client, apply_patch, merge_patch
 from pilothouse.client.discovery import RestMapper
-from pilothouse.client.errors import ApiError, Expired
+from pilothouse.client.errors import ApiError, Expired, NotFound
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllermanager.selection import unknown_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.nodes import Profile
-from pilothouse.plane import LocalClients, Plane, PlaneOptions
-from pilothouse.plane.plane import ADMIN
+from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 from pilothouse.testing import manifests
+from pilothouse.testing.running import MissingRight, Program, ProgramUnderTest
 from pilothouse.testing.snapshot import DEFINITIONS, Snapshot
 
 if TYPE_CHECKING:
     import pytest
 
-    from pilothouse.api import wire
     from pilothouse.client.interceptor import Rule
+    from pilothouse.operator import App, Settings
     from pilothouse.testing.manifests import Definitions, Manifests
 
 with lazy_imports():
     import tempfile  # with shutil and all its archives a part of every start otherwise
 
-    from pilothouse.client import interceptor
+    from pilothouse.apiserver import handler_chain
+    from pilothouse.apiserver.admission import names as admission_names
     from pilothouse.plane import explain, served
 
 Object = dict[str, Any]
 Objects = list[Object]
 Condition = Callable[[Object | None], bool]
-Program = Callable[[Client, Env], Coroutine[Any, Any, object]]
 
 _STRICT = "Strict"
 _MANAGER = "pilothouse-testing"
+_MODES = "Node,RBAC"
+"""As kubeadm sets a cluster up: nodes may do what nodes need, which no role of RBAC allows them."""
 QUICK = Profile(start_delay=0.0, stop_delay=0.0)
 """Nodes on which pods start and stop at once."""
 
@@ -59,7 +61,15 @@ class Timeout(AssertionError):
     """A cluster did not get to where a test waited for it to get."""
 
 
-EXPECTED = (ApiError, Timeout)
+class Shared:
+    """What all clusters of one plane share: whether users need rights, and the programs under test that run."""
+
+    def __init__(self, *, rights: bool = False) -> None:
+        self.rights = rights
+        self.programs: list[ProgramUnderTest] = []
+
+
+EXPECTED = (ApiError, Timeout, MissingRight)
 """Failures of the test rather than of pilothouse: shown without a traceback of pilothouse."""
 
 
@@ -79,10 +89,17 @@ class AsyncCluster:
     """
 
     def __init__(
-        self, plane: Plane, snapshot: Snapshot, *, namespace: str = "default", served: "Served | None" = None
+        self,
+        plane: Plane,
+        snapshot: Snapshot,
+        *,
+        namespace: str = "default",
+        served: "Served | None" = None,
+        shared: "Shared | None" = None,
     ) -> None:
         self.plane = plane
         self._snapshot = snapshot
+        self._shared = shared or Shared()
         self.namespace = namespace
         """The namespace of objects that name none. Empty is not allowed."""
         self.client: Client = plane.client(agent=_MANAGER)
@@ -101,7 +118,7 @@ class AsyncCluster:
 
     def in_namespace(self, name: str) -> "AsyncCluster":
         """The same plane, seen from another namespace."""
-        return AsyncCluster(self.plane, self._snapshot, namespace=name, served=self._served)
+        return AsyncCluster(self.plane, self._snapshot, namespace=name, served=self._served, shared=self._shared)
 
     async def new_namespace(self, prefix: str = "test-") -> "AsyncCluster":
         """Make a namespace of its own, for one test."""
@@ -109,32 +126,67 @@ class AsyncCluster:
         return self.in_namespace(made["metadata"]["name"])
 
     @contextlib.asynccontextmanager
-    async def running(self, program: Program, *, faults: "Sequence[Rule]" = ()) -> AsyncIterator[None]:
-        """Run a program of your own, such as a controller, during the block: ``program(client, env)``, cancelled at its
-        end. It is an administrator. ``faults`` happen to its requests only.
+    async def running(
+        self,
+        program: "Program | App",
+        *,
+        as_: str = "",
+        settings: "Settings | None" = None,
+        faults: "Sequence[Rule]" = (),
+    ) -> AsyncIterator[None]:
+        """Run a program of your own during the block: an ``App`` (with these ``settings``), or a coroutine function
+        ``program(client, env)``, cancelled at its end. The definitions of an app are applied unless they are there.
 
-        If it fails, the block is cancelled and the failure raised. Enter and leave it in the same task.
+        It is an administrator, or the user ``as_``. A service account (``system:serviceaccount:NAMESPACE:NAME``) gets
+        the roles that are generated for the app, for the block; the plane needs ``authorization="RBAC"``. ``faults``
+        happen to its requests only.
+
+        If it fails, the block is cancelled and the failure raised. Raises ``MissingRight`` at the end if it asked for
+        something that it is not allowed. Enter and leave it in the same task.
         """
-        async with TaskGroup("testing: program") as group:
-            running = group.start(program(self.client_of_a_program(faults), self.plane.env), name="program")
-            try:
-                yield
-            finally:
-                running.cancel()
+        started = await self.start_program(program, as_=as_, settings=settings, faults=faults)
+        try:
+            async with TaskGroup("testing: program") as group:
+                running = group.start(started.run(), name="program")
+                try:
+                    yield
+                finally:
+                    running.cancel()
+        except Exception:
+            started.check_rights()  # which is why it failed
+            raise
+        finally:
+            await self.end_program(started)
+        started.check_rights()
 
-    def client_of_a_program(self, faults: "Sequence[Rule]" = ()) -> Client:
-        """A client of its own, an administrator's, for a program whose requests meet these faults."""
+    async def start_program(
+        self,
+        program: "Program | App",
+        *,
+        as_: str = "",
+        settings: "Settings | None" = None,
+        faults: "Sequence[Rule]" = (),
+    ) -> ProgramUnderTest:
+        """Apply what a program needs before it runs. For ``running``, which also runs it."""
+        if as_ and not self._shared.rights:
+            raise ValueError(f'users need no rights on this plane, {as_} neither: start it with authorization="RBAC"')
         env, server = self.plane.env, self.plane.server
-        if not faults:
-            return LocalClients(env, server).client("program", *ADMIN)
+        started = ProgramUnderTest(env, server, program, as_=as_, settings=settings, faults=faults)
+        for definition in started.app.definitions() if started.app is not None else ():
+            if not server.store.get(f"{DEFINITIONS}{definition['metadata']['name']}"):
+                await self._apply(definition)
+        await self.apply(started.account_objects())
+        self._shared.programs.append(started)
+        return started
 
-        def with_faults(_program: str, transport: "wire.Transport") -> "wire.Transport":
-            failing = interceptor.Interceptor(transport, env)
-            for rule in faults:
-                failing.add(rule)
-            return failing
-
-        return LocalClients(env, server, with_faults).client("program", *ADMIN)
+    async def end_program(self, started: ProgramUnderTest) -> None:
+        """Remove the rights that were made for a program."""
+        self._shared.programs.remove(started)
+        for each in started.account_objects():
+            meta = each["metadata"]
+            within = self.in_namespace(meta.get("namespace") or self.namespace)
+            with contextlib.suppress(NotFound):
+                await within.delete(each["apiVersion"], each["kind"], meta["name"])
 
     def lag(self, seconds: float) -> None:
         """From now on the API server answers watches, and lists from its cache, with a state that old, as one of
@@ -237,8 +289,9 @@ class AsyncCluster:
     ) -> Object | None:
         """Wait until the condition holds for the object as it is, ``None`` while it is not there; returns it.
 
-        Every change is seen, none is polled for. Raises ``Timeout``, which says what warnings there are about the
-        object and what belongs to it, and shows it as it was last.
+        Every change is seen, none is polled for. Raises ``Timeout``, which shows the object as it was last and says
+        why: its conditions, events about it and what belongs to it, and missing rights of programs under test; of an
+        ``App`` the back-off of the object and the error of its last sync.
         """
         of = await self._kind(api_version, kind)
         seen = _Seen()
@@ -247,20 +300,26 @@ class AsyncCluster:
                 while not await self._holds(of, name, condition, seen):
                     pass
         except TimeoutError:
-            why = await self._explain(kind, name, seen.object)
+            why = await self._explain(of, name, seen.object)
             raise Timeout(f"{kind} {name}: not as expected after {seconds:g} s{why}") from None
         return seen.object
 
-    async def _explain(self, kind: str, name: str, seen: Object | None) -> str:
+    async def _explain(self, of: Kind[msgspec.Raw], name: str, seen: Object | None) -> str:
         """What to say about an object that is not as expected: why, and how it is."""
         meta = (seen or {}).get("metadata", {})
         namespace = meta.get("namespace", "") if seen is not None else self.namespace
-        warnings = await explain.Explainer(self.client).warnings(kind, name, namespace, meta.get("uid", ""))
-        lines = "".join(f"\n  {line}" for line in warnings)
+        explainer = explain.Explainer(self.client)
+        lines = await explainer.warnings(of.kind, name, namespace, meta.get("uid", ""))
+        lines += [f"condition {each}" for each in map(_condition, _conditions(seen))]
+        lines += await explainer.normal_events(of.kind, name, namespace)
+        key = f"{namespace or self.namespace}/{name}" if of.namespaced else name
+        for program in self._shared.programs:
+            lines += program.explain(of.api_version, of.kind, key)
+        shown = "".join(f"\n  {line}" for line in lines)
         if seen is None:
-            return f"; it does not exist{lines}"
-        shown = {**seen, "metadata": {field: meta[field] for field in meta if field != "managedFields"}}
-        return f"{lines}\nlast seen:\n{json.dumps(shown, indent=2)}"
+            return f"; it does not exist{shown}"
+        fields = {**seen, "metadata": {field: meta[field] for field in meta if field != "managedFields"}}
+        return f"{shown}\nlast seen:\n{json.dumps(fields, indent=2)}"
 
     async def _holds(self, kind: Kind[msgspec.Raw], name: str, condition: Condition, seen: "_Seen") -> bool:
         """Read, then follow the changes until the condition holds. False when the watch ended before."""
@@ -308,8 +367,18 @@ async def _restore(snapshot: Snapshot, subject: str, seconds: float) -> None:
 
 
 def _is_established(definition: Object | None) -> bool:
-    conditions = (definition or {}).get("status", {}).get("conditions") or ()
-    return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
+    return any((each.get("type"), each.get("status")) == ("Established", "True") for each in _conditions(definition))
+
+
+def _conditions(seen: Object | None) -> Objects:
+    status = (seen or {}).get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    return [each for each in conditions if isinstance(each, dict)] if isinstance(conditions, list) else []
+
+
+def _condition(condition: Object) -> str:
+    detail = [condition.get(field) for field in ("reason", "message")]
+    return ": ".join([f"{condition.get('type')}={condition.get('status')}", *(each for each in detail if each)])
 
 
 class _Seen:
@@ -360,6 +429,7 @@ async def async_plane(
     serve: bool = False,
     secure: bool = False,
     crds: "Definitions" = (),
+    authorization: str = "AlwaysAllow",
     env: Env | None = None,
 ) -> AsyncIterator[AsyncCluster]:
     """A plane of its own on the running loop, ready: nodes have registered, controllers have filled caches. A
@@ -371,7 +441,8 @@ async def async_plane(
     and the failure is raised here.
 
     ``crds`` are CustomResourceDefinitions that are served from the start: files, folders, YAML text, mappings or
-    ``CustomResource`` values.
+    ``CustomResource`` values. With ``authorization="RBAC"`` users need rights, and so do the programs of the plane, as
+    in a cluster that kubeadm has set up; clients over plain HTTP and the test itself are administrators all the same.
     """
     if nodes < 0:
         raise ValueError(f"nodes must not be negative, got {nodes}")
@@ -382,21 +453,29 @@ async def async_plane(
         raise ValueError(f"{unknown[0]!r} is not in the list of known controllers")
     definitions = manifests.definitions_of(crds)
     env = env or Env()
-    election = LeaderElection(enabled=False)
+    if authorization not in ("AlwaysAllow", "RBAC"):
+        raise ValueError(f"authorization is AlwaysAllow or RBAC, got {authorization!r}")
+    rights = authorization == "RBAC"
+    manager = Options(
+        controllers=tuple(controllers),
+        leader_election=LeaderElection(enabled=False),
+        # What upstream grants is granted to controllers, not to the manager.
+        use_service_account_credentials=rights,
+    )
     options = PlaneOptions(
         nodes=nodes,
         profile=profile,
         scheduler=scheduler,
         on_demand=True,
         storage=scheduler,  # which lets no pod run before its claims have volumes
-        manager=Options(controllers=tuple(controllers), leader_election=election) if controllers else None,
+        manager=manager if controllers else None,
     )
     async with contextlib.AsyncExitStack() as stack:
         served = None
         if serve or secure:
-            server, served = await stack.enter_async_context(_on_a_port(env, secure=secure))
+            server, served = await stack.enter_async_context(_on_a_port(env, secure=secure, rights=rights))
         else:
-            server = ApiServer(env, MemoryStore(env))
+            server = await _without_port(env, rights=rights)
             stack.push_async_callback(server.close)
         plane = Plane(env, server.store, options, server=server)
         group = await stack.enter_async_context(TaskGroup("testing: plane"))
@@ -405,20 +484,35 @@ async def async_plane(
             await plane.wait_ready()
             if definitions:
                 await AsyncCluster(plane, Snapshot(plane)).apply(definitions)
-            yield AsyncCluster(plane, Snapshot(plane), served=served)
+            yield AsyncCluster(plane, Snapshot(plane), served=served, shared=Shared(rights=rights))
         finally:
             running.cancel()
 
 
 @contextlib.asynccontextmanager
-async def _on_a_port(env: Env, *, secure: bool) -> AsyncIterator[tuple[ApiServer, Served]]:
-    listening = served.ServedApiServer(env, served.ServedOptions(port=0, secure=secure))
+async def _on_a_port(env: Env, *, secure: bool, rights: bool) -> AsyncIterator[tuple[ApiServer, Served]]:
+    options = served.ServedOptions(port=0, secure=secure)
+    if rights:
+        options = msgspec.structs.replace(options, authorization=_MODES, admission_plugins=_plugins())
+    listening = served.ServedApiServer(env, options)
     with contextlib.ExitStack() as files:
         try:
             await listening.start()
             yield listening.server, Served(listening.kubeconfig(), files)
         finally:
             await listening.stop()
+
+
+async def _without_port(env: Env, *, rights: bool) -> ApiServer:
+    if not rights:
+        return ApiServer(env, MemoryStore(env))
+    server = ApiServer(env, MemoryStore(env), options=ServerOptions(admission_plugins=_plugins()))
+    await handler_chain.HandlerChain(server, address="", authorization=_MODES).start()
+    return server
+
+
+def _plugins() -> tuple[str, ...]:
+    return admission_names.default_plugins(authorization=_MODES, service_accounts=False)
 
 
 def _decoded(raw: msgspec.Raw) -> Object:

@@ -28,13 +28,14 @@ from pilothouse.testing.asynchronous import (
     Condition,
     Object,
     Objects,
-    Program,
     async_plane,
     is_expected,
 )
+from pilothouse.testing.running import Program, ProgramUnderTest
 
 if TYPE_CHECKING:
     from pilothouse.client.interceptor import Rule
+    from pilothouse.operator import App, Settings
     from pilothouse.testing.manifests import Definitions, Manifests
 
 T = TypeVar("T")
@@ -165,7 +166,8 @@ class Cluster:
         """Wait until the condition holds for the object as it is, ``None`` while it is not there; returns it.
 
         The condition is called on the plane's thread, after every change. Raises ``Timeout`` (an ``AssertionError``),
-        which says what warnings there are about the object and what belongs to it, and shows it as it was last.
+        which shows the object as it was last and says why: its conditions, events about it and what belongs to it, and
+        missing rights of programs under test; of an ``App`` the back-off of the object and the error of its last sync.
         """
         return self._thread.call(self._cluster.wait_for(api_version, kind, name, condition, seconds=seconds))
 
@@ -178,28 +180,43 @@ class Cluster:
         return self._thread.call(on_loop())
 
     @contextlib.contextmanager
-    def running(self, program: Program, *, faults: "Sequence[Rule]" = ()) -> Iterator[None]:
-        """Run a program of your own, such as a controller, on the plane's loop during the block: ``program(client,
-        env)``, cancelled at its end. It is an administrator. ``faults`` happen to its requests only.
+    def running(
+        self,
+        program: "Program | App",
+        *,
+        as_: str = "",
+        settings: "Settings | None" = None,
+        faults: "Sequence[Rule]" = (),
+    ) -> Iterator[None]:
+        """Run a program of your own on the plane's loop during the block: an ``App`` (with these ``settings``), or a
+        coroutine function ``program(client, env)``, cancelled at its end. The definitions of an app are applied unless
+        they are there.
 
-        If it has failed by the end of the block, that failure is raised then.
+        It is an administrator, or the user ``as_``. A service account (``system:serviceaccount:NAMESPACE:NAME``) gets
+        the roles that are generated for the app, for the block; the plane needs ``authorization="RBAC"``. ``faults``
+        happen to its requests only.
+
+        If it has failed by the end of the block, that failure is raised then. Raises ``MissingRight`` at the end if it
+        asked for something that it is not allowed.
         """
 
-        async def begin() -> asyncio.Task[object]:
-            client = self._cluster.client_of_a_program(faults)
-            return asyncio.get_running_loop().create_task(program(client, self._cluster.plane.env), name="program")
+        async def begin() -> tuple[ProgramUnderTest, asyncio.Task[object]]:
+            started = await self._cluster.start_program(program, as_=as_, settings=settings, faults=faults)
+            return started, asyncio.get_running_loop().create_task(started.run(), name="program")
 
-        async def end(running: asyncio.Task[object]) -> None:
+        async def end(started: ProgramUnderTest, running: asyncio.Task[object]) -> None:
             running.cancel()
             (ended,) = await asyncio.gather(running, return_exceptions=True)
+            await self._cluster.end_program(started)
             if isinstance(ended, BaseException) and not isinstance(ended, asyncio.CancelledError):
                 raise ended
+            started.check_rights()
 
-        running = self._thread.call(begin())
+        started, running = self._thread.call(begin())
         try:
             yield
         finally:
-            self._thread.call(end(running))
+            self._thread.call(end(started, running))
 
 
 class PlaneThread:
@@ -327,6 +344,7 @@ def plane(
     serve: bool = True,
     secure: bool = False,
     crds: "Definitions" = (),
+    authorization: str = "AlwaysAllow",
     movable_clock: bool = False,
 ) -> PlaneContext:
     """A plane of its own, ready, on a thread of its own; stopped at the end. The arguments are ``async_plane``'s.
@@ -343,5 +361,6 @@ def plane(
         "serve": serve,
         "secure": secure,
         "crds": crds,
+        "authorization": authorization,
     }
     return PlaneContext(settings, movable_clock=movable_clock)

@@ -1,0 +1,166 @@
+"""Programs under test: an ``App`` or a coroutine function, who it is to the API server, and what it was not allowed.
+
+``AsyncCluster.running`` and ``Cluster.running`` run a ``ProgramUnderTest``; ``wait_for`` asks those of its plane why an
+object is not as expected.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pilothouse.api import wire
+from pilothouse.apiserver import ApiServer
+from pilothouse.client import Client
+from pilothouse.client.request_info import RequestInfo
+from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.plane import LocalClients
+from pilothouse.plane.clients import as_it_is
+from pilothouse.plane.plane import ADMIN
+
+if TYPE_CHECKING:
+    from pilothouse.client.interceptor import Rule
+    from pilothouse.operator import App, Settings
+    from pilothouse.operator.rights import Grant
+
+with lazy_imports():
+    from pilothouse.client import interceptor
+    from pilothouse.operator import app as operator_app
+    from pilothouse.operator import manifests as operator_manifests
+
+Program = Callable[[Client, Env], Coroutine[Any, Any, object]]
+_ACCOUNT = "system:serviceaccount:"
+_OF_AN_ACCOUNT = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+_DENIED = " cannot "
+"""In the message of a 403 of the authorizer (``authorizer.forbidden``); admission words its own differently."""
+
+
+class MissingRight(AssertionError):
+    """A program under test asked for something that its identity is not allowed."""
+
+
+class ProgramUnderTest:
+    """One run of a program: an ``App``, or a coroutine function ``program(client, env)``.
+
+    ``as_`` is the user it runs as, an administrator if empty. ``faults`` happen to its requests only.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        server: ApiServer,
+        program: "Program | App",
+        *,
+        as_: str = "",
+        settings: "Settings | None" = None,
+        faults: "Sequence[Rule]" = (),
+    ) -> None:
+        self.app = program if isinstance(program, operator_app.App) else None
+        if self.app is None and settings is not None:
+            raise TypeError("settings= are of an App: a program of your own takes its own")
+        self.user = as_
+        self._env = env
+        self._server = server
+        self._program: Program
+        if isinstance(program, operator_app.App):
+            app, chosen = program, settings or operator_app.Settings()
+            self._program = lambda client, env: app.run(client, env, chosen)
+        else:
+            self._program = program
+        self._faults = tuple(faults)
+        self._missing: dict[RequestInfo, int] = {}
+        """Requests that were forbidden, without names, and how often they were."""
+
+    def run(self) -> Coroutine[Any, Any, object]:
+        """The program, until it is cancelled."""
+        return self._program(self.client(), self._env)
+
+    def client(self) -> Client:
+        """A client of its own."""
+        user, groups = (self.user, groups_of(self.user)) if self.user else ADMIN
+        wrap = self._wrap if self.user or self._faults else as_it_is
+        return LocalClients(self._env, self._server, wrap).client("program", user, groups)
+
+    def _wrap(self, _program: str, transport: wire.Transport) -> wire.Transport:
+        failing = interceptor.Interceptor(transport, self._env, observer=self._observe)
+        for rule in self._faults:
+            failing.add(rule)
+        return failing
+
+    def _observe(self, seen: "interceptor.Observation") -> None:
+        match seen:
+            case interceptor.Answered(call=call, response=response, injected=False) if response.status == 403:
+                if _DENIED in msgspec.json.decode(response.body, type=_Status).message:
+                    self._forbidden(call)
+            case interceptor.Opened(call=call, status=403):
+                self._forbidden(call)
+
+    def _forbidden(self, call: RequestInfo) -> None:
+        call = msgspec.structs.replace(call, name="", path="" if call.resource else call.path)
+        self._missing[call] = self._missing.get(call, 0) + 1
+
+    # Rights
+
+    def account_objects(self) -> list[dict[str, Any]]:
+        """The service account of ``as_``, with the roles that ``pilothouse generate manifests`` has for the app."""
+        if self.app is None or not self.user.startswith(_ACCOUNT):
+            return []
+        namespace, name = _account(self.user)
+        objects = operator_manifests.manifests(self.app, namespace=namespace)
+        found = [each for each in objects if each["kind"] in _OF_AN_ACCOUNT]
+        for each in found:
+            if each["kind"] == "ServiceAccount":
+                each["metadata"]["name"] = name
+            for subject in each.get("subjects", ()):
+                subject["name"] = name
+        return found
+
+    @property
+    def missing_rights(self) -> list[str]:
+        """Each right that was missing, in one line: verb, resource, and what declares it."""
+        return [self._missing_right(call, times) for call, times in self._missing.items()]
+
+    def _missing_right(self, call: RequestInfo, times: int) -> str:
+        resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+        shown = f"{resource}.{call.group}" if call.group and not call.subresource else resource or call.path
+        where = f" in namespace {call.namespace}" if call.namespace else ""
+        often = "once" if times == 1 else f"{times} times"
+        declared = "" if self.app is None else f"; {_declared(self.app.grants(), call.group, resource)}"
+        return f"{self.user} may not {call.verb} {shown}{where} (tried {often}){declared}"
+
+    def check_rights(self) -> None:
+        """Raises ``MissingRight`` if a right was missing."""
+        if lines := self.missing_rights:
+            raise MissingRight("\n".join(lines))
+
+    def explain(self, api_version: str, kind: str, key: str) -> list[str]:
+        """What keeps the program from working on an object, as lines for people."""
+        queued = [] if self.app is None else self.app.explain(api_version, kind, key)
+        return [*self.missing_rights, *queued]
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+
+
+def groups_of(user: str) -> tuple[str, ...]:
+    """The groups of a service account; of other users none."""
+    if not user.startswith(_ACCOUNT):
+        return ()
+    namespace, _name = _account(user)
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+
+
+def _account(user: str) -> tuple[str, str]:
+    namespace, colon, name = user.removeprefix(_ACCOUNT).partition(":")
+    if not namespace or not colon or not name:
+        raise ValueError(f"the user of a service account is {_ACCOUNT}NAMESPACE:NAME, got {user!r}")
+    return namespace, name
+
+
+def _declared(grants: "Iterable[Grant]", group: str, resource: str) -> str:
+    found = [each for each in grants if (each.group, each.resource) == (group, resource)]
+    if not found:
+        return "no controller declares it: add its kind to owns=, references= or reads="
+    return "declared is " + ", ".join(f"{' '.join(each.verbs)} by {each.declared_by}" for each in found)
