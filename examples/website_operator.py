@@ -61,7 +61,7 @@ async def website(site: Website, ctx: Context[Website]) -> Requeue | None:
     ready = deployment.status.ready_replicas if deployment else 0
     if ready >= site.spec.replicas and site.status.ready_replicas != ready:
         ctx.event("Normal", "Published", f"{ready} replicas serve the page")
-        PAGES.labels_of(site.metadata.namespace).inc()
+        PAGES.labels(site.metadata.namespace).inc()
     ctx.status["readyReplicas"] = ready
     ctx.condition("Ready", ready >= site.spec.replicas, reason="Replicas", message=f"{ready} of {site.spec.replicas}")
     return None

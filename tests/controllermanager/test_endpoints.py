@@ -181,7 +181,7 @@ async def test_single_checks_have_pages_of_their_own(env: Env) -> None:
 
 async def test_metrics_are_in_the_text_form(env: Env) -> None:
     caller = Caller(env)
-    caller.manager.metrics.counter("seen_total", "How many were seen").labels_of().inc()
+    caller.manager.metrics.counter("seen_total", "How many were seen").labels().inc()
     assert await caller.get("/metrics", token="good") == (
         200,
         "# HELP seen_total How many were seen\n# TYPE seen_total counter\nseen_total 1\n",

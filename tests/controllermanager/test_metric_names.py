@@ -51,7 +51,9 @@ def registered() -> dict[str, Metric]:
             group.cancel()
         await server.close()
         found = [*metrics._families.values(), *slis._registry._families.values()]
-        return {each.name: Metric(each.name, each.type, frozenset(each.labels), summary(each.bounds)) for each in found}
+        return {
+            each.name: Metric(each.name, each.type, frozenset(each.label_names), summary(each.bounds)) for each in found
+        }
 
     return virtual.run(main)
 

@@ -52,7 +52,7 @@ def running() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         registries = (metrics, slis._registry, RequestMetrics().registry)
         families = [family for registry in registries for family in registry._families.values()]
         await server.close()
-        return {one.name: tuple(one.labels) for one in families}, frozenset(pages_of(env, OPTIONS, manager).paths)
+        return {one.name: tuple(one.label_names) for one in families}, frozenset(pages_of(env, OPTIONS, manager).paths)
 
     return virtual.run(main)
 

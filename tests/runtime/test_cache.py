@@ -108,12 +108,12 @@ def test_keys_are_split_where_they_were_joined() -> None:
 def test_the_exposition_is_prometheus_text() -> None:
     registry = Registry()
     requests = registry.counter("requests_total", 'Requests, with "quotes"\nand lines', ("code", "path"))
-    requests.labels_of("200", 'a"b\\c\nd').inc()
-    requests.labels_of("200", 'a"b\\c\nd').inc(1.5)
-    registry.gauge("depth", "Depth").labels_of().set(7)
+    requests.labels("200", 'a"b\\c\nd').inc()
+    requests.labels("200", 'a"b\\c\nd').inc(1.5)
+    registry.gauge("depth", "Depth").labels().set(7)
     seconds = registry.histogram("seconds", "Seconds", (), (0.1, 1.0))
     for value in (0.1, 0.5, 3.0):
-        seconds.labels_of().observe(value)
+        seconds.labels().observe(value)
     registry.counter("never_touched", "Nothing")
     assert registry.exposition() == (
         "# HELP depth Depth\n"
@@ -134,4 +134,4 @@ def test_the_exposition_is_prometheus_text() -> None:
     with pytest.raises(ValueError, match="already registered"):
         registry.gauge("requests_total", "as a gauge", ("code", "path"))
     with pytest.raises(ValueError, match="has labels"):
-        requests.labels_of("200")
+        requests.labels("200")

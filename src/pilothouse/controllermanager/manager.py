@@ -326,7 +326,7 @@ class Manager:
         running = self.metrics.gauge(
             "running_managed_controllers", "Indicates where instances of a controller are currently running",
             ("name", "manager"),
-        ).labels_of(controller.name, "kube-controller-manager")  # fmt: skip
+        ).labels(controller.name, "kube-controller-manager")  # fmt: skip
         running.set(1)
         try:
             await controller.run()

@@ -27,14 +27,14 @@ class Slis:
         )  # fmt: skip
         self._registry.gauge(
             "process_start_time_seconds", "[ALPHA] Start time of the process since unix epoch in seconds."
-        ).labels_of().set(env.now().timestamp())
+        ).labels().set(env.now().timestamp())
         for health in healths:
             health.observe = self.observe
 
     def observe(self, name: str, endpoint: str, passed: bool) -> None:
         """A check was run."""
-        self._state.labels_of(name, endpoint).set(1 if passed else 0)
-        self._total.labels_of(name, "success" if passed else "error", endpoint).inc()
+        self._state.labels(name, endpoint).set(1 if passed else 0)
+        self._total.labels(name, "success" if passed else "error", endpoint).inc()
 
     def page(self, request: Request) -> Answer:
         """The page."""

@@ -7,7 +7,7 @@ additions on plain objects: hot paths ask for the labelled child once and keep i
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 MetricType = Literal["counter", "gauge", "histogram"]
 
@@ -52,6 +52,10 @@ class Gauge:
         """Add ``amount``, which may be negative."""
         self.value += amount
 
+    def dec(self, amount: float = 1.0) -> None:
+        """Subtract ``amount``."""
+        self.value -= amount
+
 
 class Histogram:
     """How often values fell into which bucket. An observation is one bisection and three additions."""
@@ -74,56 +78,85 @@ class Histogram:
         return sum(self.counts)
 
 
-class _Family:
-    __slots__ = ("allowed", "bounds", "children", "help", "labels", "name", "type")
+_M = TypeVar("_M", Counter, Gauge, Histogram)
+
+
+class _Family(Generic[_M]):
+    """Metrics of one name, one for each combination of label values. A family without labels is used like a metric."""
+
+    __slots__ = ("allowed", "bounds", "children", "help", "label_names", "name", "type")
 
     def __init__(self, name: str, kind: MetricType, help_text: str, labels: Sequence[str], bounds: tuple[float, ...]):
         self.name = name
         self.type = kind
         self.help = help_text
-        self.labels = tuple(labels)
+        self.label_names = tuple(labels)
         self.bounds = bounds
-        self.children: dict[tuple[str, ...], Counter | Gauge | Histogram] = {}
+        self.children: dict[tuple[str, ...], _M] = {}
         self.allowed: Mapping[str, Collection[str]] = {}
 
-    def child(self, values: tuple[str, ...]) -> Counter | Gauge | Histogram:
+    def labels(self, *values: object, **by_name: object) -> _M:
+        """The metric for these label values, in the order of the labels or by their names; made on first use.
+
+        Raises ``ValueError`` for missing, unknown and superfluous labels.
+        """
+        if by_name:
+            values = self._ordered(values, by_name)
+        # The tuple of a hot path holds texts already; any other misses and is converted below.
+        found = self.children.get(values)  # type: ignore[arg-type]
+        return found if found is not None else self._child(tuple(map(str, values)))
+
+    def _ordered(self, values: tuple[object, ...], by_name: Mapping[str, object]) -> tuple[object, ...]:
+        if values or by_name.keys() != set(self.label_names):
+            raise ValueError(f"metric {self.name} has labels {self.label_names}, got {(*values, *by_name)}")
+        return tuple(by_name[name] for name in self.label_names)
+
+    def _child(self, values: tuple[str, ...]) -> _M:
+        if len(values) != len(self.label_names):
+            raise ValueError(f"metric {self.name} has labels {self.label_names}, got values {values}")
+        if self.allowed:
+            values = tuple(map(self._known, self.label_names, values))
         found = self.children.get(values)
         if found is None:
-            if len(values) != len(self.labels):
-                raise ValueError(f"metric {self.name} has labels {self.labels}, got values {values}")
-            if self.allowed:
-                known = tuple(map(self._known, self.labels, values))
-                if known != values:
-                    return self.child(known)
-            found = Histogram(self.bounds) if self.type == "histogram" else COUNTER_OR_GAUGE[self.type]()
-            self.children[values] = found
+            found = self.children[values] = self._new()
         return found
+
+    def _new(self) -> _M:
+        raise NotImplementedError
 
     def _known(self, label: str, value: str) -> str:
         return value if value in self.allowed.get(label, (value,)) else UNEXPECTED
 
 
-COUNTER_OR_GAUGE: dict[str, Callable[[], Counter | Gauge]] = {"counter": Counter, "gauge": Gauge}
+class CounterFamily(_Family[Counter]):
+    """Counters of one name."""
 
-
-class CounterFamily(_Family):
     __slots__ = ()
 
-    def labels_of(self, *values: str) -> Counter:
-        """The counter for these label values, created at 0 on first use."""
-        child = self.child(values)
-        assert isinstance(child, Counter), f"{self.name} is a counter"
-        return child
+    def inc(self, amount: float = 1.0) -> None:
+        """Count, if there are no labels."""
+        self.labels().inc(amount)
+
+    def _new(self) -> Counter:
+        return Counter()
 
 
-class GaugeFamily(_Family):
+class GaugeFamily(_Family[Gauge]):
+    """Gauges of one name."""
+
     __slots__ = ()
 
-    def labels_of(self, *values: str) -> Gauge:
-        """The gauge for these label values, created at 0 on first use."""
-        child = self.child(values)
-        assert isinstance(child, Gauge), f"{self.name} is a gauge"
-        return child
+    def set(self, value: float) -> None:
+        """Set the value, if there are no labels."""
+        self.labels().set(value)
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Add to the value, if there are no labels."""
+        self.labels().inc(amount)
+
+    def dec(self, amount: float = 1.0) -> None:
+        """Subtract from the value, if there are no labels."""
+        self.labels().dec(amount)
 
     def remove(self, *values: str) -> None:
         """Stop exposing the gauge for these label values."""
@@ -133,17 +166,23 @@ class GaugeFamily(_Family):
         """Expose exactly these, by label values: for gauges that are counted anew each time."""
         self.children.clear()
         for labels, value in values.items():
-            self.labels_of(*labels).set(value)
+            self.labels(*labels).set(value)
+
+    def _new(self) -> Gauge:
+        return Gauge()
 
 
-class HistogramFamily(_Family):
+class HistogramFamily(_Family[Histogram]):
+    """Histograms of one name."""
+
     __slots__ = ()
 
-    def labels_of(self, *values: str) -> Histogram:
-        """The histogram for these label values, created empty on first use."""
-        child = self.child(values)
-        assert isinstance(child, Histogram), f"{self.name} is a histogram"
-        return child
+    def observe(self, value: float) -> None:
+        """Count a value, if there are no labels."""
+        self.labels().observe(value)
+
+    def _new(self) -> Histogram:
+        return Histogram(self.bounds)
 
 
 _F = TypeVar("_F", CounterFamily, GaugeFamily, HistogramFamily)
@@ -233,18 +272,19 @@ class Registry:
         return "\n".join(lines) + "\n" if lines else ""
 
 
-def _checked(family: _Family, kind: type[_F], labels: Sequence[str]) -> _F:
-    if not isinstance(family, kind) or family.labels != tuple(labels):
-        raise ValueError(f"metric {family.name} is already registered as a {family.type} with labels {family.labels}")
+def _checked(family: _Family[Any], kind: type[_F], labels: Sequence[str]) -> _F:
+    if not isinstance(family, kind) or family.label_names != tuple(labels):
+        labels = family.label_names
+        raise ValueError(f"metric {family.name} is already registered as a {family.type} with labels {labels}")
     return family
 
 
-def _exposed(family: _Family) -> Iterator[str]:
+def _exposed(family: _Family[Any]) -> Iterator[str]:
     yield f"# HELP {family.name} {_escaped_help(family.help)}"
     yield f"# TYPE {family.name} {family.type}"
     for values in sorted(family.children):
         child = family.children[values]
-        labels = ",".join(f'{k}="{_escaped(v)}"' for k, v in zip(family.labels, values, strict=True))
+        labels = ",".join(f'{k}="{_escaped(v)}"' for k, v in zip(family.label_names, values, strict=True))
         if isinstance(child, Histogram):
             total = 0
             comma = "," if labels else ""

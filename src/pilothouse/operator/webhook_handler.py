@@ -71,7 +71,7 @@ class WebhookHandler:
         """Status and body of the answer to a review that was sent to ``path``."""
         if not self._is_known(path):
             return 404, b"404 page not found\n"
-        in_flight, started = self._in_flight.labels_of(path), asyncio.get_running_loop().time()
+        in_flight, started = self._in_flight.labels(path), asyncio.get_running_loop().time()
         in_flight.inc()
         code = 500
         try:
@@ -92,8 +92,8 @@ class WebhookHandler:
             return 200, answer
         finally:
             in_flight.inc(-1)
-            self._counts.labels_of(path, str(code)).inc()
-            self._latency.labels_of(path).observe(asyncio.get_running_loop().time() - started)
+            self._counts.labels(path, str(code)).inc()
+            self._latency.labels(path).observe(asyncio.get_running_loop().time() - started)
 
     async def __call__(
         self,

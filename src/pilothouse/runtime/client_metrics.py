@@ -62,7 +62,7 @@ class RestClientMetrics:
         )
         self._transports = registry.gauge(
             "rest_client_transport_cache_entries", "[ALPHA] Number of transport entries in the internal cache."
-        ).labels_of()
+        ).labels()
         self._transport_calls = registry.counter(
             "rest_client_transport_create_calls_total",
             "[ALPHA] Number of calls to get a new transport, partitioned by the result of the operation hit: obtained "
@@ -88,13 +88,13 @@ class RestClientMetrics:
             "[ALPHA] Histogram of the number of seconds the last auth exec plugin client certificate lived before "
             "being rotated. If auth exec plugin client certificates are unused, histogram will contain no data.",
             buckets=_AGES,
-        ).labels_of()
+        ).labels()
         left = registry.gauge(
             "rest_client_exec_plugin_ttl_seconds",
             "[ALPHA] Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by the auth exec "
             "plugin. The value is in seconds until certificate expiry (negative if already expired). If auth exec "
             "plugins are unused or manage no TLS certificates, the value will be +INF.",
-        ).labels_of()
+        ).labels()
         self._expires_at: datetime.datetime | None = None
         registry.on_collect(
             lambda: left.set(math.inf if self._expires_at is None else (self._expires_at - now()).total_seconds())
@@ -109,14 +109,14 @@ class RestClientMetrics:
         """One attempt is over."""
         counter = self._counters.get((code, method, host))
         if counter is None:
-            counter = self._counters[code, method, host] = self._requests.labels_of(code, method, host)
+            counter = self._counters[code, method, host] = self._requests.labels(code, method, host)
         counter.inc()
         observers = self._observers.get((method, host))
         if observers is None:
             observers = self._observers[method, host] = (
-                self._duration.labels_of(method, host),
-                self._request_size.labels_of(method, host),
-                self._response_size.labels_of(method, host),
+                self._duration.labels(method, host),
+                self._request_size.labels(method, host),
+                self._response_size.labels(method, host),
             )
         duration, request_size, response_size = observers
         duration.observe(seconds)
@@ -125,23 +125,23 @@ class RestClientMetrics:
 
     def throttled(self, method: str, host: str, seconds: float) -> None:
         """A request waited for its token."""
-        self._throttled.labels_of(method, host).observe(seconds)
+        self._throttled.labels(method, host).observe(seconds)
 
     def retried(self, method: str, host: str, code: str) -> None:
         """An attempt after the first one is over."""
-        self._retries.labels_of(code, method, host).inc()
+        self._retries.labels(code, method, host).inc()
 
     def resolved(self, host: str, seconds: float) -> None:
         """A name was resolved."""
-        self._lookups.labels_of(host).observe(seconds)
+        self._lookups.labels(host).observe(seconds)
 
     def ca_reloaded(self, result: str, reason: str) -> None:
         """The file of the certificate authority has changed."""
-        self._reloads.labels_of(result, reason).inc()
+        self._reloads.labels(result, reason).inc()
 
     def plugin_ran(self, code: int, outcome: str) -> None:
         """An exec plugin was called."""
-        self._plugin_calls.labels_of(str(code), outcome).inc()
+        self._plugin_calls.labels(str(code), outcome).inc()
 
     def plugin_issued(self, expires_at: datetime.datetime | None, former_age_seconds: float | None) -> None:
         """An exec plugin's certificate is another one now."""
@@ -151,6 +151,6 @@ class RestClientMetrics:
 
     def transport_given(self, *, made: bool) -> None:
         """Somebody got a transport, a new one or one that there was. None is given back before the program ends."""
-        self._transport_calls.labels_of("miss" if made else "hit").inc()
+        self._transport_calls.labels("miss" if made else "hit").inc()
         if made:
             self._transports.inc()

@@ -88,7 +88,7 @@ class ConsistencyStore:
             if compare(read, wrote) == -1:
                 if self._skips is not None:
                     resource, _dot, group = group_resource.partition(".")
-                    self._skips.labels_of(group, resource).inc()
+                    self._skips.labels(group, resource).inc()
                 raise StaleCache(read, wrote, group_resource)
         del self._written[owner_key]
 

@@ -173,7 +173,7 @@ class WorkerPool(Generic[K]):
 
     def _count(self, outcome: str) -> None:
         if self._errors is not None:
-            self._errors.labels_of(self.name, outcome).inc()
+            self._errors.labels(self.name, outcome).inc()
 
 
 def _is_overtaken(key: Hashable, error: Exception) -> bool:

@@ -26,7 +26,7 @@ class CrashHandler:
         self._log = log
         self._where = where
         self._counter = (
-            metrics.counter(PANICS, "Unexpected exceptions in event handlers and index functions", ("name",)).labels_of(
+            metrics.counter(PANICS, "Unexpected exceptions in event handlers and index functions", ("name",)).labels(
                 where
             )
             if metrics is not None

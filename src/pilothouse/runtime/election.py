@@ -195,13 +195,13 @@ class LeaderElector:
                 "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 "
                 "indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
                 ("name",),
-            ).labels_of(name)
+            ).labels(name)
             self._slow_path = metrics.counter(
                 "leader_election_slowpath_total",
                 "[ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the string used to "
                 "identify the lease. Please make sure to group by name.",
                 ("name",),
-            ).labels_of(name)
+            ).labels(name)
 
     # Observing
 

@@ -386,20 +386,20 @@ class SharedInformer(Generic[T]):
         kind = self.kind
         values = (name, kind.group, kind.version, kind.resource)
         # There is no queue between watch and cache here: what upstream counts is always 0.
-        metrics.gauge(
-            "informer_queued_items", "[ALPHA] Number of items currently queued in the FIFO.", labels
-        ).labels_of(*values)
+        metrics.gauge("informer_queued_items", "[ALPHA] Number of items currently queued in the FIFO.", labels).labels(
+            *values
+        )
         self._latency = metrics.histogram(
             "informer_processing_latency_seconds",
             "[ALPHA] Time taken to process events after popping from the queue.",
             labels,
             (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-        ).labels_of(*values)
+        ).labels(*values)
         version = metrics.gauge(
             "informer_store_resource_version",
             "[ALPHA] The 15 least significant digits of the resource version of the store.",
             labels,
-        ).labels_of(*values)
+        ).labels(*values)
 
         def refresh() -> None:
             digits = self.cache.resource_version[-15:]

@@ -22,17 +22,17 @@ def install(registry: Registry, proc: Path = Path("/proc")) -> None:
     if not (process / "stat").exists():
         return
     ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-    cpu = registry.counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.").labels_of()
-    resident = registry.gauge("process_resident_memory_bytes", "Resident memory size in bytes.").labels_of()
-    virtual = registry.gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.").labels_of()
+    cpu = registry.counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.").labels()
+    resident = registry.gauge("process_resident_memory_bytes", "Resident memory size in bytes.").labels()
+    virtual = registry.gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.").labels()
     most_virtual = registry.gauge(
         "process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes."
-    ).labels_of()
-    opened = registry.gauge("process_open_fds", "Number of open file descriptors.").labels_of()
-    most_opened = registry.gauge("process_max_fds", "Maximum number of open file descriptors.").labels_of()
+    ).labels()
+    opened = registry.gauge("process_open_fds", "Number of open file descriptors.").labels()
+    most_opened = registry.gauge("process_max_fds", "Maximum number of open file descriptors.").labels()
     started = registry.gauge(
         "process_start_time_seconds", "Start time of the process since unix epoch in seconds."
-    ).labels_of()
+    ).labels()
     started.set(_boot_time(proc) + int(_fields(process)[19]) / ticks)
 
     def refresh() -> None:

@@ -43,35 +43,35 @@ class _Measured:
         self.started_at: dict[Hashable, float] = {}
         self.adds: Counter = registry.counter(
             "workqueue_adds_total", "[BETA] Total number of adds handled by workqueue", labels
-        ).labels_of(name)
+        ).labels(name)
         self.retries: Counter = registry.counter(
             "workqueue_retries_total", "[BETA] Total number of retries handled by workqueue", labels
-        ).labels_of(name)
+        ).labels(name)
         self.queue_duration: Histogram = registry.histogram(
             "workqueue_queue_duration_seconds",
             "[BETA] How long in seconds an item stays in workqueue before being requested.",
             labels,
             _BUCKETS,
-        ).labels_of(name)
+        ).labels(name)
         self.work_duration: Histogram = registry.histogram(
             "workqueue_work_duration_seconds",
             "[BETA] How long in seconds processing an item from workqueue takes.",
             labels,
             _BUCKETS,
-        ).labels_of(name)
-        depth_gauge = registry.gauge("workqueue_depth", "[BETA] Current depth of workqueue", labels).labels_of(name)
+        ).labels(name)
+        depth_gauge = registry.gauge("workqueue_depth", "[BETA] Current depth of workqueue", labels).labels(name)
         unfinished = registry.gauge(
             "workqueue_unfinished_work_seconds",
             "[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. "
             "Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at "
             "which this increases.",
             labels,
-        ).labels_of(name)
+        ).labels(name)
         longest = registry.gauge(
             "workqueue_longest_running_processor_seconds",
             "[BETA] How many seconds has the longest running processor for workqueue been running.",
             labels,
-        ).labels_of(name)
+        ).labels(name)
 
         # Upstream refreshes the last two every 500 ms; computed when asked for they are never older than the scrape.
         def refresh() -> None:

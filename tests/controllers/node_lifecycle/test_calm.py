@@ -106,7 +106,7 @@ async def test_every_node_of_every_pass_is_measured(world: World, count: int) ->
     await world.start(DESCRIPTOR)
     await asyncio.sleep(26)
     family = world.metrics.histogram("node_collector_update_node_health_duration_seconds", "", buckets=())
-    found = family.labels_of()
+    found = family.labels()
     assert isinstance(found, Histogram)
     assert found.count == 6 * count
     assert world.metrics.value("node_collector_zone_size", "") == count

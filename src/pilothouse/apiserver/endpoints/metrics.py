@@ -100,13 +100,13 @@ class RequestMetrics:
         key = (status, client if client in _SYSTEM_CLIENTS else "")
         total = series.totals.get(key)
         if total is None:
-            total = series.totals[key] = self._total.labels_of(*series.labels, str(status), key[1])
+            total = series.totals[key] = self._total.labels(*series.labels, str(status), key[1])
         total.value += 1.0
 
     def long_running(self, request: Request, info: RequestInfo | None) -> Gauge:
         """What counts watches like this one."""
         verb, _dry_run, *labels = self._series_of(request, info).labels
-        return self._longrunning.labels_of(verb, *labels)
+        return self._longrunning.labels(verb, *labels)
 
     def response(self) -> Response:
         """The text exposition."""
@@ -133,9 +133,9 @@ class RequestMetrics:
     def _new_series(self, verb: str, dry_run: str, *labels: str) -> _Series:
         return _Series(
             (verb, dry_run, *labels),
-            self._seconds.labels_of(verb, dry_run, *labels),
-            None if dry_run else self._sli_seconds.labels_of(verb, *labels),
-            self._sizes.labels_of(verb, *labels) if verb in ("GET", "LIST") else None,
+            self._seconds.labels(verb, dry_run, *labels),
+            None if dry_run else self._sli_seconds.labels(verb, *labels),
+            self._sizes.labels(verb, *labels) if verb in ("GET", "LIST") else None,
             {},
         )
 

@@ -11,12 +11,12 @@ class SliceGauges:
     """The three gauges of one controller, by the key of a service (or Endpoints), in parts."""
 
     def __init__(self, metrics: Registry, prefix: str) -> None:
-        self._desired = metrics.gauge(f"{prefix}endpoints_desired", "[ALPHA] Number of endpoints desired").labels_of()
-        self._slices = metrics.gauge(f"{prefix}num_endpoint_slices", "[ALPHA] Number of EndpointSlices").labels_of()
+        self._desired = metrics.gauge(f"{prefix}endpoints_desired", "[ALPHA] Number of endpoints desired").labels()
+        self._slices = metrics.gauge(f"{prefix}num_endpoint_slices", "[ALPHA] Number of EndpointSlices").labels()
         self._ideal = metrics.gauge(
             f"{prefix}desired_endpoint_slices",
             "[ALPHA] Number of EndpointSlices that would exist with perfect endpoint allocation",
-        ).labels_of()
+        ).labels()
         self._known: dict[str, dict[str, tuple[int, int, int]]] = {}
 
     def set(self, key: str, part: str, *, endpoints: int, slices: int, ideal: int) -> None:

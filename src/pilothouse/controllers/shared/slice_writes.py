@@ -99,12 +99,12 @@ class SliceWrites:
     async def _create(self, key: str, each: EndpointSlice) -> None:
         namespace = each.metadata.namespace
         self._tracker.wrote(key, await self._client.create(ENDPOINT_SLICES, new_body(each), namespace))
-        self._changes.labels_of("create").inc()
+        self._changes.labels("create").inc()
 
     async def _update(self, key: str, each: EndpointSlice, body: bytes) -> None:
         meta = each.metadata
         self._tracker.wrote(key, await self._client.update(ENDPOINT_SLICES, meta.name, body, meta.namespace))
-        self._changes.labels_of("update").inc()
+        self._changes.labels("update").inc()
 
     async def delete(self, key: str, each: EndpointSlice, *, counted: bool = True) -> None:
         """Delete a slice. One that is gone already is not counted."""
@@ -114,4 +114,4 @@ class SliceWrites:
             return
         self._tracker.deleted(key, each)
         if counted:
-            self._changes.labels_of("delete").inc()
+            self._changes.labels("delete").inc()

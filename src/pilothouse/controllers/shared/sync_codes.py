@@ -30,5 +30,5 @@ class SyncCodes:
             code = str(error.code)
             raise
         finally:
-            self._syncs.labels_of(code).inc()
-            self._durations.labels_of(code).observe(self._now() - started)
+            self._syncs.labels(code).inc()
+            self._durations.labels(code).observe(self._now() - started)

@@ -49,7 +49,7 @@ class Monitors(ResourceMonitors):
         errors = metrics.counter(
             "garbagecollector_controller_resources_sync_error_total",
             "[ALPHA] Number of garbage collector resources sync errors",
-        ).labels_of()
+        ).labels()
         super().__init__(
             client,
             factory,

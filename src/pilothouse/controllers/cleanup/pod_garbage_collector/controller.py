@@ -128,7 +128,7 @@ class PodGarbageCollector(ManagedController):
             return
         meta = pod.metadata
         self.log.info("PodGC is force deleting Pod", pod=_key(pod), reason=reason)
-        self._attempts.labels_of(meta.namespace, reason).inc()
+        self._attempts.labels(meta.namespace, reason).inc()
         try:
             if not is_terminal(pod):
                 body = status_patch(pod, self.env.now(), condition=condition, phase="Failed")
@@ -141,7 +141,7 @@ class PodGarbageCollector(ManagedController):
         except (ApiError, OSError) as error:
             if isinstance(error, Conflict) and self._is_replaced(pod):
                 return
-            self._failures.labels_of(meta.namespace, reason).inc()
+            self._failures.labels(meta.namespace, reason).inc()
             self.log.error("Unable to remove a pod", error=error, pod=_key(pod), reason=reason)  # noqa: TRY400  # no traceback: the server said no
 
     def _is_replaced(self, pod: Pod) -> bool:

@@ -30,7 +30,7 @@ class TTLAfterFinishedController(ManagedController):
             "ttl_after_finished_controller_job_deletion_duration_seconds",
             "[ALPHA] The time it took to delete the job since it became eligible for deletion",
             buckets=exponential_buckets(0.1, 2, 14),
-        ).labels_of()
+        ).labels()
         jobs.add_handler(
             lambda job, _initial: self._seen(job), lambda _old, job: self._seen(job), lambda _job, _u: None
         )

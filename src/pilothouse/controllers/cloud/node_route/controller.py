@@ -49,7 +49,7 @@ class NodeRouteController(ManagedController):
         self._passes = context.metrics.counter(
             "route_controller_route_sync_total",
             "[ALPHA] A metric counting the amount of times routes have been synced with the cloud provider.",
-        ).labels_of()
+        ).labels()
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:

@@ -319,23 +319,23 @@ class Metrics:
             "service_controller_loadbalancer_sync_total",
             "[ALPHA] A metric counting the amount of times any load balancer has been configured, as an effect of "
             "service/node changes on the cluster",
-        ).labels_of()
+        ).labels()
         self._failures = metrics.counter(
             "service_controller_nodesync_error_total",
             "[ALPHA] A metric counting the amount of times any load balancer has been configured and errored, as an "
             "effect of node changes on the cluster",
-        ).labels_of()
+        ).labels()
         self._node_syncs = metrics.histogram(
             "service_controller_nodesync_latency_seconds",
             "[ALPHA] A metric measuring the latency for nodesync which updates loadbalancer hosts on cluster node "
             "updates.",
             buckets=buckets,
-        ).labels_of()
+        ).labels()
         self._seconds = metrics.histogram(
             "service_controller_update_loadbalancer_host_latency_seconds",
             "[ALPHA] A metric measuring the latency for updating each load balancer hosts.",
             buckets=buckets,
-        ).labels_of()
+        ).labels()
 
     def observe_node_sync(self, seconds: float) -> None:
         self._node_syncs.observe(seconds)

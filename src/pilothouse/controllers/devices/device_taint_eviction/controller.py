@@ -80,13 +80,13 @@ class DeviceTaintEvictionController(ManagedController):
         self._deletions = metrics.counter(
             "device_taint_eviction_controller_pod_deletions_total",
             "[ALPHA] Total number of Pods deleted by DeviceTaintEvictionController since its start.",
-        ).labels_of()
+        ).labels()
         self._latency = metrics.histogram(
             "device_taint_eviction_controller_pod_deletion_duration_seconds",
             "[ALPHA] Latency, in seconds, between the time when a device taint effect has been activated and a Pod's "
             "deletion via DeviceTaintEvictionController.",
             buckets=_BUCKETS,
-        ).labels_of()
+        ).labels()
         if rules is not None:
             rules.add_handler(
                 lambda rule, _initial: self._rule_changed(None, rule),

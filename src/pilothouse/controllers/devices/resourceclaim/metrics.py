@@ -31,7 +31,7 @@ class Metrics:
         """Stop counting on collection."""
 
     def tried(self, *, success: bool, admin_access: bool) -> None:
-        self._creates.labels_of("success" if success else "failure", _word(admin_access)).inc()
+        self._creates.labels("success" if success else "failure", _word(admin_access)).inc()
 
     def _refresh(self) -> None:
         self._count.show(Counter(labels_of(claim) for claim in self._claims()))

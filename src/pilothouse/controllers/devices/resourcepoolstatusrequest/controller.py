@@ -83,7 +83,7 @@ class PoolStatusController(ManagedController):
         try:
             await self._write(request, raw, answer(pools, limit, self.env.now()))
         except (ApiError, OSError) as error:
-            self._errors.labels_of(driver).inc()
+            self._errors.labels(driver).inc()
             self._tried(driver, began)
             if isinstance(error, Conflict | NotFound):
                 raise RetryLater(str(error)) from error  # the cache will have its current state, or that it is gone
@@ -94,8 +94,8 @@ class PoolStatusController(ManagedController):
 
     def _tried(self, driver: str, began: float) -> None:
         """Count a write, whatever its result."""
-        self._processed.labels_of(driver).inc()
-        self._duration.labels_of(driver).observe(self.env.perf_counter() - began)
+        self._processed.labels(driver).inc()
+        self._duration.labels(driver).observe(self.env.perf_counter() - began)
 
     async def _write(self, request: ResourcePoolStatusRequest, raw: bytes, status: dict[str, object]) -> None:
         """PUT the status, not a patch: an answer that was written meanwhile is kept."""

@@ -110,12 +110,12 @@ class EndpointSliceController(ManagedController):
         try:
             await self._sync_service(key)
         except StaleSlices:
-            self._metrics.syncs.labels_of("stale").inc()
+            self._metrics.syncs.labels("stale").inc()
             raise
         except Exception:
-            self._metrics.syncs.labels_of("error").inc()
+            self._metrics.syncs.labels("error").inc()
             raise
-        self._metrics.syncs.labels_of("success").inc()
+        self._metrics.syncs.labels("success").inc()
         return None
 
     async def _sync_service(self, key: str) -> None:
@@ -234,7 +234,7 @@ class EndpointSliceController(ManagedController):
         if topology == "Auto" or distribution not in DISTRIBUTIONS:
             distribution = ""
         number = len(plan.creates) + len(plan.updates) + len(plan.replacements) + len(plan.deletes)
-        self._metrics.changed_per_sync.labels_of(topology, distribution).observe(number)
+        self._metrics.changed_per_sync.labels(topology, distribution).observe(number)
 
     def _measure(self, key: str, address_type: str, plan: Plan, desired: Desired, existing: int) -> None:
         self._metrics.added.observe(plan.added)

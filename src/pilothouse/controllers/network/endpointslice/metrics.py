@@ -17,11 +17,11 @@ class Metrics:
 
         self.added = metrics.histogram(
             f"{_PREFIX}endpoints_added_per_sync", "[ALPHA] Number of endpoints added on each Service sync", (), buckets
-        ).labels_of()
+        ).labels()
         self.removed = metrics.histogram(
             f"{_PREFIX}endpoints_removed_per_sync", "[ALPHA] Number of endpoints removed on each Service sync", (),
             buckets,
-        ).labels_of()  # fmt: skip
+        ).labels()  # fmt: skip
         self._gauges = SliceGauges(metrics, _PREFIX)
         self.changes = metrics.counter(f"{_PREFIX}changes", "[ALPHA] Number of EndpointSlice changes", ("operation",))
         self.changed_per_sync = metrics.histogram(
@@ -46,10 +46,10 @@ class Metrics:
         """The service's traffic distribution; empty for none."""
         before = self._distributions.pop(key, "")
         if before:
-            self._distributed.labels_of(before).inc(-1)
+            self._distributed.labels(before).inc(-1)
         if distribution in DISTRIBUTIONS:
             self._distributions[key] = distribution
-            self._distributed.labels_of(distribution).inc()
+            self._distributed.labels(distribution).inc()
 
     def forget(self, key: str) -> None:
         self.is_distributed(key, "")

@@ -16,7 +16,7 @@ class Metrics:
 
         def per_sync(name: str, text: str) -> Histogram:
             buckets = exponential_buckets(2, 2, 15)
-            return metrics.histogram(f"{_PREFIX}{name}_per_sync", f"[ALPHA] {text}", (), buckets).labels_of()
+            return metrics.histogram(f"{_PREFIX}{name}_per_sync", f"[ALPHA] {text}", (), buckets).labels()
 
         self._added = per_sync("endpoints_added", "Number of endpoints added on each Endpoints sync")
         self._updated = per_sync("endpoints_updated", "Number of endpoints updated on each Endpoints sync")
@@ -31,7 +31,7 @@ class Metrics:
             "[ALPHA] Duration of syncEndpoints() in seconds",
             (),
             exponential_buckets(0.001, 2, 15),
-        ).labels_of()
+        ).labels()
         self._gauges = SliceGauges(metrics, _PREFIX)
         self.changes = metrics.counter(f"{_PREFIX}changes", "[ALPHA] Number of EndpointSlice changes", ("operation",))
 

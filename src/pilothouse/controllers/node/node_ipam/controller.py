@@ -57,7 +57,7 @@ class NodeIpamController(ManagedController):
         self._running = context.metrics.gauge(
             "running_managed_controllers", "Indicates where instances of a controller are currently running",
             ("name", "manager"),
-        ).labels_of("nodeipam", "kube-controller-manager")  # fmt: skip
+        ).labels("nodeipam", "kube-controller-manager")  # fmt: skip
         nodes.add_handler(lambda node, _initial: self.queue.add(node.metadata.name), self._changed, self._gone)
 
     async def run(self) -> None:

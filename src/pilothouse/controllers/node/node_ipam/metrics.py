@@ -14,23 +14,23 @@ class SetMetrics:
         self._allocations = metrics.counter(
             f"{_PREFIX}cidrset_cidrs_allocations_total", "[ALPHA] Counter measuring total number of CIDR allocations.",
             _LABELS,
-        ).labels_of(cluster)  # fmt: skip
+        ).labels(cluster)  # fmt: skip
         self._releases = metrics.counter(
             f"{_PREFIX}cidrset_cidrs_releases_total", "[ALPHA] Counter measuring total number of CIDR releases.",
             _LABELS,
-        ).labels_of(cluster)  # fmt: skip
+        ).labels(cluster)  # fmt: skip
         # The spelling is upstream's.
         metrics.gauge(
             f"{_PREFIX}cirdset_max_cidrs", "[ALPHA] Maximum number of CIDRs that can be allocated.", _LABELS
-        ).labels_of(cluster).set(size)
+        ).labels(cluster).set(size)
         self._usage = metrics.gauge(
             f"{_PREFIX}cidrset_usage_cidrs", "[ALPHA] Gauge measuring percentage of allocated CIDRs.", _LABELS
-        ).labels_of(cluster)
+        ).labels(cluster)
         # The text is upstream's, and another metric's.
         self._tries = metrics.histogram(
             f"{_PREFIX}cidrset_allocation_tries_per_request", "[ALPHA] Number of endpoints added on each Service sync",
             _LABELS, exponential_buckets(1, 5, 5),
-        ).labels_of(cluster)  # fmt: skip
+        ).labels(cluster)  # fmt: skip
 
     def taken(self, blocks: int, used: int, *, tries: int | None = None) -> None:
         """So many blocks were occupied; ``tries`` if one was allocated."""

@@ -137,7 +137,7 @@ class NodeLifecycleController(ManagedController):
             else:
                 queue.done(name)
                 if tainted:
-                    self._metrics.evictions.labels_of(zone_of(node)).inc()
+                    self._metrics.evictions.labels(zone_of(node)).inc()
         # At rate 0 only a new rate can change anything, and that adds the zone.
         return Requeue(TAINTING_SECONDS) if len(queue) and queue.limiter.rate > 0 else None
 

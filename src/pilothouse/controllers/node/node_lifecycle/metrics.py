@@ -29,15 +29,15 @@ class Metrics:
             "node_collector_update_node_health_duration_seconds",
             "[ALPHA] Duration in seconds for NodeController to update the health of a single node.",
             buckets=exponential_buckets(0.001, 4, 8),
-        ).labels_of()
+        ).labels()
         self.pass_duration = metrics.histogram(
             "node_collector_update_all_nodes_health_duration_seconds",
             "[ALPHA] Duration in seconds for NodeController to update the health of all nodes.",
             buckets=exponential_buckets(0.01, 4, 8),
-        ).labels_of()
+        ).labels()
 
     def zone(self, zone: str, *, size: int, unhealthy: int) -> None:
         """The result of a pass for a zone; 0 nodes are all healthy."""
-        self._size.labels_of(zone).set(size)
-        self._unhealthy.labels_of(zone).set(unhealthy)
-        self._health.labels_of(zone).set(100.0 * (size - unhealthy) / size if size else 100.0)
+        self._size.labels(zone).set(size)
+        self._unhealthy.labels(zone).set(unhealthy)
+        self._health.labels(zone).set(100.0 * (size - unhealthy) / size if size else 100.0)

@@ -85,7 +85,7 @@ class NodeMonitor:
         queue = self.queues.get(zone)
         if queue is None:
             queue = self.queues[zone] = TaintQueue(self._options.eviction_rate, self._env.monotonic())
-            self._metrics.evictions.labels_of(zone)
+            self._metrics.evictions.labels(zone)
         return queue
 
     async def monitor_node_health(self) -> None:

@@ -65,13 +65,13 @@ class TaintEvictionController:
         self._deletions = metrics.counter(
             "taint_eviction_controller_pod_deletions_total",
             "[ALPHA] Total number of Pods deleted by TaintEvictionController since its start.",
-        ).labels_of()
+        ).labels()
         self._latency = metrics.histogram(
             "taint_eviction_controller_pod_deletion_duration_seconds",
             "[ALPHA] Latency, in seconds, between the time when a taint effect has been activated for the Pod and its "
             "deletion via TaintEvictionController.",
             buckets=_BUCKETS,
-        ).labels_of()
+        ).labels()
         self._node_queue: WorkQueue[str] = WorkQueue(context.env, "noexec_taint_node", metrics)
         self._pod_queue: WorkQueue[str] = WorkQueue(context.env, "noexec_taint_pod", metrics)
         limiter = ExponentialFailureLimiter[str](*RETRY_SECONDS)

@@ -38,8 +38,8 @@ class EphemeralVolumeController(ManagedController):
         self.add_runnable("events", self._recorder.run)
         text = "[ALPHA] Number of PersistenVolumeClaims creation requests"  # upstream's words, for both
         prefix = "ephemeral_volume_controller"
-        self._asked = context.metrics.counter(f"{prefix}_create_total", text).labels_of()
-        self._failed = context.metrics.counter(f"{prefix}_create_failures_total", text).labels_of()
+        self._asked = context.metrics.counter(f"{prefix}_create_total", text).labels()
+        self._failed = context.metrics.counter(f"{prefix}_create_failures_total", text).labels()
         pods.add_handler(lambda pod, _initial: self._see(pod), self._pod_changed, resync_seconds=0.0)
         claims.add_handler(
             on_update=self._claim_changed, on_delete=lambda claim, _unknown: self._claim_gone(claim), resync_seconds=0.0

@@ -56,11 +56,11 @@ class Metrics:
 
     def force(self, reason: str) -> None:
         """A volume is detached without checking its node."""
-        self._forced.labels_of(reason).inc()
+        self._forced.labels(reason).inc()
 
     def end(self, volume: str, operation: str, seconds: float, *, failed: bool) -> None:
         status = "fail-unknown" if failed else "success"
-        self._operations.labels_of(plugin_of(volume), operation, status, "false").observe(seconds)
+        self._operations.labels(plugin_of(volume), operation, status, "false").observe(seconds)
 
     def _count(self) -> None:
         total: Counter[Key] = Counter()

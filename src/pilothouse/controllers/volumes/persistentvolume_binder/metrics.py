@@ -39,11 +39,11 @@ class Metrics:
         self.classified = metrics.counter(
             "retroactive_storageclass_total",
             "[ALPHA] Total number of retroactive StorageClass assignments to persistent volume claim",
-        ).labels_of()
+        ).labels()
         self.not_classified = metrics.counter(
             "retroactive_storageclass_errors_total",
             "[ALPHA] Total number of failed retroactive StorageClass assignments to persistent volume claim",
-        ).labels_of()
+        ).labels()
         prefix, by_class = "pv_collector", ("storage_class",)
         by_claim = ("namespace", "storage_class", "volume_attributes_class")
         self._total = metrics.gauge(
@@ -81,14 +81,14 @@ class Metrics:
         begun = self._begun.pop((operation, key), None)
         if begun is not None:
             plugin, at = begun
-            self._seconds.labels_of(plugin or "N/A", operation).observe(self._env.perf_counter() - at)
+            self._seconds.labels(plugin or "N/A", operation).observe(self._env.perf_counter() - at)
 
     def fail(self, operation: str, key: str) -> None:
         """It failed, and may be retried: its time continues."""
         begun = self._begun.get((operation, key))
         if begun is not None:
             for counter in self._errors:
-                counter.labels_of(begun[0] or "N/A", operation).inc()
+                counter.labels(begun[0] or "N/A", operation).inc()
 
     def forget(self, operation: str, key: str) -> None:
         """It was abandoned."""

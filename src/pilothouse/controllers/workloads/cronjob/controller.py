@@ -73,7 +73,7 @@ class CronJobController(ManagedController):
             "cronjob_controller_job_creation_skew_duration_seconds",
             "[STABLE] Time between when a cronjob is scheduled to be run, and when the corresponding job is created",
             buckets=exponential_buckets(1, 2, 10),
-        ).labels_of()
+        ).labels()
         self._written: dict[str, tuple[str, str]] = {}
         """By key the uid and version of our last write."""
         cron_jobs.add_handler(

@@ -142,8 +142,8 @@ class HorizontalPodAutoscalerController(ManagedController):
             raise
         finally:
             labels = (sync.action, error)
-            self._metrics.reconciliations.labels_of(*labels).inc()
-            self._metrics.reconciliation_seconds.labels_of(*labels).observe(self.env.perf_counter() - started)
+            self._metrics.reconciliations.labels(*labels).inc()
+            self._metrics.reconciliation_seconds.labels(*labels).observe(self.env.perf_counter() - started)
         return Requeue(self._period)
 
 
@@ -202,7 +202,7 @@ class _SyncContext:
             await self._rescale(target, desired, reason, metrics, minimum)
         report.seen(current, metrics, desired=desired, rescaled=desired != current)
         meta = self._autoscaler.metadata
-        self._of._metrics.desired.labels_of(meta.namespace, meta.name).set(desired)
+        self._of._metrics.desired.labels(meta.namespace, meta.name).set(desired)
         await self._write()
         if invalid:
             raise NotScaled(invalid)
@@ -279,8 +279,8 @@ class _SyncContext:
             raise
         finally:
             labels = (action, error, spec.type)
-            metrics.computations.labels_of(*labels).inc()
-            metrics.computation_seconds.labels_of(*labels).observe(self._env.perf_counter() - started)
+            metrics.computations.labels(*labels).inc()
+            metrics.computation_seconds.labels(*labels).observe(self._env.perf_counter() - started)
         return proposal
 
     def _proposals(self, target: Target, selector: Selector, selected: Sequence[Pod]) -> Proposals:

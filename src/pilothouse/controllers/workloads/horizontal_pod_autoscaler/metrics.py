@@ -50,7 +50,7 @@ class Metrics:
         )
         self.autoscalers = metrics.gauge(
             f"{prefix}_num_horizontal_pod_autoscalers", "[ALPHA] Current number of controlled HPA objects."
-        ).labels_of()
+        ).labels()
         self.desired = metrics.gauge(
             f"{prefix}_desired_replicas",
             "[ALPHA] Current desired replica count for HPA objects.",

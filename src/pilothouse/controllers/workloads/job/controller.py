@@ -162,7 +162,7 @@ class JobController(ManagedController):
 
     def _job_added(self, job: Job, initial: bool) -> None:
         if is_external(job):
-            self._metrics.external.labels_of(job.spec.managed_by or "").inc()
+            self._metrics.external.labels(job.spec.managed_by or "").inc()
         self.events.owner_added(job, initial)
 
     def _job_gone(self, key: str, job: Job) -> None:
@@ -185,7 +185,7 @@ class JobController(ManagedController):
 
         before, after = ended_with_it(old), ended_with_it(new)
         if before != after:
-            self._metrics.finalizers.labels_of("delete" if before else "add").inc()
+            self._metrics.finalizers.labels("delete" if before else "add").inc()
 
     def _forget(self, key: str) -> None:
         self._removals.forget(key)
@@ -220,8 +220,8 @@ class JobController(ManagedController):
             result = "success"
         finally:
             labels = (mode, result, sync.action)
-            self._metrics.sync_seconds.labels_of(*labels).observe(self.env.perf_counter() - began)
-            self._metrics.syncs.labels_of(*labels).inc()
+            self._metrics.sync_seconds.labels(*labels).observe(self.env.perf_counter() - began)
+            self._metrics.syncs.labels(*labels).inc()
         expires = self._expectations.expires_in(key)
         if expires is not None:
             sync.again_in(expires)
@@ -385,10 +385,10 @@ class JobController(ManagedController):
                 # The expectation stays, and delays the Job while its namespace is deleted.
                 if has_cause(error, "NamespaceTerminating"):
                     raise Futile from error
-                self._metrics.pods_created.labels_of(reason, "failed").inc()
+                self._metrics.pods_created.labels(reason, "failed").inc()
                 raise
             sync.active += 1
-            self._metrics.pods_created.labels_of(reason, "succeeded").inc()
+            self._metrics.pods_created.labels(reason, "succeeded").inc()
             self._writes.created(key, meta.uid, pod.metadata)
 
         created, sync.error = await slow_start(action.count, INITIAL_BATCH, create)
@@ -428,7 +428,7 @@ class JobController(ManagedController):
             self._count(job, job.status, plan.status)
         self._failures[key] = (job.metadata.uid, failures)
         for action in plan.handled:
-            self._metrics.handled.labels_of(action).inc()
+            self._metrics.handled.labels(action).inc()
         tracked, error = await self._release(key, sync, seen, plan)
         status = tracking.settle(plan.status, tracked)
         if is_indexed(job):
@@ -494,7 +494,7 @@ class JobController(ManagedController):
         else:
             self._recorder.event(about, WARNING, ending.reason, ending.message)
         result = "succeeded" if ending.success else "failed"
-        self._metrics.finished.labels_of(mode, result, ending.reason).inc()
+        self._metrics.finished.labels(mode, result, ending.reason).inc()
 
     def _count(self, job: Job, before: JobStatus, after: JobStatus) -> None:
         """The difference of two written statuses (``recordJobPodFinished``). Indexes are compared up to the present
@@ -507,10 +507,10 @@ class JobController(ManagedController):
             more_failed = self._more(job, before.failed_indexes or "", after.failed_indexes or "")
             for result, more in (("succeeded", succeeded), ("failed", more_failed)):
                 if more > 0:
-                    self._metrics.finished_indexes.labels_of(result, label).inc(more)
+                    self._metrics.finished_indexes.labels(result, label).inc(more)
         for result, more in (("succeeded", succeeded), ("failed", after.failed - before.failed)):
             if more > 0:
-                self._metrics.pods_finished.labels_of(mode, result).inc(more)
+                self._metrics.pods_finished.labels(mode, result).inc(more)
 
     @staticmethod
     def _more(job: Job, before: str, after: str) -> int:

@@ -99,7 +99,7 @@ class ReplicaSetController(ManagedController):
             "effect on the sorting (and deletion) of pods when a replicaset scales down. This only considers Ready "
             "pods when calculating and reporting.",
             buckets=exponential_buckets(0.25, 2, 6),
-        ).labels_of()
+        ).labels()
         self.events = PodEvents(self._gate, self.queue, self.log, blueprints=self._blueprints)
         owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
         pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)

@@ -276,8 +276,8 @@ class StatefulSetController(ManagedController):
         if sync.rules.max_unavailable is None:
             return
         labels = (sync.meta.namespace, sync.meta.name, sync.owner.spec.pod_management_policy)
-        self._max_unavailable.labels_of(*labels).set(sync.rules.max_unavailable)
-        self._unavailable.labels_of(*labels).set(missed_slots(seen))
+        self._max_unavailable.labels(*labels).set(sync.rules.max_unavailable)
+        self._unavailable.labels(*labels).set(missed_slots(seen))
 
     # Report
 
