@@ -89,7 +89,7 @@ async def test_an_operator_that_cannot_run_says_why(
         monkeypatch.setattr(run, "connected", connected)
         off = ["--metrics-bind-address=0", "--health-probe-bind-address=0"]
         with pytest.raises(UserError, match=message) as raised:
-            await run._run(app, run.flag_set("run").parse([*off, *flags]))
+            await run.run_app(app, run.flag_set("run").parse([*off, *flags]))
         assert raised.value.code == code
 
 

@@ -18,7 +18,7 @@ from pilothouse.machinery.api_resources import Discovery
 from pilothouse.machinery.manifest_text import ManifestError, documents_of
 
 AGENT = "pilothouse-up"
-_ENDINGS = (".json", ".yaml", ".yml")
+ENDINGS = (".json", ".yaml", ".yml")
 STRICT = "Strict"
 """A field that the server does not know is a mistake in the manifest, as kubectl takes it."""
 
@@ -53,7 +53,7 @@ def load(path: str, *, recursive: bool = False) -> list[Manifest]:
     if path != "-" and pathlib.Path(path).is_dir():
         files = [str(file) for file in _manifests_in(pathlib.Path(path), recursive=recursive)]
         if not files:
-            raise UserError(f"no manifests found in {path}; the names of manifests end with {', '.join(_ENDINGS)}")
+            raise UserError(f"no manifests found in {path}; the names of manifests end with {', '.join(ENDINGS)}")
     manifests = [manifest for file in files for manifest in _load_file(file)]
     if not manifests:
         raise UserError(f"manifest {path} has no objects in it")
@@ -70,7 +70,7 @@ def _manifests_in(folder: pathlib.Path, *, recursive: bool) -> list[pathlib.Path
     for entry in entries:
         if entry.is_dir() and not entry.is_symlink():
             found += _manifests_in(entry, recursive=True) if recursive else []
-        elif entry.name.endswith(_ENDINGS):
+        elif entry.name.endswith(ENDINGS):
             found.append(entry)
     return found
 

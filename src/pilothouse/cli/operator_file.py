@@ -21,13 +21,7 @@ def load_app(where: str) -> "App":
     The file is run, with its folder on the import path. Raises ``UserError`` for a file that cannot be read or has no
     such app; what the file itself raises is its author's to see, with a traceback.
     """
-    name = ""
-    path = Path(where)
-    if not path.exists() and ":" in where:
-        file, _colon, name = where.rpartition(":")
-        path = Path(file)
-    if not where or not path.is_file():
-        raise UserError(f"expected the Python file of an operator, got {where or 'nothing'}: no such file", code=2)
+    path, name = file_and_name(where)
     # Not in the place of a module that others use: a file may well be named operator.py.
     module_name = path.stem if path.stem not in sys.modules else f"pilothouse operator {path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
@@ -45,6 +39,18 @@ def load_app(where: str) -> "App":
     if len(set(map(id, found.values()))) != 1:
         raise UserError(f"{path} must have one App, or be named as FILE:NAME; there {_listed(found)}", code=2)
     return next(iter(found.values()))
+
+
+def file_and_name(where: str) -> tuple[Path, str]:
+    """The parts of ``FILE`` or ``FILE:NAME``. Raises ``UserError`` if there is no such file."""
+    name = ""
+    path = Path(where)
+    if not path.exists() and ":" in where:
+        file, _colon, name = where.rpartition(":")
+        path = Path(file)
+    if not where or not path.is_file():
+        raise UserError(f"expected the Python file of an operator, got {where or 'nothing'}: no such file", code=2)
+    return path, name
 
 
 def _listed(found: "dict[str, App]") -> str:

@@ -5,18 +5,19 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags
 from pilothouse.cli.operator_file import load_app
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.operator import App
 
 with lazy_imports():
     from pilothouse import operator, serving
+    from pilothouse.cli import dev
     from pilothouse.client import errors
     from pilothouse.operator import endpoints
     from pilothouse.runtime import election
@@ -27,6 +28,7 @@ Usage:
   {program} FILE[:APP] [flags]
 """
 _OFF = "0"
+_DEV_FLAGS = frozenset({"apply", "nodes", "data-dir"})
 _ADDRESSES = ("metrics-bind-address", "health-probe-bind-address")
 
 
@@ -44,6 +46,22 @@ def flag_set(program: str) -> FlagSet:
             "127.0.0.1:8081",
             "Address to serve /healthz and /readyz on; 0: don't serve them",
         ),
+    )
+    flags.add(
+        "development",
+        Flag(
+            "dev",
+            BOOL,
+            False,
+            "Run a control plane as `up` does, unless --kubeconfig or --master names one, apply the "
+            "CustomResourceDefinitions, and restart the operator whenever a module in the directory of FILE changes. "
+            "Metrics and probes are served only at addresses that are given",
+        ),
+        Flag(
+            "apply", PATHS, (), "With --dev: manifest, or directory of manifests, to apply, and again when it changes"
+        ),
+        Flag("nodes", INT32, 3, "With --dev: how many simulated nodes"),
+        Flag("data-dir", STRING, "", "With --dev: directory that keeps the cluster; otherwise it is in memory"),
     )
     flags.add(
         "leader election",
@@ -79,6 +97,11 @@ def run(program: str, words: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
+    if parsed["dev"]:
+        return _develop(program, words, parsed)
+    if wrong := sorted(_DEV_FLAGS.intersection(parsed.given)):
+        print(f"Error: --{wrong[0]} needs --dev", file=sys.stderr)
+        return 2
     try:
         app = load_app(parsed.arguments[0])
         for flag in _ADDRESSES:
@@ -86,10 +109,16 @@ def run(program: str, words: Sequence[str]) -> int:
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         return error.code
-    return serve(program, _run(app, parsed), v=parsed["v"])
+    return serve(program, run_app(app, parsed), v=parsed["v"])
 
 
-async def _run(app: "App", parsed: Parsed) -> int:
+def _develop(program: str, words: Sequence[str], parsed: Parsed) -> int:
+    # The programs' own lines come with --v=1, as in `up`; those of the operator are its process'.
+    return serve(program, dev.develop(words, parsed), v=parsed["v"] - 1)
+
+
+async def run_app(app: "App", parsed: Parsed) -> int:
+    """Run an operator as the flags say, until cancelled. Raises ``UserError``."""
     env = Env()
     ready = False
     settings = operator.Settings(

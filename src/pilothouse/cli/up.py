@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from pilothouse.cli.apiserver import (
     administrators_kubeconfig,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pilothouse.cli.manifests import Brought, Manifest
     from pilothouse.cli.rollout import Progress
     from pilothouse.client import Client
+    from pilothouse.plane import Plane
     from pilothouse.plane.served import ServedApiServer
 
 with lazy_imports():
@@ -119,10 +120,20 @@ async def _up(parsed: Parsed) -> int:
     manifests = [
         manifest for path in parsed["filename"] for manifest in manifest_files.load(path, recursive=parsed["recursive"])
     ]
+    async with running_plane(parsed) as running:
+        _say(f"{running.greeting}\nCtrl-C stops it.")
+        code = await _bring_all(running.plane.client(agent="pilothouse-up"), manifests, parsed)
+        if not parsed["wait"]:
+            await asyncio.get_running_loop().create_future()
+    return code
+
+
+@contextlib.asynccontextmanager
+async def running_plane(parsed: Parsed) -> AsyncIterator["RunningPlane"]:
+    """The plane that the flags describe, ready, with its kubeconfig written. Raises ``UserError``."""
     env = Env(zone=local_zone())
     served = open_server(env, parsed, service_accounts=_makes_accounts(parsed))
     plane = _plane(env, served, parsed)
-    code = 0
     try:
         async with contextlib.AsyncExitStack() as files, TaskGroup("up") as group:
             await start(served)
@@ -130,15 +141,19 @@ async def _up(parsed: Parsed) -> int:
             path = await files.enter_async_context(administrators_kubeconfig(served, parsed))
             context = await _merge(files, served, parsed)
             await plane.wait_ready()
-            _say(_greeting(served, parsed, path, context))
-            code = await _bring_all(plane.client(agent="pilothouse-up"), manifests, parsed)
-            if not parsed["wait"]:
-                await asyncio.get_running_loop().create_future()
+            yield RunningPlane(plane, path, _greeting(served, parsed, path, context))
             running.cancel()
     finally:
         # Last, so that the programs can still hand back what they hold: the manager releases its lease.
         await served.stop()
-    return code
+
+
+class RunningPlane(NamedTuple):
+    """A plane, the kubeconfig that was written for it, and what to say about both."""
+
+    plane: "Plane"
+    kubeconfig: Path
+    greeting: str
 
 
 async def _merge(files: contextlib.AsyncExitStack, served: "ServedApiServer", parsed: Parsed) -> str:
@@ -158,7 +173,7 @@ def _makes_accounts(parsed: Parsed) -> bool:
     )
 
 
-def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
+def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> "Plane":
     say_idle_gates(parsed, {*manager_options.effective_gates(registry.DESCRIPTORS), *resources.BEHIND_GATES})
     unknown = controller_selection.unknown_names(parsed["controllers"], registry.DESCRIPTORS)
     if unknown:
@@ -201,8 +216,7 @@ def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path, context: st
         f"pilothouse is ready: API server {served.url}, {parsed['nodes']} nodes, stored {where}\n"
         f"  kubectl --kubeconfig {path} get nodes\n"
         f"{merged}"
-        "Ctrl-C stops it."
-    )
+    ).rstrip("\n")
 
 
 async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: Parsed) -> int:
@@ -210,7 +224,7 @@ async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: 
     for manifest in manifests:
         one = await manifest_files.bring(client, manifest)
         brought.append(one)
-        _say(f"{_title(one)} {one.verb}")
+        _say(brought_text(one))
         missing = _missing_controller(one, parsed)
         if missing:
             _say(f"{_title(one)}: it will not be reconciled, because {missing} is not running")
@@ -293,6 +307,11 @@ class _Rollout:
         except errors.NotFound:
             return rollout.Progress("is gone", False)
         return rollout.progress_of(msgspec.json.decode(raw))
+
+
+def brought_text(one: "Brought") -> str:
+    """What has become of the object of a manifest."""
+    return f"{_title(one)} {one.verb}"
 
 
 def _title(one: "Brought") -> str:

@@ -1,0 +1,248 @@
+"""``pilothouse run FILE --dev``: an operator that starts again whenever its code changes.
+
+The control plane is that of ``up``, in this process, unless the flags name another API server. The operator has a
+process of its own (``operator_process``). When a file changes, a second one loads the new code; only if it can be
+loaded, and the API server admits its CustomResourceDefinitions, it takes the place of the first. The cluster and its
+objects stay as they are.
+"""
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
+from pilothouse.cli import manifests as manifest_files
+from pilothouse.cli import up
+from pilothouse.cli.clientside import connected
+from pilothouse.cli.dev_process import LoadFailed, OperatorProcess
+from pilothouse.cli.file_changes import Stamp, Watched, changed, stamps
+from pilothouse.cli.operator_file import file_and_name
+from pilothouse.cli.program import UserError
+from pilothouse.client import apply_patch
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.env import Env
+from pilothouse.env.zones import local_zone
+
+if TYPE_CHECKING:
+    from pilothouse.client import Client
+    from pilothouse.machinery.flags import Parsed
+
+_AGENT = "pilothouse-dev"
+_POLL_SECONDS = 0.3
+_SETTLE_SECONDS = 0.1
+_SETTLE_ROUNDS = 20
+"""Editors and version control write several files, each in several steps: they have two seconds to finish."""
+_SERVED_SECONDS = 30.0
+_OFF = ("metrics-bind-address", "health-probe-bind-address")
+
+
+async def develop(words: Sequence[str], parsed: "Parsed") -> int:
+    """Run until cancelled. ``words`` are those of the command line, ``parsed`` what they say."""
+    file = file_and_name(parsed.arguments[0])[0].resolve()
+    manifests = [Path(path) for path in parsed["apply"]]
+    for path in manifests:
+        manifest_files.load(str(path))  # a wrong name or YAML is said before anything starts
+    async with _api_server(parsed) as (client, kubeconfig):
+        session = _Session(words, parsed, client, kubeconfig, file, manifests)
+        try:
+            await session.run()
+        finally:
+            await session.stop()
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def _api_server(parsed: "Parsed") -> "AsyncIterator[tuple[Client, str]]":
+    """A client of the API server, and the kubeconfig for it (empty: the one of the environment)."""
+    if parsed["kubeconfig"] or parsed["master"]:
+        async with connected(parsed, Env(), _AGENT) as client:
+            yield client, parsed["kubeconfig"]
+        return
+    flags = [f"--nodes={parsed['nodes']}", f"--data-dir={parsed['data-dir']}"]
+    async with up.running_plane(up.flag_set("up").parse(flags)) as running:
+        print(running.greeting, flush=True)
+        yield running.plane.client(agent=_AGENT), str(running.kubeconfig)
+
+
+class _Session:
+    def __init__(
+        self,
+        words: Sequence[str],
+        parsed: "Parsed",
+        client: "Client",
+        kubeconfig: str,
+        file: Path,
+        manifests: Sequence[Path],
+    ) -> None:
+        self._folder = file.parent
+        self._client = client
+        self._kubeconfig = kubeconfig
+        # Before those that were given, which win.
+        self._words = (
+            "--install",
+            *([f"--kubeconfig={kubeconfig}"] if kubeconfig and not parsed["kubeconfig"] else []),
+            *(f"--{flag}=0" for flag in _OFF if flag not in parsed.given),
+            *words,
+        )
+        self._manifests = manifests
+        self._code = (Watched(file), Watched(self._folder, (".py",), recursive=True))
+        self._objects = tuple(Watched(path, manifest_files.ENDINGS) for path in manifests)
+        self._processes: list[OperatorProcess] = []
+        """Those that may still run; the last one is in use."""
+        self._began: datetime.datetime | None = None
+        self._clock = Env(zone=local_zone())
+
+    async def run(self) -> None:
+        code, objects = stamps(self._code), stamps(self._objects)
+        await self._reload()
+        if self._began:
+            await self._apply()
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            self._report_end()
+            before, code = code, await self._settled(code, self._code)
+            if files := changed(before, code):
+                _say(f"{', '.join(self._shown(path) for path in files)} changed")
+                first = self._began is None
+                await self._reload()
+                if first and self._began:
+                    await self._apply()
+            before, objects = objects, await self._settled(objects, self._objects)
+            if changed(before, objects) and self._began:
+                await self._apply()
+
+    async def stop(self) -> None:
+        """End all processes."""
+        for process in self._processes:
+            await process.stop()
+
+    async def _settled(self, before: dict[Path, Stamp], watched: Sequence[Watched]) -> dict[Path, Stamp]:
+        """The files as they are; if they have changed, once they no longer do."""
+        now = stamps(watched)
+        for _ in range(_SETTLE_ROUNDS):
+            if now == before:
+                break
+            await asyncio.sleep(_SETTLE_SECONDS)
+            before, now = now, stamps(watched)
+        return now
+
+    async def _reload(self) -> None:
+        """Have a new process in the place of the one in use, unless its code or its definitions are wrong."""
+        try:
+            new = await OperatorProcess.load(self._words)
+        except LoadFailed as error:
+            self._say_unchanged(str(error))
+            return
+        self._processes.append(new)
+        try:
+            generations = await self._checked_definitions(new)
+        except (ApiError, OSError) as error:
+            await new.stop()
+            self._processes.remove(new)
+            self._say_unchanged(f"the API server does not admit the CustomResourceDefinitions: {error}")
+            return
+        for old in self._processes[:-1]:
+            await old.stop()
+        self._processes = [new]
+        new.begin()
+        first, self._began = self._began is None, self._clock.now()
+        await self._served(generations)
+        if new.code is None:
+            _say(f"{new.loaded.app} {'started' if first else 'restarted'} with the code of {self._time()}")
+        if first:
+            _say(self._hint(new))
+
+    def _say_unchanged(self, reason: str) -> None:
+        if self._processes and self._processes[-1].code is None:
+            _say(f"{reason}; the code of {self._time()} stays in use until a file changes")
+        else:
+            _say(f"{reason}; waiting until a file changes")
+
+    def _report_end(self) -> None:
+        for process in [each for each in self._processes if each.code is not None]:
+            self._processes.remove(process)
+            _say(f"{process.loaded.app} ended with code {process.code}; it starts again when a file changes")
+
+    async def _checked_definitions(self, new: OperatorProcess) -> dict[str, int]:
+        """What the API server makes of the definitions, by a dry run: the generation that each will have. Says which
+        are new or changed."""
+        generations: dict[str, int] = {}
+        for definition in new.loaded.definitions:
+            name = definition["metadata"]["name"]
+            patch = apply_patch(definition)
+            dry = _decoded(
+                await self._client.patch(
+                    CUSTOM_RESOURCE_DEFINITIONS.raw, name, patch, field_manager=new.loaded.app, force=True, dry_run=True
+                )
+            )
+            try:
+                now = _decoded(await self._client.get(CUSTOM_RESOURCE_DEFINITIONS.raw, name))
+            except NotFound:
+                generations[name], verb = 1, "created"
+            else:
+                # Where conversions are called is filled in when they are served.
+                same = _without_conversion(dry) == _without_conversion(now)
+                generations[name] = now["metadata"]["generation"] + (not same)
+                verb = "" if same else "configured"
+            if verb:
+                _say(f"customresourcedefinitions.apiextensions.k8s.io/{name} {verb}")
+        return generations
+
+    async def _served(self, generations: dict[str, int]) -> None:
+        """Wait until the operator has applied its definitions and the API server serves them, or it has ended."""
+        process = self._processes[-1]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SERVED_SECONDS):
+                for name, generation in generations.items():
+                    while process.code is None and not await self._is_served(name, generation):  # noqa: ASYNC110  # no event
+                        await asyncio.sleep(_SETTLE_SECONDS / 2)
+
+    async def _is_served(self, name: str, generation: int) -> bool:
+        try:
+            found = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+        except NotFound:
+            return False
+        established = any(each.type == "Established" and each.status == "True" for each in found.status.conditions)
+        return established and found.metadata.generation >= generation
+
+    async def _apply(self) -> None:
+        """Bring the manifests into the cluster. One that is rejected is reported, and tried again when it changes."""
+        for path in self._manifests:
+            try:
+                for manifest in manifest_files.load(str(path)):
+                    _say(up.brought_text(await manifest_files.bring(self._client, manifest)))
+            except UserError as error:
+                _say(f"Error: {error}")
+
+    def _hint(self, new: OperatorProcess) -> str:
+        kubeconfig = f"--kubeconfig {self._kubeconfig} " if self._kubeconfig else ""
+        plurals = [each["spec"]["names"]["plural"] for each in new.loaded.definitions]
+        return (
+            f"It restarts when a file in {self._folder} changes; Ctrl-C stops everything. In a second terminal:\n"
+            f"  kubectl {kubeconfig}get {','.join(plurals) or 'pods'} --all-namespaces"
+        )
+
+    def _time(self) -> str:
+        assert self._began is not None
+        return f"{self._began:%H:%M:%S}"
+
+    def _shown(self, path: Path) -> str:
+        return str(path.relative_to(self._folder)) if path.is_relative_to(self._folder) else str(path)
+
+
+def _decoded(raw: msgspec.Raw) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(raw)
+    return found
+
+
+def _without_conversion(definition: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in definition["spec"].items() if name != "conversion"}
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

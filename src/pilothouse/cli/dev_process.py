@@ -1,0 +1,92 @@
+"""``OperatorProcess``: the process of an operator under ``run --dev``, as the session sees it."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any, Self
+
+import msgspec
+
+from pilothouse.cli.program import UserError
+
+_LOAD_SECONDS = 60.0
+_STOP_SECONDS = 15.0
+"""Running syncs have ten."""
+_MOST_BYTES = 64 << 20
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What there is in an operator's file."""
+
+    app: str
+    definitions: list[dict[str, Any]]
+    """Its CustomResourceDefinitions."""
+
+
+class LoadFailed(UserError):
+    """The file of the operator cannot be loaded. What it raised has been printed."""
+
+
+class OperatorProcess:
+    """Made by ``load``; ``begin`` starts the controllers, ``stop`` ends the process."""
+
+    def __init__(self, process: asyncio.subprocess.Process, loaded: Loaded) -> None:
+        self._process = process
+        self.loaded = loaded
+
+    @classmethod
+    async def load(cls, words: Sequence[str]) -> Self:
+        """Start a process that loads the file, ``words`` being those of ``pilothouse run``. Raises ``LoadFailed``."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "pilothouse.cli.operator_process",
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            # Ctrl-C is for the session, which ends the operator before its API server.
+            start_new_session=True,
+            limit=_MOST_BYTES,
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(_LOAD_SECONDS):
+                report = await process.stdout.readline()
+                if not report:
+                    await process.wait()
+        except TimeoutError as error:
+            await _kill(process)
+            raise LoadFailed(f"the operator was not loaded within {_LOAD_SECONDS:.0f} s") from error
+        except BaseException:
+            await _kill(process)
+            raise
+        if not report:
+            raise LoadFailed("the operator cannot be loaded")
+        return cls(process, msgspec.json.decode(report, type=Loaded))
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, or None while it runs."""
+        return self._process.returncode
+
+    def begin(self) -> None:
+        """Start the controllers."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"run\n")
+
+    async def stop(self) -> None:
+        """End it; running syncs have ten seconds to finish."""
+        if self.code is not None:
+            return
+        self._process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            await _kill(self._process)
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
+    await process.wait()

@@ -1,0 +1,100 @@
+"""The process of an operator under ``run --dev``: ``python -m pilothouse.cli.operator_process FILE [flags of run]``.
+
+It loads the file and reports a ``Loaded`` as a line of JSON on standard output, waits for a line on standard input, and
+then does what ``pilothouse run`` does. It ends, as after SIGTERM, when standard input ends: it never outlives
+``run --dev``. What the operator prints goes to standard error. Exit code 1: the file cannot be loaded, and standard
+error says why.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pilothouse.cli import run
+from pilothouse.cli.dev_process import Loaded
+from pilothouse.cli.operator_file import file_and_name, load_app
+from pilothouse.cli.program import UserError, parse, serve
+
+if TYPE_CHECKING:
+    from pilothouse.machinery.flags import Parsed
+    from pilothouse.operator import App
+
+_INPUT, _OUTPUT, _ERRORS = 0, 1, 2
+_LINE_BYTES = 4096
+
+
+def main(words: Sequence[str]) -> int:
+    """Load, report, wait, run. Returns the exit code."""
+    # Before anything of the operator runs: what it prints must not get into the report.
+    report = os.dup(_OUTPUT)
+    os.dup2(_ERRORS, _OUTPUT)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    parsed = parse(run.flag_set("pilothouse run"), "pilothouse run", words, most=1)
+    if isinstance(parsed, int):
+        return parsed
+    loaded = _load(parsed.arguments[0])
+    if loaded is None:
+        return 1
+    app, definitions = loaded
+    with os.fdopen(report, "wb") as file:
+        file.write(msgspec.json.encode(Loaded(app.name, definitions)) + b"\n")
+    if not os.read(_INPUT, _LINE_BYTES):
+        return 0
+    return serve("pilothouse run", _run(app, parsed), v=parsed["v"])
+
+
+def _load(where: str) -> "tuple[App, list[dict[str, Any]]] | None":
+    folder = Path()
+    try:
+        folder = file_and_name(where)[0].resolve().parent
+        app = load_app(where)
+        return app, app.definitions()
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever the author's code raises is the author's to read
+        print(failure_text(error, folder), file=sys.stderr)
+    return None
+
+
+def failure_text(error: BaseException, folder: Path) -> str:
+    """Where the code in ``folder`` failed, and its traceback without the frames that led to it."""
+    described = traceback.TracebackException.from_exception(error)
+    own = [number for number, frame in enumerate(described.stack) if _is_in(frame.filename, folder)]
+    if isinstance(error, SyntaxError):
+        where = f"{error.filename}, line {error.lineno}: "
+        described.stack[:] = described.stack[own[0] :] if own else []
+    elif own:
+        last = described.stack[own[-1]]
+        where = f"{last.filename}, line {last.lineno}: "
+        described.stack[:] = described.stack[own[0] :]
+    else:
+        where = ""
+    summary = "".join(described.format_exception_only()).strip().splitlines()[-1]
+    return f"Error: {where}{summary}\n{''.join(described.format()).rstrip()}"
+
+
+def _is_in(filename: str, folder: Path) -> bool:
+    return Path(filename).is_relative_to(folder)
+
+
+async def _run(app: "App", parsed: "Parsed") -> int:
+    loop = asyncio.get_running_loop()
+
+    def on_input() -> None:
+        if not os.read(_INPUT, _LINE_BYTES):
+            loop.remove_reader(_INPUT)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(_INPUT, on_input)
+    return await run.run_app(app, parsed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
