@@ -2,10 +2,16 @@
 
 import importlib.util
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.operator.things import THINGS
+
+from pilothouse.env import Env
+from pilothouse.operator import App
+from pilothouse.testing import AsyncCluster, async_plane
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +31,13 @@ def example() -> ModuleType:
     sys.modules["website_operator"] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+async def cluster(env: Env) -> AsyncIterator[AsyncCluster]:
+    """An API server with the definition of Thing, and no controllers."""
+    async with async_plane(env=env, nodes=0, controllers=()) as found:
+        app = App("definitions")
+        app.controller(THINGS)
+        await app.install(found.client)
+        yield found

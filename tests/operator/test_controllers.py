@@ -3,18 +3,16 @@
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.operator.things import THING, THINGS, Thing, config_map, thing
 
 from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, SECRETS, ConfigMap
-from pilothouse.api.meta import Condition, ObjectMeta, View
 from pilothouse.env import Env
 from pilothouse.operator import (
     App,
     Context,
-    CustomResource,
     Reconciler,
     Reference,
     Requeue,
@@ -24,45 +22,7 @@ from pilothouse.operator import (
     generation_changed,
     label_changed,
 )
-from pilothouse.testing import AsyncCluster, async_plane
-
-THING = ("example.com/v1", "Thing")
-
-
-class ThingSpec(View, frozen=True):
-    size: int = 0
-
-
-class ThingStatus(View, frozen=True):
-    observed_generation: int = 0
-    conditions: tuple[Condition, ...] = ()
-
-
-class Thing(View, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ThingSpec = ThingSpec()
-    status: ThingStatus = ThingStatus()
-
-
-THINGS = CustomResource("example.com/v1", Thing)
-
-
-def thing(name: str = "one", **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": THING[0], "kind": THING[1], "metadata": {"name": name}, "spec": spec}
-
-
-def config_map(name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
-
-
-@pytest.fixture
-async def cluster(env: Env) -> AsyncIterator[AsyncCluster]:
-    """An API server with the definition of Thing, and no controllers."""
-    async with async_plane(env=env, nodes=0, controllers=()) as found:
-        app = App("definitions")
-        app.controller(THINGS)
-        await app.install(found.client)
-        yield found
+from pilothouse.testing import AsyncCluster
 
 
 async def condition(cluster: AsyncCluster, name: str = "one") -> dict[str, Any]:
@@ -244,12 +204,12 @@ async def test_namespaces_and_selectors_narrow_what_is_synced(cluster: AsyncClus
     async def sync(obj: Thing, _ctx: Context[Thing]) -> None:
         seen.append((obj.metadata.namespace, obj.metadata.name))
 
-    gold = {"labels": {"tier": "gold"}}
+    labels = {"tier": "gold"}
     other = await cluster.new_namespace()
     settings = Settings(namespaces=("default",))
     async with cluster.running(lambda client, env: app.run(client, env, settings)):
         for place in (cluster, other):
-            await place.create({**thing("gold"), "metadata": {"name": "gold", **gold}})
+            await place.create(thing("gold", labels=labels))
             await place.create(thing("plain"))
         await asyncio.sleep(1)
         assert seen == [("default", "gold")]

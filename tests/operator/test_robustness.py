@@ -1,15 +1,14 @@
 """What must not be lost or left behind: deletions, references, statuses, memory; and mistakes of an operator's code."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import msgspec
 import pytest
+from tests.operator.things import THING, THINGS, Thing, config_map, thing
 
 from pilothouse.api.batch import JOBS
 from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, SECRETS
-from pilothouse.api.meta import Condition, ObjectMeta, View
 from pilothouse.client.interceptor import Rule, conflict, lose_answer
 from pilothouse.env import Env
 from pilothouse.operator import (
@@ -25,47 +24,7 @@ from pilothouse.operator import (
     label_changed,
 )
 from pilothouse.operator.controller import DeclaredController
-from pilothouse.testing import AsyncCluster, async_plane
-
-THING = ("example.com/v1", "Thing")
-
-
-class ThingSpec(View, frozen=True):
-    size: int = 0
-
-
-class ThingStatus(View, frozen=True):
-    observed_generation: int = 0
-    names: tuple[str, ...] = ()
-    phase: str = ""
-    conditions: tuple[Condition, ...] = ()
-
-
-class Thing(View, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ThingSpec = ThingSpec()
-    status: ThingStatus = ThingStatus()
-
-
-THINGS = CustomResource("example.com/v1", Thing)
-
-
-def thing(name: str = "one", **metadata: Any) -> dict[str, Any]:
-    return {"apiVersion": THING[0], "kind": THING[1], "metadata": {"name": name, **metadata}}
-
-
-def config_map(name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
-
-
-@pytest.fixture
-async def cluster(env: Env) -> AsyncIterator[AsyncCluster]:
-    """An API server with the definition of Thing, and no controllers."""
-    async with async_plane(env=env, nodes=0, controllers=()) as found:
-        app = App("definitions")
-        app.controller(THINGS)
-        await app.install(found.client)
-        yield found
+from pilothouse.testing import AsyncCluster
 
 
 @pytest.fixture
