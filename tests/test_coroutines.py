@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.tables import cases
 
 _ROOT = Path(__file__).parents[1]
 
@@ -110,21 +111,17 @@ def test_it_passes(output: str, name: str) -> None:
     assert f"PASSED test_it.py::test_{name}" in output
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        pytest.param("fails", '>       assert found == {"a": 1}', id="the line of the test"),
-        pytest.param("fails", "E         {'a': 2026} != {'a': 1}", id="what was compared"),
-        pytest.param("is_failed_by_its_fixture[a]", "KeyError: 'in the background'", id="what failed beside the test"),
-        pytest.param("waits_for_nothing", "Stuck: nothing can run at 0.000 s", id="a test that can't go on"),
-        pytest.param("takes_too_long", "TimeoutError", id="a test that goes on for too long"),
-        pytest.param(
-            "asks_in_the_wrong_order", "fixture 'early' must be asynchronous, as 'env' is", id="an early fixture"
-        ),
-        pytest.param(
-            "is_no_coroutine", "only an asynchronous test can use the asynchronous fixture 'task'", id="a plain test"
-        ),
-    ],
+@cases(
+    "name, line",
+    {
+        "the line of the test": ("fails", '>       assert found == {"a": 1}'),
+        "what was compared": ("fails", "E         {'a': 2026} != {'a': 1}"),
+        "what failed beside the test": ("is_failed_by_its_fixture[a]", "KeyError: 'in the background'"),
+        "a test that can't go on": ("waits_for_nothing", "Stuck: nothing can run at 0.000 s"),
+        "a test that goes on for too long": ("takes_too_long", "TimeoutError"),
+        "an early fixture": ("asks_in_the_wrong_order", "fixture 'early' must be asynchronous, as 'env' is"),
+        "a plain test": ("is_no_coroutine", "only an asynchronous test can use the asynchronous fixture 'task'"),
+    },
 )
 def test_it_fails_with_a_reason(output: str, name: str, line: str) -> None:
     report = output.partition(f" test_{name} _")[2].partition("\n____")[0]

@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 import grimp
-import pytest
+from tests.tables import cases
 
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:
@@ -35,17 +35,15 @@ def circles(imports: dict[str, set[str]]) -> list[list[str]]:
     return sorted(found)
 
 
-@pytest.mark.parametrize(
-    ("imports", "expected"),
-    [
-        pytest.param({"a": {"b"}, "b": {"c"}, "c": set()}, [], id="a line"),
-        pytest.param({"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": set()}, [], id="two ways to the same module"),
-        pytest.param({"a": {"b"}, "b": {"a"}}, [["a", "b"]], id="two"),
-        pytest.param({"z": {"a"}, "a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}, [["a", "b", "c"]], id="three"),
-        pytest.param(
-            {"a": {"b"}, "b": {"a"}, "c": {"a", "d"}, "d": {"c"}}, [["a", "b"], ["c", "d"]], id="one above another"
-        ),
-    ],
+@cases(
+    "imports, expected",
+    {
+        "a line": ({"a": {"b"}, "b": {"c"}, "c": set()}, []),
+        "two ways to the same module": ({"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": set()}, []),
+        "two": ({"a": {"b"}, "b": {"a"}}, [["a", "b"]]),
+        "three": ({"z": {"a"}, "a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}, [["a", "b", "c"]]),
+        "one above another": ({"a": {"b"}, "b": {"a"}, "c": {"a", "d"}, "d": {"c"}}, [["a", "b"], ["c", "d"]]),
+    },
 )
 def test_circles(imports: dict[str, set[str]], expected: list[list[str]]) -> None:
     assert circles(imports) == expected

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.application import JANE, MAPS, World, config_map
+from tests.tables import cases
 
 from pilothouse.apiserver.serializers import protobuf
 from pilothouse.apiserver.serializers.negotiation import PROTOBUF
@@ -22,91 +23,68 @@ async def test_every_answer_carries_upstreams_headers(world: World) -> None:
     assert len(exchange.headers["audit-id"]) == 36
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "headers", "status", "message"),
-    [
-        pytest.param("GET", MAPS, {"authorization": "Bearer bad"}, 401, "Unauthorized", id="a bad token is rejected"),
-        pytest.param(
-            "GET",
-            "/version",
-            {"authorization": "Bearer bad"},
-            401,
-            "Unauthorized",
-            id="a bad token, even for the public",
-        ),
-        pytest.param(
+@cases(
+    "method, target, headers, status, message",
+    {
+        "a bad token is rejected": ("GET", MAPS, {"authorization": "Bearer bad"}, 401, "Unauthorized"),
+        "a bad token, even for the public": ("GET", "/version", {"authorization": "Bearer bad"}, 401, "Unauthorized"),
+        "no right to a resource": (
             "GET",
             MAPS,
             JANE,
             403,
             'configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group "" in the namespace '
             '"default"',
-            id="no right to a resource",
         ),
-        pytest.param(
+        "no right to a subresource": (
             "GET",
             "/apis/apps/v1/namespaces/d/deployments/web/scale",
             JANE,
             403,
             'deployments.apps "web" is forbidden: User "jane" cannot get resource "deployments/scale" in API group '
             '"apps" in the namespace "d"',
-            id="no right to a subresource",
         ),
-        pytest.param(
-            "GET", "/metrics", JANE, 403, 'forbidden: User "jane" cannot get path "/metrics"', id="no right to a path"
-        ),
-        pytest.param(
+        "no right to a path": ("GET", "/metrics", JANE, 403, 'forbidden: User "jane" cannot get path "/metrics"'),
+        "nobody in particular": (
             "GET",
             "/api/v1/nodes",
             {"authorization": ""},
             403,
             'nodes is forbidden: User "system:anonymous" cannot list resource "nodes" in API group "" at the cluster '
             "scope",
-            id="nobody in particular",
         ),
-        pytest.param(
-            "OPTIONS",
-            MAPS,
-            {},
-            405,
-            "the server does not allow this method on the requested resource",
-            id="other methods",
-        ),
-        pytest.param(
+        "other methods": ("OPTIONS", MAPS, {}, 405, "the server does not allow this method on the requested resource"),
+        "a timeout that is none": (
             "GET",
             f"{MAPS}?timeout=soon",
             {},
             400,
             "invalid timeout specified in the request URL - ",
-            id="a timeout that is none",
         ),
-        pytest.param(
+        "nothing we can show": (
             "GET",
             MAPS,
             {"accept": "text/html"},
             406,
             "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
             "application/vnd.kubernetes.protobuf",
-            id="nothing we can show",
         ),
-        pytest.param(
+        "a table with something odd in it": (
             "GET",
             f"{MAPS}?includeObject=zz",
             {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
             400,
             'Unable to convert to Table as requested: includeObject: Invalid value: "zz": '
             "must be 'Metadata', 'Object', 'None', or empty",
-            id="a table with something odd in it",
         ),
-        pytest.param(
+        "metadata of one, from a list": (
             "GET",
             MAPS,
             {"accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"},
             406,
             "you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)",
-            id="metadata of one, from a list",
         ),
-    ],
+    },
 )
 async def test_rejected_requests(
     world: World, method: str, target: str, headers: dict[str, str], status: int, message: str
@@ -140,16 +118,16 @@ async def test_strangers_see_health_and_version_in_any_mode(world: World, author
 
 
 @pytest.mark.parametrize("authorization", ["AlwaysAllow", "AlwaysAllow,RBAC", "RBAC,AlwaysAllow"])
-@pytest.mark.parametrize(
-    ("path", "headers"),
-    [
-        pytest.param(MAPS, {}, id="without anything"),
-        pytest.param(MAPS, {"impersonate-user": "x"}, id="as somebody"),
-        pytest.param(MAPS, {"impersonate-user": "admin", "impersonate-group": "system:masters"}, id="as administrator"),
-        pytest.param(MAPS, {"impersonate-uid": "x"}, id="as nobody"),
-        pytest.param("/livez", {"impersonate-user": "x"}, id="as somebody, to a public path"),
-        pytest.param("/metrics", {"impersonate-user": "x"}, id="as somebody, to another path"),
-    ],
+@cases(
+    "path, headers",
+    {
+        "without anything": (MAPS, {}),
+        "as somebody": (MAPS, {"impersonate-user": "x"}),
+        "as administrator": (MAPS, {"impersonate-user": "admin", "impersonate-group": "system:masters"}),
+        "as nobody": (MAPS, {"impersonate-uid": "x"}),
+        "as somebody, to a public path": ("/livez", {"impersonate-user": "x"}),
+        "as somebody, to another path": ("/metrics", {"impersonate-user": "x"}),
+    },
 )
 async def test_whoever_does_not_log_in_is_nobody_where_everything_is_allowed(
     world: World, authorization: str, path: str, headers: dict[str, str]

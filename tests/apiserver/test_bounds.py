@@ -2,6 +2,7 @@
 
 import pytest
 from tests.apiserver.application import MAPS, World
+from tests.tables import cases
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver.authentication.identity import Identity
@@ -22,42 +23,21 @@ def _series(*requests: tuple[str, str]) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("apiserver_request_total")]
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "labels"),
-    [
-        pytest.param(
-            "GET",
-            "/apis/apps/v1/deployments",
-            ("LIST", "apps", "v1", "deployments", "", "cluster"),
-            id="a resource",
-        ),
-        pytest.param(
-            "PUT",
-            "/api/v1/namespaces/a/pods/x/status",
-            ("PUT", "", "v1", "pods", "status", "resource"),
-            id="a subresource",
-        ),
-        pytest.param(
+@cases(
+    "method, target, labels",
+    {
+        "a resource": ("GET", "/apis/apps/v1/deployments", ("LIST", "apps", "v1", "deployments", "", "cluster")),
+        "a subresource": ("PUT", "/api/v1/namespaces/a/pods/x/status", ("PUT", "", "v1", "pods", "status", "resource")),
+        "a subresource that there is not": (
             "GET",
             "/api/v1/namespaces/a/pods/x/odd",
             ("GET", "", "v1", "pods", "", "resource"),
-            id="a subresource that there is not",
         ),
-        pytest.param(
-            "GET",
-            "/apis/e.example/v1/pods",
-            ("GET", "", "", "", "", ""),
-            id="a group that there is not",
-        ),
-        pytest.param("GET", "/odd", ("GET", "", "", "", "", ""), id="no resource"),
-        pytest.param("PURGE", "/odd", ("other", "", "", "", "", ""), id="no method"),
-        pytest.param(
-            "PURGE",
-            "/api/v1/pods",
-            ("other", "", "v1", "pods", "", "cluster"),
-            id="no method of a resource",
-        ),
-    ],
+        "a group that there is not": ("GET", "/apis/e.example/v1/pods", ("GET", "", "", "", "", "")),
+        "no resource": ("GET", "/odd", ("GET", "", "", "", "", "")),
+        "no method": ("PURGE", "/odd", ("other", "", "", "", "", "")),
+        "no method of a resource": ("PURGE", "/api/v1/pods", ("other", "", "v1", "pods", "", "cluster")),
+    },
 )
 def test_labels_are_what_is_served(method: str, target: str, labels: tuple[str, ...]) -> None:
     assert _series((method, target)) == [_total(labels, 200, 1)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.apiserver.api import NAMESPACES, PODS, Answer, Api, Object
 from tests.apiserver.samples import ROWS, collection, kind_id, make_namespace
+from tests.tables import cases
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.authentication.identity import Identity
@@ -94,34 +95,31 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "obj", "field", "stored"),
-    [
-        pytest.param(NODES, {"spec": {"podCIDR": "10.1.0.0/24"}}, "spec.podCIDRs", ["10.1.0.0/24"], id="podCIDR"),
-        pytest.param(NODES, {"spec": {"podCIDRs": ["10.1.0.0/24"]}}, "spec.podCIDR", "10.1.0.0/24", id="podCIDRs"),
-        pytest.param(
+@cases(
+    "path, obj, field, stored",
+    {
+        "podCIDR": (NODES, {"spec": {"podCIDR": "10.1.0.0/24"}}, "spec.podCIDRs", ["10.1.0.0/24"]),
+        "podCIDRs": (NODES, {"spec": {"podCIDRs": ["10.1.0.0/24"]}}, "spec.podCIDR", "10.1.0.0/24"),
+        "secrets of an account by name alone": (
             GROUPS["accounts"],
             {"secrets": [{"name": "x", "namespace": "y", "uid": "z"}]},
             "secrets",
             [{"name": "x"}],
-            id="secrets of an account by name alone",
         ),
-        pytest.param(GROUPS["revisions"], {"data": {"a": 1}}, "revision", 0, id="revision"),
-        pytest.param(
+        "revision": (GROUPS["revisions"], {"data": {"a": 1}}, "revision", 0),
+        "coordinated leader election is behind a gate that is off": (
             GROUPS["leases"],
             {"spec": {"strategy": "X", "preferredHolder": "b", "holderIdentity": "a"}},
             "spec",
             {"holderIdentity": "a"},
-            id="coordinated leader election is behind a gate that is off",
         ),
-        pytest.param(
+        "the group of a backend is shown even if it is absent": (
             GROUPS["ingresses"],
             {"spec": {"defaultBackend": {"resource": {"kind": "K", "name": "n"}}}},
             "spec.defaultBackend.resource",
             {"apiGroup": None, "kind": "K", "name": "n"},
-            id="the group of a backend is shown even if it is absent",
         ),
-    ],
+    },
 )
 async def test_defaults_and_conversions(api: Api, path: str, obj: Object, field: str, stored: Any) -> None:
     found = await api.made(path, {"metadata": {"name": "x"}, **obj})
@@ -178,13 +176,13 @@ async def test_divisors_of_resource_field_selectors_are_defaulted(api: Api) -> N
     assert [each["resourceFieldRef"]["divisor"] for each in (variable, volume, source)] == ["0", "1", "0"]
 
 
-@pytest.mark.parametrize(
-    ("spec", "stored"),
-    [
-        pytest.param({"hostNetwork": False}, {}, id="false"),
-        pytest.param({"hostname": ""}, {}, id="an empty string"),
-        pytest.param({"enableServiceLinks": False}, {"enableServiceLinks": False}, id="false behind a pointer"),
-    ],
+@cases(
+    "spec, stored",
+    {
+        "false": ({"hostNetwork": False}, {}),
+        "an empty string": ({"hostname": ""}, {}),
+        "false behind a pointer": ({"enableServiceLinks": False}, {"enableServiceLinks": False}),
+    },
 )
 async def test_zero_values_are_stored_where_go_has_a_pointer(api: Api, spec: Object, stored: Object) -> None:
     containers = {"containers": [{"name": "c", "image": "i"}]}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE, STRATEGIC, Api, Object
+from tests.tables import cases
 
 from pilothouse.machinery.json_bounds import MAX_CONTAINERS, MAX_DEPTH, TOO_DEEP, TOO_MANY, exceeded
 
@@ -48,18 +49,18 @@ def definition(levels: int) -> Object:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "deep"),
-    [
-        pytest.param("[" * 300 + "]" * 300, False, id="as deep as may be"),
-        pytest.param("[" * 301 + "]" * 301, True, id="one level more"),
-        pytest.param('{"a":' * 301 + "1" + "}" * 301, True, id="of objects"),
-        pytest.param("[" + "[]," * 1000 + "[]]", False, id="many beside each other"),
-        pytest.param('["' + "[" * 1000 + '"]', False, id="in text"),
-        pytest.param('["\\"' + "[" * 1000 + '"]', False, id="in text with quotes"),
-        pytest.param('["\\\\",' + "[" * 300 + "]" * 300 + "]", True, id="after a backslash"),
-        pytest.param('["]]]]",' + "[" * 300 + "]" * 300 + "]", True, id="after closing brackets in text"),
-    ],
+@cases(
+    "text, deep",
+    {
+        "as deep as may be": ("[" * 300 + "]" * 300, False),
+        "one level more": ("[" * 301 + "]" * 301, True),
+        "of objects": ('{"a":' * 301 + "1" + "}" * 301, True),
+        "many beside each other": ("[" + "[]," * 1000 + "[]]", False),
+        "in text": ('["' + "[" * 1000 + '"]', False),
+        "in text with quotes": ('["\\"' + "[" * 1000 + '"]', False),
+        "after a backslash": ('["\\\\",' + "[" * 300 + "]" * 300 + "]", True),
+        "after closing brackets in text": ('["]]]]",' + "[" * 300 + "]" * 300 + "]", True),
+    },
 )
 def test_depth(text: str, deep: bool) -> None:
     assert exceeded(text.encode()) == (TOO_DEEP if deep else "")
@@ -72,16 +73,16 @@ def test_a_text_is_of_so_many_objects_and_lists() -> None:
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 1, 500, 990, 5000, 100_000])
-@pytest.mark.parametrize(
-    ("method", "target", "content_type"),
-    [
-        pytest.param("POST", REVISIONS, JSON, id="create"),
-        pytest.param("PUT", f"{REVISIONS}/r", JSON, id="update"),
-        pytest.param("PATCH", f"{REVISIONS}/r", MERGE, id="merge patch"),
-        pytest.param("PATCH", f"{REVISIONS}/r", STRATEGIC, id="strategic merge patch"),
-        pytest.param("PATCH", f"{REVISIONS}/r?fieldManager=a&force=true", APPLY, id="apply"),
-        pytest.param("DELETE", f"{REVISIONS}/r", JSON, id="delete"),
-    ],
+@cases(
+    "method, target, content_type",
+    {
+        "create": ("POST", REVISIONS, JSON),
+        "update": ("PUT", f"{REVISIONS}/r", JSON),
+        "merge patch": ("PATCH", f"{REVISIONS}/r", MERGE),
+        "strategic merge patch": ("PATCH", f"{REVISIONS}/r", STRATEGIC),
+        "apply": ("PATCH", f"{REVISIONS}/r?fieldManager=a&force=true", APPLY),
+        "delete": ("DELETE", f"{REVISIONS}/r", JSON),
+    },
 )
 async def test_every_write_takes_what_is_not_too_deep(
     api: Api, method: str, target: str, content_type: str, levels: int

@@ -1,8 +1,8 @@
 """Which fields of which kind can be selected by, and the answer to any other (facts from kube-apiserver v1.36.2)."""
 
-import pytest
 from tests.apiserver.api import Api
 from tests.apiserver.samples import collection, every_kind, kind_id
+from tests.tables import cases
 
 from pilothouse.apiserver.resources import ResourceInfo
 
@@ -80,15 +80,15 @@ def _event(name: str, **fields: str | dict[str, str]) -> dict[str, object]:
     return {"metadata": metadata, "involvedObject": regarding, **fields}
 
 
-@pytest.mark.parametrize(
-    ("selector", "expected"),
-    [
-        pytest.param("source=old", ["a", "b"], id="the component of the source"),
-        pytest.param("source=new", ["c"], id="who reports it, where the source has none"),
-        pytest.param("source!=new", ["a", "b", "d"], id="and likewise for what it must not be"),
-        pytest.param("source=", ["d"], id="neither"),
-        pytest.param("reportingComponent=new", ["b", "c"], id="who reports it, whatever the source"),
-    ],
+@cases(
+    "selector, expected",
+    {
+        "the component of the source": ("source=old", ["a", "b"]),
+        "who reports it, where the source has none": ("source=new", ["c"]),
+        "and likewise for what it must not be": ("source!=new", ["a", "b", "d"]),
+        "neither": ("source=", ["d"]),
+        "who reports it, whatever the source": ("reportingComponent=new", ["b", "c"]),
+    },
 )
 async def test_source_of_events(api: Api, selector: str, expected: list[str]) -> None:
     """``ToSelectableFields`` of kubernetes' ``pkg/registry/core/event`` (v1.36)."""

@@ -6,9 +6,9 @@ After upstream's ``test/integration/apiserver/field_validation_test.go`` and
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE, STRATEGIC, Api, config_map
 from tests.apiserver.apiextensions.test_custom_resources import DEFINITIONS, FOOS, definition, foo
+from tests.tables import cases
 
 YAML = "application/yaml"
 _MAP = CONFIG_MAPS + "/c"
@@ -21,61 +21,41 @@ _FOO_JSON = (
 _FOO_YAML = b"apiVersion: example.com/v1\nkind: Foo\nmetadata:\n  name: g\nspec:\n  size: 1\n  size: 2\n  zz: 1\n"
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "content_type", "body", "found"),
-    [
-        pytest.param(
-            "POST", CONFIG_MAPS, JSON, _MAP_JSON, ['duplicate field "data.a"', 'unknown field "zz"'], id="JSON"
-        ),
-        pytest.param(
-            "POST",
-            CONFIG_MAPS,
-            YAML,
-            _MAP_YAML,
-            ['line 5: key "a" already set in map', 'unknown field "zz"'],
-            id="YAML",
-        ),
-        pytest.param(
+@cases(
+    "method, target, content_type, body, found",
+    {
+        "JSON": ("POST", CONFIG_MAPS, JSON, _MAP_JSON, ['duplicate field "data.a"', 'unknown field "zz"']),
+        "YAML": ("POST", CONFIG_MAPS, YAML, _MAP_YAML, ['line 5: key "a" already set in map', 'unknown field "zz"']),
+        "custom JSON": (
             "POST",
             FOOS,
             JSON,
             _FOO_JSON,
             ['duplicate field "spec.size"', 'unknown field "spec.zz"', 'unknown field "yy"'],
-            id="custom JSON",
         ),
-        pytest.param(
+        "custom YAML": (
             "POST",
             FOOS,
             YAML,
             _FOO_YAML,
             ['line 7: key "size" already set in map', 'unknown field "spec.zz"'],
-            id="custom YAML",
         ),
-        pytest.param(
+        "merge patch": (
             "PATCH",
             _MAP,
             MERGE,
             b'{"data":{"a":"1","a":"2"},"zz":1}',
             ['duplicate field "data.a"', 'unknown field "zz"'],
-            id="merge patch",
         ),
-        pytest.param(
+        "strategic merge patch": (
             "PATCH",
             _MAP,
             STRATEGIC,
             b'{"data":{"a":"1","a":"2"},"zz":1}',
             ['duplicate field "data.a"', 'unknown field "zz"'],
-            id="strategic merge patch",
         ),
-        pytest.param(
-            "PATCH",
-            _FOO,
-            MERGE,
-            b'{"spec":{"size":1,"size":2}}',
-            ['duplicate field "spec.size"'],
-            id="custom merge patch",
-        ),
-        pytest.param(
+        "custom merge patch": ("PATCH", _FOO, MERGE, b'{"spec":{"size":1,"size":2}}', ['duplicate field "spec.size"']),
+        "JSON patch": (
             "PATCH",
             _MAP,
             JSON_PATCH,
@@ -85,9 +65,8 @@ _FOO_YAML = b"apiVersion: example.com/v1\nkind: Foo\nmetadata:\n  name: g\nspec:
                 'json patch duplicate field "[0].value.a"',
                 'json patch unknown field "[0].bad"',
             ],
-            id="JSON patch",
         ),
-    ],
+    },
 )
 async def test_what_is_unknown_or_there_twice(
     api: Api, method: str, target: str, content_type: str, body: bytes, found: list[str]
@@ -121,30 +100,27 @@ def _escaped(text: str) -> str:
     return text.replace('"', '\\"')
 
 
-@pytest.mark.parametrize(
-    ("content_type", "body", "told"),
-    [
-        pytest.param(
+@cases(
+    "content_type, body, told",
+    {
+        "a list": (
             JSON,
             b"[]",
             "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { "
             'APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" } (5b5d)',
-            id="a list",
         ),
-        pytest.param(
+        "no YAML": (
             YAML,
             b"a:\n\tb: c\n",
             "yaml: line 2: found character that cannot start any token (613a0a09623a20630a)",
-            id="no YAML",
         ),
-        pytest.param(
+        "two objects": (
             JSON,
             b'{"metadata":{"name":"tr"}} {"a":1}',
             "couldn't get version/kind; json parse error: invalid character '{' after top-level value "
             '({"metadata":{"name":"tr"}} {"a ...)',
-            id="two objects",
         ),
-    ],
+    },
 )
 async def test_what_is_no_object_is_shown_shortened(api: Api, content_type: str, body: bytes, told: str) -> None:
     """The first thirty bytes, as hexadecimal digits unless it begins like an object (``handlers/rest.go``)."""

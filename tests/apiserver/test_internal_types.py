@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.apiserver.api import PODS, STRATEGIC, Api, pod
+from tests.tables import cases
 
 import pilothouse
 from pilothouse.api import schema
@@ -17,109 +17,95 @@ CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 _NOTHING_SELECTED = '{"MatchExpressions":null,"MatchFields":null}'
 
 
-@pytest.mark.parametrize(
-    ("type_", "value", "shown"),
-    [
-        pytest.param("string", "a<b", '"a<b"', id="a string is quoted"),
-        pytest.param("string", None, '""', id="a string that is not there is empty"),
-        pytest.param("named", "a<b", '"a\\u003cb"', id="a string of a type of its own is JSON"),
-        pytest.param("*string", "a<b", '"a\\u003cb"', id="a pointer to a string is JSON"),
-        pytest.param("*string", None, "null", id="a pointer to nothing"),
-        pytest.param("*int", 0, "0", id="a pointer to zero"),
-        pytest.param("int", None, "0", id="a number that is not there"),
-        pytest.param("bytes", None, "null", id="bytes that are not there"),
-        pytest.param("time", None, "null", id="a time that is not there"),
-        pytest.param("*meta.LabelSelector", None, "null", id="a pointer to no struct"),
-        pytest.param("rbac.RoleRef", None, '{"APIGroup":"","Kind":"","Name":""}', id="a struct that is not there"),
-        pytest.param("{}string", None, "null", id="a map that is not there"),
-        pytest.param("{}string", {"b": "1", "a": "\u2028"}, '{"a":"\\u2028","b":"1"}', id="maps are in order"),
-        pytest.param("{}quantity", {"storage": "1024Mi"}, '{"storage":"1Gi"}', id="quantities are canonical"),
-        pytest.param("any", {"b": [{"d": 1.0, "c": 1.5}], "a": True}, '{"a":true,"b":[{"c":1.5,"d":1}]}', id="JSON"),
-        pytest.param("[]core.NodeSelectorTerm", [{}], f"[{_NOTHING_SELECTED}]", id="structs in a list"),
-        pytest.param(
+@cases(
+    "type_, value, shown",
+    {
+        "a string is quoted": ("string", "a<b", '"a<b"'),
+        "a string that is not there is empty": ("string", None, '""'),
+        "a string of a type of its own is JSON": ("named", "a<b", '"a\\u003cb"'),
+        "a pointer to a string is JSON": ("*string", "a<b", '"a\\u003cb"'),
+        "a pointer to nothing": ("*string", None, "null"),
+        "a pointer to zero": ("*int", 0, "0"),
+        "a number that is not there": ("int", None, "0"),
+        "bytes that are not there": ("bytes", None, "null"),
+        "a time that is not there": ("time", None, "null"),
+        "a pointer to no struct": ("*meta.LabelSelector", None, "null"),
+        "a struct that is not there": ("rbac.RoleRef", None, '{"APIGroup":"","Kind":"","Name":""}'),
+        "a map that is not there": ("{}string", None, "null"),
+        "maps are in order": ("{}string", {"b": "1", "a": "\u2028"}, '{"a":"\\u2028","b":"1"}'),
+        "quantities are canonical": ("{}quantity", {"storage": "1024Mi"}, '{"storage":"1Gi"}'),
+        "JSON": ("any", {"b": [{"d": 1.0, "c": 1.5}], "a": True}, '{"a":true,"b":[{"c":1.5,"d":1}]}'),
+        "structs in a list": ("[]core.NodeSelectorTerm", [{}], f"[{_NOTHING_SELECTED}]"),
+        "types of the API machinery have names for JSON, and leave out what is empty": (
             "*meta.LabelSelector",
             {"matchExpressions": [{"operator": "In"}], "matchLabels": {"b": "", "a": ""}},
             '{"matchLabels":{"a":"","b":""},"matchExpressions":[{"key":"","operator":"In"}]}',
-            id="types of the API machinery have names for JSON, and leave out what is empty",
         ),
-        pytest.param(
+        "what is false behind a pointer is not empty": (
             "[]meta.OwnerReference",
             [{"uid": "u", "controller": False}],
             '[{"apiVersion":"","kind":"","name":"","uid":"u","controller":false}]',
-            id="what is false behind a pointer is not empty",
         ),
-        pytest.param(
+        "a number or a name": (
             "core.ServicePort",
             {"protocol": "TCP", "port": 80, "targetPort": "web"},
             '{"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":"web","NodePort":0}',
-            id="a number or a name",
         ),
-        pytest.param(
-            "core.EventSource", {"host": "h", "component": "c"}, '{"Component":"c","Host":"h"}', id="in Go's order"
-        ),
-        pytest.param(
+        "in Go's order": ("core.EventSource", {"host": "h", "component": "c"}, '{"Component":"c","Host":"h"}'),
+        "struct in struct": (
             "core.VolumeNodeAffinity",
             {"required": {"nodeSelectorTerms": [{}]}},
             f'{{"Required":{{"NodeSelectorTerms":[{_NOTHING_SELECTED}]}}}}',
-            id="struct in struct",
         ),
-        pytest.param(
+        "embedded in the version, a field here": (
             "admissionregistration.NamedRuleWithOperations",
             {"resourceNames": ["n"], "operations": ["CREATE"], "resources": ["pods"]},
             '{"ResourceNames":["n"],"RuleWithOperations":{"Operations":["CREATE"],"APIGroups":null,"APIVersions":null,'
             '"Resources":["pods"],"Scope":null}}',
-            id="embedded in the version, a field here",
         ),
-        pytest.param(
+        "one level less than in the version": (
             "apiextensions.CustomResourceConversion",
             {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "u"}}},
             '{"Strategy":"Webhook","WebhookClientConfig":{"URL":"u","Service":null,"CABundle":null},'
             '"ConversionReviewVersions":["v1"]}',
-            id="one level less than in the version",
         ),
-    ],
+    },
 )
 def test_values(type_: str, value: Any, shown: str) -> None:
     assert internal_value(type_, value) == shown
 
 
-@pytest.mark.parametrize(
-    ("spec", "part"),
-    [
-        pytest.param({"hostNetwork": True}, '"SecurityContext":{"HostNetwork":true,"HostPID":false,', id="of the host"),
-        pytest.param({"hostUsers": False}, '"ShareProcessNamespace":null,"HostUsers":false,', id="users of the host"),
-        pytest.param({"serviceAccount": "a"}, '"ServiceAccountName":"a"', id="the account's older name"),
-        pytest.param({"serviceAccount": "a", "serviceAccountName": "b"}, '"ServiceAccountName":"b"', id="and newer"),
-        pytest.param(
+@cases(
+    "spec, part",
+    {
+        "of the host": ({"hostNetwork": True}, '"SecurityContext":{"HostNetwork":true,"HostPID":false,'),
+        "users of the host": ({"hostUsers": False}, '"ShareProcessNamespace":null,"HostUsers":false,'),
+        "the account's older name": ({"serviceAccount": "a"}, '"ServiceAccountName":"a"'),
+        "and newer": ({"serviceAccount": "a", "serviceAccountName": "b"}, '"ServiceAccountName":"b"'),
+        "embedded structs": (
             {"volumes": [{"name": "v", "emptyDir": {}}]},
             '{"Name":"v","HostPath":null,"EmptyDir":{"Medium":"","SizeLimit":null},',
-            id="embedded structs",
         ),
-        pytest.param(
+        "embedded structs of a probe": (
             {"containers": [{"livenessProbe": {"httpGet": {"port": 80}}}]},
             '"LivenessProbe":{"Exec":null,"HTTPGet":{"Path":"","Port":80,"Host":"","Scheme":"","HTTPHeaders":null},',
-            id="embedded structs of a probe",
         ),
-    ],
+    },
 )
 def test_specs_of_pods(spec: dict[str, Any], part: str) -> None:
     assert part in internal_value("core.PodSpec", spec)
 
 
-@pytest.mark.parametrize(
-    ("schema", "part"),
-    [
-        pytest.param({"items": {"type": "string"}}, '"Items":{"Schema":{"ID":"",', id="one schema for all items"),
-        pytest.param({"items": [{"type": "string"}]}, '"Items":{"Schema":null,"JSONSchemas":[{"ID":"",', id="for each"),
-        pytest.param({"additionalProperties": True}, '"AdditionalProperties":{"Allows":true,"Schema":null}', id="all"),
-        pytest.param(
-            {"dependencies": {"a": ["b"]}}, '"Dependencies":{"a":{"Schema":null,"Property":["b"]}}', id="names"
-        ),
-        pytest.param(
-            {"maximum": 2.0, "minimum": 0.5}, '"Maximum":2,"ExclusiveMaximum":false,"Minimum":0.5', id="numbers"
-        ),
-        pytest.param({"x-kubernetes-list-type": "set"}, '"XListType":"set"', id="with names of their own"),
-    ],
+@cases(
+    "schema, part",
+    {
+        "one schema for all items": ({"items": {"type": "string"}}, '"Items":{"Schema":{"ID":"",'),
+        "for each": ({"items": [{"type": "string"}]}, '"Items":{"Schema":null,"JSONSchemas":[{"ID":"",'),
+        "all": ({"additionalProperties": True}, '"AdditionalProperties":{"Allows":true,"Schema":null}'),
+        "names": ({"dependencies": {"a": ["b"]}}, '"Dependencies":{"a":{"Schema":null,"Property":["b"]}}'),
+        "numbers": ({"maximum": 2.0, "minimum": 0.5}, '"Maximum":2,"ExclusiveMaximum":false,"Minimum":0.5'),
+        "with names of their own": ({"x-kubernetes-list-type": "set"}, '"XListType":"set"'),
+    },
 )
 def test_schemas(schema: dict[str, Any], part: str) -> None:
     assert part in internal_value("apiextensions.JSONSchemaProps", schema)
@@ -218,22 +204,20 @@ async def test_a_bound_claim_shows_no_change_of_what_it_asks_for(api: Api) -> No
     assert "2Gi" not in cause["message"]
 
 
-@pytest.mark.parametrize(
-    ("spec", "shown"),
-    [
-        pytest.param({"restartPolicy": "<"}, 'spec.restartPolicy: Unsupported value: "\\u003c"', id="of a named type"),
-        pytest.param({"hostname": "<\x01"}, 'spec.hostname: Invalid value: "<\\x01"', id="a plain one"),
-        pytest.param(
+@cases(
+    "spec, shown",
+    {
+        "of a named type": ({"restartPolicy": "<"}, 'spec.restartPolicy: Unsupported value: "\\u003c"'),
+        "a plain one": ({"hostname": "<\x01"}, 'spec.hostname: Invalid value: "<\\x01"'),
+        "behind a pointer": (
             {"securityContext": {"windowsOptions": {"runAsUserName": "\x01"}}},
             'runAsUserName: Invalid value: "\\u0001"',
-            id="behind a pointer",
         ),
-        pytest.param(
+        "a choice": (
             {"tolerations": [{"key": "<", "operator": ">"}]},
             'tolerations[0].operator: Unsupported value: "\\u003e"',
-            id="a choice",
         ),
-    ],
+    },
 )
 async def test_strings_are_quoted_or_json_as_their_types_are(api: Api, spec: dict[str, Any], shown: str) -> None:
     assert shown in (await api.post(PODS, pod(**spec))).message

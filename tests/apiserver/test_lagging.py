@@ -3,8 +3,8 @@
 import asyncio
 import math
 
-import pytest
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, config_map
+from tests.tables import cases
 
 
 async def _behind(api: Api, lag: float = math.inf) -> None:
@@ -18,16 +18,16 @@ def _names(answer: Answer) -> list[str]:
     return [item["metadata"]["name"] for item in answer.body["items"]]
 
 
-@pytest.mark.parametrize(
-    ("query", "names"),
-    [
-        pytest.param("", ["a", "b"], id="a list without a version is the truth"),
-        pytest.param("?resourceVersion=0", ["a"], id="any version will do: from the cache"),
-        pytest.param("?resourceVersion=0&limit=1", ["a"], id="the same in pages"),
-        pytest.param("?resourceVersion=2&resourceVersionMatch=NotOlderThan", ["a"], id="not older than long ago"),
-        pytest.param("?limit=5", ["a", "b"], id="pages of now are the truth"),
-        pytest.param("?resourceVersion=0&fieldSelector=metadata.name%3Db", [], id="selectors look at the copy too"),
-    ],
+@cases(
+    "query, names",
+    {
+        "a list without a version is the truth": ("", ["a", "b"]),
+        "any version will do: from the cache": ("?resourceVersion=0", ["a"]),
+        "the same in pages": ("?resourceVersion=0&limit=1", ["a"]),
+        "not older than long ago": ("?resourceVersion=2&resourceVersionMatch=NotOlderThan", ["a"]),
+        "pages of now are the truth": ("?limit=5", ["a", "b"]),
+        "selectors look at the copy too": ("?resourceVersion=0&fieldSelector=metadata.name%3Db", []),
+    },
 )
 async def test_lists(api: Api, query: str, names: list[str]) -> None:
     await _behind(api)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from tests.apiserver.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE, STRATEGIC, Answer, Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver.long_work import LONG_BYTES
 
@@ -39,30 +39,24 @@ async def asked(
     return await api.ask(method, target, body, content_type), worker.names
 
 
-@pytest.mark.parametrize(
-    ("method", "body", "content_type", "before", "works"),
-    [
-        pytest.param("POST", SMALL, JSON, None, [], id="a small object"),
-        pytest.param("POST", LARGE, JSON, None, ["read", "read_object", "_complete", "_check"],
-                     id="a large object"),
-        pytest.param("POST", YAML, "application/yaml", None, ["read", "read_object", "_complete", "_check"],
-                     id="YAML"),
-        pytest.param("PUT", LARGE, JSON, SMALL,
-                     ["read", "read_object", "make", "complete", "_check"], id="an update"),
-        pytest.param("PATCH", {"data": {"a": "c"}}, MERGE, LARGE,
-                     ["make", "complete", "_check"],
-                     id="a small patch of a large object"),
-        pytest.param("PATCH", {"data": LARGE["data"]}, STRATEGIC, SMALL,
-                     ["read", "patch_function", "make", "complete", "_check"],
-                     id="a large patch"),
-        pytest.param("PATCH", [{"op": "replace", "path": "/data", "value": LARGE["data"]}], JSON_PATCH, SMALL,
-                     ["read", "patch_function", "make", "complete", "_check"],
-                     id="a large JSON patch"),
-        pytest.param("PATCH", LARGE, APPLY, None,
-                     ["read", "read_config", "check_config", "applied", "_checked", "_complete", "_check"],
-                     id="a large apply"),
-        pytest.param("PATCH", {"data": {"a": "c"}}, MERGE, SMALL, [], id="a small patch"),
-    ],
+@cases(
+    "method, body, content_type, before, works",
+    {
+        "a small object": ("POST", SMALL, JSON, None, []),
+        "a large object": ("POST", LARGE, JSON, None, ["read", "read_object", "_complete", "_check"]),
+        "YAML": ("POST", YAML, "application/yaml", None, ["read", "read_object", "_complete", "_check"]),
+        "an update": ("PUT", LARGE, JSON, SMALL,
+                     ["read", "read_object", "make", "complete", "_check"]),
+        "a small patch of a large object": ("PATCH", {"data": {"a": "c"}}, MERGE, LARGE,
+                     ["make", "complete", "_check"]),
+        "a large patch": ("PATCH", {"data": LARGE["data"]}, STRATEGIC, SMALL,
+                     ["read", "patch_function", "make", "complete", "_check"]),
+        "a large JSON patch": ("PATCH", [{"op": "replace", "path": "/data", "value": LARGE["data"]}], JSON_PATCH, SMALL,
+                     ["read", "patch_function", "make", "complete", "_check"]),
+        "a large apply": ("PATCH", LARGE, APPLY, None,
+                     ["read", "read_config", "check_config", "applied", "_checked", "_complete", "_check"]),
+        "a small patch": ("PATCH", {"data": {"a": "c"}}, MERGE, SMALL, []),
+    },
 )  # fmt: skip
 async def test_what_is_large_is_computed_by_the_worker(
     api: Api, method: str, body: Any, content_type: str, before: Object | None, works: list[str]

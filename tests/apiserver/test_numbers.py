@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, MERGE, PODS, STRATEGIC, Api, Object, pod
+from tests.tables import cases
 
 from pilothouse.apiserver.resources import storage_prefix
 
@@ -87,24 +88,53 @@ async def test_one_that_a_store_has_is_an_internal_error(api: Api, bugs: list[lo
     assert bugs == []
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "body", "code", "message"),
-    [
-        pytest.param("PUT", f"{CONFIG_MAPS}/c", {"metadata": {"name": "c", "resourceVersion": DIGITS}}, 500,
-                     OUT_OF_RANGE, id="a PUT that insists on it"),
-        pytest.param("POST", CONFIG_MAPS, {"metadata": {"name": "d", "resourceVersion": DIGITS}}, 201, "",
-                     id="a create, where nobody looks at what is no version"),
-        pytest.param("GET", f"{CONFIG_MAPS}?resourceVersion={DIGITS}", None, 400,
-                     f'invalid resource version: resourceVersion: Invalid value: "{DIGITS}": {OUT_OF_RANGE}',
-                     id="a list"),
-        pytest.param("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion={DIGITS}", None, 500,
-                     f'resourceVersion: Invalid value: "{DIGITS}": {OUT_OF_RANGE}', id="a watch"),
-        pytest.param("GET", f"{CONFIG_MAPS}/c?resourceVersion={DIGITS}", None, 500,
-                     f'resourceVersion: Invalid value: "{DIGITS}": {OUT_OF_RANGE}', id="a get"),
-        pytest.param("GET", f"{CONFIG_MAPS}?limit={DIGITS}", None, 400,
-                     f'strconv.ParseInt: parsing "{DIGITS}": value out of range', id="a limit"),
-    ],
-)  # fmt: skip
+@cases(
+    "method, target, body, code, message",
+    {
+        "a PUT that insists on it": (
+            "PUT",
+            f"{CONFIG_MAPS}/c",
+            {"metadata": {"name": "c", "resourceVersion": DIGITS}},
+            500,
+            OUT_OF_RANGE,
+        ),
+        "a create, where nobody looks at what is no version": (
+            "POST",
+            CONFIG_MAPS,
+            {"metadata": {"name": "d", "resourceVersion": DIGITS}},
+            201,
+            "",
+        ),
+        "a list": (
+            "GET",
+            f"{CONFIG_MAPS}?resourceVersion={DIGITS}",
+            None,
+            400,
+            f'invalid resource version: resourceVersion: Invalid value: "{DIGITS}": {OUT_OF_RANGE}',
+        ),
+        "a watch": (
+            "GET",
+            f"{CONFIG_MAPS}?watch=true&resourceVersion={DIGITS}",
+            None,
+            500,
+            f'resourceVersion: Invalid value: "{DIGITS}": {OUT_OF_RANGE}',
+        ),
+        "a get": (
+            "GET",
+            f"{CONFIG_MAPS}/c?resourceVersion={DIGITS}",
+            None,
+            500,
+            f'resourceVersion: Invalid value: "{DIGITS}": {OUT_OF_RANGE}',
+        ),
+        "a limit": (
+            "GET",
+            f"{CONFIG_MAPS}?limit={DIGITS}",
+            None,
+            400,
+            f'strconv.ParseInt: parsing "{DIGITS}": value out of range',
+        ),
+    },
+)
 async def test_resource_versions_of_thousands_of_digits(
     api: Api, method: str, target: str, body: Any, code: int, message: str
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.application import ADMIN, JANE, JSON, MAPS, World, config_map
+from tests.tables import cases
 
 from pilothouse.apiserver.asgi import LONG_BYTES, REQUEST_SECONDS, _joined
 from pilothouse.apiserver.request_bodies import UNFINISHED_BYTES
@@ -75,20 +76,20 @@ def client(
     return Client(world, method, target, ADMIN if headers is None else headers, length)
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "headers", "length", "status"),
-    [
-        pytest.param("POST", MAPS, {}, 9, 403, id="of nobody"),
-        pytest.param("POST", MAPS, {"authorization": "Bearer bad"}, 9, 401, id="with a bad token"),
-        pytest.param("POST", MAPS, JANE, 9, 403, id="of somebody who may not"),
-        pytest.param("POST", MAPS, JANE, 9 * MEBIBYTE, 403, id="of somebody who may not, and far too large"),
-        pytest.param("POST", MAPS, ADMIN, 9 * MEBIBYTE, 413, id="far too large"),
-        pytest.param("POST", MAPS, ADMIN, 10**30, 413, id="without end"),
-        pytest.param("POST", f"{MAPS}/x", ADMIN, 9, 405, id="to where nothing is created"),
-        pytest.param("POST", "/apis/apps/v1/none", ADMIN, 9, 404, id="to what is not there"),
-        pytest.param("POST", "/version", ADMIN, 9, 405, id="to what is no resource"),
-        pytest.param("GET", MAPS, ADMIN, 9, 200, id="that means nothing"),
-    ],
+@cases(
+    "method, target, headers, length, status",
+    {
+        "of nobody": ("POST", MAPS, {}, 9, 403),
+        "with a bad token": ("POST", MAPS, {"authorization": "Bearer bad"}, 9, 401),
+        "of somebody who may not": ("POST", MAPS, JANE, 9, 403),
+        "of somebody who may not, and far too large": ("POST", MAPS, JANE, 9 * MEBIBYTE, 403),
+        "far too large": ("POST", MAPS, ADMIN, 9 * MEBIBYTE, 413),
+        "without end": ("POST", MAPS, ADMIN, 10**30, 413),
+        "to where nothing is created": ("POST", f"{MAPS}/x", ADMIN, 9, 405),
+        "to what is not there": ("POST", "/apis/apps/v1/none", ADMIN, 9, 404),
+        "to what is no resource": ("POST", "/version", ADMIN, 9, 405),
+        "that means nothing": ("GET", MAPS, ADMIN, 9, 200),
+    },
 )
 async def test_a_body_is_not_read(
     world: World, method: str, target: str, headers: dict[str, str], length: int, status: int
@@ -168,18 +169,18 @@ async def test_bodies_that_are_not_complete_hold_no_more_than_they_may(world: Wo
 # Answers
 
 
-@pytest.mark.parametrize(
-    ("lengths", "joined"),
-    [
-        pytest.param([], [], id="nothing"),
-        pytest.param([5], [5], id="one"),
-        pytest.param([5, 6, 7], [18], id="small ones together"),
-        pytest.param([LONG_BYTES + 1], [LONG_BYTES + 1], id="a large one"),
-        pytest.param([5, LONG_BYTES + 1, 6, 7], [5, LONG_BYTES + 1, 13], id="a large one among small ones"),
-        pytest.param([LONG_BYTES, 5], [LONG_BYTES, 5], id="no more than fits"),
-        pytest.param([LONG_BYTES - 5, 5, 6], [LONG_BYTES, 6], id="just as much as fits"),
-        pytest.param([LONG_BYTES + 1] * 2, [LONG_BYTES + 1] * 2, id="large ones"),
-    ],
+@cases(
+    "lengths, joined",
+    {
+        "nothing": ([], []),
+        "one": ([5], [5]),
+        "small ones together": ([5, 6, 7], [18]),
+        "a large one": ([LONG_BYTES + 1], [LONG_BYTES + 1]),
+        "a large one among small ones": ([5, LONG_BYTES + 1, 6, 7], [5, LONG_BYTES + 1, 13]),
+        "no more than fits": ([LONG_BYTES, 5], [LONG_BYTES, 5]),
+        "just as much as fits": ([LONG_BYTES - 5, 5, 6], [LONG_BYTES, 6]),
+        "large ones": ([LONG_BYTES + 1] * 2, [LONG_BYTES + 1] * 2),
+    },
 )
 def test_events_that_come_together_are_sent_together_as_far_as_they_are_small(
     lengths: list[int], joined: list[int]
@@ -235,19 +236,14 @@ async def test_a_client_that_does_not_read_a_large_answer_is_left(world: World, 
     assert round(world.env.monotonic() - began) == REQUEST_SECONDS
 
 
-@pytest.mark.parametrize(
-    ("values", "options", "whole"),
-    [
-        pytest.param((), {"head": b"<", "end": b">"}, b"<>", id="nothing"),
-        pytest.param((b"..abc",), {"head": b"<", "end": b">", "between": b", ", "skip": 2}, b"<abc>", id="one"),
-        pytest.param(
-            (b"..abc", b"..", b"..d"),
-            {"head": b"<", "end": b">", "between": b", ", "skip": 2},
-            b"<abc, , d>",
-            id="more",
-        ),
-        pytest.param((b"x" * 100,), {}, b"x" * 100, id="one that is long"),
-    ],
+@cases(
+    "values, options, whole",
+    {
+        "nothing": ((), {"head": b"<", "end": b">"}, b"<>"),
+        "one": ((b"..abc",), {"head": b"<", "end": b">", "between": b", ", "skip": 2}, b"<abc>"),
+        "more": ((b"..abc", b"..", b"..d"), {"head": b"<", "end": b">", "between": b", ", "skip": 2}, b"<abc, , d>"),
+        "one that is long": ((b"x" * 100,), {}, b"x" * 100),
+    },
 )
 @pytest.mark.parametrize("size", [1, 4, 10, 1000])
 def test_pieces_are_the_whole(values: tuple[bytes, ...], options: dict[str, Any], whole: bytes, size: int) -> None:

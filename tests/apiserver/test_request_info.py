@@ -3,8 +3,8 @@
 After apiserver's ``pkg/endpoints/request/requestinfo.go`` and ``pkg/endpoints/handlers/get.go`` (v0.36).
 """
 
-import pytest
 from tests.apiserver.api import Api
+from tests.tables import cases
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.authentication.identity import Identity
@@ -18,44 +18,36 @@ WATCHED = "/api/v1/watch/namespaces/a/secrets"
 MALLORY = Identity("mallory", ("system:authenticated",))
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "verb", "name"),
-    [
-        pytest.param("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dx", "list", "x", id="a list of one name"),
-        pytest.param("GET", f"{SECRETS}?fieldSelector=metadata.name%3D%3Dx", "list", "x", id="the other operator"),
-        pytest.param("GET", f"{SECRETS}?watch=1&fieldSelector=metadata.name%3Dx", "watch", "x", id="a watch of one"),
-        pytest.param(
-            "GET", f"{SECRETS}?fieldSelector=type%3Dt,metadata.name%3Dx", "list", "x", id="beside other terms"
-        ),
-        pytest.param("GET", f"{SECRETS}?fieldSelector=metadata.name!%3Dx", "list", "", id="any name but one"),
-        pytest.param(
-            "GET", f"{SECRETS}?fieldSelector=metadata.name%3Dz,metadata.name%3Dx", "list", "x", id="the first, sorted"
-        ),
-        pytest.param(
-            "GET", rf"{SECRETS}?fieldSelector=type!%3Dt\,metadata.name%3Dx", "list", "", id="a name within a value"
-        ),
-        pytest.param(
-            "GET", rf"{SECRETS}?fieldSelector=type!%3Dt\,metadata.name\%3Dx", "list", "", id="all of it a value"
-        ),
-        pytest.param("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dx,odd", "list", "", id="a selector that is none"),
-        pytest.param("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dx%2Fy", "list", "", id="no name of an object"),
-        pytest.param("GET", f"{SECRETS}?fieldSelector=metadata.name%3D..", "list", "", id="nor a step in a path"),
-        pytest.param("DELETE", f"{SECRETS}?fieldSelector=metadata.name%3Dx", "deletecollection", "", id="a collection"),
-        pytest.param("GET", f"{WATCHED}/x", "watch", "x", id="a name in the path"),
-    ],
+@cases(
+    "method, target, verb, name",
+    {
+        "a list of one name": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dx", "list", "x"),
+        "the other operator": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3D%3Dx", "list", "x"),
+        "a watch of one": ("GET", f"{SECRETS}?watch=1&fieldSelector=metadata.name%3Dx", "watch", "x"),
+        "beside other terms": ("GET", f"{SECRETS}?fieldSelector=type%3Dt,metadata.name%3Dx", "list", "x"),
+        "any name but one": ("GET", f"{SECRETS}?fieldSelector=metadata.name!%3Dx", "list", ""),
+        "the first, sorted": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dz,metadata.name%3Dx", "list", "x"),
+        "a name within a value": ("GET", rf"{SECRETS}?fieldSelector=type!%3Dt\,metadata.name%3Dx", "list", ""),
+        "all of it a value": ("GET", rf"{SECRETS}?fieldSelector=type!%3Dt\,metadata.name\%3Dx", "list", ""),
+        "a selector that is none": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dx,odd", "list", ""),
+        "no name of an object": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dx%2Fy", "list", ""),
+        "nor a step in a path": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3D..", "list", ""),
+        "a collection": ("DELETE", f"{SECRETS}?fieldSelector=metadata.name%3Dx", "deletecollection", ""),
+        "a name in the path": ("GET", f"{WATCHED}/x", "watch", "x"),
+    },
 )
 def test_the_name_of_a_request(method: str, target: str, verb: str, name: str) -> None:
     info = read_request(method, target, ResourceTable(()))
     assert (info.verb, info.name) == (verb, name)
 
 
-@pytest.mark.parametrize(
-    ("target", "selector"),
-    [
-        pytest.param("/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn", "spec.nodeName=n", id="a watch"),
-        pytest.param("/api/v1/watch/pods?fieldSelector=spec.nodeName%3Dn", "", id="the old way to watch"),
-        pytest.param("/api/v1/watch/namespaces/a/pods/x?fieldSelector=spec.nodeName%3Dn", "", id="one object that way"),
-    ],
+@cases(
+    "target, selector",
+    {
+        "a watch": ("/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn", "spec.nodeName=n"),
+        "the old way to watch": ("/api/v1/watch/pods?fieldSelector=spec.nodeName%3Dn", ""),
+        "one object that way": ("/api/v1/watch/namespaces/a/pods/x?fieldSelector=spec.nodeName%3Dn", ""),
+    },
 )
 def test_the_field_selector_that_is_authorized(target: str, selector: str) -> None:
     assert Attributes.of(read_request("GET", target, ResourceTable(()))).field_selector == selector
@@ -65,30 +57,20 @@ ONE = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["allowed"]
 OTHER = "fieldSelector metadata.name doesn't match requested name"
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "code", "message", "seen"),
-    [
-        pytest.param("GET", f"{WATCHED}/allowed", 200, "", ["allowed"], id="the one by path"),
-        pytest.param(
-            "GET", f"{WATCHED}/allowed?fieldSelector=metadata.name%3Dallowed", 200, "", ["allowed"], id="and by field"
-        ),
-        pytest.param("GET", f"{WATCHED}/allowed?fieldSelector=,", 200, "", ["allowed"], id="a selector of nothing"),
-        pytest.param("GET", f"{WATCHED}/allowed?labelSelector=a%3Db", 200, "", [], id="labels count, too"),
-        pytest.param("GET", f"{WATCHED}/allowed?fieldSelector=type!%3Dx", 400, OTHER, None, id="another selector"),
-        pytest.param(
-            "GET", f"{WATCHED}/allowed?fieldSelector=metadata.name%3Dother", 400, OTHER, None, id="another name"
-        ),
-        pytest.param(
-            "GET", f"{WATCHED}/allowed?fieldSelector=metadata.name!%3Dallowed", 400, OTHER, None, id="all others"
-        ),
-        pytest.param("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dallowed", 200, "", ["allowed"], id="a list"),
-        pytest.param(
-            "GET", rf"{SECRETS}?fieldSelector=type!%3Dt\,metadata.name%3Dallowed", 403, "forbidden", None, id="no name"
-        ),
-        pytest.param(
-            "DELETE", f"{SECRETS}?fieldSelector=metadata.name%3Dallowed", 403, "forbidden", None, id="a collection"
-        ),
-    ],
+@cases(
+    "method, target, code, message, seen",
+    {
+        "the one by path": ("GET", f"{WATCHED}/allowed", 200, "", ["allowed"]),
+        "and by field": ("GET", f"{WATCHED}/allowed?fieldSelector=metadata.name%3Dallowed", 200, "", ["allowed"]),
+        "a selector of nothing": ("GET", f"{WATCHED}/allowed?fieldSelector=,", 200, "", ["allowed"]),
+        "labels count, too": ("GET", f"{WATCHED}/allowed?labelSelector=a%3Db", 200, "", []),
+        "another selector": ("GET", f"{WATCHED}/allowed?fieldSelector=type!%3Dx", 400, OTHER, None),
+        "another name": ("GET", f"{WATCHED}/allowed?fieldSelector=metadata.name%3Dother", 400, OTHER, None),
+        "all others": ("GET", f"{WATCHED}/allowed?fieldSelector=metadata.name!%3Dallowed", 400, OTHER, None),
+        "a list": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dallowed", 200, "", ["allowed"]),
+        "no name": ("GET", rf"{SECRETS}?fieldSelector=type!%3Dt\,metadata.name%3Dallowed", 403, "forbidden", None),
+        "a collection": ("DELETE", f"{SECRETS}?fieldSelector=metadata.name%3Dallowed", 403, "forbidden", None),
+    },
 )
 async def test_a_right_to_one_object_reads_that_one(
     api: Api, method: str, target: str, code: int, message: str, seen: list[str] | None

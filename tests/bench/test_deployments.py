@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-import pytest
 from bench.deployments import deployment, is_rolled_out
 from bench.light_kubelet import LightKubelet
 from bench.many_deployments import measure
 from bench.report import Figure
+from tests.tables import cases
 
 from pilothouse.api.core import PODS, Pod
 from pilothouse.client import Client
@@ -18,16 +18,16 @@ from pilothouse.testing import async_plane
 DONE = {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        pytest.param(DONE, True, id="all updated, ready and available, and no others"),
-        pytest.param({}, False, id="not observed yet"),
-        pytest.param({**DONE, "observedGeneration": 1}, False, id="that was before the change"),
-        pytest.param({**DONE, "replicas": 4}, False, id="an old pod is left"),
-        pytest.param({**DONE, "updatedReplicas": 2}, False, id="one is still old"),
-        pytest.param({**DONE, "availableReplicas": 2}, False, id="one is not available"),
-    ],
+@cases(
+    "status, expected",
+    {
+        "all updated, ready and available, and no others": (DONE, True),
+        "not observed yet": ({}, False),
+        "that was before the change": ({**DONE, "observedGeneration": 1}, False),
+        "an old pod is left": ({**DONE, "replicas": 4}, False),
+        "one is still old": ({**DONE, "updatedReplicas": 2}, False),
+        "one is not available": ({**DONE, "availableReplicas": 2}, False),
+    },
 )
 def test_a_deployment_is_rolled_out_as_kubectl_says(status: dict[str, Any], expected: bool) -> None:
     found = deployment("web", 3)

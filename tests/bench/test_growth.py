@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 from bench.report import Figure, figure, growth, table
+from tests.tables import cases
 
 
 def _cost(size: int, ours: Sequence[float], go: Sequence[float] = (), unit: str = "µs") -> Figure:
@@ -25,14 +26,14 @@ def test_ours_alone_is_compared_with_itself() -> None:
     assert grown.other is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "figures",
-    [
-        pytest.param([], id="nothing was run"),
-        pytest.param([_cost(500, [100])], id="one size"),
-        pytest.param([_cost(500, [1], unit="s"), _cost(5000, [10], unit="s")], id="wall time is no cost per object"),
-        pytest.param([figure("a", "µs", [1]), figure("b", "µs", [2])], id="figures of no series"),
-    ],
+    {
+        "nothing was run": [],
+        "one size": [_cost(500, [100])],
+        "wall time is no cost per object": [_cost(500, [1], unit="s"), _cost(5000, [10], unit="s")],
+        "figures of no series": [figure("a", "µs", [1]), figure("b", "µs", [2])],
+    },
 )
 def test_where_nothing_grows_nothing_is_said(figures: list[Figure]) -> None:
     assert growth(figures) == []

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.cel.environment import Environment
 from pilothouse.cel.limits import (
@@ -37,30 +38,38 @@ def doubled(times: int, doubling: str) -> str:
     return f"cel.bind(v0, object, {text})"
 
 
-@pytest.mark.parametrize(
-    ("expression", "value", "at_once"),
-    [
-        pytest.param("object.spec.containers.all(c, c.image.startsWith('example.com/'))", POD, True, id="a plain rule"),
-        pytest.param("object.spec.containers.all(c, c.env.all(e, e.value.matches('^[a-z]+$')))", POD, True,
-                     id="a loop in a loop over a small object"),
-        pytest.param("has(object.spec) && object.spec.containers.map(c, c.name).join(',').size() < 99", POD, True,
-                     id="a list that is made"),
-        pytest.param("object.name == 'a'", {"name": "a", "large": "x" * 200_000}, True, id="a part of a large object"),
-        pytest.param("object.matches('^a+$')", "a" * 10_000, True, id="a text of some length"),
-        pytest.param(f"object.matches('{REPEATED}')", "a" * 100_000, False, id="counted repetitions over a long text"),
-        pytest.param("object.texts.all(t, object.text.contains(t))",
-                     {"text": "a" * 10_000, "texts": ["a" * 99 + "b"] * 50}, False, id="searches in a loop"),
-        pytest.param("object.all(a, object.all(b, object.exists(c, a + b == c)))", list(range(20)), False,
-                     id="three loops"),
-        pytest.param("object.map(a, object).size() > 0", list(range(1_000)), False, id="a list of copies of a list"),
-        pytest.param(doubled(12, "{0} + {0}"), "a" * 100, False, id="a text doubled"),
-        pytest.param(doubled(12, "{0} + {0}"), [1] * 10, False, id="a list doubled"),
-        pytest.param(doubled(14, "[{0}, {0}]").replace(".size()", ""), 1, False, id="a tree doubled"),
-        pytest.param("object.replace('', object).size()", "a" * 1_000, False, id="a text in place of each character"),
-        pytest.param("'%s%s%s'.format([object, object, object])", list(range(5_000)), False, id="a list as text"),
-        pytest.param("object.findAll('a').size()", "a" * 5_000, False, id="all that is found"),
-    ],
-)  # fmt: skip
+@cases(
+    "expression, value, at_once",
+    {
+        "a plain rule": ("object.spec.containers.all(c, c.image.startsWith('example.com/'))", POD, True),
+        "a loop in a loop over a small object": (
+            "object.spec.containers.all(c, c.env.all(e, e.value.matches('^[a-z]+$')))",
+            POD,
+            True,
+        ),
+        "a list that is made": (
+            "has(object.spec) && object.spec.containers.map(c, c.name).join(',').size() < 99",
+            POD,
+            True,
+        ),
+        "a part of a large object": ("object.name == 'a'", {"name": "a", "large": "x" * 200_000}, True),
+        "a text of some length": ("object.matches('^a+$')", "a" * 10_000, True),
+        "counted repetitions over a long text": (f"object.matches('{REPEATED}')", "a" * 100_000, False),
+        "searches in a loop": (
+            "object.texts.all(t, object.text.contains(t))",
+            {"text": "a" * 10_000, "texts": ["a" * 99 + "b"] * 50},
+            False,
+        ),
+        "three loops": ("object.all(a, object.all(b, object.exists(c, a + b == c)))", list(range(20)), False),
+        "a list of copies of a list": ("object.map(a, object).size() > 0", list(range(1_000)), False),
+        "a text doubled": (doubled(12, "{0} + {0}"), "a" * 100, False),
+        "a list doubled": (doubled(12, "{0} + {0}"), [1] * 10, False),
+        "a tree doubled": (doubled(14, "[{0}, {0}]").replace(".size()", ""), 1, False),
+        "a text in place of each character": ("object.replace('', object).size()", "a" * 1_000, False),
+        "a list as text": ("'%s%s%s'.format([object, object, object])", list(range(5_000)), False),
+        "all that is found": ("object.findAll('a').size()", "a" * 5_000, False),
+    },
+)
 def test_what_may_take_long_is_known_before(expression: str, value: Any, *, at_once: bool) -> None:
     work = DYNAMIC.compile(expression).work({"object": value}, measured(value))
     assert (work <= AT_ONCE) is at_once, work

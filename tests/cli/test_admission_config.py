@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.apiserver.admission.pod_security.levels import LevelVersion, PodSecurityOptions, Policy
 from pilothouse.cli import up
@@ -39,28 +40,25 @@ def test_settings_stand_in_the_file_or_in_another_one(tmp_path: Path) -> None:
     assert pod_security_of("") == PodSecurityOptions()
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        pytest.param(
+@cases(
+    "settings, why",
+    {
+        "an unknown level": (
             SETTINGS.replace("baseline", "x"),
             'defaults.enforce: Invalid value: "x": must be one of privileged, baseline, restricted',
-            id="an unknown level",
         ),
-        pytest.param(
+        "no version": (
             SETTINGS.replace("v1.30", "v2.30"),
             'defaults.enforce-version: Invalid value: "v2.30": must be "latest" or "v1.x"',
-            id="no version",
         ),
-        pytest.param(
+        "users": (
             SETTINGS.replace("[ci]", "[ci, ci, '']"),
             '[exemptions.usernames[1]: Duplicate value: "ci", exemptions.usernames[2]: Invalid value: "": username '
             "must not be empty]",
-            id="users",
         ),
-        pytest.param(SETTINGS.replace("defaults", "default"), "unknown field `default`", id="an unknown field"),
-        pytest.param(SETTINGS.replace("k8s.io/v1", "k8s.io/v9"), "is registered for version", id="an unknown version"),
-    ],
+        "an unknown field": (SETTINGS.replace("defaults", "default"), "unknown field `default`"),
+        "an unknown version": (SETTINGS.replace("k8s.io/v1", "k8s.io/v9"), "is registered for version"),
+    },
 )
 def test_what_cannot_be_meant_is_rejected(settings: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "admission.yaml"
@@ -77,14 +75,14 @@ def test_settings_of_other_plugins_are_reported(tmp_path: Path, capsys: pytest.C
     assert "EventRateLimit has no effect" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        pytest.param([], True, id="the controller runs"),
-        pytest.param(["--no-manager"], False, id="no controller runs"),
-        pytest.param(["--controllers=*,-serviceaccount"], False, id="this one does not run"),
-        pytest.param(["--controllers=serviceaccount-controller"], True, id="it alone runs"),
-    ],
+@cases(
+    "words, expected",
+    {
+        "the controller runs": ([], True),
+        "no controller runs": (["--no-manager"], False),
+        "this one does not run": (["--controllers=*,-serviceaccount"], False),
+        "it alone runs": (["--controllers=serviceaccount-controller"], True),
+    },
 )
 def test_pods_need_an_account_where_somebody_makes_them(words: list[str], expected: bool) -> None:
     assert up._makes_accounts(up.flag_set("up").parse(words)) is expected

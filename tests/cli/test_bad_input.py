@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.programs import run_pilothouse
+from tests.tables import cases
 
 from pilothouse.cli import kube_controller_manager
 
@@ -106,15 +107,15 @@ def no_certificate(directory: Path) -> str:
 
 
 @pytest.mark.parametrize("command", ["manager", "scheduler", "nodes"])
-@pytest.mark.parametrize(
-    ("make", "named"),
-    [
-        pytest.param(no_file, ["nothing", "there is no such kubeconfig file"], id="a file that is not there"),
-        pytest.param(bad_yaml, ["config", "not YAML", "line"], id="a file that is not YAML"),
-        pytest.param(not_a_config, ["config", "malformed"], id="a file that is something else"),
-        pytest.param(no_context, ["config", "context 'there' does not exist; there is here"], id="an unknown context"),
-        pytest.param(no_certificate, ["user 'me'", "missing.crt", "No such file"], id="a certificate that is missing"),
-    ],
+@cases(
+    "make, named",
+    {
+        "a file that is not there": (no_file, ["nothing", "there is no such kubeconfig file"]),
+        "a file that is not YAML": (bad_yaml, ["config", "not YAML", "line"]),
+        "a file that is something else": (not_a_config, ["config", "malformed"]),
+        "an unknown context": (no_context, ["config", "context 'there' does not exist; there is here"]),
+        "a certificate that is missing": (no_certificate, ["user 'me'", "missing.crt", "No such file"]),
+    },
 )
 def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, command: str, make: object, named: list[str]) -> None:
     assert callable(make)
@@ -131,13 +132,13 @@ def test_without_any_way_to_an_api_server_the_ways_are_named(tmp_path: Path) -> 
     assert "no way to an API server: give --kubeconfig FILE or --master URL" in done.stderr
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        pytest.param(["manager", "--master=http://127.0.0.1:1", "--secure-port={port}"], id="manager"),
-        pytest.param(["apiserver", "--port={port}"], id="apiserver"),
-        pytest.param(["up", "--port={port}"], id="up"),
-    ],
+    {
+        "manager": ["manager", "--master=http://127.0.0.1:1", "--secure-port={port}"],
+        "apiserver": ["apiserver", "--port={port}"],
+        "up": ["up", "--port={port}"],
+    },
 )
 def test_a_port_that_is_taken(tmp_path: Path, words: list[str]) -> None:
     with socket.socket() as taken:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.cli import controllers_reference, main
 from pilothouse.cli.commands import COMMANDS
@@ -61,28 +62,27 @@ def test_the_shell_can_read_its_script(capsys: pytest.CaptureFixture[str], shell
 
 
 @pytest.mark.skipif(BASH is None, reason="no bash here")
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        pytest.param(["pilothouse", "man"], ["manager", "man"], id="commands"),
-        pytest.param(["pilothouse", "manager", "--logg"], ["--logging-format"], id="flags"),
-        pytest.param(["pilothouse", "manager", "--logging-format", ""], ["text", "json"], id="values"),
-        pytest.param(["pilothouse", "manager", "--logging-format", "=", "j"], ["json"], id="values behind a sign"),
-        pytest.param(["pilothouse", "manager", "--logging_format", "="], ["text", "json"], id="underscores"),
-        pytest.param([ALIAS, "--leader-elect", "=", "f"], ["false"], id="a switch behind a sign"),
-        pytest.param([ALIAS, "--leader-elect", "--leader-elect-le"], ["--leader-elect-lease-duration"], id="no value"),
-        pytest.param(
+@cases(
+    "words, offered",
+    {
+        "commands": (["pilothouse", "man"], ["manager", "man"]),
+        "flags": (["pilothouse", "manager", "--logg"], ["--logging-format"]),
+        "values": (["pilothouse", "manager", "--logging-format", ""], ["text", "json"]),
+        "values behind a sign": (["pilothouse", "manager", "--logging-format", "=", "j"], ["json"]),
+        "underscores": (["pilothouse", "manager", "--logging_format", "="], ["text", "json"]),
+        "a switch behind a sign": ([ALIAS, "--leader-elect", "=", "f"], ["false"]),
+        "no value": ([ALIAS, "--leader-elect", "--leader-elect-le"], ["--leader-elect-lease-duration"]),
+        "one more of a list": (
             [ALIAS, "--controllers", "=", "*,-x,ttl"],
             ["*,-x,ttl-after-finished-controller", "*,-x,ttl-controller"],
-            id="one more of a list",
         ),
-        pytest.param([ALIAS, "--kubeconfig", "/etc/nsswitch.con"], ["/etc/nsswitch.conf"], id="files"),
-        pytest.param([ALIAS, "--cert-dir", "/us"], ["/usr"], id="folders"),
-        pytest.param([ALIAS, "--kube-api-qps", "=", ""], [], id="what nobody can guess"),
-        pytest.param([ALIAS, "--nope", "=", ""], [], id="a flag that there is not"),
-        pytest.param(["pilothouse", "completion", ""], ["bash", "zsh", "fish"], id="arguments"),
-        pytest.param(["pilothouse", "nodes", "--controllers", ""], None, id="another command's flag"),
-    ],
+        "files": ([ALIAS, "--kubeconfig", "/etc/nsswitch.con"], ["/etc/nsswitch.conf"]),
+        "folders": ([ALIAS, "--cert-dir", "/us"], ["/usr"]),
+        "what nobody can guess": ([ALIAS, "--kube-api-qps", "=", ""], []),
+        "a flag that there is not": ([ALIAS, "--nope", "=", ""], []),
+        "arguments": (["pilothouse", "completion", ""], ["bash", "zsh", "fish"]),
+        "another command's flag": (["pilothouse", "nodes", "--controllers", ""], None),
+    },
 )
 def test_what_bash_offers(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], offered: list[str] | None

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.cli.kubeconfig_text import NoKubeconfig, is_empty, is_marked, put_in, read, server_of, take_out
 
@@ -131,14 +132,14 @@ def test_a_cluster_of_somebody_elses_is_not_marked() -> None:
     assert not is_marked({}, "pilothouse")
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        pytest.param("- a\n", "it is no kubeconfig", id="a list"),
-        pytest.param("clusters: {a: b}\n", "clusters in it is not a list of named entries", id="a map of clusters"),
-        pytest.param("users: [a]\n", "users in it is not a list of named entries", id="a list of words"),
-        pytest.param("a: [", "yaml: ", id="no YAML"),
-    ],
+@cases(
+    "text, why",
+    {
+        "a list": ("- a\n", "it is no kubeconfig"),
+        "a map of clusters": ("clusters: {a: b}\n", "clusters in it is not a list of named entries"),
+        "a list of words": ("users: [a]\n", "users in it is not a list of named entries"),
+        "no YAML": ("a: [", "yaml: "),
+    },
 )
 def test_what_is_no_kubeconfig_is_rejected(text: str, why: str) -> None:
     with pytest.raises(NoKubeconfig, match=why):

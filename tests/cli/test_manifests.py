@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.cli.manifests import load
 from pilothouse.cli.program import UserError
@@ -43,13 +44,13 @@ def test_errors_name_their_file(tmp_path: Path) -> None:
         load(str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        pytest.param([], "no manifests found in .*; the names of manifests end with .json, .yaml, .yml", id="nothing"),
-        pytest.param(["README.md", "b/5.yaml"], "no manifests found in", id="nothing of that kind"),
-        pytest.param(["empty.yaml"], "manifest .* has no objects in it", id="no objects"),
-    ],
+@cases(
+    "files, message",
+    {
+        "nothing": ([], "no manifests found in .*; the names of manifests end with .json, .yaml, .yml"),
+        "nothing of that kind": (["README.md", "b/5.yaml"], "no manifests found in"),
+        "no objects": (["empty.yaml"], "manifest .* has no objects in it"),
+    },
 )
 def test_a_folder_without_manifests(tmp_path: Path, files: list[str], message: str) -> None:
     put(tmp_path, *files)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.programs import pilothouse, until
+from tests.tables import cases
 
 from pilothouse import KUBERNETES_VERSION, __version__
 from pilothouse.cli import main
@@ -11,17 +12,15 @@ from pilothouse.cli import main
 OWN = f"{KUBERNETES_VERSION}+pilothouse.{__version__}"
 
 
-@pytest.mark.parametrize(
-    ("words", "printed"),
-    [
-        pytest.param(["--version"], f"Kubernetes {OWN}", id="without a value"),
-        pytest.param(["--version=T"], f"Kubernetes {OWN}", id="true as Go spells it too"),
-        pytest.param(["--version=v1.36.2-custom", "--version"], "Kubernetes v1.36.2-custom", id="override and exit"),
-        pytest.param(
-            ["--version=v1.36.2+a", "--version=v1.36.2+b", "--version"], "Kubernetes v1.36.2+b", id="the last"
-        ),
-        pytest.param([f"--version={OWN}", "--version"], f"Kubernetes {OWN}", id="the same"),
-    ],
+@cases(
+    "words, printed",
+    {
+        "without a value": (["--version"], f"Kubernetes {OWN}"),
+        "true as Go spells it too": (["--version=T"], f"Kubernetes {OWN}"),
+        "override and exit": (["--version=v1.36.2-custom", "--version"], "Kubernetes v1.36.2-custom"),
+        "the last": (["--version=v1.36.2+a", "--version=v1.36.2+b", "--version"], "Kubernetes v1.36.2+b"),
+        "the same": ([f"--version={OWN}", "--version"], f"Kubernetes {OWN}"),
+    },
 )
 def test_versions(capsys: pytest.CaptureFixture[str], words: list[str], printed: str) -> None:
     """``TestVersionFlag``, component-base ``version/verflag/verflag_test.go``, v0.36."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api import wire
 from pilothouse.api.core import NODES, PODS, Pod
@@ -107,65 +108,56 @@ def line(type_: str, object_: object) -> bytes:
 POD = {"metadata": {"name": "web", "namespace": "default", "resourceVersion": "7"}}
 
 
-@pytest.mark.parametrize(
-    ("call", "method", "target", "body"),
-    [
-        pytest.param(lambda c: c.get(PODS, "a", "ns"), "GET", "/api/v1/namespaces/ns/pods/a", b"", id="get"),
-        pytest.param(lambda c: c.get(NODES, "a", "ignored"), "GET", "/api/v1/nodes/a", b"", id="get, cluster-scoped"),
-        pytest.param(
+@cases(
+    "call, method, target, body",
+    {
+        "get": (lambda c: c.get(PODS, "a", "ns"), "GET", "/api/v1/namespaces/ns/pods/a", b""),
+        "get, cluster-scoped": (lambda c: c.get(NODES, "a", "ignored"), "GET", "/api/v1/nodes/a", b""),
+        "get a subresource from the cache": (
             lambda c: c.get(PODS, "a", "ns", subresource="status", resource_version="0"),
             "GET",
             "/api/v1/namespaces/ns/pods/a/status?resourceVersion=0",
             b"",
-            id="get a subresource from the cache",
         ),
-        pytest.param(lambda c: c.list(PODS), "GET", "/api/v1/pods", b"", id="list everywhere"),
-        pytest.param(
+        "list everywhere": (lambda c: c.list(PODS), "GET", "/api/v1/pods", b""),
+        "list a page by selectors": (
             lambda c: c.list(PODS, "ns", label_selector="a=b,c", field_selector="x!=y", limit=5, continue_="t=="),
             "GET",
             "/api/v1/namespaces/ns/pods?labelSelector=a%3Db%2Cc&fieldSelector=x%21%3Dy&limit=5&continue=t%3D%3D",
             b"",
-            id="list a page by selectors",
         ),
-        pytest.param(
-            lambda c: c.create(PODS, {"a": 1}, "ns"), "POST", "/api/v1/namespaces/ns/pods", b'{"a":1}', id="create"
-        ),
-        pytest.param(
+        "create": (lambda c: c.create(PODS, {"a": 1}, "ns"), "POST", "/api/v1/namespaces/ns/pods", b'{"a":1}'),
+        "create sends raw JSON byte for byte": (
             lambda c: c.create(PODS, msgspec.Raw(b'{ "a" : 1 }'), "ns", dry_run=True, field_manager="me"),
             "POST",
             "/api/v1/namespaces/ns/pods?dryRun=All&fieldManager=me",
             b'{ "a" : 1 }',
-            id="create sends raw JSON byte for byte",
         ),
-        pytest.param(
+        "create a subresource": (
             lambda c: c.create(PODS, {}, "ns", name="a", subresource="binding"),
             "POST",
             "/api/v1/namespaces/ns/pods/a/binding",
             b"{}",
-            id="create a subresource",
         ),
-        pytest.param(
+        "update status": (
             lambda c: c.update(PODS, "a", b"{}", "ns", subresource="status"),
             "PUT",
             "/api/v1/namespaces/ns/pods/a/status",
             b"{}",
-            id="update status",
         ),
-        pytest.param(
+        "apply": (
             lambda c: c.patch(PODS, "a", apply_patch({"x": 1}), "ns", field_manager="me", force=True),
             "PATCH",
             "/api/v1/namespaces/ns/pods/a?fieldManager=me&force=true",
             b'{"x":1}',
-            id="apply",
         ),
-        pytest.param(
+        "delete": (
             lambda c: c.delete(PODS, "a", "ns"),
             "DELETE",
             "/api/v1/namespaces/ns/pods/a",
             b'{"kind":"DeleteOptions","apiVersion":"v1"}',
-            id="delete",
         ),
-        pytest.param(
+        "delete with everything": (
             lambda c: c.delete(
                 PODS, "a", "ns", uid="u", resource_version="7", propagation_policy="Background", grace_period_seconds=0
             ),
@@ -173,17 +165,15 @@ POD = {"metadata": {"name": "web", "namespace": "default", "resourceVersion": "7
             "/api/v1/namespaces/ns/pods/a",
             b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,'
             b'"preconditions":{"uid":"u","resourceVersion":"7"},"propagationPolicy":"Background"}',
-            id="delete with everything",
         ),
-        pytest.param(
+        "delete a collection": (
             lambda c: c.delete_collection(PODS, "ns", label_selector="a", propagation_policy="Background"),
             "DELETE",
             "/api/v1/namespaces/ns/pods?labelSelector=a",
             b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}',
-            id="delete a collection",
         ),
-        pytest.param(lambda c: c.get(NODES, "a:b c"), "GET", "/api/v1/nodes/a:b%20c", b"", id="names are encoded"),
-    ],
+        "names are encoded": (lambda c: c.get(NODES, "a:b c"), "GET", "/api/v1/nodes/a:b%20c", b""),
+    },
 )
 async def test_a_verb_is_one_request(
     env: Env, call: Callable[[Client], Any], method: str, target: str, body: bytes
@@ -217,18 +207,18 @@ async def test_metadata_only_is_asked_for_on_the_wire(env: Env) -> None:
     assert "as=PartialObjectMetadata;" in script.requests[1].headers["accept"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "call",
-    [
-        pytest.param(lambda c: c.create(PODS, {}), id="create without a namespace"),
-        pytest.param(lambda c: c.get(PODS, "a"), id="get without a namespace"),
-        pytest.param(lambda c: c.get(PODS, "", "ns"), id="get without a name: it would be a list"),
-        pytest.param(lambda c: c.delete(PODS, "", "ns"), id="delete without a name: it would be all of them"),
-        pytest.param(lambda c: c.delete_collection(PODS), id="delete a collection without a namespace"),
-        pytest.param(lambda c: c.get(PODS, "a/status", "ns"), id="a name with a slash"),
-        pytest.param(lambda c: c.get(PODS, "..", "ns"), id="a name that climbs"),
-        pytest.param(lambda c: c.get(PODS, "a%2fb", "ns"), id="a name with a percent sign"),
-    ],
+    {
+        "create without a namespace": lambda c: c.create(PODS, {}),
+        "get without a namespace": lambda c: c.get(PODS, "a"),
+        "get without a name: it would be a list": lambda c: c.get(PODS, "", "ns"),
+        "delete without a name: it would be all of them": lambda c: c.delete(PODS, "", "ns"),
+        "delete a collection without a namespace": lambda c: c.delete_collection(PODS),
+        "a name with a slash": lambda c: c.get(PODS, "a/status", "ns"),
+        "a name that climbs": lambda c: c.get(PODS, "..", "ns"),
+        "a name with a percent sign": lambda c: c.get(PODS, "a%2fb", "ns"),
+    },
 )
 async def test_what_makes_no_sense_is_not_sent(env: Env, call: Callable[[Client], Any]) -> None:
     script = Script(ok())
@@ -276,23 +266,21 @@ async def test_causes_can_be_asked_for(env: Env) -> None:
 # Retries
 
 
-@pytest.mark.parametrize(
-    ("first", "method", "waited"),
-    [
-        pytest.param(refused(429, retry_after="3"), "GET", 3.0, id="429 with Retry-After"),
-        pytest.param(refused(503, retry_after="2"), "POST", 2.0, id="5xx with Retry-After, also a write"),
-        pytest.param(refused(500, retry_after="0"), "PUT", 0.0, id="Retry-After 0 repeats at once"),
-        pytest.param(ConnectionLost("EOF"), "GET", 1.0, id="a read whose connection was lost"),
-        pytest.param(refused(429), "GET", None, id="429 without the header"),
-        pytest.param(
-            refused(503, retry_after="Thu, 01 Jan 2026 00:00:00 GMT"), "GET", None, id="a date is not waited for"
-        ),
-        pytest.param(refused(404, retry_after="1"), "GET", None, id="other codes never"),
-        pytest.param(ConnectionLost("EOF"), "POST", None, id="a write whose connection was lost may have happened"),
-        pytest.param(ConnectionLost("EOF"), "DELETE", None, id="a delete likewise"),
-        pytest.param(ConnectionRefused("no"), "GET", None, id="refused"),
-        pytest.param(TimeoutError("slow"), "GET", None, id="a timeout"),
-    ],
+@cases(
+    "first, method, waited",
+    {
+        "429 with Retry-After": (refused(429, retry_after="3"), "GET", 3.0),
+        "5xx with Retry-After, also a write": (refused(503, retry_after="2"), "POST", 2.0),
+        "Retry-After 0 repeats at once": (refused(500, retry_after="0"), "PUT", 0.0),
+        "a read whose connection was lost": (ConnectionLost("EOF"), "GET", 1.0),
+        "429 without the header": (refused(429), "GET", None),
+        "a date is not waited for": (refused(503, retry_after="Thu, 01 Jan 2026 00:00:00 GMT"), "GET", None),
+        "other codes never": (refused(404, retry_after="1"), "GET", None),
+        "a write whose connection was lost may have happened": (ConnectionLost("EOF"), "POST", None),
+        "a delete likewise": (ConnectionLost("EOF"), "DELETE", None),
+        "refused": (ConnectionRefused("no"), "GET", None),
+        "a timeout": (TimeoutError("slow"), "GET", None),
+    },
 )
 async def test_what_is_repeated(env: Env, first: Canned, method: str, waited: float | None) -> None:
     script = Script(first, ok())
@@ -447,14 +435,14 @@ async def test_lines_are_found_however_the_bytes_are_cut(env: Env, size: int) ->
     assert await read(Client(script, env)) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param(b'{"object":{"metadata":{"name":"a"}},"type":"DELETED"}\n', id="the other way round"),
-        pytest.param(b'{ "type": "DELETED", "object": {"metadata":{"name":"a"}} }\n', id="with spaces"),
-        pytest.param(b'{"type":"DELETED","object":{"metadata":{"name":"a"}}}\r\n\n', id="with other line ends"),
-        pytest.param(b'{"type":"DELETED","object":{"metadata":{"name":"a"}},"more":{}}\n', id="with something more"),
-    ],
+    {
+        "the other way round": b'{"object":{"metadata":{"name":"a"}},"type":"DELETED"}\n',
+        "with spaces": b'{ "type": "DELETED", "object": {"metadata":{"name":"a"}} }\n',
+        "with other line ends": b'{"type":"DELETED","object":{"metadata":{"name":"a"}}}\r\n\n',
+        "with something more": b'{"type":"DELETED","object":{"metadata":{"name":"a"}},"more":{}}\n',
+    },
 )
 async def test_unusual_lines_are_read_as_well(env: Env, text: bytes) -> None:
     assert await read(Client(Script([text]), env)) == [("DELETED", "a")]

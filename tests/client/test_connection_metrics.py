@@ -9,6 +9,7 @@ import pytest
 from tests.client.certificates import Authority
 from tests.client.scripted_server import Asked, ScriptedServer
 from tests.client.test_tls import GET, credential, plugin, server_context
+from tests.tables import cases
 
 from pilothouse.client.connect import ConnectionInfo
 from pilothouse.client.endpoint import parse_endpoint
@@ -55,15 +56,15 @@ def write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    ("change", "labels"),
-    [
-        pytest.param(lambda path: write(path, Authority().pem), ("success", "updated"), id="another authority"),
-        pytest.param(lambda path: write(path, path.read_bytes()), ("success", "unchanged"), id="written again"),
-        pytest.param(lambda path: write(path, b""), ("failure", "empty"), id="nothing in it"),
-        pytest.param(lambda path: write(path, b"half"), ("failure", "ca_parse_error"), id="no certificate"),
-        pytest.param(Path.unlink, ("failure", "read_error"), id="gone"),
-    ],
+@cases(
+    "change, labels",
+    {
+        "another authority": (lambda path: write(path, Authority().pem), ("success", "updated")),
+        "written again": (lambda path: write(path, path.read_bytes()), ("success", "unchanged")),
+        "nothing in it": (lambda path: write(path, b""), ("failure", "empty")),
+        "no certificate": (lambda path: write(path, b"half"), ("failure", "ca_parse_error")),
+        "gone": (Path.unlink, ("failure", "read_error")),
+    },
 )
 def test_a_change_of_the_authoritys_file_is_counted_once(
     tmp_path: Path, change: Callable[[Path], None], labels: tuple[str, str]

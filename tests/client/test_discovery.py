@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api import wire
 from pilothouse.api.apps import REPLICA_SETS
@@ -88,12 +89,12 @@ class Server:
         return wire.Response(200, {"content-type": self.content_type}, msgspec.json.encode(self.documents[target]))
 
 
-@pytest.mark.parametrize(
-    ("server", "requests"),
-    [
-        pytest.param(Server({"/api": CORE, "/apis": NAMED}, AGGREGATED), 2, id="aggregated"),
-        pytest.param(Server(LEGACY), 6, id="legacy"),
-    ],
+@cases(
+    "server, requests",
+    {
+        "aggregated": (Server({"/api": CORE, "/apis": NAMED}, AGGREGATED), 2),
+        "legacy": (Server(LEGACY), 6),
+    },
 )
 async def test_both_forms_say_the_same(server: Server, requests: int) -> None:
     found = await discover(server)
@@ -112,14 +113,14 @@ async def test_both_forms_say_the_same(server: Server, requests: int) -> None:
     assert found.serves(REPLICA_SETS)
 
 
-@pytest.mark.parametrize(
-    ("group", "kind", "names"),
-    [
-        pytest.param("apps", "ReplicaSet", ["v1 replicasets", "v1 copies"], id="each in its group's preferred version"),
-        pytest.param("apps", "Old", ["v1beta2 old"], id="what the preferred version does not have is in another"),
-        pytest.param("", "ReplicaSet", [], id="a kind is one of its group"),
-        pytest.param("apps", "Pod", [], id="and a group has its own kinds"),
-    ],
+@cases(
+    "group, kind, names",
+    {
+        "each in its group's preferred version": ("apps", "ReplicaSet", ["v1 replicasets", "v1 copies"]),
+        "what the preferred version does not have is in another": ("apps", "Old", ["v1beta2 old"]),
+        "a kind is one of its group": ("", "ReplicaSet", []),
+        "and a group has its own kinds": ("apps", "Pod", []),
+    },
 )
 def test_resources_are_found_by_group_and_kind(group: str, kind: str, names: list[str]) -> None:
     def version(name: str, *resources: tuple[str, str]) -> GroupVersion:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.client.test_client import Pieces, line, ok
+from tests.tables import cases
 
 from pilothouse.api import wire
 from pilothouse.api.apps import REPLICA_SETS
@@ -133,17 +134,17 @@ async def test_without_rules_nothing_changes(scenario: Scenario) -> None:
     assert [type(seen) for seen in scenario.observed] == [Sent, Answered, Sent, Answered]
 
 
-@pytest.mark.parametrize(
-    ("action", "error", "server_did_it"),
-    [
-        pytest.param(fail(500, "InternalError"), InternalError, False, id="an error instead"),
-        pytest.param(conflict(), Conflict, False, id="conflict"),
-        pytest.param(refuse(), ConnectionRefused, False, id="refused"),
-        pytest.param(lose_request(), ConnectionLost, False, id="lost on the way there"),
-        pytest.param(lose_answer(), ConnectionLost, True, id="lost on the way back: it did create"),
-        pytest.param(time_out(sent=True), TimeoutError, True, id="timed out: it did create"),
-        pytest.param(time_out(sent=False), TimeoutError, False, id="timed out before"),
-    ],
+@cases(
+    "action, error, server_did_it",
+    {
+        "an error instead": (fail(500, "InternalError"), InternalError, False),
+        "conflict": (conflict(), Conflict, False),
+        "refused": (refuse(), ConnectionRefused, False),
+        "lost on the way there": (lose_request(), ConnectionLost, False),
+        "lost on the way back: it did create": (lose_answer(), ConnectionLost, True),
+        "timed out: it did create": (time_out(sent=True), TimeoutError, True),
+        "timed out before": (time_out(sent=False), TimeoutError, False),
+    },
 )
 async def test_faults(scenario: Scenario, action: Any, error: type[Exception], server_did_it: bool) -> None:
     scenario.faults.add(Rule(action, verb="create"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.client.certificates import Authority
+from tests.tables import cases
 
 from pilothouse.client.connect import ConnectionInfo, connect, find, in_pod
 from pilothouse.client.credentials import Anonymous, StaticHeader, TokenFile
@@ -100,24 +101,22 @@ def test_impersonation_becomes_headers(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("user", "kind"),
-    [
-        pytest.param({}, Anonymous, id="nothing"),
-        pytest.param({"token": "t"}, StaticHeader, id="token"),
-        pytest.param({"token": "t", "tokenFile": "token"}, TokenFile, id="a token file goes before a token"),
-        pytest.param({"username": "u", "password": "p"}, StaticHeader, id="basic"),
-        pytest.param(
+@cases(
+    "user, kind",
+    {
+        "nothing": ({}, Anonymous),
+        "token": ({"token": "t"}, StaticHeader),
+        "a token file goes before a token": ({"token": "t", "tokenFile": "token"}, TokenFile),
+        "basic": ({"username": "u", "password": "p"}, StaticHeader),
+        "exec": (
             {"exec": {"command": "c", "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}},
             ExecPlugin,
-            id="exec",
         ),
-        pytest.param(
+        "exec v1beta1 needs no interactiveMode": (
             {"exec": {"command": "c", "apiVersion": "client.authentication.k8s.io/v1beta1"}},
             ExecPlugin,
-            id="exec v1beta1 needs no interactiveMode",
         ),
-    ],
+    },
 )
 def test_the_way_to_log_in(tmp_path: Path, user: dict[str, Any], kind: type) -> None:
     (tmp_path / "token").write_text("from-file\n")
@@ -127,78 +126,64 @@ def test_the_way_to_log_in(tmp_path: Path, user: dict[str, Any], kind: type) -> 
 V1 = "client.authentication.k8s.io/v1"
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        pytest.param("a: [", "config: the kubeconfig is not YAML: .*line [12]", id="not YAML"),
-        pytest.param("just text", "config: the kubeconfig is malformed: Expected `object`", id="not a mapping"),
-        pytest.param({"clusters": {"a": 1}}, r"malformed: Expected `array`, .* at `\$.clusters`", id="not a list"),
-        pytest.param({"kind": "Pod", "apiVersion": "v1"}, "this is a v1 Pod, not a v1 Config", id="another object"),
-        pytest.param("", "config: no current-context is set; .*the file has none", id="empty"),
-        pytest.param(config(current=""), "no current-context is set; .*; there is one", id="no context"),
-        pytest.param(config(current="x"), "context 'x' does not exist; there is one", id="context"),
-        pytest.param(config(clusters=[]), "names the cluster 'one', which does not exist", id="no cluster"),
-        pytest.param(config(users=[]), "context 'one' names the user 'one', which does not exist", id="no user"),
-        pytest.param(config(cluster={"server": ""}), "config: cluster 'one' has no server", id="no server"),
-        pytest.param(config(cluster={"server": "ftp://x"}), "must begin with https:// or http://", id="scheme"),
-        pytest.param(config(cluster={"server": "https://x:port"}), "cluster 'one': 'https://x:port' is not", id="port"),
-        pytest.param(
+@cases(
+    "document, message",
+    {
+        "not YAML": ("a: [", "config: the kubeconfig is not YAML: .*line [12]"),
+        "not a mapping": ("just text", "config: the kubeconfig is malformed: Expected `object`"),
+        "not a list": ({"clusters": {"a": 1}}, r"malformed: Expected `array`, .* at `\$.clusters`"),
+        "another object": ({"kind": "Pod", "apiVersion": "v1"}, "this is a v1 Pod, not a v1 Config"),
+        "empty": ("", "config: no current-context is set; .*the file has none"),
+        "no context": (config(current=""), "no current-context is set; .*; there is one"),
+        "context": (config(current="x"), "context 'x' does not exist; there is one"),
+        "no cluster": (config(clusters=[]), "names the cluster 'one', which does not exist"),
+        "no user": (config(users=[]), "context 'one' names the user 'one', which does not exist"),
+        "no server": (config(cluster={"server": ""}), "config: cluster 'one' has no server"),
+        "scheme": (config(cluster={"server": "ftp://x"}), "must begin with https:// or http://"),
+        "port": (config(cluster={"server": "https://x:port"}), "cluster 'one': 'https://x:port' is not"),
+        "CA not base64": (
             config(cluster={"certificate-authority-data": "%%%"}),
             "config: cluster 'one': certificate-authority-data is not base64",
-            id="CA not base64",
         ),
-        pytest.param(
+        "certificate not base64": (
             config(user={"client-certificate-data": "YQ"}),
             "config: user 'one': client-certificate-data is not base64",
-            id="certificate not base64",
         ),
-        pytest.param(
+        "CA file missing": (
             config(cluster={"certificate-authority": "nowhere.crt"}),
             r"config: cluster 'one', user 'one': cannot read the certificate authority .*/nowhere.crt: No such file",
-            id="CA file missing",
         ),
-        pytest.param(
+        "CA not PEM": (
             config(cluster={"certificate-authority-data": base64.b64encode(b"x").decode()}),
             "the certificate authority in certificate-authority-data is not a PEM certificate",
-            id="CA not PEM",
         ),
-        pytest.param(
+        "insecure with a CA": (
             config(cluster={"certificate-authority": "x", "insecure-skip-tls-verify": True}),
             "insecure-skip-tls-verify and a certificate authority exclude each other",
-            id="insecure with a CA",
         ),
-        pytest.param(
+        "client certificate missing": (
             config(user={"client-certificate": "a.crt", "client-key": "a.key"}),
             r"cannot read the client certificate .*/a.crt: No such file",
-            id="client certificate missing",
         ),
-        pytest.param(config(user={"client-certificate": "a.crt"}), "a client certificate without its key", id="no key"),
-        pytest.param(config(user={"client-key": "a.key"}), "a client key without its certificate", id="no certificate"),
-        pytest.param(config(user={"tokenFile": "t"}), "cannot read the token file .*/t: No such", id="t"),
-        pytest.param(config(user={"tokenFile": "empty"}), "the token file .*/empty is empty", id="empty token file"),
-        pytest.param(config(user={"token": "a\nb"}), "characters that no HTTP header can carry", id="two lines"),
-        pytest.param(
-            config(user={"token": "t", "username": "u"}), "more than one way to log in; leave either", id="two logins"
-        ),
-        pytest.param(
+        "no key": (config(user={"client-certificate": "a.crt"}), "a client certificate without its key"),
+        "no certificate": (config(user={"client-key": "a.key"}), "a client key without its certificate"),
+        "t": (config(user={"tokenFile": "t"}), "cannot read the token file .*/t: No such"),
+        "empty token file": (config(user={"tokenFile": "empty"}), "the token file .*/empty is empty"),
+        "two lines": (config(user={"token": "a\nb"}), "characters that no HTTP header can carry"),
+        "two logins": (config(user={"token": "t", "username": "u"}), "more than one way to log in; leave either"),
+        "auth-provider": (
             config(user={"auth-provider": {"name": "gcp"}}),
             "user 'one': auth-provider 'gcp' is not supported .*use an exec plugin",
-            id="auth-provider",
         ),
-        pytest.param(config(user={"as-groups": ["a"]}), "say nothing without as; name a user", id="groups without as"),
-        pytest.param(config(user={"exec": {"apiVersion": V1}}), "exec: command is missing", id="exec without command"),
-        pytest.param(
+        "groups without as": (config(user={"as-groups": ["a"]}), "say nothing without as; name a user"),
+        "exec without command": (config(user={"exec": {"apiVersion": V1}}), "exec: command is missing"),
+        "old exec": (
             config(user={"exec": {"command": "c", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}),
             "v1alpha1' is not supported; update the plugin and write one of",
-            id="old exec",
         ),
-        pytest.param(
-            config(user={"exec": {"command": "c", "apiVersion": V1}}), "interactiveMode must be", id="exec v1"
-        ),
-        pytest.param(
-            config(cluster={"proxy-url": "socks5://p:1080"}), "SOCKS proxies .* are not supported", id="socks"
-        ),
-    ],
+        "exec v1": (config(user={"exec": {"command": "c", "apiVersion": V1}}), "interactiveMode must be"),
+        "socks": (config(cluster={"proxy-url": "socks5://p:1080"}), "SOCKS proxies .* are not supported"),
+    },
 )
 def test_an_error_names_the_file_the_entry_the_reason_and_the_way_out(
     tmp_path: Path, document: object, message: str
@@ -230,12 +215,12 @@ def test_a_key_of_another_certificate_is_noticed(tmp_path: Path) -> None:
         found(tmp_path, config(user={"client-certificate": "a.crt", "client-key": "b.key"})).transport(Env())
 
 
-@pytest.mark.parametrize(
-    ("prepare", "message"),
-    [
-        pytest.param(lambda path: None, "config: there is no such kubeconfig file", id="missing"),
-        pytest.param(lambda path: path.mkdir(), "config: cannot read the kubeconfig: Is a directory", id="a directory"),
-    ],
+@cases(
+    "prepare, message",
+    {
+        "missing": (lambda path: None, "config: there is no such kubeconfig file"),
+        "a directory": (lambda path: path.mkdir(), "config: cannot read the kubeconfig: Is a directory"),
+    },
 )
 def test_an_unreadable_file_says_why(tmp_path: Path, prepare: Any, message: str) -> None:
     prepare(tmp_path / "config")

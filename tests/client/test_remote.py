@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.client.scripted_server import Asked, Handler, ScriptedServer
+from tests.tables import cases
 
 from pilothouse.api import wire
 from pilothouse.client.endpoint import parse_endpoint, parse_proxy
@@ -162,15 +163,15 @@ async def test_a_write_that_may_have_arrived_is_not_sent_again() -> None:
         assert [asked.method for asked in server.requests] == ["GET", "POST"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "sent",
-    [
-        pytest.param(b"", id="nothing"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Le", id="half a header"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345", id="half a body"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", id="no last chunk"),
-        pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n", id="another protocol"),
-    ],
+    {
+        "nothing": b"",
+        "half a header": b"HTTP/1.1 200 OK\r\nContent-Le",
+        "half a body": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345",
+        "no last chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
+        "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
+    },
 )
 async def test_an_answer_cut_short_is_a_lost_connection(sent: bytes) -> None:
     def handler(asked: Asked) -> None:
@@ -341,13 +342,13 @@ async def test_idle_connections_are_closed_after_a_while() -> None:
         await transport.close()
 
 
-@pytest.mark.parametrize(
+@cases(
     "more",
-    [
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstr", id="half an answer"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstray!", id="a whole one"),
-        pytest.param(b"HTTP/1.1 408 Timeout\r\n", id="the beginning of a farewell"),
-    ],
+    {
+        "half an answer": b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstr",
+        "a whole one": b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstray!",
+        "the beginning of a farewell": b"HTTP/1.1 408 Timeout\r\n",
+    },
 )
 async def test_bytes_after_an_answer_answer_no_request(more: bytes) -> None:
     """The connection it came on is not used again: the next answer on it would be taken for something else."""

@@ -16,6 +16,7 @@ import pytest
 from tests.client.certificates import Authority
 from tests.client.scripted_server import Asked, ScriptedServer
 from tests.env.handshakes import connect_at_once, give_up_at_every_step
+from tests.tables import cases
 
 from pilothouse.api import wire
 from pilothouse.client import dial
@@ -480,18 +481,16 @@ async def test_expired_credentials_are_not_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_loop(timeout=20)
-@pytest.mark.parametrize(
-    ("script", "settings", "message"),
-    [
-        pytest.param("sys.exit('log in first')", {}, "exit code 1: log in first$", id="it fails"),
-        pytest.param("print('hello')", {}, "is not an ExecCredential: JSON is malformed", id="not JSON"),
-        pytest.param("print('{}')", {}, f"not {V1} ExecCredential as the kubeconfig says", id="another object"),
-        pytest.param(credential("{}"), {}, "neither a token nor a client certificate", id="nothing in it"),
-        pytest.param(
-            credential("{'clientKeyData': 'x'}"), {}, "a key without its certificate", id="half a certificate"
-        ),
-        pytest.param("", {"interactive_mode": "Always"}, "standard input is not a terminal", id="no terminal"),
-    ],
+@cases(
+    "script, settings, message",
+    {
+        "it fails": ("sys.exit('log in first')", {}, "exit code 1: log in first$"),
+        "not JSON": ("print('hello')", {}, "is not an ExecCredential: JSON is malformed"),
+        "another object": ("print('{}')", {}, f"not {V1} ExecCredential as the kubeconfig says"),
+        "nothing in it": (credential("{}"), {}, "neither a token nor a client certificate"),
+        "half a certificate": (credential("{'clientKeyData': 'x'}"), {}, "a key without its certificate"),
+        "no terminal": ("", {"interactive_mode": "Always"}, "standard input is not a terminal"),
+    },
 )
 async def test_a_plugin_that_fails_is_quoted(
     tmp_path: Path, script: str, settings: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.clients.test_durability import Server
+from tests.tables import cases
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 ONE = f"{MAPS}/one"
@@ -129,39 +130,38 @@ APPLY = "application/apply-patch+yaml"
 SELECTOR = "%2C".join(f"key{number}%20in%20(a,b,c)" for number in range(2000))
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "kind"),
-    [
-        pytest.param("POST", MAPS, b'{"a":', JSON, id="half a JSON"),
-        pytest.param("POST", MAPS, b"\0\0\0", JSON, id="zeros"),
-        pytest.param("POST", MAPS, b'{"metadata":{"name":"\xff\xfe"}}', JSON, id="a name that is no text"),
-        pytest.param("POST", MAPS, b'{"data":' + b"[" * 100_000, JSON, id="brackets"),
-        pytest.param("POST", MAPS, nested(20_000), JSON, id="deep JSON"),
-        pytest.param("POST", MAPS, b"a: " + b"[" * 100_000, YAML, id="brackets in YAML"),
-        pytest.param("POST", MAPS, laughs(), YAML, id="a billion laughs"),
-        pytest.param("POST", MAPS, b'{"data":{"a":"' + b"x" * 4_000_000 + b'"}}', JSON, id="4 MB"),
-        pytest.param("POST", MAPS, LARGE, JSON, id="a value of 3 MB"),
-        pytest.param("POST", MAPS, LABELS, JSON, id="20,000 bad labels"),
-        pytest.param("POST", MAPS, b"k8s\x00" + bytes(range(256)) * 20, PROTOBUF, id="no protobuf"),
-        pytest.param("POST", MAPS, PROMISE, PROTOBUF, id="protobuf with a promise"),
-        pytest.param("POST", MAPS, b"{}", "text/plain", id="plain text"),
-        pytest.param("POST", "/apis/apps/v1/namespaces/default/replicasets",
-                     NUMBER, JSON, id="a long number"),
-        pytest.param("PATCH", ONE, TESTS, JSON_PATCH, id="10,001 operations"),
-        pytest.param("PATCH", ONE, COPIES, JSON_PATCH, id="copies of copies"),
-        pytest.param("PATCH", ONE, nested(9000), STRATEGIC, id="a deep strategic patch"),
-        pytest.param("PATCH", ONE, nested(9000), "application/merge-patch+json", id="a deep merge patch"),
-        pytest.param("PATCH", f"{ONE}?fieldManager=m", nested(9000), APPLY, id="a deep apply"),
-        pytest.param("PATCH", f"{ONE}?fieldManager=m", laughs(), APPLY, id="an apply that laughs"),
-        pytest.param("GET", f"{MAPS}?labelSelector=%28%28%28a", None, JSON, id="half a selector"),
-        pytest.param("GET", f"{MAPS}?limit=1&continue=%ff%00garbage", None, JSON, id="a token of nobody"),
-        pytest.param("GET", f"{MAPS}?resourceVersion=-5", None, JSON, id="a version below zero"),
-        pytest.param("GET", f"{MAPS}?timeout=abc", None, JSON, id="a time limit that is none"),
-        pytest.param("GET", f"{MAPS}/{'a' * 60_000}", None, JSON, id="a long name"),
-        pytest.param("GET", "/api/v1/%2e%2e/%00/%ff%fe?x=%zz", None, JSON, id="a strange path"),
-        pytest.param("GET", "/api/v1/namespaces/../../../etc/passwd", None, JSON, id="a path upwards"),
-    ],
-)  # fmt: skip
+@cases(
+    "method, path, body, kind",
+    {
+        "half a JSON": ("POST", MAPS, b'{"a":', JSON),
+        "zeros": ("POST", MAPS, b"\0\0\0", JSON),
+        "a name that is no text": ("POST", MAPS, b'{"metadata":{"name":"\xff\xfe"}}', JSON),
+        "brackets": ("POST", MAPS, b'{"data":' + b"[" * 100_000, JSON),
+        "deep JSON": ("POST", MAPS, nested(20_000), JSON),
+        "brackets in YAML": ("POST", MAPS, b"a: " + b"[" * 100_000, YAML),
+        "a billion laughs": ("POST", MAPS, laughs(), YAML),
+        "4 MB": ("POST", MAPS, b'{"data":{"a":"' + b"x" * 4_000_000 + b'"}}', JSON),
+        "a value of 3 MB": ("POST", MAPS, LARGE, JSON),
+        "20,000 bad labels": ("POST", MAPS, LABELS, JSON),
+        "no protobuf": ("POST", MAPS, b"k8s\x00" + bytes(range(256)) * 20, PROTOBUF),
+        "protobuf with a promise": ("POST", MAPS, PROMISE, PROTOBUF),
+        "plain text": ("POST", MAPS, b"{}", "text/plain"),
+        "a long number": ("POST", "/apis/apps/v1/namespaces/default/replicasets", NUMBER, JSON),
+        "10,001 operations": ("PATCH", ONE, TESTS, JSON_PATCH),
+        "copies of copies": ("PATCH", ONE, COPIES, JSON_PATCH),
+        "a deep strategic patch": ("PATCH", ONE, nested(9000), STRATEGIC),
+        "a deep merge patch": ("PATCH", ONE, nested(9000), "application/merge-patch+json"),
+        "a deep apply": ("PATCH", f"{ONE}?fieldManager=m", nested(9000), APPLY),
+        "an apply that laughs": ("PATCH", f"{ONE}?fieldManager=m", laughs(), APPLY),
+        "half a selector": ("GET", f"{MAPS}?labelSelector=%28%28%28a", None, JSON),
+        "a token of nobody": ("GET", f"{MAPS}?limit=1&continue=%ff%00garbage", None, JSON),
+        "a version below zero": ("GET", f"{MAPS}?resourceVersion=-5", None, JSON),
+        "a time limit that is none": ("GET", f"{MAPS}?timeout=abc", None, JSON),
+        "a long name": ("GET", f"{MAPS}/{'a' * 60_000}", None, JSON),
+        "a strange path": ("GET", "/api/v1/%2e%2e/%00/%ff%fe?x=%zz", None, JSON),
+        "a path upwards": ("GET", "/api/v1/namespaces/../../../etc/passwd", None, JSON),
+    },
+)
 def test_what_is_wrong_is_rejected(server: Target, method: str, path: str, body: bytes | None, kind: str) -> None:
     began = time.monotonic()
     code, answer = server.send(method, path, body, kind)

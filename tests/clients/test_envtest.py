@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.clients.envtest import Environment
 from tests.programs import run_pilothouse, until
+from tests.tables import cases
 
 WIDGETS: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -153,14 +154,14 @@ def test_flags_that_mean_nothing_here_are_warned_about(environment: Environment)
         assert f'flag="--{name}"' in environment.server.log, environment.server.log
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        pytest.param([], "--service-account-issuer are required", id="without any flag"),
-        pytest.param(["--secure-port=http"], 'invalid argument "http" for "--secure-port"', id="a port that is a word"),
-        pytest.param(["--disable-admission-plugins=Magic"], "Magic", id="an unknown admission plugin"),
-        pytest.param(["--authorization-mode=Magic"], '"Magic" is not a valid mode', id="an unknown mode"),
-    ],
+@cases(
+    "words, said",
+    {
+        "without any flag": ([], "--service-account-issuer are required"),
+        "a port that is a word": (["--secure-port=http"], 'invalid argument "http" for "--secure-port"'),
+        "an unknown admission plugin": (["--disable-admission-plugins=Magic"], "Magic"),
+        "an unknown mode": (["--authorization-mode=Magic"], '"Magic" is not a valid mode'),
+    },
 )
 def test_what_the_api_server_cannot_start_with_is_named(
     assets: Path, tmp_path: Path, words: list[str], said: str

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.programs import Program, environment, free_port, pilothouse, until
+from tests.tables import cases
 
 PROGRAMS = ("kube-controller-manager", "kube-scheduler", "kubectl")
 TEMPLATE = {"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]}
@@ -145,14 +146,14 @@ def manifests() -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("what", "wanted"),
-    [
-        pytest.param("deployment/dep", {"availableReplicas": 3, "updatedReplicas": 3}, id="a Deployment"),
-        pytest.param("daemonset/ds", {"numberAvailable": 3, "updatedNumberScheduled": 3}, id="a DaemonSet"),
-        pytest.param("statefulset/sts", {"readyReplicas": 2, "updatedReplicas": 2}, id="a StatefulSet"),
-        pytest.param("job/job", {"succeeded": 2}, id="a Job"),
-    ],
+@cases(
+    "what, wanted",
+    {
+        "a Deployment": ("deployment/dep", {"availableReplicas": 3, "updatedReplicas": 3}),
+        "a DaemonSet": ("daemonset/ds", {"numberAvailable": 3, "updatedNumberScheduled": 3}),
+        "a StatefulSet": ("statefulset/sts", {"readyReplicas": 2, "updatedReplicas": 2}),
+        "a Job": ("job/job", {"succeeded": 2}),
+    },
 )
 def test_a_workload_comes_to_what_it_is_meant_to_be(cluster: Cluster, what: str, wanted: dict[str, int]) -> None:
     until(lambda: wanted.items() <= cluster.read(what).get("status", {}).items(), f"{what} has {wanted}", 60)

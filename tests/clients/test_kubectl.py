@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
+from tests.tables import cases
 
 
 def find_kubectl() -> str | None:
@@ -219,13 +220,13 @@ def test_apply_on_the_client_side(kubectl: Kubectl) -> None:
     assert 'unknown field "spec.replicaz"' in kubectl("apply", "-f", "-", stdin=misspelt, fails=True)
 
 
-@pytest.mark.parametrize(
-    ("cascade", "finalizers"),
-    [
-        pytest.param("background", None, id="background: gone at once"),
-        pytest.param("foreground", ["foregroundDeletion"], id="foreground: waits for its dependents"),
-        pytest.param("orphan", ["orphan"], id="orphan: waits for them to be let go"),
-    ],
+@cases(
+    "cascade, finalizers",
+    {
+        "background: gone at once": ("background", None),
+        "foreground: waits for its dependents": ("foreground", ["foregroundDeletion"]),
+        "orphan: waits for them to be let go": ("orphan", ["orphan"]),
+    },
 )
 def test_deletes(admin: Kubectl, cascade: str, finalizers: list[str] | None) -> None:
     name = f"doomed-{cascade}"

@@ -13,6 +13,7 @@ from tests.clients.kubectl_session.script import SCRIPT
 from tests.clients.kubectl_session.sides import Answer, missing_programs, two_sides
 from tests.clients.kubectl_session.telling import Step, tell
 from tests.golden import Golden
+from tests.tables import cases
 
 pytestmark = [
     pytest.mark.real(cluster="own"),
@@ -57,15 +58,15 @@ def test_only_what_has_changed_is_marked(told: tuple[Answers, Answers], step: St
     assert [lines(step, real.out), lines(step, real.err)] != [lines(step, ours.out), lines(step, ours.err)]
 
 
-@pytest.mark.parametrize(
-    ("step", "code", "text"),
-    [
-        pytest.param("rollout status", 0, "successfully rolled out", id="a deployment rolls out"),
-        pytest.param("drain", 0, "node/node-0 drained", id="a node is drained"),
-        pytest.param("approve it", 0, "jane approved", id="a certificate is approved"),
-        pytest.param("top has no metrics of nodes", 1, "", id="top has nothing to show"),
-        pytest.param("delete the namespace", 0, "deleted", id="a namespace is deleted"),
-    ],
+@cases(
+    "step, code, text",
+    {
+        "a deployment rolls out": ("rollout status", 0, "successfully rolled out"),
+        "a node is drained": ("drain", 0, "node/node-0 drained"),
+        "a certificate is approved": ("approve it", 0, "jane approved"),
+        "top has nothing to show": ("top has no metrics of nodes", 1, ""),
+        "a namespace is deleted": ("delete the namespace", 0, "deleted"),
+    },
 )
 def test_the_real_one_does_what_is_asked(told: tuple[Answers, Answers], step: str, code: int, text: str) -> None:
     """Two sides that both fail would agree, too."""

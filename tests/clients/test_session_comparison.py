@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import pytest
 import yaml
 from tests.clients.kubectl_session.comparison import differences
 from tests.clients.kubectl_session.sides import Answer
 from tests.clients.kubectl_session.telling import Step
+from tests.tables import cases
 
 OBJECT = {"metadata": {"name": "a", "managedFields": [{"manager": "m", "operation": "Update", "time": "x"}]}}
 
@@ -16,16 +16,16 @@ def found(real: Any, ours: Any, step: Step | None = None) -> list[str]:
     return list(differences(step or Step("s", "get pods"), *sides))
 
 
-@pytest.mark.parametrize(
-    ("real", "ours", "differ"),
-    [
-        pytest.param(Answer(0, "", ""), Answer(1, "", ""), True, id="the exit code"),
-        pytest.param("a  b\n", "a  c\n", True, id="a line"),
-        pytest.param("a\n", "a\nb\n", True, id="one line more"),
-        pytest.param(Answer(0, "", "e"), Answer(0, "", ""), True, id="what is said beside it"),
-        pytest.param("a     b\n", "a  b\n", False, id="the width of a column"),
-        pytest.param("p-7c4fbd5f9d  5s\n", "p-59b8ccf5fb  2m3s\n", False, id="a hash and an age"),
-    ],
+@cases(
+    "real, ours, differ",
+    {
+        "the exit code": (Answer(0, "", ""), Answer(1, "", ""), True),
+        "a line": ("a  b\n", "a  c\n", True),
+        "one line more": ("a\n", "a\nb\n", True),
+        "what is said beside it": (Answer(0, "", "e"), Answer(0, "", ""), True),
+        "the width of a column": ("a     b\n", "a  b\n", False),
+        "a hash and an age": ("p-7c4fbd5f9d  5s\n", "p-59b8ccf5fb  2m3s\n", False),
+    },
 )
 def test_text(real: Any, ours: Any, differ: bool) -> None:
     assert bool(found(real, ours)) is differ
@@ -33,18 +33,16 @@ def test_text(real: Any, ours: Any, differ: bool) -> None:
     assert bool(newer) is (isinstance(real, Answer) and real.code != ours.code), "of a newer step only the exit code"
 
 
-@pytest.mark.parametrize(
-    ("real", "ours", "differ"),
-    [
-        pytest.param({"spec": {"a": 1}}, {"spec": {"a": 2}}, True, id="a value"),
-        pytest.param({"spec": {"a": 1}}, {"spec": {}}, True, id="a field that ours lacks"),
-        pytest.param({"spec": {"a": [1, 2]}}, {"spec": {"a": [1]}}, True, id="an item that ours lacks"),
-        pytest.param(
-            {"kind": "P"}, {"kind": "P", "spec": {"a": 1}}, False, id="a field that the real one does not know"
-        ),
-        pytest.param({"kind": "P", "spec": {"a": None}}, {"kind": "P"}, False, id="a null is no field"),
-        pytest.param(OBJECT, {"metadata": {"name": "a"}}, True, id="a manager that ours lacks"),
-    ],
+@cases(
+    "real, ours, differ",
+    {
+        "a value": ({"spec": {"a": 1}}, {"spec": {"a": 2}}, True),
+        "a field that ours lacks": ({"spec": {"a": 1}}, {"spec": {}}, True),
+        "an item that ours lacks": ({"spec": {"a": [1, 2]}}, {"spec": {"a": [1]}}, True),
+        "a field that the real one does not know": ({"kind": "P"}, {"kind": "P", "spec": {"a": 1}}, False),
+        "a null is no field": ({"kind": "P", "spec": {"a": None}}, {"kind": "P"}, False),
+        "a manager that ours lacks": (OBJECT, {"metadata": {"name": "a"}}, True),
+    },
 )
 def test_objects(real: Any, ours: Any, differ: bool) -> None:
     step = Step("s", "get pod -o yaml")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.clients.test_kubectl import KUBECTL
 from tests.programs import Program, environment, free_port, pilothouse, run_pilothouse, until
+from tests.tables import cases
 
 LABELS = {"app": "web"}
 
@@ -188,50 +189,39 @@ def with_spec(**changes: Any) -> str:
     return broken(spec={**replica_set()["spec"], **changes})
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param("a: [b", "manifest m.yaml is not valid YAML: line 2, column 1: did not find expected", id="YAML"),
-        pytest.param("", "manifest m.yaml has no objects in it", id="nothing in it"),
-        pytest.param("just text", "m.yaml, document 1: expected an object, got str", id="text"),
-        pytest.param(broken(kind=""), "m.yaml, document 1: kind is missing", id="no kind"),
-        pytest.param(broken(metadata={}), "m.yaml, document 1: ReplicaSet has no metadata.name", id="no name"),
-        pytest.param(
+@cases(
+    "text, message",
+    {
+        "YAML": ("a: [b", "manifest m.yaml is not valid YAML: line 2, column 1: did not find expected"),
+        "nothing in it": ("", "manifest m.yaml has no objects in it"),
+        "text": ("just text", "m.yaml, document 1: expected an object, got str"),
+        "no kind": (broken(kind=""), "m.yaml, document 1: kind is missing"),
+        "no name": (broken(metadata={}), "m.yaml, document 1: ReplicaSet has no metadata.name"),
+        "an unknown kind": (
             broken(kind="Replicant"),
             'm.yaml, document 1: no matches for kind "Replicant" in version "apps/v1"',
-            id="an unknown kind",
         ),
-        pytest.param(
+        "a wrong type": (
             with_spec(replicas="three"),
             'm.yaml, document 1: ReplicaSet web: ReplicaSet in version "v1" cannot be handled as a ReplicaSet: json: '
             "cannot unmarshal string into Go struct field ReplicaSetSpec.spec.replicas of type int32",
-            id="a wrong type",
         ),
-        pytest.param(
+        "more replicas than an int32 holds": (
             with_spec(replicas=2147483648),
             "cannot unmarshal number 2147483648 into Go struct field ReplicaSetSpec.spec.replicas of type int32",
-            id="more replicas than an int32 holds",
         ),
-        pytest.param(
-            with_spec(replica=3), 'strict decoding error: unknown field "spec.replica"', id="an unknown field"
-        ),
-        pytest.param(
+        "an unknown field": (with_spec(replica=3), 'strict decoding error: unknown field "spec.replica"'),
+        "a selector that does not match its template": (
             with_spec(selector={"matchLabels": {"app": "other"}}),
             'ReplicaSet.apps "web" is invalid: spec.template.metadata.labels: Invalid value: {"app":"web"}: '
             "`selector` does not match template `labels`",
-            id="a selector that does not match its template",
         ),
-        pytest.param(
+        "an operator that does not exist": (
             with_spec(selector={"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]}),
             'spec.selector.matchExpressions[0].operator: Invalid value: "Near": not a valid selector operator',
-            id="an operator that does not exist",
         ),
-        pytest.param(
-            broken(metadata={"name": "web", "namespace": "nowhere"}),
-            'namespaces "nowhere" not found',
-            id="no namespace",
-        ),
-    ],
+        "no namespace": (broken(metadata={"name": "web", "namespace": "nowhere"}), 'namespaces "nowhere" not found'),
+    },
 )
 def test_a_manifest_that_cannot_be_brought(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "m.yaml").write_text(text)
@@ -288,12 +278,12 @@ def test_two_planes_in_one_folder(tmp_path: Path) -> None:
     assert list((tmp_path / ".pilothouse").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        pytest.param(None, "No such file or directory", id="that is not there"),
-        pytest.param("secret\n", "a token line needs token, user and uid, this one has 1 columns", id="without users"),
-    ],
+@cases(
+    "content, message",
+    {
+        "that is not there": (None, "No such file or directory"),
+        "without users": ("secret\n", "a token line needs token, user and uid, this one has 1 columns"),
+    },
 )
 def test_a_token_file(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:

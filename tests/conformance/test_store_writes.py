@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 from tests.conformance.stores import put, remove, told
+from tests.tables import cases
 
 from pilothouse.storage import CommitFailed, Mismatch, Record, Store
 
@@ -59,15 +60,15 @@ async def test_stage_checks_against_what_is_staged_and_not_against_what_is_commi
     assert [change.type for change in watcher.take()] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
 
 
-@pytest.mark.parametrize(
-    ("expected", "refused"),
-    [
-        pytest.param(None, False, id="any state will do"),
-        pytest.param(2, False, id="the revision it has"),
-        pytest.param(0, True, id="absent, and it is there"),
-        pytest.param(1, True, id="an older revision"),
-        pytest.param(9, True, id="a revision still to come"),
-    ],
+@cases(
+    "expected, refused",
+    {
+        "any state will do": (None, False),
+        "the revision it has": (2, False),
+        "absent, and it is there": (0, True),
+        "an older revision": (1, True),
+        "a revision still to come": (9, True),
+    },
 )
 async def test_what_a_write_may_expect(store: Store, expected: int | None, refused: bool) -> None:
     await put(store, "/pods/default/a")

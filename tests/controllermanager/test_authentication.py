@@ -3,10 +3,10 @@
 import hashlib
 
 import msgspec
-import pytest
 from tests.controllermanager.certificates import OTHERS, PROXIES, USERS, peer, with_uids
 from tests.controllermanager.scripted import Scripted
 from tests.controllermanager.test_delegation import review
+from tests.tables import cases
 
 from pilothouse.controllermanager.authentication import ANONYMOUS, Authenticator
 from pilothouse.controllermanager.client_trust import ClientTrust, ConfigMap
@@ -54,36 +54,36 @@ async def identify(
     return await authenticator.user(shown, encoded)
 
 
-@pytest.mark.parametrize(
-    ("shown", "headers", "user"),
-    [
-        pytest.param(None, [], ANONYMOUS, id="nothing: nobody in particular"),
-        pytest.param(None, [("Authorization", "Basic abc")], ANONYMOUS, id="not a bearer token: nothing"),
-        pytest.param(None, [("Authorization", "Bearer ")], ANONYMOUS, id="an empty token: nothing"),
-        pytest.param(None, [("Authorization", "Bearer good")], READER, id="a good token"),
-        pytest.param(None, [("Authorization", "bearer  good ")], READER, id="a good token, spelled freely"),
-        pytest.param(None, [("Authorization", "Bearer bad")], None, id="a bad token"),
-        pytest.param(JANE, [], JANE_USER, id="a certificate"),
-        pytest.param(JANE, [("Authorization", "Bearer bad")], JANE_USER, id="a certificate goes before a bad token"),
-        pytest.param(peer(OTHERS, "eve"), [], None, id="a certificate of somebody else's"),
-        pytest.param(peer(OTHERS, "eve"), [("Authorization", "Bearer good")], READER, id="and a good token beside it"),
-        pytest.param(peer(USERS, ""), [], None, id="a certificate without a name, and wrong for a proxy"),
-    ],
+@cases(
+    "shown, headers, user",
+    {
+        "nothing: nobody in particular": (None, [], ANONYMOUS),
+        "not a bearer token: nothing": (None, [("Authorization", "Basic abc")], ANONYMOUS),
+        "an empty token: nothing": (None, [("Authorization", "Bearer ")], ANONYMOUS),
+        "a good token": (None, [("Authorization", "Bearer good")], READER),
+        "a good token, spelled freely": (None, [("Authorization", "bearer  good ")], READER),
+        "a bad token": (None, [("Authorization", "Bearer bad")], None),
+        "a certificate": (JANE, [], JANE_USER),
+        "a certificate goes before a bad token": (JANE, [("Authorization", "Bearer bad")], JANE_USER),
+        "a certificate of somebody else's": (peer(OTHERS, "eve"), [], None),
+        "and a good token beside it": (peer(OTHERS, "eve"), [("Authorization", "Bearer good")], READER),
+        "a certificate without a name, and wrong for a proxy": (peer(USERS, ""), [], None),
+    },
 )
 async def test_who_is_asking(env: Env, shown: Peer | None, headers: list[tuple[str, str]], user: User | None) -> None:
     assert await identify(env, shown, *headers) == user
 
 
-@pytest.mark.parametrize(
-    ("uids", "enabled", "uid"),
-    [
-        pytest.param((), True, "", id="none"),
-        pytest.param(("1-2-3",), True, "1-2-3", id="one"),
-        pytest.param(("1-2-3",), False, "", id="one, with the gate off"),
-        pytest.param(("1", "2"), True, None, id="several: who is it"),
-        pytest.param(("1", "2"), False, "", id="several, with the gate off"),
-        pytest.param(("",), True, None, id="an empty one"),
-    ],
+@cases(
+    "uids, enabled, uid",
+    {
+        "none": ((), True, ""),
+        "one": (("1-2-3",), True, "1-2-3"),
+        "one, with the gate off": (("1-2-3",), False, ""),
+        "several: who is it": (("1", "2"), True, None),
+        "several, with the gate off": (("1", "2"), False, ""),
+        "an empty one": (("",), True, None),
+    },
 )
 async def test_a_certificate_may_name_the_users_uid(
     env: Env, uids: tuple[str, ...], enabled: bool, uid: str | None
@@ -103,22 +103,21 @@ VOUCHED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("shown", "headers", "user"),
-    [
-        pytest.param(
+@cases(
+    "shown, headers, user",
+    {
+        "a proxy's word": (
             PROXY,
             VOUCHED,
             User(
                 username="joe", uid="9", groups=("a", "b", "system:authenticated"), extra={"scopes/all": ("one", "two")}
             ),
-            id="a proxy's word",
         ),
-        pytest.param(None, VOUCHED, ANONYMOUS, id="headers alone prove nothing"),
-        pytest.param(JANE, VOUCHED, JANE_USER, id="a user can't vouch for another"),
-        pytest.param(peer(PROXIES, "stranger"), VOUCHED, None, id="only proxies of the names that are allowed"),
-        pytest.param(PROXY, [], None, id="a proxy that names nobody is a user with a wrong certificate"),
-    ],
+        "headers alone prove nothing": (None, VOUCHED, ANONYMOUS),
+        "a user can't vouch for another": (JANE, VOUCHED, JANE_USER),
+        "only proxies of the names that are allowed": (peer(PROXIES, "stranger"), VOUCHED, None),
+        "a proxy that names nobody is a user with a wrong certificate": (PROXY, [], None),
+    },
 )
 async def test_a_front_proxy_vouches_for_users(
     env: Env, shown: Peer | None, headers: list[tuple[str, str]], user: User | None

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api import wire
 from pilothouse.api.apps import REPLICA_SETS
@@ -77,17 +78,16 @@ async def count(plane: Plane, name: str) -> int:
     return len(found.items)
 
 
-@pytest.mark.parametrize(
-    ("document", "named"),
-    [
-        pytest.param(replica_set("bad", "three"), "default/bad", id="a word where a number belongs"),
-        pytest.param(
+@cases(
+    "document, named",
+    {
+        "a word where a number belongs": (replica_set("bad", "three"), "default/bad"),
+        "metadata that is none": (
             {**replica_set("bad"), "metadata": {"name": "bad", "namespace": "default", "finalizers": "one"}},
             "replicasets",
-            id="metadata that is none",
         ),
-        pytest.param({**replica_set("bad"), "spec": ["no", "spec"]}, "default/bad", id="a list where a struct belongs"),
-    ],
+        "a list where a struct belongs": ({**replica_set("bad"), "spec": ["no", "spec"]}, "default/bad"),
+    },
 )
 @pytest.mark.parametrize("when", ["before the start", "while running"])
 async def test_an_object_that_does_not_decode_costs_only_itself(

@@ -14,6 +14,7 @@ from tests.controllermanager.scripted import Scripted
 from tests.controllermanager.test_delegation import review
 from tests.controllermanager.test_manager import Factory
 from tests.runtime.cluster import Cluster
+from tests.tables import cases
 
 from pilothouse.controllermanager.app import pages_of
 from pilothouse.controllermanager.authentication import Authenticator
@@ -328,14 +329,14 @@ async def test_profiles_have_a_length(env: Env, seconds: str) -> None:
         assert (await caller.get(f"/debug/pprof/heap?seconds={seconds}"))[0] == wanted
 
 
-@pytest.mark.parametrize(
-    ("query", "goes"),
-    [
-        pytest.param("", False, id="as it is"),
-        pytest.param("?gc=0", False, id="no"),
-        pytest.param("?gc=x", False, id="no number"),
-        pytest.param("?gc=1", True, id="yes"),
-    ],
+@cases(
+    "query, goes",
+    {
+        "as it is": ("", False),
+        "no": ("?gc=0", False),
+        "no number": ("?gc=x", False),
+        "yes": ("?gc=1", True),
+    },
 )
 @pytest.mark.real_loop
 async def test_garbage_is_collected_before_memory_is_shown_on_request(query: str, goes: bool) -> None:

@@ -8,6 +8,7 @@ gates have one value only, and ``AllAlpha`` and ``AllBeta`` stand for others.
 from collections.abc import Iterable, Iterator
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.controllermanager.feature_gates import DEPENDENCIES, Gate, known_gates, warnings_of
 from pilothouse.controllermanager.flags import flag_set, options_from
@@ -178,13 +179,13 @@ def test_gates_of_controllers_reach_them() -> None:
             assert getattr(told, spec.field) is not gate.default, spec
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        pytest.param(["--feature-gates=WorkloadWithJob=true,GenericWorkload=true", "--controllers=*,-job"], id="off"),
-        pytest.param(["--feature-gates=CoordinatedLeaderElection=true", "--leader-elect=false"], id="no election"),
-        pytest.param(["--feature-gates=WorkloadWithJob=false"], id="its default"),
-    ],
+    {
+        "off": ["--feature-gates=WorkloadWithJob=true,GenericWorkload=true", "--controllers=*,-job"],
+        "no election": ["--feature-gates=CoordinatedLeaderElection=true", "--leader-elect=false"],
+        "its default": ["--feature-gates=WorkloadWithJob=false"],
+    },
 )
 def test_what_does_not_run_rejects_nothing(words: list[str]) -> None:
     assert list(unsupported_gates(options(*words), DESCRIPTORS)) == []

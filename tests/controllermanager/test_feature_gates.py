@@ -2,6 +2,7 @@
 and from upstream's list of gates by version (GA and deprecated)."""
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.controllermanager.feature_gates import FeatureGates, Stage, known_gates, warnings_of
 from pilothouse.controllermanager.flags import flag_set, options_from
@@ -26,24 +27,22 @@ def gates(*words: str) -> FeatureGates:
     return options(*words).gates
 
 
-@pytest.mark.parametrize(
-    ("words", "name", "on"),
-    [
-        pytest.param([], "ComponentFlagz", True, id="beta is mostly on"),
-        pytest.param([], "CoordinatedLeaderElection", False, id="but not always"),
-        pytest.param([], "NativeHistograms", False, id="alpha is off"),
-        pytest.param(["ComponentFlagz=false"], "ComponentFlagz", False, id="set"),
-        pytest.param(["kube:ComponentFlagz=F"], "ComponentFlagz", False, id="set for our component"),
-        pytest.param(["ComponentFlagz=false,", "ComponentFlagz=1"], "ComponentFlagz", True, id="the last one counts"),
-        pytest.param([" ComponentFlagz = false "], "ComponentFlagz", False, id="blanks do not matter"),
-        pytest.param([f"AllAlpha=true,{NOT_HERE}"], "NativeHistograms", True, id="all alpha gates"),
-        pytest.param([f"AllAlpha=true,{NOT_HERE},NativeHistograms=0"], "NativeHistograms", False, id="all but one"),
-        pytest.param([f"AllAlpha=true,{NOT_HERE}"], "ClusterTrustBundle", False, id="alpha is not beta"),
-        pytest.param([f"AllBeta=true,{NOT_HERE}"], "ClusterTrustBundle", True, id="all beta gates"),
-        pytest.param(
-            ["SeparateTaintEvictionController=true"], "SeparateTaintEvictionController", True, id="a locked one"
-        ),
-    ],
+@cases(
+    "words, name, on",
+    {
+        "beta is mostly on": ([], "ComponentFlagz", True),
+        "but not always": ([], "CoordinatedLeaderElection", False),
+        "alpha is off": ([], "NativeHistograms", False),
+        "set": (["ComponentFlagz=false"], "ComponentFlagz", False),
+        "set for our component": (["kube:ComponentFlagz=F"], "ComponentFlagz", False),
+        "the last one counts": (["ComponentFlagz=false,", "ComponentFlagz=1"], "ComponentFlagz", True),
+        "blanks do not matter": ([" ComponentFlagz = false "], "ComponentFlagz", False),
+        "all alpha gates": ([f"AllAlpha=true,{NOT_HERE}"], "NativeHistograms", True),
+        "all but one": ([f"AllAlpha=true,{NOT_HERE},NativeHistograms=0"], "NativeHistograms", False),
+        "alpha is not beta": ([f"AllAlpha=true,{NOT_HERE}"], "ClusterTrustBundle", False),
+        "all beta gates": ([f"AllBeta=true,{NOT_HERE}"], "ClusterTrustBundle", True),
+        "a locked one": (["SeparateTaintEvictionController=true"], "SeparateTaintEvictionController", True),
+    },
 )
 def test_gates(words: list[str], name: str, on: bool) -> None:
     assert gates(*words).enabled(name) is on

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.controllermanager.compatibility import own_controllers, upstream_controllers, upstream_names
 from pilothouse.controllermanager.configz import page
@@ -128,12 +129,12 @@ def test_each_flag_reaches_its_option(word: str, path: str, value: Any) -> None:
     assert found == value
 
 
-@pytest.mark.parametrize(
-    ("format_", "streams"),
-    [
-        pytest.param("text", Streams(split=True, info_buffer=1500), id="text"),
-        pytest.param("json", Streams(split=False, info_buffer=4096), id="JSON"),
-    ],
+@cases(
+    "format_, streams",
+    {
+        "text": ("text", Streams(split=True, info_buffer=1500)),
+        "JSON": ("json", Streams(split=False, info_buffer=4096)),
+    },
 )
 def test_the_streams_are_those_of_the_format_in_use(format_: str, streams: Streams) -> None:
     line = (
@@ -280,20 +281,20 @@ def test_configz_is_the_versioned_configuration() -> None:
 RS, GC, NS = ("replicaset-controller", "garbage-collector-controller", "namespace-controller")
 
 
-@pytest.mark.parametrize(
-    ("words", "running"),
-    [
-        pytest.param(["*"], {RS, GC, NS}, id="a star is everything that is on by default"),
-        pytest.param(["replicaset"], {RS}, id="an alias"),
-        pytest.param(["replicaset-controller"], {RS}, id="a name"),
-        pytest.param(["*", "-replicaset"], {GC, NS}, id="everything but one"),
-        pytest.param(["-replicaset-controller", "*"], {GC, NS}, id="the order of star and minus is free"),
-        pytest.param(["replicaset", "-replicaset"], {RS}, id="the first match wins: on"),
-        pytest.param(["-replicaset", "replicaset"], set(), id="the first match wins: off"),
-        pytest.param(["-replicaset", "replicaset-controller"], set(), id="name and alias are the same"),
-        pytest.param([], set(), id="nothing asked, nothing runs"),
-        pytest.param(["storage-version-migrator-controller"], set(), id="upstream's others are not here"),
-    ],
+@cases(
+    "words, running",
+    {
+        "a star is everything that is on by default": (["*"], {RS, GC, NS}),
+        "an alias": (["replicaset"], {RS}),
+        "a name": (["replicaset-controller"], {RS}),
+        "everything but one": (["*", "-replicaset"], {GC, NS}),
+        "the order of star and minus is free": (["-replicaset-controller", "*"], {GC, NS}),
+        "the first match wins: on": (["replicaset", "-replicaset"], {RS}),
+        "the first match wins: off": (["-replicaset", "replicaset"], set()),
+        "name and alias are the same": (["-replicaset", "replicaset-controller"], set()),
+        "nothing asked, nothing runs": ([], set()),
+        "upstream's others are not here": (["storage-version-migrator-controller"], set()),
+    },
 )
 def test_selection(words: list[str], running: set[str]) -> None:
     selection = Selection(tuple(words))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.controllermanager.certificates import NOW, PROXIES, USERS
 from tests.controllermanager.scripted import Scripted, status
+from tests.tables import cases
 
 from pilothouse.client.errors import ConfigError
 from pilothouse.client.remote import RemoteTransport
@@ -70,17 +71,16 @@ async def test_without_the_config_map_the_start_goes_on_and_says_so_once(
     assert caplog.text.count("extension-apiserver-authentication") == 1
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        pytest.param(
+@cases(
+    "answer, said",
+    {
+        "forbidden, with what helps": (
             status(403, "Forbidden", "configmaps is forbidden"),
             "is forbidden; usually fixed by 'kubectl create rolebinding -n kube-system ROLEBINDING_NAME"
             " --role=extension-apiserver-authentication-reader --user=THE_USER'",
-            id="forbidden, with what helps",
         ),
-        pytest.param(status(500, "InternalError", "etcd is away"), "etcd is away", id="any other error"),
-    ],
+        "any other error": (status(500, "InternalError", "etcd is away"), "etcd is away"),
+    },
 )
 async def test_a_rejection_ends_the_start_unless_it_is_tolerated(
     env: Env, answer: tuple[int, Any], said: str, tmp_path: Path
@@ -121,13 +121,13 @@ def test_the_authority_of_a_kubeconfig_is_read_again_unless_a_gate_forbids_it(ro
         assert (settings.ca_file, settings.ca_data) == ((file, b"") if rotates else ("", USERS.certificate))
 
 
-@pytest.mark.parametrize(
-    ("asked", "minimum"),
-    [
-        pytest.param("", ssl.TLSVersion.TLSv1_2, id="1.2 by default"),
-        pytest.param("VersionTLS13", ssl.TLSVersion.TLSv1_3, id="1.3 on request"),
-        pytest.param("VersionTLS10", ssl.TLSVersion.TLSv1_2, id="nothing below 1.2"),
-    ],
+@cases(
+    "asked, minimum",
+    {
+        "1.2 by default": ("", ssl.TLSVersion.TLSv1_2),
+        "1.3 on request": ("VersionTLS13", ssl.TLSVersion.TLSv1_3),
+        "nothing below 1.2": ("VersionTLS10", ssl.TLSVersion.TLSv1_2),
+    },
 )
 def test_the_lowest_version(asked: str, minimum: ssl.TLSVersion) -> None:
     assert secure_port._policy(Serving(tls_min_version=asked)).minimum_version == minimum

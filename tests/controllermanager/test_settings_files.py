@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.controllermanager.config_file import add_config
 from pilothouse.controllermanager.flags import flag_set, options_from
@@ -18,32 +19,27 @@ def start(*words: str) -> Options:
     return options_from(add_config(flags.parse(words), flags), DESCRIPTORS, flags)
 
 
-@pytest.mark.parametrize(
-    ("text", "path", "value"),
-    [
-        pytest.param("leader-elect: false", "leader_election.enabled", False, id="a boolean"),
-        pytest.param("leader_elect: false", "leader_election.enabled", False, id="underscores read as dashes"),
-        pytest.param("kube-api-qps: 50", "qps", 50.0, id="a number"),
-        pytest.param('kube-api-burst: "0x10"', "burst", 16, id="a number as on the command line"),
-        pytest.param("min-resync-period: 1h30m", "min_resync_period", 5400.0, id="a duration"),
-        pytest.param('controllers: ["*", "-ttl"]', "controllers", ("*", "-ttl"), id="a list"),
-        pytest.param('controllers: "*,-ttl"', "controllers", ("*", "-ttl"), id="a list as on the command line"),
-        pytest.param("controllers: []", "controllers", (), id="an empty list"),
-        pytest.param("feature-gates: {ComponentFlagz: false}", "serving.flagz", False, id="a mapping"),
-        pytest.param(
-            "feature-gates: [ComponentFlagz=false]", "serving.flagz", None, id="no list where it is a mapping"
-        ),
-        pytest.param('cluster-name: "no"', "flag_values.cluster-name", "no", id="a word in quotes"),
-        pytest.param(
+@cases(
+    "text, path, value",
+    {
+        "a boolean": ("leader-elect: false", "leader_election.enabled", False),
+        "underscores read as dashes": ("leader_elect: false", "leader_election.enabled", False),
+        "a number": ("kube-api-qps: 50", "qps", 50.0),
+        "a number as on the command line": ('kube-api-burst: "0x10"', "burst", 16),
+        "a duration": ("min-resync-period: 1h30m", "min_resync_period", 5400.0),
+        "a list": ('controllers: ["*", "-ttl"]', "controllers", ("*", "-ttl")),
+        "a list as on the command line": ('controllers: "*,-ttl"', "controllers", ("*", "-ttl")),
+        "an empty list": ("controllers: []", "controllers", ()),
+        "a mapping": ("feature-gates: {ComponentFlagz: false}", "serving.flagz", False),
+        "no list where it is a mapping": ("feature-gates: [ComponentFlagz=false]", "serving.flagz", None),
+        "a word in quotes": ('cluster-name: "no"', "flag_values.cluster-name", "no"),
+        "pairs with commas": (
             'allow-metric-labels: {"m,l": "a,b", "n,l": c}',
             "flag_values.allow-metric-labels",
             '["m,l=a,b","n,l=c"]',
-            id="pairs with commas",
         ),
-        pytest.param(
-            'tls-sni-cert-key: ["a,b", "c,d:e"]', "flag_values.tls-sni-cert-key", "[a,b;c,d:e]", id="certificates"
-        ),
-    ],
+        "certificates": ('tls-sni-cert-key: ["a,b", "c,d:e"]', "flag_values.tls-sni-cert-key", "[a,b;c,d:e]"),
+    },
 )
 def test_a_setting_of_the_file(tmp_path: Path, text: str, path: str, value: Any) -> None:
     file = tmp_path / "manager.yaml"
@@ -74,21 +70,21 @@ def test_what_the_file_sets_counts_as_given(tmp_path: Path) -> None:
     assert add_config(flags.parse([f"--config={file}"]), flags).given == ("config", "cluster-name")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param("leader-elekt: false", 'unknown key "leader-elekt"', id="an unknown key"),
-        pytest.param("config: x", 'unknown key "config"', id="a file in the file"),
-        pytest.param("kube-api-qps: fast", '"kube-api-qps": strconv.ParseFloat: parsing "fast"', id="a bad value"),
-        pytest.param("cluster-name: no", '"cluster-name": wanted no boolean', id="YAML's booleans for a name"),
-        pytest.param("kubeconfig:", '"kubeconfig": wanted a single value, found nothing', id="no value"),
-        pytest.param("kubeconfig: {a: b}", '"kubeconfig": wanted a single value, found a mapping', id="too much"),
-        pytest.param("v: 1\nv: 2", 'line 2: key "v" is there twice', id="a key twice"),
-        pytest.param("kube-api-qps: 1\nkube_api_qps: 2", "are the same setting", id="a setting twice"),
-        pytest.param("- a", "wanted one document with a mapping", id="no mapping"),
-        pytest.param("a: 1\n---\nb: 2", "wanted one document with a mapping", id="two documents"),
-        pytest.param("a: [", "no YAML", id="no YAML"),
-    ],
+@cases(
+    "text, message",
+    {
+        "an unknown key": ("leader-elekt: false", 'unknown key "leader-elekt"'),
+        "a file in the file": ("config: x", 'unknown key "config"'),
+        "a bad value": ("kube-api-qps: fast", '"kube-api-qps": strconv.ParseFloat: parsing "fast"'),
+        "YAML's booleans for a name": ("cluster-name: no", '"cluster-name": wanted no boolean'),
+        "no value": ("kubeconfig:", '"kubeconfig": wanted a single value, found nothing'),
+        "too much": ("kubeconfig: {a: b}", '"kubeconfig": wanted a single value, found a mapping'),
+        "a key twice": ("v: 1\nv: 2", 'line 2: key "v" is there twice'),
+        "a setting twice": ("kube-api-qps: 1\nkube_api_qps: 2", "are the same setting"),
+        "no mapping": ("- a", "wanted one document with a mapping"),
+        "two documents": ("a: 1\n---\nb: 2", "wanted one document with a mapping"),
+        "no YAML": ("a: [", "no YAML"),
+    },
 )
 def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "manager.yaml"
@@ -143,33 +139,29 @@ def test_a_migration_that_is_not_enabled_is_not_read() -> None:
     assert start("--leader-migration-config=/nope").leader_migration is None
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param(
+@cases(
+    "text, message",
+    {
+        "v1 knows no lock": (
             MIGRATION.format(version="v1", more="resourceLock: leases"),
             "strict decoding error: Object contains unknown field `resourceLock`",
-            id="v1 knows no lock",
         ),
-        pytest.param(
+        "a lock of old": (
             MIGRATION.format(version="v1beta1", more="resourceLock: configmaps"),
             "resourceLock: Invalid value: \"configmaps\": resource Lock must be one of 'leases' or 'endpoints'",
-            id="a lock of old",
         ),
-        pytest.param(
+        "no name": (
             MIGRATION.format(version="v1", more="").replace("kcm-to-ccm", '""'),
             "leaderName: Required value: leaderName must be set",
-            id="no name",
         ),
-        pytest.param(
+        "no controller": (
             MIGRATION.format(version="v1", more="").replace("name: ttl-controller", 'name: ""'),
             "controllerLeaders[1].name: Required value: name must be set for ControllerLeaderConfiguration",
-            id="no controller",
         ),
-        pytest.param(MIGRATION.format(version="v2", more=""), "unexpected config type", id="another version"),
-        pytest.param("leaderName: x", "unexpected config type: None, Kind=None", id="something else"),
-        pytest.param("- a", "unable to read leader migration configuration from", id="no mapping"),
-    ],
+        "another version": (MIGRATION.format(version="v2", more=""), "unexpected config type"),
+        "something else": ("leaderName: x", "unexpected config type: None, Kind=None"),
+        "no mapping": ("- a", "unable to read leader migration configuration from"),
+    },
 )
 def test_a_migration_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "migration.yaml"

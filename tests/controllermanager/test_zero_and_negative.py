@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllermanager.certificates import USERS
+from tests.tables import cases
 
 from pilothouse.api.core import NAMESPACES
 from pilothouse.controllermanager.flags import flag_set, options_from
@@ -200,23 +201,22 @@ def test_what_upstream_rejects_is_rejected_in_its_words_and_nothing_else(flag: s
     assert str(refused.value) == outcome.format(flag=flag, value=value)
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        pytest.param(["--attach-detach-reconcile-sync-period=1s"], "", id="one second is enough"),
-        pytest.param(["--attach-detach-reconcile-sync-period=999ms"], RECONCILE, id="less than one second"),
-        pytest.param(
+@cases(
+    "words, text",
+    {
+        "one second is enough": (["--attach-detach-reconcile-sync-period=1s"], ""),
+        "less than one second": (["--attach-detach-reconcile-sync-period=999ms"], RECONCILE),
+        "whether it is used or not": (
             ["--attach-detach-reconcile-sync-period=0s", "--disable-attach-detach-reconcile-sync"],
             RECONCILE,
-            id="whether it is used or not",
         ),
-        pytest.param([*RANGES, "--node-cidr-mask-size=0"], "", id="blocks of the usual size"),
-        pytest.param([*RANGES, "--node-cidr-mask-size=-1"], NO_BLOCK, id="blocks larger than anything"),
-        pytest.param([*RANGES, "--node-cidr-mask-size-ipv4=-1"], NO_BLOCK, id="and of one family"),
-        pytest.param(["--kube-api-qps=0", "--kube-api-burst=0"], "", id="client-go's own rate"),
-        pytest.param(["--kube-api-qps=-1", "--kube-api-burst=0"], "", id="no limit at all"),
-        pytest.param(["--kube-api-qps=0", "--kube-api-burst=-1"], PER_SECOND, id="client-go's own rate, and no burst"),
-    ],
+        "blocks of the usual size": ([*RANGES, "--node-cidr-mask-size=0"], ""),
+        "blocks larger than anything": ([*RANGES, "--node-cidr-mask-size=-1"], NO_BLOCK),
+        "and of one family": ([*RANGES, "--node-cidr-mask-size-ipv4=-1"], NO_BLOCK),
+        "client-go's own rate": (["--kube-api-qps=0", "--kube-api-burst=0"], ""),
+        "no limit at all": (["--kube-api-qps=-1", "--kube-api-burst=0"], ""),
+        "client-go's own rate, and no burst": (["--kube-api-qps=0", "--kube-api-burst=-1"], PER_SECOND),
+    },
 )
 def test_values_that_depend_on_others(words: list[str], text: str) -> None:
     if not text:
@@ -227,13 +227,13 @@ def test_values_that_depend_on_others(words: list[str], text: str) -> None:
     assert str(refused.value) == text
 
 
-@pytest.mark.parametrize(
-    ("words", "limits"),
-    [
-        pytest.param(["--kube-api-qps=0"], (5.0, 30), id="the rate that client-go has by default"),
-        pytest.param(["--kube-api-qps=0", "--kube-api-burst=0"], (5.0, 10), id="and its burst"),
-        pytest.param(["--kube-api-qps=-1"], (-1.0, 30), id="no limit"),
-    ],
+@cases(
+    "words, limits",
+    {
+        "the rate that client-go has by default": (["--kube-api-qps=0"], (5.0, 30)),
+        "and its burst": (["--kube-api-qps=0", "--kube-api-burst=0"], (5.0, 10)),
+        "no limit": (["--kube-api-qps=-1"], (-1.0, 30)),
+    },
 )
 def test_requests_a_second_that_are_none(words: list[str], limits: tuple[float, int]) -> None:
     options = parse(*words)

@@ -13,6 +13,7 @@ from tests.controllers.node_world import NODES, PODS, Doc, World
 from tests.controllers.remains import remains
 from tests.controllers.resourceclaim.builders import CLAIMS as RESOURCE_CLAIMS
 from tests.controllers.resourceclaim.builders import ENTRY, FINALIZER, TEMPLATES, claim_doc, reference
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, delay, delay_answer, lose_answer
 from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR as DEVICE_TAINTS
@@ -220,32 +221,30 @@ async def a_volume_claim_that_waits_to_be_provisioned(world: World) -> Gone:
     return uid_of(last), f"default/{name}"
 
 
-@pytest.mark.parametrize(
-    ("descriptor", "options", "story"),
-    [
-        pytest.param(TTL, None, a_node, id="ttl: version of the last write"),
-        pytest.param(SERVICE_CIDR, None, a_service_cidr, id="service-cidr: version of the last write"),
-        pytest.param(CRONJOB, None, a_cron_job, id="cronjob: version of the last write"),
-        pytest.param(JOB, None, a_job_that_ends, id="job: whose end was written"),
-        pytest.param(JOB, None, a_pod_that_its_job_counts, id="job: pods whose finalizer was taken away"),
-        pytest.param(RESOURCECLAIM, None, a_pod_whose_claim_is_made, id="resourceclaim: creates without an answer"),
-        pytest.param(RESOURCECLAIM, None, a_claim_that_is_deallocated, id="resourceclaim: cleared allocations"),
-        pytest.param(RESOURCECLAIM, None, a_claim_whose_user_is_asked_for, id="resourceclaim: users not in the cache"),
-        pytest.param(PVC_PROTECTION, None, a_volume_claim_that_is_let_go, id="pvc-protection: claims without users"),
-        pytest.param(RESOURCEQUOTA, None, a_quota_that_is_counted, id="resourcequota: when something was given back"),
-        pytest.param(
+@cases(
+    "descriptor, options, story",
+    {
+        "ttl: version of the last write": (TTL, None, a_node),
+        "service-cidr: version of the last write": (SERVICE_CIDR, None, a_service_cidr),
+        "cronjob: version of the last write": (CRONJOB, None, a_cron_job),
+        "job: whose end was written": (JOB, None, a_job_that_ends),
+        "job: pods whose finalizer was taken away": (JOB, None, a_pod_that_its_job_counts),
+        "resourceclaim: creates without an answer": (RESOURCECLAIM, None, a_pod_whose_claim_is_made),
+        "resourceclaim: cleared allocations": (RESOURCECLAIM, None, a_claim_that_is_deallocated),
+        "resourceclaim: users not in the cache": (RESOURCECLAIM, None, a_claim_whose_user_is_asked_for),
+        "pvc-protection: claims without users": (PVC_PROTECTION, None, a_volume_claim_that_is_let_go),
+        "resourcequota: when something was given back": (RESOURCEQUOTA, None, a_quota_that_is_counted),
+        "device-taint-eviction: how many a rule has evicted": (
             DEVICE_TAINTS,
             DeviceTaintEvictionOptions(rules=True),
             a_rule_that_evicts,
-            id="device-taint-eviction: how many a rule has evicted",
         ),
-        pytest.param(
+        "persistentvolume-binder: since when a volume is asked for": (
             BINDER,
             BinderOptions(hostpath_provisioner=True),
             a_volume_claim_that_waits_to_be_provisioned,
-            id="persistentvolume-binder: since when a volume is asked for",
         ),
-    ],
+    },
 )
 async def test_nothing_remains_of_what_goes_during_a_request(
     world: World, descriptor: Any, options: Any, story: Callable[..., Awaitable[Gone]], monkeypatch: pytest.MonkeyPatch

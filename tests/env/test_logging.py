@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.env import Log
 from pilothouse.env.logging import configure, flush, set_verbosity
@@ -113,12 +114,12 @@ def test_some_may_say_more_than_others(stream: io.StringIO) -> None:
     assert [log.enabled(6) for log in (before, other, else_)] == [True, True, True]
 
 
-@pytest.mark.parametrize(
-    ("as_json", "above"),
-    [
-        pytest.param(False, ["Told", "Odd"], id="text: warnings are errors"),
-        pytest.param(True, ["Told"], id="JSON: they are not"),
-    ],
+@cases(
+    "as_json, above",
+    {
+        "text: warnings are errors": (False, ["Told", "Odd"]),
+        "JSON: they are not": (True, ["Told"]),
+    },
 )
 def test_what_went_wrong_and_what_happened_can_have_a_stream_each(
     stream: io.StringIO, as_json: bool, above: list[str]

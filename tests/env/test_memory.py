@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.env import Env, virtual
 from pilothouse.env.memory import seldom_collecting
@@ -33,12 +34,12 @@ print(most - before, resident() - before)
 
 
 @pytest.mark.skipif(not GLIBC, reason="only glibc has a threshold that moves")
-@pytest.mark.parametrize(
-    ("settings", "stays"),
-    [
-        pytest.param({}, False, id="blocks between small ones that stay are given back"),
-        pytest.param({"MALLOC_MMAP_THRESHOLD_": "4194304"}, True, id="the environment's word counts"),
-    ],
+@cases(
+    "settings, stays",
+    {
+        "blocks between small ones that stay are given back": ({}, False),
+        "the environment's word counts": ({"MALLOC_MMAP_THRESHOLD_": "4194304"}, True),
+    },
 )
 def test_buffers_that_come_and_go(settings: dict[str, str], stays: bool) -> None:
     environment = {"PYTHONPATH": ":".join(sys.path), **settings}
@@ -59,14 +60,14 @@ def threshold() -> Iterator[None]:
     gc.enable()
 
 
-@pytest.mark.parametrize(
-    ("before", "within"),
-    [
-        pytest.param((700, 10, 10), (10_000, 100, 10), id="Python's own numbers are raised"),
-        pytest.param((700, 1000, 10), (10_000, 1000, 10), id="older objects are looked at no more often than before"),
-        pytest.param((50_000, 5, 5), (50_000, 5, 5), id="a higher one stays"),
-        pytest.param((0, 10, 10), (0, 10, 10), id="never stays never"),
-    ],
+@cases(
+    "before, within",
+    {
+        "Python's own numbers are raised": ((700, 10, 10), (10_000, 100, 10)),
+        "older objects are looked at no more often than before": ((700, 1000, 10), (10_000, 1000, 10)),
+        "a higher one stays": ((50_000, 5, 5), (50_000, 5, 5)),
+        "never stays never": ((0, 10, 10), (0, 10, 10)),
+    },
 )
 def test_how_often_cycles_are_collected(
     threshold: None, before: tuple[int, int, int], within: tuple[int, int, int]

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.env import Env, loops
 from pilothouse.env.environment import perf_counter_of
@@ -18,12 +18,12 @@ async def within_a_turn() -> list[float]:
     return [env.perf_counter() for _ in range(10_000)]
 
 
-@pytest.mark.parametrize(
+@cases(
     "run_real",
-    [
-        pytest.param(loops.run, id="uvloop, whose own time stands still for a turn"),
-        pytest.param(asyncio.run, id="asyncio's own loop"),
-    ],
+    {
+        "uvloop, whose own time stands still for a turn": loops.run,
+        "asyncio's own loop": asyncio.run,
+    },
 )
 def test_on_a_real_loop_it_moves_while_work_is_done(
     run_real: Callable[[Coroutine[Any, Any, list[float]]], list[float]],

@@ -5,21 +5,22 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.env.zones import local_zone
 
 SUMMER = datetime.datetime(2026, 7, 1)
 
 
-@pytest.mark.parametrize(
-    ("value", "hours"),
-    [
-        pytest.param("Europe/Rome", 2, id="a name"),
-        pytest.param(":Europe/Rome", 2, id="a name after a colon"),
-        pytest.param("", 0, id="empty: UTC"),
-        pytest.param("Nowhere/Land", 0, id="no zone: UTC"),
-        pytest.param("/nowhere", 0, id="no file: UTC"),
-    ],
+@cases(
+    "value, hours",
+    {
+        "a name": ("Europe/Rome", 2),
+        "a name after a colon": (":Europe/Rome", 2),
+        "empty: UTC": ("", 0),
+        "no zone: UTC": ("Nowhere/Land", 0),
+        "no file: UTC": ("/nowhere", 0),
+    },
 )
 def test_the_variable(value: str, hours: int) -> None:
     assert local_zone({"TZ": value}).utcoffset(SUMMER) == datetime.timedelta(hours=hours)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.schema import load
 from pilothouse.apiserver.registry.generic.object_meta import without_duplicate_owners
@@ -33,43 +33,51 @@ _OTHERS = [f"example.org/{number}" for number in range(3 * _MANY)]
 _PORTS = [{"containerPort": number} for number in range(_MANY)]
 
 
-@pytest.mark.parametrize(
+@cases(
     "work",
-    [
-        pytest.param(_merge({"spec": {"containers": _named("a")}}, {"spec": {"containers": _named("b")}}),
-                     id="strategic merge: new items"),
-        pytest.param(_merge({"spec": {"containers": _named("a")}},
-                            {"spec": {"containers": _named("a", **{"$patch": "delete"})}}),
-                     id="strategic merge: deletions of items"),
-        pytest.param(_merge({"spec": {"containers": _named("a")}},
-                            {"spec": {"$setElementOrder/containers": _named("a")[::-1],
-                                      "containers": _named("a", **{"$patch": "delete"})}}),
-                     id="strategic merge: ordered deletions of items"),
-        pytest.param(_merge({"spec": {"containers": [{"name": "a", "ports": _PORTS}]}},
-                            {"spec": {"containers": [{"name": "a", "ports": _PORTS[::-1]}]}}),
-                     id="strategic merge: keys that are no text"),
-        pytest.param(_merge({"spec": {"containers": [{"name": {"a": number}} for number in range(_MANY)]}},
-                            {"spec": {"containers": [{"name": {"b": number}} for number in range(_MANY)]}}),
-                     id="strategic merge: keys that are objects"),
-        pytest.param(_merge({"metadata": {"finalizers": _FINALIZERS}}, {"metadata": {"finalizers": _OTHERS}}),
-                     id="strategic merge: sets"),
-        pytest.param(_merge({"metadata": {"finalizers": _FINALIZERS}},
-                            {"metadata": {"$deleteFromPrimitiveList/finalizers": _OTHERS}}),
-                     id="strategic merge: deletions from sets"),
-        pytest.param(_merge({"metadata": {"labels": dict.fromkeys(_FINALIZERS, "")}},
-                            {"metadata": {"labels": {"$retainKeys": _OTHERS + _FINALIZERS,
-                                                     **dict.fromkeys(_FINALIZERS, "a")}}}),
-                     id="strategic merge: retained keys"),
-        pytest.param(lambda: apply_json_patch({"data": dict.fromkeys(_OTHERS, "")},
-                                              [{"op": "add", "path": "/data/a", "value": ""}] * 10_000),
-                     id="JSON patch: operations on one large object"),
-        pytest.param(lambda: apply_json_patch({"data": dict.fromkeys(_OTHERS, "")},
-                                              [{"op": "copy", "from": "/data/b", "path": "/data/a"}] * 10_000),
-                     id="JSON patch: copies of little into much"),
-        pytest.param(lambda: without_duplicate_owners({"ownerReferences": _named("a")}, admitted=False),
-                     id="owner references"),
-    ],
-)  # fmt: skip
+    {
+        "strategic merge: new items": _merge(
+            {"spec": {"containers": _named("a")}}, {"spec": {"containers": _named("b")}}
+        ),
+        "strategic merge: deletions of items": _merge(
+            {"spec": {"containers": _named("a")}}, {"spec": {"containers": _named("a", **{"$patch": "delete"})}}
+        ),
+        "strategic merge: ordered deletions of items": _merge(
+            {"spec": {"containers": _named("a")}},
+            {
+                "spec": {
+                    "$setElementOrder/containers": _named("a")[::-1],
+                    "containers": _named("a", **{"$patch": "delete"}),
+                }
+            },
+        ),
+        "strategic merge: keys that are no text": _merge(
+            {"spec": {"containers": [{"name": "a", "ports": _PORTS}]}},
+            {"spec": {"containers": [{"name": "a", "ports": _PORTS[::-1]}]}},
+        ),
+        "strategic merge: keys that are objects": _merge(
+            {"spec": {"containers": [{"name": {"a": number}} for number in range(_MANY)]}},
+            {"spec": {"containers": [{"name": {"b": number}} for number in range(_MANY)]}},
+        ),
+        "strategic merge: sets": _merge(
+            {"metadata": {"finalizers": _FINALIZERS}}, {"metadata": {"finalizers": _OTHERS}}
+        ),
+        "strategic merge: deletions from sets": _merge(
+            {"metadata": {"finalizers": _FINALIZERS}}, {"metadata": {"$deleteFromPrimitiveList/finalizers": _OTHERS}}
+        ),
+        "strategic merge: retained keys": _merge(
+            {"metadata": {"labels": dict.fromkeys(_FINALIZERS, "")}},
+            {"metadata": {"labels": {"$retainKeys": _OTHERS + _FINALIZERS, **dict.fromkeys(_FINALIZERS, "a")}}},
+        ),
+        "JSON patch: operations on one large object": lambda: apply_json_patch(
+            {"data": dict.fromkeys(_OTHERS, "")}, [{"op": "add", "path": "/data/a", "value": ""}] * 10_000
+        ),
+        "JSON patch: copies of little into much": lambda: apply_json_patch(
+            {"data": dict.fromkeys(_OTHERS, "")}, [{"op": "copy", "from": "/data/b", "path": "/data/a"}] * 10_000
+        ),
+        "owner references": lambda: without_duplicate_owners({"ownerReferences": _named("a")}, admitted=False),
+    },
+)
 def test_work_grows_with_the_size_of_what_is_sent(work: Callable[[], Any]) -> None:
     before = time.process_time()
     work()

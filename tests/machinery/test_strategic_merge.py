@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.schema import Definition, load
 from pilothouse.machinery import strategic_merge
@@ -33,58 +34,105 @@ def containers(*names: str, **more: Any) -> dict[str, Any]:
     return {"spec": {"containers": named(*names), **more}}
 
 
-@pytest.mark.parametrize(
-    ("document", "patch", "expected"),
-    [
-        pytest.param({"a": {}}, {}, {"a": {}}, id="nothing to do"),
-        pytest.param({"metadata": {"labels": {"a": "1"}}}, {"metadata": {"labels": {"b": "2", "a": None}}},
-                     {"metadata": {"labels": {"b": "2"}}}, id="maps merge, null deletes"),
-        pytest.param({}, {"metadata": {"labels": {"a": None}}}, {"metadata": {"labels": {}}},
-                     id="nulls are left out of new values"),
-        pytest.param(containers("c", "e"), {"spec": {"containers": [{"name": "e", "image": "x"}]}},
-                     {"spec": {"containers": [{"name": "c"}, {"name": "e", "image": "x"}]}},
-                     id="an item is found by its merge key"),
-        pytest.param(containers("c", "e"), containers("b"), containers("b", "c", "e"), id="a new item counts as first"),
-        pytest.param(containers("c", "e"), containers("e", "b"), containers("c", "e", "b"),
-                     id="the live order stays before the patch's"),
-        pytest.param(containers("c", "e"), containers("c", "b"), containers("c", "b", "e"),
-                     id="a live item goes behind what follows its predecessor"),
-        pytest.param(containers("c", "e"), containers("z", "e", "y", "c"), containers("z", "e", "y", "c"),
-                     id="named items stand as the patch has them"),
-        pytest.param(containers("c", "e"), {"spec": {"containers": [{"name": "c", "$patch": "delete"}]}},
-                     containers("e"), id="an item is deleted"),
-        pytest.param(containers("c"), {"spec": {"containers": [{"name": "x", "$patch": "delete"}]}}, containers("c"),
-                     id="deleting what is not there does nothing"),
-        pytest.param(containers("c", "e"), {"spec": {"containers": [{"$patch": "replace"}, {"name": "n"}]}},
-                     containers("n"), id="a list is replaced"),
-        pytest.param(containers("c", "e"), {"spec": {"$setElementOrder/containers": named("e", "c")}},
-                     containers("e", "c"), id="items are put in order"),
-        pytest.param(containers("c", "e"),
-                     {"spec": {"$setElementOrder/containers": named("c", "n"), "containers": named("n")}},
-                     containers("c", "n", "e"), id="an item is added in order"),
-        pytest.param({"spec": {"tolerations": [{"key": "a"}]}}, {"spec": {"tolerations": [{"key": "b"}]}},
-                     {"spec": {"tolerations": [{"key": "b"}]}}, id="an atomic list is replaced"),
-        pytest.param({"metadata": {"finalizers": ["a", "b"]}}, {"metadata": {"finalizers": ["c", "a"]}},
-                     {"metadata": {"finalizers": ["c", "a", "b"]}}, id="a list of scalars is a set"),
-        pytest.param({"metadata": {"finalizers": ["a", "b"]}},
-                     {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a", "x"]}},
-                     {"metadata": {"finalizers": ["b"]}}, id="scalars are deleted"),
-        pytest.param({"metadata": {}}, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}, {"metadata": {}},
-                     id="scalars are deleted from nothing"),
-        pytest.param({"metadata": {"labels": {"a": "1"}}}, {"metadata": {"labels": {"$patch": "replace", "b": "2"}}},
-                     {"metadata": {"labels": {"b": "2"}}}, id="a map is replaced"),
-        pytest.param({"metadata": {"labels": {"a": "1"}}}, {"metadata": {"labels": {"$patch": "delete"}}},
-                     {"metadata": {"labels": {}}}, id="a map is emptied"),
-        pytest.param({"spec": {}}, {"spec": {"affinity": {"$patch": "delete"}}}, {"spec": {}},
-                     id="a directive never becomes a value"),
-        pytest.param({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
-                     {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "nfs"], "nfs": {"path": "/"}}]}},
-                     {"spec": {"volumes": [{"name": "v", "nfs": {"path": "/"}}]}}, id="only retained keys stay"),
-        pytest.param({"metadata": {"ownerReferences": [{"uid": "a"}, {"uid": "b"}]}},
-                     {"metadata": {"uid": "p", "ownerReferences": [{"$patch": "delete", "uid": "a"}]}},
-                     {"metadata": {"uid": "p", "ownerReferences": [{"uid": "b"}]}}, id="how a pod is released"),
-    ],
-)  # fmt: skip
+@cases(
+    "document, patch, expected",
+    {
+        "nothing to do": ({"a": {}}, {}, {"a": {}}),
+        "maps merge, null deletes": (
+            {"metadata": {"labels": {"a": "1"}}},
+            {"metadata": {"labels": {"b": "2", "a": None}}},
+            {"metadata": {"labels": {"b": "2"}}},
+        ),
+        "nulls are left out of new values": ({}, {"metadata": {"labels": {"a": None}}}, {"metadata": {"labels": {}}}),
+        "an item is found by its merge key": (
+            containers("c", "e"),
+            {"spec": {"containers": [{"name": "e", "image": "x"}]}},
+            {"spec": {"containers": [{"name": "c"}, {"name": "e", "image": "x"}]}},
+        ),
+        "a new item counts as first": (containers("c", "e"), containers("b"), containers("b", "c", "e")),
+        "the live order stays before the patch's": (
+            containers("c", "e"),
+            containers("e", "b"),
+            containers("c", "e", "b"),
+        ),
+        "a live item goes behind what follows its predecessor": (
+            containers("c", "e"),
+            containers("c", "b"),
+            containers("c", "b", "e"),
+        ),
+        "named items stand as the patch has them": (
+            containers("c", "e"),
+            containers("z", "e", "y", "c"),
+            containers("z", "e", "y", "c"),
+        ),
+        "an item is deleted": (
+            containers("c", "e"),
+            {"spec": {"containers": [{"name": "c", "$patch": "delete"}]}},
+            containers("e"),
+        ),
+        "deleting what is not there does nothing": (
+            containers("c"),
+            {"spec": {"containers": [{"name": "x", "$patch": "delete"}]}},
+            containers("c"),
+        ),
+        "a list is replaced": (
+            containers("c", "e"),
+            {"spec": {"containers": [{"$patch": "replace"}, {"name": "n"}]}},
+            containers("n"),
+        ),
+        "items are put in order": (
+            containers("c", "e"),
+            {"spec": {"$setElementOrder/containers": named("e", "c")}},
+            containers("e", "c"),
+        ),
+        "an item is added in order": (
+            containers("c", "e"),
+            {"spec": {"$setElementOrder/containers": named("c", "n"), "containers": named("n")}},
+            containers("c", "n", "e"),
+        ),
+        "an atomic list is replaced": (
+            {"spec": {"tolerations": [{"key": "a"}]}},
+            {"spec": {"tolerations": [{"key": "b"}]}},
+            {"spec": {"tolerations": [{"key": "b"}]}},
+        ),
+        "a list of scalars is a set": (
+            {"metadata": {"finalizers": ["a", "b"]}},
+            {"metadata": {"finalizers": ["c", "a"]}},
+            {"metadata": {"finalizers": ["c", "a", "b"]}},
+        ),
+        "scalars are deleted": (
+            {"metadata": {"finalizers": ["a", "b"]}},
+            {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a", "x"]}},
+            {"metadata": {"finalizers": ["b"]}},
+        ),
+        "scalars are deleted from nothing": (
+            {"metadata": {}},
+            {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}},
+            {"metadata": {}},
+        ),
+        "a map is replaced": (
+            {"metadata": {"labels": {"a": "1"}}},
+            {"metadata": {"labels": {"$patch": "replace", "b": "2"}}},
+            {"metadata": {"labels": {"b": "2"}}},
+        ),
+        "a map is emptied": (
+            {"metadata": {"labels": {"a": "1"}}},
+            {"metadata": {"labels": {"$patch": "delete"}}},
+            {"metadata": {"labels": {}}},
+        ),
+        "a directive never becomes a value": ({"spec": {}}, {"spec": {"affinity": {"$patch": "delete"}}}, {"spec": {}}),
+        "only retained keys stay": (
+            {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
+            {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "nfs"], "nfs": {"path": "/"}}]}},
+            {"spec": {"volumes": [{"name": "v", "nfs": {"path": "/"}}]}},
+        ),
+        "how a pod is released": (
+            {"metadata": {"ownerReferences": [{"uid": "a"}, {"uid": "b"}]}},
+            {"metadata": {"uid": "p", "ownerReferences": [{"$patch": "delete", "uid": "a"}]}},
+            {"metadata": {"uid": "p", "ownerReferences": [{"uid": "b"}]}},
+        ),
+    },
+)
 def test_merge(document: Any, patch: Any, expected: Any) -> None:
     before = copy.deepcopy((document, patch))
     assert apply_strategic_merge(document, patch, POD) == expected

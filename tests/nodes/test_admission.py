@@ -7,8 +7,8 @@ Mirrors kubelet v1.36 ``pkg/kubelet/lifecycle/predicate_test.go``, ``handlers_te
 from typing import Any
 
 import msgspec
-import pytest
 from tests.nodes.pods import pod
+from tests.tables import cases
 
 from pilothouse.api.core import Node
 from pilothouse.nodes.admission import NodeInfo, admit, new_pod_info
@@ -43,66 +43,51 @@ CRITICAL = {"priority": 2_000_000_000}
 OTHER = wants(cpu="1500m", memory="512Mi", port=8080)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "others", "on", "pressures", "reason", "message"),
-    [
-        pytest.param(wants(cpu="2"), 0, node(), [], "", "", id="fits exactly"),
-        pytest.param(
+@cases(
+    "wanted, others, on, pressures, reason, message",
+    {
+        "fits exactly": (wants(cpu="2"), 0, node(), [], "", ""),
+        "cpu": (
             wants(cpu="600m"), 1, node(), [], "OutOfcpu",
-            "Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000", id="cpu",
-        ),
-        pytest.param(
+            "Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000"),
+        "memory": (
             wants(memory="513Mi"), 1, node(), [], "OutOfmemory",
-            "Node didn't have enough resource: memory, requested: 537919488, used: 536870912, capacity: 1073741824",
-            id="memory",
-        ),
-        pytest.param(
+            "Node didn't have enough resource: memory, requested: 537919488, used: 536870912, capacity: 1073741824"),
+        "both: cpu is told": (
             wants(cpu="3", memory="9Gi"), 0, node(), [], "OutOfcpu",
-            "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000", id="both: cpu is told",
-        ),
-        pytest.param(
+            "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000"),
+        "pods": (
             wants(), 3, node(cpu="99", memory="9Gi"), [], "OutOfpods",
-            "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3", id="pods",
-        ),
-        pytest.param(
+            "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"),
+        "extended": (
             wants(gpu="2"), 0, node(gpu="1"), [], "OutOfexample.com/gpu",
-            "Node didn't have enough resource: example.com/gpu, requested: 2, used: 0, capacity: 1", id="extended",
-        ),
-        pytest.param(wants(gpu="2"), 0, node(), [], "", "", id="an extended one nobody has: not ours"),
-        pytest.param(
+            "Node didn't have enough resource: example.com/gpu, requested: 2, used: 0, capacity: 1"),
+        "an extended one nobody has: not ours": (wants(gpu="2"), 0, node(), [], "", ""),
+        "node selector": (
             wants(more=AFFINE), 0, node(), [], "NodeAffinity",
-            "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector", id="node selector",
-        ),
-        pytest.param(wants(more=AFFINE), 0, node(labels={"disk": "ssd"}), [], "", "", id="node selector fits"),
-        pytest.param(
+            "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"),
+        "node selector fits": (wants(more=AFFINE), 0, node(labels={"disk": "ssd"}), [], "", ""),
+        "host port": (
             wants(port=8080), 1, node(), [], "NodePorts",
-            "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports", id="host port",
-        ),
-        pytest.param(wants(port=8080, host="10.0.0.9"), 1, node(), [], "NodePorts",
-            "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
-            id="host port of one address, taken on all"),
-        pytest.param(wants(port=8081), 1, node(), [], "", "", id="another host port"),
-        pytest.param(
+            "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"),
+        "host port of one address, taken on all": (wants(port=8080, host="10.0.0.9"), 1, node(), [], "NodePorts",
+            "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"),
+        "another host port": (wants(port=8081), 1, node(), [], "", ""),
+        "NoExecute": (
             wants(), 0, node(NO_EXECUTE), [], "TaintToleration",
-            "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate", id="NoExecute",
-        ),
-        pytest.param(wants(more=TOLERANT), 0, node(NO_EXECUTE), [], "", "", id="NoExecute tolerated"),
-        pytest.param(wants(), 0, node(NO_SCHEDULE), [], "", "", id="NoSchedule is the scheduler's business"),
-        pytest.param(
+            "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"),
+        "NoExecute tolerated": (wants(more=TOLERANT), 0, node(NO_EXECUTE), [], "", ""),
+        "NoSchedule is the scheduler's business": (wants(), 0, node(NO_SCHEDULE), [], "", ""),
+        "memory pressure: best effort": (
             wants(qos="BestEffort"), 0, node(), ["MemoryPressure"], "Evicted",
-            "The node had condition: [MemoryPressure]. ", id="memory pressure: best effort",
-        ),
-        pytest.param(wants(), 0, node(), ["MemoryPressure"], "", "", id="memory pressure: others come"),
-        pytest.param(
-            wants(qos="BestEffort", more=TOLERANT), 0, node(), ["MemoryPressure"], "", "",
-            id="memory pressure: tolerated",
-        ),
-        pytest.param(
-            wants(more=TOLERANT), 0, node(), ["DiskPressure"], "Evicted", "The node had condition: [DiskPressure]. ",
-            id="disk pressure: nobody",
-        ),
-        pytest.param(wants(more=CRITICAL), 0, node(), ["DiskPressure"], "", "", id="disk pressure: but critical ones"),
-    ],
+            "The node had condition: [MemoryPressure]. "),
+        "memory pressure: others come": (wants(), 0, node(), ["MemoryPressure"], "", ""),
+        "memory pressure: tolerated": (
+            wants(qos="BestEffort", more=TOLERANT), 0, node(), ["MemoryPressure"], "", ""),
+        "disk pressure: nobody": (
+            wants(more=TOLERANT), 0, node(), ["DiskPressure"], "Evicted", "The node had condition: [DiskPressure]. "),
+        "disk pressure: but critical ones": (wants(more=CRITICAL), 0, node(), ["DiskPressure"], "", ""),
+    },
 )  # fmt: skip
 def test_admission(wanted: NodePod, others: int, on: Node, pressures: list[str], reason: str, message: str) -> None:
     node_info = NodeInfo()

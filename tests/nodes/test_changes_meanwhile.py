@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from tests.nodes.stages.test_stage_controller import ON_CREATION, stage
 from tests.nodes.world import World, world
+from tests.tables import cases
 
 from pilothouse.api import wire
 from pilothouse.api.core import EVENTS, NODES, PODS
@@ -166,9 +167,7 @@ async def test_a_pod_replaced_on_another_node_while_the_watch_was_lost_leaves_it
     assert ((await w.existing()).status.phase, (await w.existing("q")).status.phase) == ("Running", "Running")
 
 
-@pytest.mark.parametrize(
-    "node", [pytest.param("", id="bound to none yet"), pytest.param("elsewhere", id="on a node that is not simulated")]
-)
+@cases("node", {"bound to none yet": "", "on a node that is not simulated": "elsewhere"})
 async def test_a_pod_that_is_not_on_the_node_is_left_alone_though_one_of_its_name_was(w: World, node: str) -> None:
     await w.create_pod(node="n0")
     await asyncio.sleep(2)

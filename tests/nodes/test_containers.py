@@ -7,8 +7,8 @@ Mirrors kubelet v1.36 ``pkg/kubelet/kuberuntime/kuberuntime_manager_test.go`` (`
 import itertools
 from typing import Any
 
-import pytest
 from tests.nodes.pods import PLAIN, pod, runtime_pod, states
+from tests.tables import cases
 
 from pilothouse.nodes import Profile
 from pilothouse.nodes.behaviour import behaviour_of, parse_timeline
@@ -20,106 +20,68 @@ UNREADY, DONE = ("running", 0, False), ("terminated", 0, True)
 SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
 
 
-@pytest.mark.parametrize(
-    ("made", "until", "expected", "phase"),
-    [
-        pytest.param(pod("a", "b"), 0, [ON, ON], "Running", id="all containers start together"),
-        pytest.param(pod(inits=("i", "j")), 2, [UNREADY, OFF, OFF], "Pending", id="the first prepares"),
-        pytest.param(
-            pod(inits=("i", "j")), 4, [DONE, UNREADY, OFF], "Pending", id="then the second"
-        ),
-        pytest.param(
-            pod(inits=("i", "j")), 6, [DONE, DONE, ON], "Running", id="then the others"
-        ),
-        pytest.param(
-            pod(inits=("s*", "i")), 1, [ON, UNREADY, OFF], "Pending", id="a sidecar runs, the next begins"
-        ),
-        pytest.param(
+@cases(
+    "made, until, expected, phase",
+    {
+        "all containers start together": (pod("a", "b"), 0, [ON, ON], "Running"),
+        "the first prepares": (pod(inits=("i", "j")), 2, [UNREADY, OFF, OFF], "Pending"),
+        "then the second": (
+            pod(inits=("i", "j")), 4, [DONE, UNREADY, OFF], "Pending"),
+        "then the others": (
+            pod(inits=("i", "j")), 6, [DONE, DONE, ON], "Running"),
+        "a sidecar runs, the next begins": (
+            pod(inits=("s*", "i")), 1, [ON, UNREADY, OFF], "Pending"),
+        "a sidecar that has not started keeps the others waiting": (
             pod(inits=("s*",), annotations={"startup-probe.s": "fail 5s, pass"}), 4,
-            [UNREADY, OFF], "Pending", id="a sidecar that has not started keeps the others waiting",
-        ),
-        pytest.param(
-            pod(inits=("s*",), annotations={"startup-probe.s": "fail 5s, pass"}), 5, [ON, ON], "Running",
-            id="until its startup probe passes",
-        ),
-        pytest.param(
-            pod(inits=("i",), policy="Never", annotations={"exit-code.i": "2"}), 9, [END, OFF], "Failed",
-            id="Never: a failed init container fails the pod",
-        ),
-        pytest.param(
-            pod(inits=("i",), annotations={"exit-code.i": "2"}), 3.5, [END, OFF], "Pending",
-            id="Always: a failed init container is tried again",
-        ),
-        pytest.param(
-            pod(inits=("i",), annotations={"exit-code.i": "2,0"}), 9, [("terminated", 1, True), ON], "Running",
-            id="and may succeed then",
-        ),
-        pytest.param(pod(policy="Never", annotations={"exit-code": "0"}), 9, [END], "Succeeded", id="Never: completes"),
-        pytest.param(pod(policy="Never", annotations={"exit-code": "3"}), 9, [END], "Failed", id="Never: fails"),
-        pytest.param(
-            pod(policy="OnFailure", annotations={"exit-code": "0"}), 9, [END], "Succeeded", id="OnFailure: completes"
-        ),
-        pytest.param(
-            pod(policy="OnFailure", annotations={"exit-code": "1,0"}), 9, [("terminated", 1, False)], "Succeeded",
-            id="OnFailure: once more, then completes",
-        ),
-        pytest.param(
-            pod(annotations={"exit-code": "0", "run-time": "4s,forever"}), 4.5, [END], "Running",
-            id="Always: ended and about to come back",
-        ),
-        pytest.param(
-            pod(annotations={"exit-code": "0", "run-time": "4s,forever"}), 5, [("running", 1, True)], "Running",
-            id="Always: back at once",
-        ),
-        pytest.param(
-            pod(annotations={"exit-code": "1"}), 5, [(CRASH_LOOP, 1, False)], "Running", id="the second time it waits"
-        ),
-        pytest.param(
-            pod("a", "b", policy="Never", annotations={"exit-code.b": "1"}), 9, [ON, END], "Running",
-            id="one of two has failed: the other runs on",
-        ),
-        pytest.param(
-            pod("a", "b", policy="Never", annotations={"exit-code": "0", "exit-code.b": "1"}), 9, [END, END], "Failed",
-            id="one of two has failed, and both are over",
-        ),
-        pytest.param(
-            pod("a", inits=("s*",), policy="Never", annotations={"exit-code": "0"}), 2.5, [ON, END], "Running",
-            id="a sidecar outlives the others",
-        ),
-        pytest.param(
-            pod("a", inits=("s*",), policy="Never", annotations={"exit-code": "0"}), 9, [END, END], "Succeeded",
-            id="and ends after them",
-        ),
-        pytest.param(
-            pod(annotations={"waiting": "ImagePullBackOff"}), 9, [("ImagePullBackOff", 0, False)], "Pending",
-            id="an image that can't be had",
-        ),
-        pytest.param(
-            pod(owner="Job", policy="Never"), 9, [END], "Succeeded", id="a Job's pod completes by itself"
-        ),
-        pytest.param(
-            pod("a", "b", annotations={"readiness-probe.b": "fail 2s, pass 3s, fail"}), 4, [ON, ON], "Running",
-            id="readiness as scripted: ready",
-        ),
-        pytest.param(
+            [UNREADY, OFF], "Pending"),
+        "until its startup probe passes": (
+            pod(inits=("s*",), annotations={"startup-probe.s": "fail 5s, pass"}), 5, [ON, ON], "Running"),
+        "Never: a failed init container fails the pod": (
+            pod(inits=("i",), policy="Never", annotations={"exit-code.i": "2"}), 9, [END, OFF], "Failed"),
+        "Always: a failed init container is tried again": (
+            pod(inits=("i",), annotations={"exit-code.i": "2"}), 3.5, [END, OFF], "Pending"),
+        "and may succeed then": (
+            pod(inits=("i",), annotations={"exit-code.i": "2,0"}), 9, [("terminated", 1, True), ON], "Running"),
+        "Never: completes": (pod(policy="Never", annotations={"exit-code": "0"}), 9, [END], "Succeeded"),
+        "Never: fails": (pod(policy="Never", annotations={"exit-code": "3"}), 9, [END], "Failed"),
+        "OnFailure: completes": (
+            pod(policy="OnFailure", annotations={"exit-code": "0"}), 9, [END], "Succeeded"),
+        "OnFailure: once more, then completes": (
+            pod(policy="OnFailure", annotations={"exit-code": "1,0"}), 9, [("terminated", 1, False)], "Succeeded"),
+        "Always: ended and about to come back": (
+            pod(annotations={"exit-code": "0", "run-time": "4s,forever"}), 4.5, [END], "Running"),
+        "Always: back at once": (
+            pod(annotations={"exit-code": "0", "run-time": "4s,forever"}), 5, [("running", 1, True)], "Running"),
+        "the second time it waits": (
+            pod(annotations={"exit-code": "1"}), 5, [(CRASH_LOOP, 1, False)], "Running"),
+        "one of two has failed: the other runs on": (
+            pod("a", "b", policy="Never", annotations={"exit-code.b": "1"}), 9, [ON, END], "Running"),
+        "one of two has failed, and both are over": (
+            pod("a", "b", policy="Never", annotations={"exit-code": "0", "exit-code.b": "1"}), 9, [END, END], "Failed"),
+        "a sidecar outlives the others": (
+            pod("a", inits=("s*",), policy="Never", annotations={"exit-code": "0"}), 2.5, [ON, END], "Running"),
+        "and ends after them": (
+            pod("a", inits=("s*",), policy="Never", annotations={"exit-code": "0"}), 9, [END, END], "Succeeded"),
+        "an image that can't be had": (
+            pod(annotations={"waiting": "ImagePullBackOff"}), 9, [("ImagePullBackOff", 0, False)], "Pending"),
+        "a Job's pod completes by itself": (
+            pod(owner="Job", policy="Never"), 9, [END], "Succeeded"),
+        "readiness as scripted: ready": (
+            pod("a", "b", annotations={"readiness-probe.b": "fail 2s, pass 3s, fail"}), 4, [ON, ON], "Running"),
+        "readiness as scripted: not any more": (
             pod("a", "b", annotations={"readiness-probe.b": "fail 2s, pass 3s, fail"}), 5,
-            [ON, UNREADY], "Running", id="readiness as scripted: not any more",
-        ),
-        pytest.param(
-            pod(annotations={"readiness-probe": "fail 1s, pass 1s"}), 3, [ON], "Running", id="a script begins again"
-        ),
-        pytest.param(
-            pod(annotations={"liveness-probe": "pass 3s, fail"}), 3, [END], "Running", id="liveness fails: killed"
-        ),
-        pytest.param(
+            [ON, UNREADY], "Running"),
+        "a script begins again": (
+            pod(annotations={"readiness-probe": "fail 1s, pass 1s"}), 3, [ON], "Running"),
+        "liveness fails: killed": (
+            pod(annotations={"liveness-probe": "pass 3s, fail"}), 3, [END], "Running"),
+        "a readiness probe passes after its initial delay, not before": (
             pod(containers=[{"name": "a", "image": "x", "readinessProbe": {"initialDelaySeconds": 7}}]), 6,
-            [UNREADY], "Running", id="a readiness probe passes after its initial delay, not before",
-        ),
-        pytest.param(
+            [UNREADY], "Running"),
+        "a readiness probe passes after its initial delay": (
             pod(containers=[{"name": "a", "image": "x", "readinessProbe": {"initialDelaySeconds": 7}}]), 7,
-            [ON], "Running", id="a readiness probe passes after its initial delay",
-        ),
-    ],
+            [ON], "Running"),
+    },
 )  # fmt: skip
 def test_containers_after_a_while(made: Any, until: float, expected: list[Any], phase: str) -> None:
     profile = SLOW_INITS if any(not c.restart_policy for c in made.spec.init_containers) else PLAIN
@@ -168,20 +130,19 @@ def test_stopping_ends_all_that_runs_and_nothing_starts_again() -> None:
     assert phase_of(seen) == "Failed"
 
 
-@pytest.mark.parametrize(
-    ("made", "at_once", "later"),
-    [
-        pytest.param(pod(), ["terminated"], ["running"], id="started again"),
-        pytest.param(pod(policy="Never"), ["terminated"], ["terminated"], id="Never: lost"),
-        pytest.param(pod(inits=("i",)), ["waiting", "terminated"], ["terminated", "running"], id="prepared again"),
-        pytest.param(pod(inits=("s*",)), ["terminated", "terminated"], ["running", "running"], id="sidecars too"),
-        pytest.param(
+@cases(
+    "made, at_once, later",
+    {
+        "started again": (pod(), ["terminated"], ["running"]),
+        "Never: lost": (pod(policy="Never"), ["terminated"], ["terminated"]),
+        "prepared again": (pod(inits=("i",)), ["waiting", "terminated"], ["terminated", "running"]),
+        "sidecars too": (pod(inits=("s*",)), ["terminated", "terminated"], ["running", "running"]),
+        "OnFailure: prepared once": (
             pod(inits=("i",), policy="OnFailure"),
             ["terminated", "terminated"],
             ["terminated", "running"],
-            id="OnFailure: prepared once",
         ),
-    ],
+    },
 )
 def test_a_boot_ends_what_ran(made: Any, at_once: list[str], later: list[str]) -> None:
     seen = runtime_pod(made, until=1)
@@ -199,15 +160,15 @@ def changed(before: dict[str, str], after: dict[str, str]) -> RuntimePod:
     return seen
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        pytest.param({"waiting": "ErrImagePull"}, {}, ON, id="the image is there now"),
-        pytest.param({}, {"exit-code": "1"}, ("terminated", 1, False), id="it ends now"),
-        pytest.param({}, {"readiness-probe": "fail"}, UNREADY, id="it is unready now"),
-        pytest.param({"readiness-probe": "fail"}, {}, ON, id="it is ready again"),
-        pytest.param({}, {"run-time": "2m"}, ON, id="it will end later"),
-    ],
+@cases(
+    "before, after, expected",
+    {
+        "the image is there now": ({"waiting": "ErrImagePull"}, {}, ON),
+        "it ends now": ({}, {"exit-code": "1"}, ("terminated", 1, False)),
+        "it is unready now": ({}, {"readiness-probe": "fail"}, UNREADY),
+        "it is ready again": ({"readiness-probe": "fail"}, {}, ON),
+        "it will end later": ({}, {"run-time": "2m"}, ON),
+    },
 )
 def test_annotations_count_when_they_are_changed(
     before: dict[str, str], after: dict[str, str], expected: tuple[str, int, bool]
@@ -215,18 +176,18 @@ def test_annotations_count_when_they_are_changed(
     assert states(changed(before, after))[0][1:] == expected
 
 
-@pytest.mark.parametrize(
-    ("annotations", "complaint"),
-    [
-        pytest.param({"colour": "red"}, "colour: no such key", id="unknown key"),
-        pytest.param({"run-time.x": "1s"}, "run-time.x: no such key", id="unknown container"),
-        pytest.param({"start-delay": "soon"}, 'start-delay: time: invalid duration "soon"', id="no duration"),
-        pytest.param({"readiness-probe": "fail, pass"}, "only the last outcome may last for ever", id="endless middle"),
-        pytest.param({"readiness-probe": "pass 1us, fail 1us"}, "a kubelet probes once a second", id="too often"),
-        pytest.param({"readiness-probe": "maybe"}, 'expected "pass" or "fail"', id="no outcome"),
-        pytest.param({"exit-code": "x"}, "invalid literal", id="no number"),
-        pytest.param({"memory-usage": "much"}, "memory-usage: ", id="no quantity"),
-    ],
+@cases(
+    "annotations, complaint",
+    {
+        "unknown key": ({"colour": "red"}, "colour: no such key"),
+        "unknown container": ({"run-time.x": "1s"}, "run-time.x: no such key"),
+        "no duration": ({"start-delay": "soon"}, 'start-delay: time: invalid duration "soon"'),
+        "endless middle": ({"readiness-probe": "fail, pass"}, "only the last outcome may last for ever"),
+        "too often": ({"readiness-probe": "pass 1us, fail 1us"}, "a kubelet probes once a second"),
+        "no outcome": ({"readiness-probe": "maybe"}, 'expected "pass" or "fail"'),
+        "no number": ({"exit-code": "x"}, "invalid literal"),
+        "no quantity": ({"memory-usage": "much"}, "memory-usage: "),
+    },
 )
 def test_annotations_that_cannot_be_read_are_complained_of(annotations: dict[str, str], complaint: str) -> None:
     found = behaviour_of(pod(annotations=annotations), PLAIN)
@@ -245,77 +206,55 @@ def says(*command: str, **fields: Any) -> list[dict[str, Any]]:
     return [{"name": "a", "image": "busybox", **({"command": list(command)} if command else {}), **fields}]
 
 
-@pytest.mark.parametrize(
-    ("made", "until", "expected", "phase"),
-    [
-        pytest.param(pod(), 999, [ON], "Running", id="a pod of which nothing is said runs on"),
-        pytest.param(
-            pod(containers=says(), policy="Never"), 2, [END], "Succeeded", id="unless it is not started again"
-        ),
-        pytest.param(pod(containers=says(), policy="OnFailure"), 2, [END], "Succeeded", id="or on failure only"),
-        pytest.param(pod(policy="Never", owner="Job"), 2, [END], "Succeeded", id="as a Job's"),
-        pytest.param(pod(containers=says("sleep", "5"), policy="Never"), 4.9, [ON], "Running", id="sleep 5: not yet"),
-        pytest.param(pod(containers=says("sleep", "5"), policy="Never"), 5, [END], "Succeeded", id="sleep 5"),
-        pytest.param(
-            pod(containers=says(args=["sleep", "5"]), policy="Never"), 5, [END], "Succeeded", id="as arguments"
-        ),
-        pytest.param(
-            pod(containers=says("sleep", args=["5"]), policy="Never"), 5, [END], "Succeeded", id="in both together"
-        ),
-        pytest.param(
-            pod(containers=says("sh", "-c", "sleep 2; exit 3"), policy="Never"), 3, [END], "Failed", id="exit 3"
-        ),
-        pytest.param(
-            pod(containers=says("false"), policy="OnFailure"), 3, [(CRASH_LOOP, 1, False)], "Running",
-            id="OnFailure: false is tried again",
-        ),
-        pytest.param(
-            pod(containers=says("true")), 3, [(CRASH_LOOP, 1, False)], "Running", id="Always: also what is well"
-        ),
-        pytest.param(
-            pod(containers=says("sleep", "99"), owner="Job"), 50, [ON], "Running", id="a Job's, that takes its time"
-        ),
-        pytest.param(
-            pod(containers=says("sh", "-c", "exit 1"), owner="Job", policy="Never"), 1, [END], "Failed",
-            id="a Job's, that fails",
-        ),
-        pytest.param(
-            pod(containers=says("sh", "-c", "while true; do sleep 1; done"), policy="Never"), 999, [ON], "Running",
-            id="a loop runs on",
-        ),
-        pytest.param(pod(containers=says(image="nginx"), policy="Never"), 999, [ON], "Running", id="a server runs on"),
-        pytest.param(
-            pod(containers=says("./serve", ports=[{"containerPort": 80}]), policy="Never"), 999, [ON], "Running",
-            id="also one that is known by its port",
-        ),
-        pytest.param(
+@cases(
+    "made, until, expected, phase",
+    {
+        "a pod of which nothing is said runs on": (pod(), 999, [ON], "Running"),
+        "unless it is not started again": (
+            pod(containers=says(), policy="Never"), 2, [END], "Succeeded"),
+        "or on failure only": (pod(containers=says(), policy="OnFailure"), 2, [END], "Succeeded"),
+        "as a Job's": (pod(policy="Never", owner="Job"), 2, [END], "Succeeded"),
+        "sleep 5: not yet": (pod(containers=says("sleep", "5"), policy="Never"), 4.9, [ON], "Running"),
+        "sleep 5": (pod(containers=says("sleep", "5"), policy="Never"), 5, [END], "Succeeded"),
+        "as arguments": (
+            pod(containers=says(args=["sleep", "5"]), policy="Never"), 5, [END], "Succeeded"),
+        "in both together": (
+            pod(containers=says("sleep", args=["5"]), policy="Never"), 5, [END], "Succeeded"),
+        "exit 3": (
+            pod(containers=says("sh", "-c", "sleep 2; exit 3"), policy="Never"), 3, [END], "Failed"),
+        "OnFailure: false is tried again": (
+            pod(containers=says("false"), policy="OnFailure"), 3, [(CRASH_LOOP, 1, False)], "Running"),
+        "Always: also what is well": (
+            pod(containers=says("true")), 3, [(CRASH_LOOP, 1, False)], "Running"),
+        "a Job's, that takes its time": (
+            pod(containers=says("sleep", "99"), owner="Job"), 50, [ON], "Running"),
+        "a Job's, that fails": (
+            pod(containers=says("sh", "-c", "exit 1"), owner="Job", policy="Never"), 1, [END], "Failed"),
+        "a loop runs on": (
+            pod(containers=says("sh", "-c", "while true; do sleep 1; done"), policy="Never"), 999, [ON], "Running"),
+        "a server runs on": (pod(containers=says(image="nginx"), policy="Never"), 999, [ON], "Running"),
+        "also one that is known by its port": (
+            pod(containers=says("./serve", ports=[{"containerPort": 80}]), policy="Never"), 999, [ON], "Running"),
+        "or by a probe": (
             pod(containers=says("./serve", livenessProbe={"httpGet": {"port": 80}}), policy="Never"), 999, [ON],
-            "Running", id="or by a probe",
-        ),
-        pytest.param(
-            pod(containers=says("./migrate"), policy="Never"), 2, [END], "Succeeded", id="any other program ends"
-        ),
-        pytest.param(
-            pod(containers=says("sleep", "5"), policy="Never", annotations={"run-time": "2s"}), 3, [END], "Succeeded",
-            id="an annotation says otherwise",
-        ),
-        pytest.param(
+            "Running"),
+        "any other program ends": (
+            pod(containers=says("./migrate"), policy="Never"), 2, [END], "Succeeded"),
+        "an annotation says otherwise": (
+            pod(containers=says("sleep", "5"), policy="Never", annotations={"run-time": "2s"}), 3, [END], "Succeeded"),
+        "or nothing about that": (
             pod(containers=says("sleep", "5"), policy="Never", annotations={"readiness-probe": "fail"}), 5, [END],
-            "Succeeded", id="or nothing about that",
-        ),
-        pytest.param(
+            "Succeeded"),
+        "an init container that fails": (
             pod(initContainers=says("sh", "-c", "exit 4"), policy="Never", containers=[{"name": "b", "image": "x"}]), 1,
-            [END, OFF], "Failed", id="an init container that fails",
-        ),
-        pytest.param(
+            [END, OFF], "Failed"),
+        "an init container that takes its time": (
             pod(initContainers=says("sleep", "3"), containers=[{"name": "b", "image": "x"}]), 4,
-            [DONE, ON], "Running", id="an init container that takes its time",
-        ),
-        pytest.param(
+            [DONE, ON], "Running"),
+        "a sidecar that ends is started again": (
             pod("b", initContainers=says("sleep", "5", restartPolicy="Always")), 6,
-            [("running", 1, True), ON], "Running", id="a sidecar that ends is started again",
-        ),
-    ],
+            [("running", 1, True), ON], "Running"),
+    },
 )  # fmt: skip
 def test_what_pods_say_of_themselves(made: Any, until: float, expected: list[Any], phase: str) -> None:
     seen = runtime_pod(made, PLAIN, until=float(until))

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from tests.nodes.pods import PLAIN, instant, pod, runtime_pod, states
+from tests.tables import cases
 
 from pilothouse.nodes.behaviour import behaviour_of
 from pilothouse.nodes.containers import advance, reboot, stop, update_behaviour
@@ -33,14 +33,14 @@ def test_it_starts_in_a_pod_that_runs_and_ends_once() -> None:
     assert states(made) == [("a", "running", 0, True)], "the others do not notice"
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        pytest.param(debugger(), "terminated", id="without a word it ends after a moment: nobody can attach to it"),
-        pytest.param(debugger(stdin=True, tty=True), "terminated", id="also a shell that would wait for input"),
-        pytest.param(debugger("sleep", "3600"), "running", id="or as long as it says"),
-        pytest.param(debugger(image="foo:404"), "ImagePullBackOff", id="its image may be missing"),
-    ],
+@cases(
+    "given, expected",
+    {
+        "without a word it ends after a moment: nobody can attach to it": (debugger(), "terminated"),
+        "also a shell that would wait for input": (debugger(stdin=True, tty=True), "terminated"),
+        "or as long as it says": (debugger("sleep", "3600"), "running"),
+        "its image may be missing": (debugger(image="foo:404"), "ImagePullBackOff"),
+    },
 )
 def test_how_long_it_runs(given: dict[str, Any], expected: str) -> None:
     made = runtime_pod(pod(ephemeralContainers=[given]), until=9)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.nodes.pods import PLAIN, pod
+from tests.tables import cases
 
 from pilothouse.nodes.behaviour import behaviour_of
 from pilothouse.nodes.commands import Commands, commands_of
@@ -29,26 +30,20 @@ def order(resource: str, *pods: NodePod) -> list[str]:
 
 
 @pytest.mark.parametrize("resource", ["memory", "disk"])
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        pytest.param([("in", "1Gi", "2Gi"), ("over", "300Mi", "200Mi")], ["over", "in"], id="who exceeds its request"),
-        pytest.param(
-            [("vip", "9Gi", "1Gi", 100), ("low", "2Gi", "1Gi", 1)], ["low", "vip"], id="among those low priority"
-        ),
-        pytest.param(
-            [("bit", "2Gi", "1Gi"), ("much", "4Gi", "1Gi")], ["much", "bit"], id="among equals who exceeds by more"
-        ),
-        pytest.param(
-            [("big", "9Gi", "9Gi"), ("some", "2Gi", "1Gi")], ["some", "big"], id="what was requested does not count"
-        ),
-        pytest.param([("kept", "", "1Gi"), ("free", "")], ["free", "kept"], id="best effort exceeds always"),
-        pytest.param(
+@cases(
+    "rows, expected",
+    {
+        "who exceeds its request": ([("in", "1Gi", "2Gi"), ("over", "300Mi", "200Mi")], ["over", "in"]),
+        "among those low priority": ([("vip", "9Gi", "1Gi", 100), ("low", "2Gi", "1Gi", 1)], ["low", "vip"]),
+        "among equals who exceeds by more": ([("bit", "2Gi", "1Gi"), ("much", "4Gi", "1Gi")], ["much", "bit"]),
+        "what was requested does not count": ([("big", "9Gi", "9Gi"), ("some", "2Gi", "1Gi")], ["some", "big"]),
+        "best effort exceeds always": ([("kept", "", "1Gi"), ("free", "")], ["free", "kept"]),
+        "exceeding comes before priority": (
             [("vip in", "1Mi", "2Mi", 9), ("low in", "1Mi", "2Mi", 1), ("vip over", "3Mi", "2Mi", 9)],
-            ["vip over", "low in", "vip in"], id="exceeding comes before priority",
+            ["vip over", "low in", "vip in"],
         ),
-    ],
-)  # fmt: skip
+    },
+)
 def test_ranking_by_memory_and_disk(resource: str, rows: list[tuple[Any, ...]], expected: list[str]) -> None:
     assert order(resource, *[using(*row, resource=resource) for row in rows]) == expected  # type: ignore[misc]  # rows are of four at most
 
@@ -65,38 +60,34 @@ def test_messages() -> None:
     assert message(using("c"), Usage(300 << 20, 0), "memory") == low + over
 
 
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
-        pytest.param({}, Commands(), id="nothing"),
-        pytest.param({"fault": "silent"}, Commands(silent=True), id="silent"),
-        pytest.param({"fault": "slow"}, Commands(slow_seconds=5), id="slow"),
-        pytest.param({"fault": "slow=2m"}, Commands(slow_seconds=120), id="so slow"),
-        pytest.param({"fault": "gone"}, Commands(gone=True), id="gone"),
-        pytest.param({"fault": "out-of-service"}, Commands(out_of_service=True), id="out of service"),
-        pytest.param(
-            {"fault": "silent, slow=1s", "boot": "2"}, Commands(silent=True, slow_seconds=1, boot="2"), id="several"
-        ),
-        pytest.param({"pressure": "memory"}, Commands(pressures={"memory": None}), id="pressure"),
-        pytest.param(
-            {"pressure": "memory=1Gi,pids=5"}, Commands(pressures={"memory": 1 << 30, "pids": 5}), id="so much pressure"
-        ),
-    ],
+@cases(
+    "annotations, expected",
+    {
+        "nothing": ({}, Commands()),
+        "silent": ({"fault": "silent"}, Commands(silent=True)),
+        "slow": ({"fault": "slow"}, Commands(slow_seconds=5)),
+        "so slow": ({"fault": "slow=2m"}, Commands(slow_seconds=120)),
+        "gone": ({"fault": "gone"}, Commands(gone=True)),
+        "out of service": ({"fault": "out-of-service"}, Commands(out_of_service=True)),
+        "several": ({"fault": "silent, slow=1s", "boot": "2"}, Commands(silent=True, slow_seconds=1, boot="2")),
+        "pressure": ({"pressure": "memory"}, Commands(pressures={"memory": None})),
+        "so much pressure": ({"pressure": "memory=1Gi,pids=5"}, Commands(pressures={"memory": 1 << 30, "pids": 5})),
+    },
 )
 def test_commands(annotations: dict[str, str], expected: Commands) -> None:
     prefixed = {f"simulated.pilothouse.dev/{key}": text for key, text in annotations.items()}
     assert commands_of({"other": "x", **prefixed}) == expected
 
 
-@pytest.mark.parametrize(
-    ("annotations", "complaint"),
-    [
-        pytest.param({"fault": "tired"}, "fault: 'tired' is none of silent, slow, gone, out-of-service", id="fault"),
-        pytest.param({"fault": "slow=x"}, 'fault: time: invalid duration "x"', id="duration"),
-        pytest.param({"pressure": "time"}, "pressure: 'time' is none of memory, disk, pids", id="pressure"),
-        pytest.param({"pressure": "memory=x"}, "pressure: ", id="amount"),
-        pytest.param({"colour": "red"}, "colour: no such key", id="key"),
-    ],
+@cases(
+    "annotations, complaint",
+    {
+        "fault": ({"fault": "tired"}, "fault: 'tired' is none of silent, slow, gone, out-of-service"),
+        "duration": ({"fault": "slow=x"}, 'fault: time: invalid duration "x"'),
+        "pressure": ({"pressure": "time"}, "pressure: 'time' is none of memory, disk, pids"),
+        "amount": ({"pressure": "memory=x"}, "pressure: "),
+        "key": ({"colour": "red"}, "colour: no such key"),
+    },
 )
 def test_commands_that_cannot_be_understood(annotations: dict[str, str], complaint: str) -> None:
     found = commands_of({f"simulated.pilothouse.dev/{key}": text for key, text in annotations.items()})

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.nodes.world import World
+from tests.tables import cases
 
 from pilothouse.api.coordination import LEASES
 from pilothouse.api.core import NODES
@@ -144,14 +145,14 @@ async def test_a_restarted_simulator_takes_its_node_and_lease_on(w: World) -> No
     assert (w.env.now() - lease.spec.renew_time).total_seconds() < 5
 
 
-@pytest.mark.parametrize(
+@cases(
     "trouble",
-    [
-        pytest.param(lambda: fail(500, "InternalError"), id="the server fails"),
-        pytest.param(conflict, id="conflicts"),
-        pytest.param(refuse, id="nobody listens"),
-        pytest.param(lose_answer, id="answers are lost"),
-    ],
+    {
+        "the server fails": lambda: fail(500, "InternalError"),
+        "conflicts": conflict,
+        "nobody listens": refuse,
+        "answers are lost": lose_answer,
+    },
 )
 async def test_leases_are_renewed_in_time_however_many_writes_fail(
     w: World, trouble: Callable[[], object], seed: int

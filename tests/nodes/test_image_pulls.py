@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from tests.nodes.pods import PLAIN, instant, pod, runtime_pod, states
+from tests.tables import cases
 
 from pilothouse.nodes import Profile
 from pilothouse.nodes.behaviour import behaviour_of
@@ -24,30 +24,27 @@ _NO_HOST = (
 )
 
 
-@pytest.mark.parametrize(
-    ("image", "reason", "message"),
-    [
-        pytest.param("nginx", "", "", id="any other is there"),
-        pytest.param("registry.invalid.example/app:valid", "ErrImagePull", None, id="a host that there is not"),
-        pytest.param("registry.invalid/app", "ErrImagePull", None, id="the domain that there never is (RFC 2606)"),
-        pytest.param("invalid.registry/app", "ErrImagePull", None, id="or a name like it"),
-        pytest.param(
-            "invalid.registry.k8s.io/invalid/alpine:3.1", "ErrImagePull", _NO_HOST, id="that of upstream's tests"
-        ),
-        pytest.param("webserver:404", "ErrImagePull", _NOT_FOUND, id="a tag that says so"),
-        pytest.param("gcr.io/google_samples/gb-redisslave:nonexistent", "ErrImagePull", None, id="in words"),
-        pytest.param("foo:non-existent", "ErrImagePull", None, id="with hyphens"),
-        pytest.param("nginx:doesnotexist", "ErrImagePull", None, id="or others"),
-        pytest.param("does-not-exist", "ErrImagePull", None, id="the name says so"),
-        pytest.param("invalidated", "", "", id="a word that only begins so"),
-        pytest.param(
+@cases(
+    "image, reason, message",
+    {
+        "any other is there": ("nginx", "", ""),
+        "a host that there is not": ("registry.invalid.example/app:valid", "ErrImagePull", None),
+        "the domain that there never is (RFC 2606)": ("registry.invalid/app", "ErrImagePull", None),
+        "or a name like it": ("invalid.registry/app", "ErrImagePull", None),
+        "that of upstream's tests": ("invalid.registry.k8s.io/invalid/alpine:3.1", "ErrImagePull", _NO_HOST),
+        "a tag that says so": ("webserver:404", "ErrImagePull", _NOT_FOUND),
+        "in words": ("gcr.io/google_samples/gb-redisslave:nonexistent", "ErrImagePull", None),
+        "with hyphens": ("foo:non-existent", "ErrImagePull", None),
+        "or others": ("nginx:doesnotexist", "ErrImagePull", None),
+        "the name says so": ("does-not-exist", "ErrImagePull", None),
+        "a word that only begins so": ("invalidated", "", ""),
+        "no name at all": (
             "Nginx",
             "InvalidImageName",
             'Failed to apply default image tag "Nginx": couldn\'t parse image name "Nginx": invalid reference format: '
             "repository name (library/Nginx) must be lowercase",
-            id="no name at all",
         ),
-    ],
+    },
 )
 def test_which_images_cannot_be_pulled(image: str, reason: str, message: str | None) -> None:
     found = pull_failure(image, "IfNotPresent")

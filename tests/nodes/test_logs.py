@@ -3,7 +3,7 @@
 import datetime
 from typing import Any
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.nodes.logs import container_log
 
@@ -22,26 +22,20 @@ ENDED = {"startedAt": START, "finishedAt": "2026-01-01T00:00:30Z", "exitCode": 3
 RUNNING = {"running": {"startedAt": START}}
 
 
-@pytest.mark.parametrize(
-    ("pod", "previous", "lines"),
-    [
-        pytest.param(_pod(RUNNING), False, ["c started"], id="it runs"),
-        pytest.param(_pod({"terminated": ENDED}), False, ["c started", "c exited with code 3"], id="it has ended"),
-        pytest.param(
+@cases(
+    "pod, previous, lines",
+    {
+        "it runs": (_pod(RUNNING), False, ["c started"]),
+        "it has ended": (_pod({"terminated": ENDED}), False, ["c started", "c exited with code 3"]),
+        "it waits to run again": (
             _pod({"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": ENDED}),
             False,
             ["c started", "c exited with code 3"],
-            id="it waits to run again",
         ),
-        pytest.param(
-            _pod(RUNNING, lastState={"terminated": ENDED}),
-            True,
-            ["c started", "c exited with code 3"],
-            id="the run before",
-        ),
-        pytest.param(_pod(RUNNING, "@20s two\none\n@2m three"), False, ["one", "two"], id="scripted, so far"),
-        pytest.param(_pod(RUNNING, "@all of us"), False, ["@all of us"], id="what is no time is text"),
-    ],
+        "the run before": (_pod(RUNNING, lastState={"terminated": ENDED}), True, ["c started", "c exited with code 3"]),
+        "scripted, so far": (_pod(RUNNING, "@20s two\none\n@2m three"), False, ["one", "two"]),
+        "what is no time is text": (_pod(RUNNING, "@all of us"), False, ["@all of us"]),
+    },
 )
 def test_lines(pod: dict[str, Any], previous: bool, lines: list[str]) -> None:
     assert [line.text for line in container_log(pod, "c", previous, NOW).lines] == lines
@@ -57,20 +51,16 @@ def _runs(state: dict[str, Any], *command: str, **annotations: str) -> dict[str,
 HELLO = ("sh", "-c", "echo hello; sleep 20; echo again; sleep 50; echo later")
 
 
-@pytest.mark.parametrize(
-    ("pod", "lines"),
-    [
-        pytest.param(
-            _runs({"terminated": {**ENDED, "exitCode": 0}}, "echo", "hello"), ["hello"], id="echo, and no more"
-        ),
-        pytest.param(
-            _runs({"terminated": {**ENDED, "finishedAt": START}}, "echo", "-n", "hello"), ["hello"], id="in no time"
-        ),
-        pytest.param(_runs(RUNNING, *HELLO), ["hello", "again"], id="so far"),
-        pytest.param(_runs(RUNNING, "sleep", "99"), ["c started"], id="a command that writes nothing"),
-        pytest.param(_runs(RUNNING, *HELLO, log="scripted"), ["scripted"], id="scripted otherwise"),
-        pytest.param(_runs(RUNNING, *HELLO, **{"run-time": "9s"}), ["c started"], id="another life than its own"),
-    ],
+@cases(
+    "pod, lines",
+    {
+        "echo, and no more": (_runs({"terminated": {**ENDED, "exitCode": 0}}, "echo", "hello"), ["hello"]),
+        "in no time": (_runs({"terminated": {**ENDED, "finishedAt": START}}, "echo", "-n", "hello"), ["hello"]),
+        "so far": (_runs(RUNNING, *HELLO), ["hello", "again"]),
+        "a command that writes nothing": (_runs(RUNNING, "sleep", "99"), ["c started"]),
+        "scripted otherwise": (_runs(RUNNING, *HELLO, log="scripted"), ["scripted"]),
+        "another life than its own": (_runs(RUNNING, *HELLO, **{"run-time": "9s"}), ["c started"]),
+    },
 )
 def test_what_a_command_writes(pod: dict[str, Any], lines: list[str]) -> None:
     assert [line.text for line in container_log(pod, "c", False, NOW).lines] == lines
@@ -81,26 +71,22 @@ def test_commands_may_be_ignored() -> None:
     assert [line.text for line in log.lines] == ["c started"]
 
 
-@pytest.mark.parametrize(
-    ("pod", "previous", "error"),
-    [
-        pytest.param(
+@cases(
+    "pod, previous, error",
+    {
+        "it has not begun": (
             _pod({"waiting": {"reason": "ContainerCreating"}}),
             False,
             'container "c" in pod "p" is waiting to start: ContainerCreating',
-            id="it has not begun",
         ),
-        pytest.param(
+        "its image is not there": (
             _pod({"waiting": {"reason": "ImagePullBackOff"}}),
             False,
             'container "c" in pod "p" is waiting to start: trying and failing to pull image',
-            id="its image is not there",
         ),
-        pytest.param(
-            _pod(RUNNING), True, 'previous terminated container "c" in pod "p" not found', id="it ran only once"
-        ),
-        pytest.param({"metadata": {"name": "p"}}, False, 'container "c" in pod "p" is not available', id="no status"),
-    ],
+        "it ran only once": (_pod(RUNNING), True, 'previous terminated container "c" in pod "p" not found'),
+        "no status": ({"metadata": {"name": "p"}}, False, 'container "c" in pod "p" is not available'),
+    },
 )
 def test_errors(pod: dict[str, Any], previous: bool, error: str) -> None:
     assert container_log(pod, "c", previous, NOW).error == error

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.nodes.pods import PLAIN, instant, pod, runtime_pod
+from tests.tables import cases
 
 from pilothouse.nodes import Profile
 from pilothouse.nodes.containers import KILLED_CODE, stop
@@ -267,14 +268,14 @@ def test_a_server_without_generations_is_told_none() -> None:
     assert {c["observedGeneration"] for c in body["status"]["conditions"]} == {None}
 
 
-@pytest.mark.parametrize(
-    ("image", "repository"),
-    [
-        pytest.param("nginx", "nginx", id="name"),
-        pytest.param("nginx:1.2", "nginx", id="tag"),
-        pytest.param("localhost:5000/a/b:1.2", "localhost:5000/a/b", id="registry with port"),
-        pytest.param("localhost:5000/a/b", "localhost:5000/a/b", id="registry with port, no tag"),
-    ],
+@cases(
+    "image, repository",
+    {
+        "name": ("nginx", "nginx"),
+        "tag": ("nginx:1.2", "nginx"),
+        "registry with port": ("localhost:5000/a/b:1.2", "localhost:5000/a/b"),
+        "registry with port, no tag": ("localhost:5000/a/b", "localhost:5000/a/b"),
+    },
 )
 def test_image_ids_name_repository_and_digest(image: str, repository: str) -> None:
     body = patch(pod(containers=[{"name": "a", "image": image}]))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.nodes.pods import instant, pod, runtime_pod
+from tests.tables import cases
 
 from pilothouse.nodes import Profile, pod_status
 from pilothouse.nodes.addresses import PodAddresses, node_address
@@ -50,38 +51,30 @@ UNREADY = {**ALL, "Ready": "False", "ContainersReady": "False"}
 NEW = {**UNREADY, "PodReadyToStartContainers": "False"}
 
 
-@pytest.mark.parametrize(
-    ("made", "written_at", "now", "expected"),
-    [
-        pytest.param(seen(), None, 0.25, Wait(0.75), id="bound: not seen yet"),
-        pytest.param(seen(), None, 1, ADMIT, id="bound: looked at in time"),
-        pytest.param(seen(conditions=NEW), 0, 1, Wait(1), id="taken: containers are being created"),
-        pytest.param(seen(conditions=NEW), 0, 2, WRITE_STATUS, id="taken: they run"),
-        pytest.param(seen("Running", UNREADY), 2, 5, Wait(1), id="running: not ready yet"),
-        pytest.param(seen("Running", UNREADY), 2, 6, WRITE_STATUS, id="running: ready"),
-        pytest.param(seen("Running", ALL), 6, 99, IDLE, id="ready: nothing to do"),
-        pytest.param(seen("Running", {**ALL, "Ready": "False"}), 6, 99, Wait(10), id="ready: contradicted"),
-        pytest.param(
-            seen("Running", {**ALL, "lb": "False"}, **GATED),
-            6,
-            99,
-            WRITE_STATUS,
-            id="ready: a gate closed, told at once",
-        ),
-        pytest.param(
-            seen("Running", {**ALL, "Ready": "False", "lb": "False"}, **GATED), 6, 99, IDLE, id="a closed gate was told"
-        ),
-        pytest.param(seen("Failed"), 0, 99, IDLE, id="ended by somebody: left alone"),
-        pytest.param(seen(grace=30), None, 0, ADMIT, id="deleted before it was seen"),
-        pytest.param(seen(conditions=NEW, grace=30), 0, 0, WRITE_STATUS, id="deleted before it ran"),
-        pytest.param(seen("Running", UNREADY, grace=30), 2, 2, Wait(4), id="deleted while running: probed on"),
-        pytest.param(seen("Running", ALL, grace=30), 6, 6, Wait(8), id="deleted while running: takes its time"),
-        pytest.param(seen("Running", ALL, grace=3), 6, 6, Wait(3), id="never longer than its grace period"),
-        pytest.param(seen("Running", ALL, grace=0), 6, 6, WRITE_STATUS, id="forced: killed at once"),
-        pytest.param(seen("Succeeded", grace=30), None, 0, Wait(16), id="stopped: cleaning up"),
-        pytest.param(seen("Failed", grace=0, finalizers=("hold",)), None, 99, IDLE, id="only finalizers keep it"),
-        pytest.param(seen("Failed", grace=0), None, 99, Wait(16), id="nothing keeps it: its removal was cut short"),
-    ],
+@cases(
+    "made, written_at, now, expected",
+    {
+        "bound: not seen yet": (seen(), None, 0.25, Wait(0.75)),
+        "bound: looked at in time": (seen(), None, 1, ADMIT),
+        "taken: containers are being created": (seen(conditions=NEW), 0, 1, Wait(1)),
+        "taken: they run": (seen(conditions=NEW), 0, 2, WRITE_STATUS),
+        "running: not ready yet": (seen("Running", UNREADY), 2, 5, Wait(1)),
+        "running: ready": (seen("Running", UNREADY), 2, 6, WRITE_STATUS),
+        "ready: nothing to do": (seen("Running", ALL), 6, 99, IDLE),
+        "ready: contradicted": (seen("Running", {**ALL, "Ready": "False"}), 6, 99, Wait(10)),
+        "ready: a gate closed, told at once": (seen("Running", {**ALL, "lb": "False"}, **GATED), 6, 99, WRITE_STATUS),
+        "a closed gate was told": (seen("Running", {**ALL, "Ready": "False", "lb": "False"}, **GATED), 6, 99, IDLE),
+        "ended by somebody: left alone": (seen("Failed"), 0, 99, IDLE),
+        "deleted before it was seen": (seen(grace=30), None, 0, ADMIT),
+        "deleted before it ran": (seen(conditions=NEW, grace=30), 0, 0, WRITE_STATUS),
+        "deleted while running: probed on": (seen("Running", UNREADY, grace=30), 2, 2, Wait(4)),
+        "deleted while running: takes its time": (seen("Running", ALL, grace=30), 6, 6, Wait(8)),
+        "never longer than its grace period": (seen("Running", ALL, grace=3), 6, 6, Wait(3)),
+        "forced: killed at once": (seen("Running", ALL, grace=0), 6, 6, WRITE_STATUS),
+        "stopped: cleaning up": (seen("Succeeded", grace=30), None, 0, Wait(16)),
+        "only finalizers keep it": (seen("Failed", grace=0, finalizers=("hold",)), None, 99, IDLE),
+        "nothing keeps it: its removal was cut short": (seen("Failed", grace=0), None, 99, Wait(16)),
+    },
 )
 def test_next_step(made: NodePod, written_at: float | None, now: float, expected: Step) -> None:
     sync_status = remembered(made, written_at is not None, written_at or 0.0)
@@ -129,20 +122,19 @@ RUNNING = {"running": {"startedAt": "2026-01-01T12:00:10Z"}}
 OVER = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2026-01-01T12:00:20Z"}}
 
 
-@pytest.mark.parametrize(
-    ("container", "policy", "expected"),
-    [
-        pytest.param(None, "Always", ("waiting", 0, False), id="nothing was told"),
-        pytest.param({"state": RUNNING, "ready": True, "started": True}, "Always", ("running", 0, True), id="runs"),
-        pytest.param({"state": RUNNING, "started": True}, "Always", ("running", 0, False), id="runs, not ready"),
-        pytest.param({"state": OVER, "restartCount": 2}, "Never", ("terminated", 2, False), id="has ended"),
-        pytest.param(
+@cases(
+    "container, policy, expected",
+    {
+        "nothing was told": (None, "Always", ("waiting", 0, False)),
+        "runs": ({"state": RUNNING, "ready": True, "started": True}, "Always", ("running", 0, True)),
+        "runs, not ready": ({"state": RUNNING, "started": True}, "Always", ("running", 0, False)),
+        "has ended": ({"state": OVER, "restartCount": 2}, "Never", ("terminated", 2, False)),
+        "waits for its restart: the next kubelet starts it at once": (
             {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": OVER, "restartCount": 2},
             "Always",
             ("terminated", 2, False),
-            id="waits for its restart: the next kubelet starts it at once",
         ),
-    ],
+    },
 )
 def test_containers_that_were_there_before(
     container: dict[str, Any] | None, policy: str, expected: tuple[str, int, bool]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.nodes.world import World
+from tests.tables import cases
 
 from pilothouse.api.core import PODS
 from pilothouse.client import json_patch, merge_patch
@@ -287,14 +288,14 @@ async def test_a_status_that_somebody_else_wrote_is_put_right_within_seconds(w: 
     assert w.count_writes("pods/default/p") == count
 
 
-@pytest.mark.parametrize(
+@cases(
     "trouble",
-    [
-        pytest.param(lambda: fail(500, "InternalError"), id="the server fails"),
-        pytest.param(conflict, id="conflicts"),
-        pytest.param(refuse, id="nobody listens"),
-        pytest.param(lose_answer, id="answers are lost"),
-    ],
+    {
+        "the server fails": lambda: fail(500, "InternalError"),
+        "conflicts": conflict,
+        "nobody listens": refuse,
+        "answers are lost": lose_answer,
+    },
 )
 async def test_no_pod_is_lost_to_failing_writes(w: World, trouble: Callable[[], object], seed: int) -> None:
     for verb in ("patch", "delete"):

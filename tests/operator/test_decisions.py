@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from kubernetes import client as official
+from tests.tables import cases
 
 from pilothouse.api.core import CONFIG_MAPS
 from pilothouse.api.meta import OwnerReference
@@ -17,16 +18,22 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 EARLIER = "2025-01-01T00:00:00Z"
 
 
-@pytest.mark.parametrize(
-    ("before", "status", "since"),
-    [
-        pytest.param([], "True", "2026-01-01T00:00:00Z", id="new"),
-        pytest.param([{"type": "Ready", "status": "False", "lastTransitionTime": EARLIER}], "True",
-                     "2026-01-01T00:00:00Z", id="its status changes"),
-        pytest.param([{"type": "Ready", "status": "True", "lastTransitionTime": EARLIER}], "True", EARLIER,
-                     id="only its reason changes"),
-    ],
-)  # fmt: skip
+@cases(
+    "before, status, since",
+    {
+        "new": ([], "True", "2026-01-01T00:00:00Z"),
+        "its status changes": (
+            [{"type": "Ready", "status": "False", "lastTransitionTime": EARLIER}],
+            "True",
+            "2026-01-01T00:00:00Z",
+        ),
+        "only its reason changes": (
+            [{"type": "Ready", "status": "True", "lastTransitionTime": EARLIER}],
+            "True",
+            EARLIER,
+        ),
+    },
+)
 def test_the_transition_time_changes_with_the_status(before: list[dict[str, Any]], status: str, since: str) -> None:
     other = {"type": "Other", "status": "True"}
     found = set_condition([other, *before], "Ready", status, "Because", "so", 7, NOW)
@@ -58,15 +65,15 @@ def _object(version: str, **more: Any) -> bytes:
     return msgspec.json.encode({"metadata": {"name": "a", "resourceVersion": version}, "data": {"x": "1"}, **more})
 
 
-@pytest.mark.parametrize(
-    ("version", "raw", "body", "expected"),
-    [
-        pytest.param("5", _object("5"), {"x": 1}, True, id="the version that the apply made"),
-        pytest.param("6", _object("6", status={"ready": 1}), {"x": 1}, True, id="only the status changed"),
-        pytest.param("6", _object("6", data={"x": "2"}), {"x": 1}, False, id="somebody changed it"),
-        pytest.param("5", _object("5"), {"x": 2}, False, id="the body changed"),
-        pytest.param("", None, {"x": 1}, False, id="it was deleted"),
-    ],
+@cases(
+    "version, raw, body, expected",
+    {
+        "the version that the apply made": ("5", _object("5"), {"x": 1}, True),
+        "only the status changed": ("6", _object("6", status={"ready": 1}), {"x": 1}, True),
+        "somebody changed it": ("6", _object("6", data={"x": "2"}), {"x": 1}, False),
+        "the body changed": ("5", _object("5"), {"x": 2}, False),
+        "it was deleted": ("", None, {"x": 1}, False),
+    },
 )
 def test_whether_an_apply_is_needed(version: str, raw: bytes | None, body: dict[str, Any], expected: bool) -> None:
     applied = Applied(digest({"x": 1}), "5", fingerprint(_object("5")))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.programs import ROOT
+from tests.tables import cases
 
 pytestmark = pytest.mark.slow
 
@@ -89,15 +90,15 @@ def test_a_controller_of_objects_that_own_pods_works_and_passes_the_checks(tree:
         succeed(tree, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        pytest.param(["Foo"], "is not a name of a controller", id="no name"),
-        pytest.param(["foo", "--area", "nowhere"], "there is no area 'nowhere'", id="no area"),
-        pytest.param(["foo", "--resource", "foos"], "no view of 'foos'", id="no resource"),
-        pytest.param(["ttl"], "there is a controller ttl already", id="taken"),
-        pytest.param(["foo", "--resource", "nodes", "--owns", "pods"], "nodes cannot own pods", id="no namespace"),
-    ],
+@cases(
+    "arguments, message",
+    {
+        "no name": (["Foo"], "is not a name of a controller"),
+        "no area": (["foo", "--area", "nowhere"], "there is no area 'nowhere'"),
+        "no resource": (["foo", "--resource", "foos"], "no view of 'foos'"),
+        "taken": (["ttl"], "there is a controller ttl already"),
+        "no namespace": (["foo", "--resource", "nodes", "--owns", "pods"], "nodes cannot own pods"),
+    },
 )
 def test_what_cannot_be_written_is_rejected(arguments: list[str], message: str) -> None:
     """Before anything is written: this runs in the tree itself."""

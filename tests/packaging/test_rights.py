@@ -13,6 +13,7 @@ import pytest
 from tests.controllermanager.usual import SERVED
 from tests.controllers.rights import PLURALS, authorizer
 from tests.packaging.manifests import documents
+from tests.tables import cases
 from tests.traces.audit import MANAGER
 from tests.traces.managers import start_up
 
@@ -135,26 +136,23 @@ def test_every_controllers_account_has_its_role(client: str) -> None:
         assert {"kind": "ServiceAccount", "name": client, "namespace": SYSTEM} in binding["subjects"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "asked",
-    [
-        pytest.param(Attributes("get", "", "v1", "secrets", "", SYSTEM, "x"), id="a secret by name"),
-        pytest.param(Attributes("create", "", "v1", "secrets", "", SYSTEM), id="a new secret"),
-        pytest.param(
-            Attributes("create", "", "v1", "serviceaccounts", "token", SYSTEM, ESCALATING),
-            id="a token that makes one administrator",
+    {
+        "a secret by name": Attributes("get", "", "v1", "secrets", "", SYSTEM, "x"),
+        "a new secret": Attributes("create", "", "v1", "secrets", "", SYSTEM),
+        "a token that makes one administrator": Attributes(
+            "create", "", "v1", "serviceaccounts", "token", SYSTEM, ESCALATING
         ),
-        pytest.param(
-            Attributes("create", "", "v1", "serviceaccounts", "token", "default", "ttl-controller"),
-            id="a token in another namespace",
+        "a token in another namespace": Attributes(
+            "create", "", "v1", "serviceaccounts", "token", "default", "ttl-controller"
         ),
-        pytest.param(
-            Attributes("update", "coordination.k8s.io", "v1", "leases", "", SYSTEM, "kube-controller-manager"),
-            id="the Lease of the other manager",
+        "the Lease of the other manager": Attributes(
+            "update", "coordination.k8s.io", "v1", "leases", "", SYSTEM, "kube-controller-manager"
         ),
-        pytest.param(Attributes("delete", "", "v1", "pods", "", "default", "p"), id="a pod"),
-        pytest.param(Attributes("get", path="/metrics"), id="a path of the API server"),
-    ],
+        "a pod": Attributes("delete", "", "v1", "pods", "", "default", "p"),
+        "a path of the API server": Attributes("get", path="/metrics"),
+    },
 )
 def test_it_may_not_do_more(asked: Attributes) -> None:
     assert not authorizer().decide(ACCOUNT, asked).allowed

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.packaging.manifests import DEPLOY
+from tests.tables import cases
 
 from pilothouse.cli.manager import flag_set
 from pilothouse.controllermanager.flags import options_from
@@ -31,15 +32,15 @@ def test_its_flags_are_understood() -> None:
     assert options_from(known.parse(flags), DESCRIPTORS, known).leader_election.enabled
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        pytest.param("CapabilityBoundingSet", "", id="no capabilities"),
-        pytest.param("NoNewPrivileges", "yes", id="and none to come by"),
-        pytest.param("ProtectSystem", "strict", id="the file system is read-only"),
-        pytest.param("PrivateTmp", "yes", id="but for a /tmp of its own, which OpenSSL needs"),
-        pytest.param("Restart", "always", id="a lost Lease ends the process: it comes back"),
-    ],
+@cases(
+    "name, value",
+    {
+        "no capabilities": ("CapabilityBoundingSet", ""),
+        "and none to come by": ("NoNewPrivileges", "yes"),
+        "the file system is read-only": ("ProtectSystem", "strict"),
+        "but for a /tmp of its own, which OpenSSL needs": ("PrivateTmp", "yes"),
+        "a lost Lease ends the process: it comes back": ("Restart", "always"),
+    },
 )
 def test_it_has(name: str, value: str) -> None:
     assert (name, value) in settings()

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from tests.programs import Program, go_manager, pilothouse, until
 from tests.real.cluster_view import PodHistory, View, replica_set
 from tests.real_cluster import RealCluster, RequestFailed
+from tests.tables import cases
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
 SHORT = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=1s")
@@ -38,12 +38,12 @@ def forget_leader(cluster: RealCluster) -> None:
             raise
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        pytest.param(ours, gos, id="ours leads, Go's takes over"),
-        pytest.param(gos, ours, id="Go's leads, ours takes over"),
-    ],
+@cases(
+    "first, second",
+    {
+        "ours leads, Go's takes over": (ours, gos),
+        "Go's leads, ours takes over": (gos, ours),
+    },
 )
 def test_a_killed_leader_is_replaced_and_no_pod_is_created_twice(
     view: View, directory: Path, first: Start, second: Start

@@ -21,6 +21,7 @@ from tests.programs import Program, free_port, go_manager, pilothouse, until
 from tests.real.cluster_view import View, replica_set
 from tests.real.test_secure_port import get
 from tests.real_cluster import ADMIN_TOKEN, RealCluster, missing_programs, running
+from tests.tables import cases
 
 # One scenario for all tests of this module: workers must not each run it.
 pytestmark = pytest.mark.real(cluster="own")
@@ -146,13 +147,13 @@ def both(seen: dict[str, Seen], name: str, go_name: str = "", /, **labels: str) 
     return total(seen["ours"].page, name, **labels), total(seen["go"].page, go_name or name, **labels)
 
 
-@pytest.mark.parametrize(
-    ("method", "code", "expected"),
-    [
+@cases(
+    "method, code, expected",
+    {
         # 8 pods, 12 events of them and 5 of nodes, 1 of the leader, 1 lease, 1 TokenReview
-        pytest.param("POST", "201", 28, id="creates"),
-        pytest.param("DELETE", "200", 7, id="deletes"),
-    ],
+        "creates": ("POST", "201", 28),
+        "deletes": ("DELETE", "200", 7),
+    },
 )
 def test_as_many_were_sent(seen: dict[str, Seen], method: str, code: str, expected: int) -> None:
     assert both(seen, "rest_client_requests_total", method=method, code=code) == (expected, expected)

@@ -15,6 +15,7 @@ from tests.programs import Program, go_manager, pilothouse, until
 from tests.real.stages import Troupe, troupe
 from tests.real.test_handover import ACQUIRED, SHORT, forget_leader
 from tests.real_cluster import RealCluster
+from tests.tables import cases
 
 CONTROLLERS = "--controllers=daemonset"
 
@@ -54,12 +55,12 @@ def rounds(soak: bool) -> int:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        pytest.param(gos, ours, id="Go's begins, ours ends"),
-        pytest.param(ours, gos, id="ours begins, Go's ends"),
-    ],
+@cases(
+    "first, second",
+    {
+        "Go's begins, ours ends": (gos, ours),
+        "ours begins, Go's ends": (ours, gos),
+    },
 )
 def test_a_rolling_update_changes_hands(
     real_cluster: RealCluster, ground: Ground, directory: Path, first: Start, second: Start, rounds: int

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.runtime.scripted import ScriptedServer
+from tests.tables import cases
 
 from pilothouse.api.apps import REPLICA_SETS
 from pilothouse.api.core import PODS
@@ -96,16 +97,16 @@ async def test_who_waits_for_an_objects_deletion_is_known_until_it_is_observed_o
     assert expectations.awaited_by("default/b") == "default/other", "the last who asked"
 
 
-@pytest.mark.parametrize(
-    ("read", "wrote", "stale"),
-    [
-        pytest.param("9", "10", True, id="behind: longer is newer"),
-        pytest.param("10", "10", False, id="just there"),
-        pytest.param("11", "10", False, id="ahead"),
-        pytest.param("", "10", False, id="nothing read yet never blocks"),
-        pytest.param("09", "10", False, id="what cannot be compared never blocks"),
-        pytest.param("9", "not-a-version", False, id="nor does a write whose version cannot be compared"),
-    ],
+@cases(
+    "read, wrote, stale",
+    {
+        "behind: longer is newer": ("9", "10", True),
+        "just there": ("10", "10", False),
+        "ahead": ("11", "10", False),
+        "nothing read yet never blocks": ("", "10", False),
+        "what cannot be compared never blocks": ("09", "10", False),
+        "nor does a write whose version cannot be compared": ("9", "not-a-version", False),
+    },
 )
 def test_a_cache_behind_ones_own_write_is_stale(read: str, wrote: str, stale: bool) -> None:
     consistency_store = ConsistencyStore({"pods": lambda: read})
@@ -205,17 +206,17 @@ async def test_backoff_doubles_up_to_its_maximum_and_is_forgotten_after_twice_th
     assert not backoff.is_in_backoff(KEY)
 
 
-@pytest.mark.parametrize(
-    ("count", "initial", "fails", "batches", "outcome"),
-    [
-        pytest.param(0, 1, set(), [], (0, None), id="nothing to do"),
-        pytest.param(1, 1, set(), [1], (1, None), id="one"),
-        pytest.param(10, 1, set(), [1, 2, 4, 3], (10, None), id="batches double"),
-        pytest.param(10, 5, set(), [5, 5], (10, None), id="from a larger start"),
-        pytest.param(10, 1, {2}, [1, 2], (2, "2"), id="a failure ends it after its batch"),
-        pytest.param(10, 1, {0}, [1], (0, "0"), id="also in the first"),
-        pytest.param(10, 1, {4, 5}, [1, 2, 4], (5, "4"), id="the first failure is the one told"),
-    ],
+@cases(
+    "count, initial, fails, batches, outcome",
+    {
+        "nothing to do": (0, 1, set(), [], (0, None)),
+        "one": (1, 1, set(), [1], (1, None)),
+        "batches double": (10, 1, set(), [1, 2, 4, 3], (10, None)),
+        "from a larger start": (10, 5, set(), [5, 5], (10, None)),
+        "a failure ends it after its batch": (10, 1, {2}, [1, 2], (2, "2")),
+        "also in the first": (10, 1, {0}, [1], (0, "0")),
+        "the first failure is the one told": (10, 1, {4, 5}, [1, 2, 4], (5, "4")),
+    },
 )
 async def test_slow_start(
     env: Env, count: int, initial: int, fails: set[int], batches: list[int], outcome: tuple[int, str | None]
@@ -232,12 +233,12 @@ async def test_slow_start(
     assert (list(started.values()), (succeeded, str(error) if error is not None else None)) == (batches, outcome)
 
 
-@pytest.mark.parametrize(
-    ("failing", "outcome"),
-    [
-        pytest.param({1: Futile()}, (10, None), id="all are taken as done"),
-        pytest.param({1: ValueError("1"), 2: Futile()}, (2, "1"), id="a failure beside it"),
-    ],
+@cases(
+    "failing, outcome",
+    {
+        "all are taken as done": ({1: Futile()}, (10, None)),
+        "a failure beside it": ({1: ValueError("1"), 2: Futile()}, (2, "1")),
+    },
 )
 async def test_a_slow_start_ends_after_the_batch_in_which_it_was_futile(
     failing: dict[int, Exception], outcome: tuple[int, str | None]

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.runtime.cluster import Cluster
+from tests.tables import cases
 
 from pilothouse.api import wire
 from pilothouse.api.core import PODS, ObjectReference, Pod
@@ -28,21 +29,21 @@ BYSTANDER = OwnerReference(api_version="v1", kind="ConfigMap", name="x", uid="u1
 OWNER = ObjectMeta(name="web", namespace="default", uid="u1")
 
 
-@pytest.mark.parametrize(
-    ("owners", "pod_deleting", "owner_deleting", "matches", "claim"),
-    [
-        pytest.param([OTHER], False, False, True, Claim.IGNORE, id="another's: ignored, though it matches"),
-        pytest.param([MINE], False, False, True, Claim.KEEP, id="mine and matching: kept"),
-        pytest.param([MINE], True, False, True, Claim.KEEP, id="mine and on its way out: kept"),
-        pytest.param([MINE], False, True, True, Claim.KEEP, id="mine while I am deleted: kept"),
-        pytest.param([MINE], False, True, False, Claim.IGNORE, id="mine, not matching, while I am deleted: left alone"),
-        pytest.param([MINE], False, False, False, Claim.RELEASE, id="mine, not matching: released"),
-        pytest.param([], False, True, True, Claim.IGNORE, id="an orphan while I am deleted: left alone"),
-        pytest.param([], False, False, False, Claim.IGNORE, id="an orphan that does not match: ignored"),
-        pytest.param([], True, False, True, Claim.IGNORE, id="an orphan on its way out: left alone"),
-        pytest.param([], False, False, True, Claim.ADOPT, id="a matching orphan: adopted"),
-        pytest.param([BYSTANDER], False, False, True, Claim.ADOPT, id="owners that do not control do not count"),
-    ],
+@cases(
+    "owners, pod_deleting, owner_deleting, matches, claim",
+    {
+        "another's: ignored, though it matches": ([OTHER], False, False, True, Claim.IGNORE),
+        "mine and matching: kept": ([MINE], False, False, True, Claim.KEEP),
+        "mine and on its way out: kept": ([MINE], True, False, True, Claim.KEEP),
+        "mine while I am deleted: kept": ([MINE], False, True, True, Claim.KEEP),
+        "mine, not matching, while I am deleted: left alone": ([MINE], False, True, False, Claim.IGNORE),
+        "mine, not matching: released": ([MINE], False, False, False, Claim.RELEASE),
+        "an orphan while I am deleted: left alone": ([], False, True, True, Claim.IGNORE),
+        "an orphan that does not match: ignored": ([], False, False, False, Claim.IGNORE),
+        "an orphan on its way out: left alone": ([], True, False, True, Claim.IGNORE),
+        "a matching orphan: adopted": ([], False, False, True, Claim.ADOPT),
+        "owners that do not control do not count": ([BYSTANDER], False, False, True, Claim.ADOPT),
+    },
 )
 def test_classify(
     owners: Sequence[OwnerReference], pod_deleting: bool, owner_deleting: bool, matches: bool, claim: Claim
@@ -131,21 +132,19 @@ async def test_keeping_and_releasing_need_no_live_get(env: Env) -> None:
     assert scene.live_reads == 0
 
 
-@pytest.mark.parametrize(
-    ("live", "message"),
-    [
-        pytest.param(
+@cases(
+    "live, message",
+    {
+        "the owner is another one by now": (
             ObjectMeta(name="web", namespace="default", uid="u9"),
             "can't adopt Pod default/a (uid-a): original ReplicaSet default/web is gone: got uid u9, wanted u1",
-            id="the owner is another one by now",
         ),
-        pytest.param(
+        "the owner is being deleted by now": (
             ObjectMeta(name="web", namespace="default", uid="u1", deletion_timestamp=START),
             "can't adopt Pod default/a (uid-a): default/web has just been deleted at 2026-01-01T00:00:00Z",
-            id="the owner is being deleted by now",
         ),
-        pytest.param(OSError("no answer"), "can't adopt Pod default/a (uid-a): no answer", id="nobody can tell"),
-    ],
+        "nobody can tell": (OSError("no answer"), "can't adopt Pod default/a (uid-a): no answer"),
+    },
 )
 async def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
     env: Env, live: ObjectMeta | Exception, message: str
@@ -159,13 +158,13 @@ async def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
     assert scene.patches == []
 
 
-@pytest.mark.parametrize(
-    ("code", "reason", "adopts", "releases"),
-    [
-        pytest.param(404, "NotFound", [], True, id="gone: not claimed, no error"),
-        pytest.param(422, "Invalid", None, True, id="invalid: an error when adopting, none when releasing"),
-        pytest.param(409, "Conflict", None, False, id="anything else is an error"),
-    ],
+@cases(
+    "code, reason, adopts, releases",
+    {
+        "gone: not claimed, no error": (404, "NotFound", [], True),
+        "invalid: an error when adopting, none when releasing": (422, "Invalid", None, True),
+        "anything else is an error": (409, "Conflict", None, False),
+    },
 )
 async def test_what_rejections_mean(env: Env, code: int, reason: str, adopts: list[str] | None, releases: bool) -> None:
     for pods, expected in (([pod("a")], adopts), ([pod("d", MINE, app="x")], [] if releases else None)):

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.meta import Status, StatusDetails
 from pilothouse.client.errors import ApiError, Conflict, NotFound
@@ -40,28 +41,21 @@ class Answering(Controller):
         return answer
 
 
-@pytest.mark.parametrize(
-    ("answers", "times", "counted"),
-    [
-        pytest.param([None], [0.0], {}, id="done"),
-        pytest.param([Requeue(5.0), Requeue(2.0)], [0.0, 5.0, 7.0], {}, id="asked to come back"),
-        pytest.param(
-            [KeyError("a bug"), OSError("x"), ValueError()], [0.0, 1.0, 3.0, 7.0], {"retried": 3}, id="failed: backoff"
-        ),
-        pytest.param([TerminalError("never")], [0.0], {"given_up": 1}, id="given up"),
-        pytest.param(
-            [RetryLater("stale"), RetryLater("stale")], [0.0, 1.0, 3.0], {}, id="must wait: backoff, no error"
-        ),
-        pytest.param(
-            [OSError(), None, OSError(), OSError()], [0.0, 1.0], {"retried": 1}, id="success ends the retries"
-        ),
-        pytest.param(
+@cases(
+    "answers, times, counted",
+    {
+        "done": ([None], [0.0], {}),
+        "asked to come back": ([Requeue(5.0), Requeue(2.0)], [0.0, 5.0, 7.0], {}),
+        "failed: backoff": ([KeyError("a bug"), OSError("x"), ValueError()], [0.0, 1.0, 3.0, 7.0], {"retried": 3}),
+        "given up": ([TerminalError("never")], [0.0], {"given_up": 1}),
+        "must wait: backoff, no error": ([RetryLater("stale"), RetryLater("stale")], [0.0, 1.0, 3.0], {}),
+        "success ends the retries": ([OSError(), None, OSError(), OSError()], [0.0, 1.0], {"retried": 1}),
+        "and the failures before it are forgotten": (
             [OSError(), OSError(), Requeue(10.0), OSError()],
             [0.0, 1.0, 3.0, 13.0, 14.0],
             {"retried": 3},
-            id="and the failures before it are forgotten",
         ),
-    ],
+    },
 )
 async def test_what_becomes_of_a_key(
     env: Env, answers: list[Answer], times: list[float], counted: dict[str, int]
@@ -83,17 +77,16 @@ def missing(name: str) -> NotFound:
     return NotFound(Status(message=f'deployments.apps "{name}" not found', reason="NotFound", code=404, details=told))
 
 
-@pytest.mark.parametrize(
-    ("error", "level"),
-    [
-        pytest.param(
+@cases(
+    "error, level",
+    {
+        "changed by somebody else": (
             Conflict(Status(message="the object has been modified", reason="Conflict", code=409)),
             logging.INFO,
-            id="changed by somebody else",
         ),
-        pytest.param(missing("web"), logging.INFO, id="deleted by somebody else"),
-        pytest.param(missing("shop"), logging.ERROR, id="something else is missing"),
-    ],
+        "deleted by somebody else": (missing("web"), logging.INFO),
+        "something else is missing": (missing("shop"), logging.ERROR),
+    },
 )
 async def test_a_write_that_somebody_else_overtook_is_no_error(
     env: Env, caplog: pytest.LogCaptureFixture, error: ApiError, level: int

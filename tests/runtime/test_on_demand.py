@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.runtime.cluster import Cluster
+from tests.tables import cases
 
 from pilothouse.api.core import CONFIG_MAPS, SECRETS
 from pilothouse.client import merge_patch
@@ -84,12 +85,12 @@ async def test_an_object_that_changes_builds_it_too(env: Env) -> None:
         group.cancel()
 
 
-@pytest.mark.parametrize(
-    ("wakes", "expected"),
-    [
-        pytest.param("yes", ["built"], id="with something to do it is built"),
-        pytest.param("no", [], id="with nothing to do it is not waited for"),
-    ],
+@cases(
+    "wakes, expected",
+    {
+        "with something to do it is built": ("yes", ["built"]),
+        "with nothing to do it is not waited for": ("no", []),
+    },
 )
 async def test_it_is_settled_once_what_there_is_has_been_seen(env: Env, wakes: str, expected: list[str]) -> None:
     world = World(env, MARKED)

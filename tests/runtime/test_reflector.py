@@ -6,7 +6,6 @@ On the left what the server does, on the right every request that follows from i
 import asyncio
 from collections.abc import Sequence
 
-import pytest
 from tests.runtime.scripted import (
     EXPIRED,
     NO_STREAMS,
@@ -23,6 +22,7 @@ from tests.runtime.scripted import (
     refused,
     watched,
 )
+from tests.tables import cases
 
 from pilothouse.api.core import PODS, Pod
 from pilothouse.client import Client
@@ -81,155 +81,103 @@ FIRST = "LIST rv=0 limit=500"
 BUSY = refused(429, "TooManyRequests", "busy")
 
 
-@pytest.mark.parametrize(
-    ("script", "transcript"),
-    [
-        pytest.param(
+@cases(
+    "script, transcript",
+    {
+        "the first list takes what the server has at hand, and the watch goes on from there": (
             [listed(5, A1), watched()],
-            [FIRST, "WATCH rv=5"],
-            id="the first list takes what the server has at hand, and the watch goes on from there",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5"]),
+        "a re-list asks for at least the last version, without a limit": (
             [listed(5, A1), CLOSED_410, listed(8, A1), watched()],
-            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=8"],
-            id="a re-list asks for at least the last version, without a limit",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=8"]),
+        "a list at a version that is gone is followed at once by one of the newest": (
             [listed(5), CLOSED_410, EXPIRED, listed(9), watched()],
-            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=9"],
-            id="a list at a version that is gone is followed at once by one of the newest",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=9"]),
+        "so is a list at a version that the server has not reached": (
             [listed(5), CLOSED_410, TOO_LARGE, listed(4), watched()],
-            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=4"],
-            id="so is a list at a version that the server has not reached",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=4"]),
+        "old servers say that in words only": (
             [listed(5), CLOSED_410, TOO_LARGE_OLD, listed(4), watched()],
-            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=4"],
-            id="old servers say that in words only",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=4"]),
+        "and until a list succeeds the newest is asked for": (
             [listed(5), CLOSED_410, EXPIRED, refused(500, "InternalError"), listed(9), watched()],
             [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500",
-             "pause 1.6", "LIST rv= limit=500", "WATCH rv=9"],
-            id="and until a list succeeds the newest is asked for",
-        ),
-        pytest.param(
+             "pause 1.6", "LIST rv= limit=500", "WATCH rv=9"]),
+        "a continue token that expired means one whole list at the version first asked for": (
             [listed(5, A1, more="next"), EXPIRED, listed(7, A1, B1), watched()],
-            [FIRST, "LIST rv= limit=500 continue=next", "LIST rv=0", "WATCH rv=7"],
-            id="a continue token that expired means one whole list at the version first asked for",
-        ),
-        pytest.param(
+            [FIRST, "LIST rv= limit=500 continue=next", "LIST rv=0", "WATCH rv=7"]),
+        "the version is that of the first page; pages at version 0 mean pages for ever": (
             [listed(5, A1, more="next"), listed(6, B1), CLOSED_410, listed(9), watched()],
             [FIRST, "LIST rv= limit=500 continue=next", "WATCH rv=5", "pause 0.8",
-             "LIST rv=5 limit=500", "WATCH rv=9"],
-            id="the version is that of the first page; pages at version 0 mean pages for ever",
-        ),
-        pytest.param(
+             "LIST rv=5 limit=500", "WATCH rv=9"]),
+        "a bookmark advances the version of the next watch": (
             [listed(5, A1), watched(bookmark(40), 2.0, end="end"), watched()],
-            [FIRST, "WATCH rv=5", "WATCH rv=40"],
-            id="a bookmark advances the version of the next watch",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "WATCH rv=40"]),
+        "a watch that ends normally is opened again at once, without a list": (
             [listed(5, A1), watched(200.0, end="end"), watched(modified(pod("a", 8)), end="end"), watched()],
-            [FIRST, "WATCH rv=5", "WATCH rv=5", "WATCH rv=8"],
-            id="a watch that ends normally is opened again at once, without a list",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "WATCH rv=5", "WATCH rv=8"]),
+        "a very short and empty watch is followed by a pause and a list": (
             [listed(5, A1), watched(0.5, end="end"), listed(6, A1), watched()],
-            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=6"],
-            id="a very short and empty watch is followed by a pause and a list",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=6"]),
+        "a broken connection is an end like any other": (
             [listed(5, A1), watched(modified(pod("a", 6)), 0.5, end="lost"), watched()],
-            [FIRST, "WATCH rv=5", "WATCH rv=6"],
-            id="a broken connection is an end like any other",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "WATCH rv=6"]),
+        "429 keeps the version and waits": (
             [listed(5), BUSY, BUSY, watched()],
-            [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=5", "pause 1.6", "WATCH rv=5"],
-            id="429 keeps the version and waits",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=5", "pause 1.6", "WATCH rv=5"]),
+        "so does a server that does not listen": (
             [listed(5), REFUSED_CONNECTION, watched()],
-            [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=5"],
-            id="so does a server that does not listen",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=5"]),
+        "so does 429 inside a stream": (
             [listed(5), watched(1.0, modified(pod("a", 7)), failing(429, "TooManyRequests"), end="end"), watched()],
-            [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=7"],
-            id="so does 429 inside a stream",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=7"]),
+        "any other refusal of a watch: a pause and a list": (
             [listed(5), refused(403, "Forbidden"), listed(6), watched()],
-            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=6"],
-            id="any other refusal of a watch: a pause and a list",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=6"]),
+        "an internal error in a stream: a pause and a list": (
             [listed(5), watched(2.0, failing(500, "InternalError"), end="end"), listed(6), watched()],
-            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=6"],
-            id="an internal error in a stream: a pause and a list",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=6"]),
+        "nothing is fatal: the pauses double up to 30 s, stretched by up to two": (
             [refused(404, "NotFound")] * 8 + [listed(5), watched()],
             [FIRST, "pause 0.8", FIRST, "pause 1.6", FIRST, "pause 3.2",
              FIRST, "pause 6.4", FIRST, "pause 12.8", FIRST, "pause 25.6",
-             FIRST, "pause 25.6", FIRST, "pause 25.6", FIRST, "WATCH rv=5"],
-            id="nothing is fatal: the pauses double up to 30 s, stretched by up to two",
-        ),
-        pytest.param(
+             FIRST, "pause 25.6", FIRST, "pause 25.6", FIRST, "WATCH rv=5"]),
+        "a watch at no version begins with objects in no order: their versions are not remembered": (
             [listed(0, A1), watched(added(pod("b", 9)), added(pod("a", 3)), 2.0, end="end"), watched()],
-            [FIRST, "WATCH rv=0", "WATCH rv=0"],
-            id="a watch at no version begins with objects in no order: their versions are not remembered",
-        ),
-        pytest.param(
+            [FIRST, "WATCH rv=0", "WATCH rv=0"]),
+        "from the first event that is none of those on they are": (
             [listed(0, A1), watched(added(pod("b", 9)), modified(pod("a", 12)), 2.0, end="end"), watched()],
-            [FIRST, "WATCH rv=0", "WATCH rv=12"],
-            id="from the first event that is none of those on they are",
-        ),
-    ],
+            [FIRST, "WATCH rv=0", "WATCH rv=12"]),
+    },
 )  # fmt: skip
 async def test_lists_and_watches(env: Env, script: list[Scripted], transcript: list[str]) -> None:
     server, _told, _informer = await play(env, script)
     assert server.transcript == transcript
 
 
-@pytest.mark.parametrize(
-    ("script", "transcript"),
-    [
-        pytest.param(
+@cases(
+    "script, transcript",
+    {
+        "the state arrives as a stream and the same stream is the watch; after its end, a plain watch": (
             [watched(added(A1), bookmark(5, ends_initial=True), 2.0, modified(pod("a", 7)), 2.0, end="end"), watched()],
-            ["STREAM rv=", "WATCH rv=7"],
-            id="the state arrives as a stream and the same stream is the watch; after its end, a plain watch",
-        ),
-        pytest.param(
+            ["STREAM rv=", "WATCH rv=7"]),
+        "a server without streams is asked for a list, and for a stream again the next round": (
             [NO_STREAMS, listed(5), CLOSED_410, NO_STREAMS, listed(8), watched()],
-            ["STREAM rv=", FIRST, "WATCH rv=5", "pause 0.8", "STREAM rv=5", "LIST rv=5", "WATCH rv=8"],
-            id="a server without streams is asked for a list, and for a stream again the next round",
-        ),
-        pytest.param(
+            ["STREAM rv=", FIRST, "WATCH rv=5", "pause 0.8", "STREAM rv=5", "LIST rv=5", "WATCH rv=8"]),
+        "busy or down: the stream is tried again after a pause": (
             [BUSY, REFUSED_CONNECTION, watched(bookmark(5, ends_initial=True))],
-            ["STREAM rv=", "pause 0.8", "STREAM rv=", "pause 1.6", "STREAM rv="],
-            id="busy or down: the stream is tried again after a pause",
-        ),
-        pytest.param(
+            ["STREAM rv=", "pause 0.8", "STREAM rv=", "pause 1.6", "STREAM rv="]),
+        "a version that is gone: the newest, without a pause": (
             [watched(bookmark(5, ends_initial=True), 2.0, failing(410, "Expired"), end="end"), EXPIRED,
              watched(bookmark(9, ends_initial=True))],
-            ["STREAM rv=", "pause 0.8", "STREAM rv=5", "STREAM rv="],
-            id="a version that is gone: the newest, without a pause",
-        ),
-        pytest.param(
+            ["STREAM rv=", "pause 0.8", "STREAM rv=5", "STREAM rv="]),
+        "an end before the bookmark: again, without a pause": (
             [watched(added(A1), 2.0, end="end"), watched(bookmark(5, ends_initial=True))],
-            ["STREAM rv=", "STREAM rv="],
-            id="an end before the bookmark: again, without a pause",
-        ),
-        pytest.param(
+            ["STREAM rv=", "STREAM rv="]),
+        "a very short and empty one counts as an error: the list": (
             [watched(0.1, end="end"), listed(5), watched()],
-            ["STREAM rv=", FIRST, "WATCH rv=5"],
-            id="a very short and empty one counts as an error: the list",
-        ),
-    ],
+            ["STREAM rv=", FIRST, "WATCH rv=5"]),
+    },
 )  # fmt: skip
 async def test_streams(env: Env, script: list[Scripted], transcript: list[str]) -> None:
     server, _told, _informer = await play(env, script, stream=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.runtime.cluster import Cluster
+from tests.tables import cases
 
 from pilothouse.api.core import CONFIG_MAPS, NODES, PODS, SECRETS, ConfigMap
 from pilothouse.env import Env, TaskGroup
@@ -86,9 +87,7 @@ class OfSleeper(Descriptor, frozen=True):
         return Sleeper
 
 
-@pytest.mark.parametrize(
-    ("awaited", "at"), [pytest.param(True, None, id="awaited"), pytest.param(False, 0.0, id="not awaited")]
-)
+@cases("awaited, at", {"awaited": (True, None), "not awaited": (False, 0.0)})
 async def test_a_controller_waits_for_its_caches_unless_declared_not_awaited(
     awaited: bool, at: float | None, env: Env
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, SETS, VOLUMES, claim, web
 from tests.scenarios.users import Restless
 from tests.scenarios.variants import broken_without
+from tests.tables import cases
 
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import controller as attaching
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual_state_of_world import ActualStateOfWorld
@@ -137,13 +138,13 @@ async def settled_set(simulation: Simulation) -> tuple[Owner, str]:
 
 
 @pytest.mark.simulation(options=WITH_SETS, invariants=lambda: (Attachments(), Volumes()))
-@pytest.mark.parametrize(
-    ("fault", "seconds"),
-    [
-        pytest.param("cordoned", (0, 60), id="drained: at once"),
-        pytest.param("out-of-service", (0, 120), id="out of service: at once"),
-        pytest.param("gone", (300, 600), id="the machine is gone: after six minutes"),
-    ],
+@cases(
+    "fault, seconds",
+    {
+        "drained: at once": ("cordoned", (0, 60)),
+        "out of service: at once": ("out-of-service", (0, 120)),
+        "the machine is gone: after six minutes": ("gone", (300, 600)),
+    },
 )
 async def test_a_pod_that_moves_takes_its_volume_along(
     simulation: Simulation, seed: int, fault: str, seconds: tuple[int, int]

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import replace
 from tests.scenarios.users import NAMESPACE, Doc, User
+from tests.tables import cases
 
 from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.faults import Crash, FaultPlan, JumpClock
@@ -84,12 +85,12 @@ async def test_no_moment_brings_two_jobs(simulation: Simulation, seed: int, poli
 # Named bugs
 
 
-@pytest.mark.parametrize(
-    ("schedule", "moments"),
-    [
-        pytest.param("30 6-16/4 * * 1-5", ["06:30", "10:30", "14:30"], id="three times on working days"),
-        pytest.param("59 23 31 2 *", [], id="on a day that never comes"),
-    ],
+@cases(
+    "schedule, moments",
+    {
+        "three times on working days": ("30 6-16/4 * * 1-5", ["06:30", "10:30", "14:30"]),
+        "on a day that never comes": ("59 23 31 2 *", []),
+    },
 )
 async def test_118706_an_irregular_schedule_is_waited_for(
     simulation: Simulation, schedule: str, moments: list[str]

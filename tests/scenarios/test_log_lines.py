@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios import test_daemonsets, test_garbage, test_namespaces, test_node_death
+from tests.tables import cases
 
 from pilothouse.env.logging import KlogFormatter, configure
 from pilothouse.sim import Simulation, SimulationOptions, simulate
@@ -54,19 +55,18 @@ GARBAGE = test_garbage.test_nothing_with_a_living_owner_goes_and_nothing_without
 NAMESPACES = test_namespaces.test_a_deleted_namespace_ends_and_nothing_outside_is_touched
 
 
-@pytest.mark.parametrize(
-    ("scenario", "module", "options"),
-    [
-        pytest.param(lambda s: GARBAGE(s, 1), test_garbage, test_garbage.OPTIONS, id="garbage"),
-        pytest.param(lambda s: NAMESPACES(s, 1), test_namespaces, test_namespaces.OPTIONS, id="namespaces"),
-        pytest.param(lambda s: DAEMONS(s, 1, True), test_daemonsets, test_daemonsets.OPTIONS, id="daemons"),
-        pytest.param(
+@cases(
+    "scenario, module, options",
+    {
+        "garbage": (lambda s: GARBAGE(s, 1), test_garbage, test_garbage.OPTIONS),
+        "namespaces": (lambda s: NAMESPACES(s, 1), test_namespaces, test_namespaces.OPTIONS),
+        "daemons": (lambda s: DAEMONS(s, 1, True), test_daemonsets, test_daemonsets.OPTIONS),
+        "a node dies": (
             test_node_death.test_a_node_dies_and_its_pods_live_on_elsewhere,
             test_node_death,
             test_node_death.FOUR,
-            id="a node dies",
         ),
-    ],
+    },
 )
 def test_no_line_shows_python(
     reader: Reader, scenario: Callable[[Simulation], Coroutine[Any, Any, None]], module: Any, options: SimulationOptions

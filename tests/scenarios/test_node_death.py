@@ -9,6 +9,7 @@ import pytest
 from tests.scenarios.machines import NODES, Machines
 from tests.scenarios.test_nodes import DOWN, OPTIONS, replica_set, tolerations
 from tests.scenarios.users import NAMESPACE, SETS, Doc, User
+from tests.tables import cases
 
 from pilothouse.api.core import Node, Pod
 from pilothouse.semantics.nodes import node_ready_condition
@@ -161,20 +162,16 @@ async def test_a_node_that_comes_back_in_time_keeps_its_pods(simulation: Simulat
 A, B = "a", "b"
 
 
-@pytest.mark.parametrize(
-    ("sizes", "dead", "gap", "counts"),
-    [
-        pytest.param({A: 10, B: 2}, {A: 4}, 10.0, (4,), id="a few of a zone: one every ten seconds"),
-        pytest.param(
-            {A: 10, B: 2}, {A: 6}, 10.0, (0, 1), id="most of a small zone: nobody, but for whom it was too late"
-        ),
-        pytest.param({A: 60, B: 2}, {A: 36}, 100.0, (5, 6), id="most of a large zone: one every hundred seconds"),
-        pytest.param({A: 10, B: 2}, {A: 10}, 10.0, (10,), id="a whole zone, others are there: one every ten seconds"),
-        pytest.param({A: 6, B: 6}, {A: 3, B: 3}, 10.0, (6,), id="half of each of two zones: each at its own rate"),
-        pytest.param(
-            {A: 5, B: 3}, {A: 5, B: 3}, 10.0, (0,), id="everything: nobody, it is more likely that we can't see"
-        ),
-    ],
+@cases(
+    "sizes, dead, gap, counts",
+    {
+        "a few of a zone: one every ten seconds": ({A: 10, B: 2}, {A: 4}, 10.0, (4,)),
+        "most of a small zone: nobody, but for whom it was too late": ({A: 10, B: 2}, {A: 6}, 10.0, (0, 1)),
+        "most of a large zone: one every hundred seconds": ({A: 60, B: 2}, {A: 36}, 100.0, (5, 6)),
+        "a whole zone, others are there: one every ten seconds": ({A: 10, B: 2}, {A: 10}, 10.0, (10,)),
+        "half of each of two zones: each at its own rate": ({A: 6, B: 6}, {A: 3, B: 3}, 10.0, (6,)),
+        "everything: nobody, it is more likely that we can't see": ({A: 5, B: 3}, {A: 5, B: 3}, 10.0, (0,)),
+    },
 )
 @pytest.mark.simulation(
     options=lambda sizes: msgspec.structs.replace(OPTIONS, nodes=sum(sizes.values())), invariants=invariants

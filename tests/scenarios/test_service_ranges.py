@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.scenarios.users import Doc, Restless
 from tests.scenarios.variants import Patch, broken_without
+from tests.tables import cases
 
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.interceptor import Rule, fail
@@ -207,14 +208,14 @@ WITHOUT_GRACE = (controller, "GRACE_SECONDS", 0.0)
 """Leave other API servers no time."""
 
 
-@pytest.mark.parametrize(
-    ("scenario", "patch", "wrong"),
-    [
-        pytest.param(together, COUNT_ALL, "nobody else gives", id="two at a time"),
-        pytest.param(unheard, BELIEVE_THE_CACHE, "nobody else gives", id="an address that nobody heard of"),
-        pytest.param(made_anew, RELEASE_ANY, "lost its protection while it lives", id="made anew"),
-        pytest.param(unheard, WITHOUT_GRACE, "was let go after 0", id="at once"),
-    ],
+@cases(
+    "scenario, patch, wrong",
+    {
+        "two at a time": (together, COUNT_ALL, "nobody else gives"),
+        "an address that nobody heard of": (unheard, BELIEVE_THE_CACHE, "nobody else gives"),
+        "made anew": (made_anew, RELEASE_ANY, "lost its protection while it lives"),
+        "at once": (unheard, WITHOUT_GRACE, "was let go after 0"),
+    },
 )
 @broken_without(
     lambda patch: [patch], fails=lambda wrong: wrong, options=OPTIONS, invariants=lambda: (ServiceRanges(),)

@@ -10,6 +10,7 @@ from tests.controllers.alpha_kinds import definition
 from tests.scenarios.served import serve
 from tests.scenarios.users import Restless
 from tests.scenarios.variants import broken_without
+from tests.tables import cases
 
 from pilothouse.api.apiserverinternal import STORAGE_VERSIONS
 from pilothouse.client.errors import ApiError, Conflict, NotFound
@@ -244,13 +245,13 @@ async def by_name(self: Any, found: Any, raw: Any, gone: Any) -> None:
 found_lease = StorageVersionGarbageCollector._lease
 
 
-@pytest.mark.parametrize(
-    ("scenario", "what", "instead"),
-    [
-        pytest.param(listed, "reconcile", looked_before, id="the Lease after the list"),
-        pytest.param(last, "_write", by_name, id="the version that was read"),
-        pytest.param(unread, "_lease", gone_if_unread, id="the Lease itself"),
-    ],
+@cases(
+    "scenario, what, instead",
+    {
+        "the Lease after the list": (listed, "reconcile", looked_before),
+        "the version that was read": (last, "_write", by_name),
+        "the Lease itself": (unread, "_lease", gone_if_unread),
+    },
 )
 @broken_without(
     lambda what, instead: [(StorageVersionGarbageCollector, what, instead)],
@@ -268,13 +269,13 @@ def without_agreement(raw: Any, found: Any, gone: Any, now: Any) -> bytes | None
     return body and replace_fields(body, {"status.commonEncodingVersion": b'"v9"'})
 
 
-@pytest.mark.parametrize(
-    ("instead", "complaint"),
-    [
-        pytest.param(lambda *_all: None, "s0, which|since it came", id="all go"),
-        pytest.param(without_agreement, "is what all agree on", id="no word on what the others agree"),
-        pytest.param(lambda raw, *_all: bytes(raw), "made that|still names", id="nobody goes"),
-    ],
+@cases(
+    "instead, complaint",
+    {
+        "all go": (lambda *_all: None, "s0, which|since it came"),
+        "no word on what the others agree": (without_agreement, "is what all agree on"),
+        "nobody goes": (lambda raw, *_all: bytes(raw), "made that|still names"),
+    },
 )
 @pytest.mark.simulation(
     options=OPTIONS,

@@ -10,6 +10,7 @@ import pytest
 from tests.controllers.certificate_kinds import GROUP, allow_any_name, definition
 from tests.scenarios.served import serve
 from tests.scenarios.users import Restless
+from tests.tables import cases
 
 from pilothouse.api.certificates import KUBE_APISERVER_SERVING_SIGNER
 from pilothouse.client.interceptor import Rule, fail
@@ -186,15 +187,15 @@ def old_bundle(_bundle: str) -> dict[str, Any]:
     return new_bundle(authority(2))
 
 
-@pytest.mark.parametrize(
-    ("patch", "complaint"),
-    [
-        pytest.param((TrustBundlePublisher, "reconcile", eagerly), "before there was another one", id="removed first"),
-        pytest.param((TrustBundlePublisher, "_remove_others", nothing), "are there, and", id="others stay"),
-        pytest.param((TrustBundlePublisher, "_have_it", nothing), "before there was another one", id="none is made"),
-        pytest.param((controller, "new_bundle", old_bundle), "nobody has asked for", id="another content"),
-        pytest.param((controller, "others", lambda *_all: ["plain"]), "is somebody else's", id="another signer"),
-    ],
+@cases(
+    "patch, complaint",
+    {
+        "removed first": ((TrustBundlePublisher, "reconcile", eagerly), "before there was another one"),
+        "others stay": ((TrustBundlePublisher, "_remove_others", nothing), "are there, and"),
+        "none is made": ((TrustBundlePublisher, "_have_it", nothing), "before there was another one"),
+        "another content": ((controller, "new_bundle", old_bundle), "nobody has asked for"),
+        "another signer": ((controller, "others", lambda *_all: ["plain"]), "is somebody else's"),
+    },
 )
 @pytest.mark.simulation(patches=[lambda patch: [patch]], fails=lambda complaint: complaint)
 async def test_the_invariant_notices(

@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 from tests.scenarios.users import NAMESPACE, Doc, Restless
 from tests.scenarios.variants import WITHOUT, broken_without
+from tests.tables import cases
 
 from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Replace, Rule
@@ -294,12 +295,12 @@ def changed(change: Callable[[Doc], Any]) -> Any:
     return Replace(change_it)
 
 
-@pytest.mark.parametrize(
-    ("scenario", "verb", "careless"),
-    [
-        pytest.param(missed, "delete", lambda body: body.pop("preconditions"), id="a deletion names the version"),
-        pytest.param(renewed, "patch", lambda body: body["metadata"].pop("uid"), id="a mark names the uid"),
-    ],
+@cases(
+    "scenario, verb, careless",
+    {
+        "a deletion names the version": (missed, "delete", lambda body: body.pop("preconditions")),
+        "a mark names the uid": (renewed, "patch", lambda body: body["metadata"].pop("uid")),
+    },
 )
 @broken_without(fails=r"was (marked|deleted), and")
 async def test_what_is_not_known_is_not_lost(
@@ -325,14 +326,14 @@ async def many(user: Owner) -> None:
     await asyncio.sleep(1.7 * DAY_TAKES)
 
 
-@pytest.mark.parametrize(
-    ("what", "instead", "complaint"),
-    [
-        pytest.param("secrets_of", lambda _pod: frozenset(), "named by a pod", id="pods"),
-        pytest.param("was_generated", lambda *_all: True, "was made by hand|was used", id="who made it"),
-        pytest.param("is_unused", lambda *_all: True, "was made 20", id="when it was made and used"),
-        pytest.param("is_tracked_long_enough", lambda *_all: True, "is known since", id="whether anybody knows"),
-    ],
+@cases(
+    "what, instead, complaint",
+    {
+        "pods": ("secrets_of", lambda _pod: frozenset(), "named by a pod"),
+        "who made it": ("was_generated", lambda *_all: True, "was made by hand|was used"),
+        "when it was made and used": ("is_unused", lambda *_all: True, "was made 20"),
+        "whether anybody knows": ("is_tracked_long_enough", lambda *_all: True, "is known since"),
+    },
 )
 @pytest.mark.simulation(
     patches=[

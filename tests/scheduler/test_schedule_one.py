@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 from tests.scheduler.build import ZONE, Algorithm, cluster, node, pod, prefers
+from tests.tables import cases
 
 from pilothouse.scheduler.framework.types import PodInfo
 from pilothouse.scheduler.schedule_one import num_feasible_nodes_to_find
 
 
-@pytest.mark.parametrize(
-    ("nodes", "enough"),
-    [
-        pytest.param(10, 10, id="all of few nodes"),
-        pytest.param(100, 100, id="never fewer than a hundred"),
-        pytest.param(1000, 420, id="42 percent of a thousand"),
-        pytest.param(5000, 500, id="ten percent of five thousand"),
-        pytest.param(6000, 300, id="never less than five percent"),
-    ],
+@cases(
+    "nodes, enough",
+    {
+        "all of few nodes": (10, 10),
+        "never fewer than a hundred": (100, 100),
+        "42 percent of a thousand": (1000, 420),
+        "ten percent of five thousand": (5000, 500),
+        "never less than five percent": (6000, 300),
+    },
 )
 def test_number_of_feasible_nodes_to_find(nodes: int, enough: int) -> None:
     """As ``TestNumFeasibleNodesToFind``."""
@@ -89,36 +90,32 @@ def names(*wanted: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": fields}}}
 
 
-@pytest.mark.parametrize(
-    ("wanted", "node_name", "message"),
-    [
-        pytest.param(pod(affinity=names("b")), "b", "", id="one node by name"),
-        pytest.param(pod("p", "3", affinity=names("a", "b")), "b", "", id="the better of two by name"),
-        pytest.param(
+@cases(
+    "wanted, node_name, message",
+    {
+        "one node by name": (pod(affinity=names("b")), "b", ""),
+        "the better of two by name": (pod("p", "3", affinity=names("a", "b")), "b", ""),
+        "the node by name is too small": (
             pod("p", "9", affinity=names("b")),
             None,
             "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity].",
-            id="the node by name is too small",
         ),
-        pytest.param(
+        "a node by name that does not exist": (
             pod(affinity=names("x")),
             None,
             "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity].",
-            id="a node by name that does not exist",
         ),
-        pytest.param(
+        "reasons are counted and sorted": (
             pod("p", "9"),
             None,
             "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.",
-            id="reasons are counted and sorted",
         ),
-        pytest.param(
+        "several reasons for one node": (
             pod("p", "9", "1Ti"),
             None,
             "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu, 2 Insufficient memory.",
-            id="several reasons for one node",
         ),
-    ],
+    },
 )
 def test_the_chosen_node_or_the_fit_error(wanted: Any, node_name: str | None, message: str) -> None:
     cache = cluster([node("a"), node("b"), node("c", unschedulable=True)], {"a": [pod("q", "2")]})
@@ -151,13 +148,13 @@ def test_the_nominated_node_is_tried_first() -> None:
     assert Algorithm(cache).schedule(wanted) == "a", "but only while the pod fits there"
 
 
-@pytest.mark.parametrize(
-    ("priority", "fits"),
-    [
-        pytest.param(-1, False, id="lower priority"),
-        pytest.param(10, False, id="equal priority"),
-        pytest.param(11, True, id="higher priority"),
-    ],
+@cases(
+    "priority, fits",
+    {
+        "lower priority": (-1, False),
+        "equal priority": (10, False),
+        "higher priority": (11, True),
+    },
 )
 def test_nominated_pods_count_for_pods_of_the_same_and_lower_priority(priority: int, fits: bool) -> None:
     """As ``TestFindFitSomeError`` and runtime/framework_test.go, ``TestFilterPluginsWithNominatedPods``."""

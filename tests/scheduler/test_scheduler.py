@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.nodes.world import World
 from tests.scheduler.conftest import assigned_nodes, create_priority_class
+from tests.tables import cases
 
 from pilothouse.api.core import NAMESPACES, NODES, PODS
 from pilothouse.client import json_patch, merge_patch
@@ -120,17 +121,17 @@ async def _tolerate(w: World) -> None:
     await w.client.patch(PODS.raw, "p", json_patch(addition), "default")
 
 
-@pytest.mark.parametrize(
+@cases(
     "event",
-    [
-        pytest.param(_add_node, id="a node is added"),
-        pytest.param(_uncordon, id="a node is uncordoned"),
-        pytest.param(_remove_taint, id="a taint is removed"),
-        pytest.param(_increase_allocatable, id="a node gets more allocatable"),
-        pytest.param(_delete_pod, id="a pod is deleted"),
-        pytest.param(_complete_pod, id="a pod succeeds"),
-        pytest.param(_tolerate, id="the pod gets a toleration"),
-    ],
+    {
+        "a node is added": _add_node,
+        "a node is uncordoned": _uncordon,
+        "a taint is removed": _remove_taint,
+        "a node gets more allocatable": _increase_allocatable,
+        "a pod is deleted": _delete_pod,
+        "a pod succeeds": _complete_pod,
+        "the pod gets a toleration": _tolerate,
+    },
 )
 @pytest.mark.parametrize("pause", [0.0, 100.0], ids=["at once", "later"])
 async def test_an_event_that_helps_an_unschedulable_pod_gets_it_bound_at_once(
@@ -306,14 +307,14 @@ async def test_a_bound_pod_is_not_bound_again_while_the_watch_lags(world: World)
     assert [e.reason for e in await world.events()] == ["Scheduled"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "fault",
-    [
-        pytest.param(lambda: fail(500, "InternalError"), id="the server fails"),
-        pytest.param(conflict, id="conflicts"),
-        pytest.param(refuse, id="connections are refused"),
-        pytest.param(lose_answer, id="responses are lost"),
-    ],
+    {
+        "the server fails": lambda: fail(500, "InternalError"),
+        "conflicts": conflict,
+        "connections are refused": refuse,
+        "responses are lost": lose_answer,
+    },
 )
 async def test_all_pods_are_bound_in_the_end_when_bindings_fail(
     world: World, fault: Callable[[], Any], seed: int

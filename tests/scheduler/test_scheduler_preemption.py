@@ -9,6 +9,7 @@ import pytest
 from tests.nodes.world import World
 from tests.scheduler.build import HOSTNAME, ZONE, affinity, anti_affinity, spread, term
 from tests.scheduler.conftest import assigned_nodes, create_priority_classes
+from tests.tables import cases
 
 from pilothouse.api.core import NODES, PODS
 from pilothouse.api.policy import POD_DISRUPTION_BUDGETS
@@ -123,12 +124,12 @@ async def a_budget(w: World, allowed: int) -> None:
     await w.client.patch(POD_DISRUPTION_BUDGETS.raw, "b", status, "default", subresource="status")
 
 
-@pytest.mark.parametrize(
-    ("allowed", "victim"),
-    [
-        pytest.param(0, "free", id="no disruption is allowed: the pod stays despite its lower priority"),
-        pytest.param(1, "protected", id="one disruption is allowed: the pod of lower priority goes"),
-    ],
+@cases(
+    "allowed, victim",
+    {
+        "no disruption is allowed: the pod stays despite its lower priority": (0, "free"),
+        "one disruption is allowed: the pod of lower priority goes": (1, "protected"),
+    },
 )
 async def test_preemption_reads_disruptions_allowed(world: World, allowed: int, victim: str) -> None:
     for name in "ab":
@@ -325,12 +326,12 @@ async def test_the_room_is_given_to_others_when_another_program_clears_the_nomin
     assert (await assigned_nodes(world))["late"] == "a"
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param({"metadata": {"labels": {ZONE: None}}}, id="it has no zone any more"),
-        pytest.param({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, id="it got a taint"),
-    ],
+    {
+        "it has no zone any more": {"metadata": {"labels": {ZONE: None}}},
+        "it got a taint": {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}},
+    },
 )
 async def test_a_node_that_leaves_the_topology_helps_a_rejected_pod(world: World, change: dict[str, Any]) -> None:
     for name in ("a", "b"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from tests.tables import cases
 
 from pilothouse.serving import certificates
 from pilothouse.serving.certificates import (
@@ -119,15 +120,15 @@ def test_an_authority_is_made_once_and_kept_private(tmp_path: Path) -> None:
         load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW)
 
 
-@pytest.mark.parametrize(
-    ("hosts", "days", "other_authority", "kept"),
-    [
-        pytest.param(["localhost", "127.0.0.1"], 0, False, True, id="it fits: kept"),
-        pytest.param(["127.0.0.1"], 300, False, True, id="it covers more than is asked, and lasts: kept"),
-        pytest.param(["localhost", "10.0.0.1"], 0, False, False, id="a host is missing: issued anew"),
-        pytest.param(["localhost"], 340, False, False, id="it ends within a month: issued anew"),
-        pytest.param(["localhost"], 0, True, False, id="another authority's: issued anew"),
-    ],
+@cases(
+    "hosts, days, other_authority, kept",
+    {
+        "it fits: kept": (["localhost", "127.0.0.1"], 0, False, True),
+        "it covers more than is asked, and lasts: kept": (["127.0.0.1"], 300, False, True),
+        "a host is missing: issued anew": (["localhost", "10.0.0.1"], 0, False, False),
+        "it ends within a month: issued anew": (["localhost"], 340, False, False),
+        "another authority's: issued anew": (["localhost"], 0, True, False),
+    },
 )
 def test_a_servers_certificate_is_kept_while_it_fits(
     tmp_path: Path, hosts: list[str], days: int, other_authority: bool, kept: bool

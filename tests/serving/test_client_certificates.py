@@ -9,6 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from tests.tables import cases
 
 from pilothouse.serving.client_certificates import Authorities
 
@@ -70,30 +71,30 @@ NAMES = x509.NameConstraints([x509.DNSName("example.com")], None)
 UNKNOWN = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"x")
 
 
-@pytest.mark.parametrize(
-    ("root", "chain", "refusal"),
-    [
-        pytest.param(ROOT, [Made("c", ROOT, usages=[CLIENT])], None, id="signed by the root"),
-        pytest.param(ROOT, [Made("c", ROOT)], None, id="without usages it is good for all"),
-        pytest.param(ROOT, [Made("c", MIDDLE), MIDDLE], None, id="through an intermediate that it brings along"),
-        pytest.param(BARE, [Made("c", BARE)], None, id="a root without constraints may sign"),
-        pytest.param(ROOT, [ROOT], None, id="the root itself"),
-        pytest.param(SHORT, [Made("c", SHORT)], None, id="path length 0 and nothing between"),
-        pytest.param(ROOT, [Made("c", MIDDLE)], "signed by unknown", id="an intermediate that it does not bring"),
-        pytest.param(ROOT, [Made("c", Made("root", authority=True))], "signed by unknown", id="a namesake's"),
-        pytest.param(ROOT, [Made("c")], "signed by unknown", id="signed by itself"),
-        pytest.param(ROOT, [Made("c", ROOT, usages=[SERVER])], "not meant for clients", id="a server's"),
-        pytest.param(ROOT, [Made("c", ROOT, days=(-5, -2))], "expired", id="expired"),
-        pytest.param(ROOT, [Made("c", ROOT, days=(2, 5))], "not valid before", id="not valid yet"),
-        pytest.param(OLD, [Made("c", OLD)], "its authority can't be used: expired", id="of an expired authority"),
-        pytest.param(SHORT, [Made("c", BELOW_SHORT), BELOW_SHORT], "its authority", id="a path that is too long"),
-        pytest.param(ROOT, [Made("c", LEAF_AS_CA), LEAF_AS_CA], "signed by", id="signed by somebody's certificate"),
-        pytest.param(ROOT, [Made("c", SERVING_CA), SERVING_CA], "its authority", id="of an authority for servers"),
-        pytest.param(NO_SIGNER, [Made("c", NO_SIGNER)], "its authority can't", id="of a key that must not sign"),
-        pytest.param(ROOT, [Made("c", ROOT, more=[(UNKNOWN, True)])], "unhandled", id="with a strange condition"),
-        pytest.param(ROOT, [Made("c", ROOT, more=[(UNKNOWN, False)])], None, id="with a strange remark"),
-        pytest.param(ROOT, [Made("c", ROOT, more=[(NAMES, True)])], "unhandled", id="with name constraints"),
-    ],
+@cases(
+    "root, chain, refusal",
+    {
+        "signed by the root": (ROOT, [Made("c", ROOT, usages=[CLIENT])], None),
+        "without usages it is good for all": (ROOT, [Made("c", ROOT)], None),
+        "through an intermediate that it brings along": (ROOT, [Made("c", MIDDLE), MIDDLE], None),
+        "a root without constraints may sign": (BARE, [Made("c", BARE)], None),
+        "the root itself": (ROOT, [ROOT], None),
+        "path length 0 and nothing between": (SHORT, [Made("c", SHORT)], None),
+        "an intermediate that it does not bring": (ROOT, [Made("c", MIDDLE)], "signed by unknown"),
+        "a namesake's": (ROOT, [Made("c", Made("root", authority=True))], "signed by unknown"),
+        "signed by itself": (ROOT, [Made("c")], "signed by unknown"),
+        "a server's": (ROOT, [Made("c", ROOT, usages=[SERVER])], "not meant for clients"),
+        "expired": (ROOT, [Made("c", ROOT, days=(-5, -2))], "expired"),
+        "not valid yet": (ROOT, [Made("c", ROOT, days=(2, 5))], "not valid before"),
+        "of an expired authority": (OLD, [Made("c", OLD)], "its authority can't be used: expired"),
+        "a path that is too long": (SHORT, [Made("c", BELOW_SHORT), BELOW_SHORT], "its authority"),
+        "signed by somebody's certificate": (ROOT, [Made("c", LEAF_AS_CA), LEAF_AS_CA], "signed by"),
+        "of an authority for servers": (ROOT, [Made("c", SERVING_CA), SERVING_CA], "its authority"),
+        "of a key that must not sign": (NO_SIGNER, [Made("c", NO_SIGNER)], "its authority can't"),
+        "with a strange condition": (ROOT, [Made("c", ROOT, more=[(UNKNOWN, True)])], "unhandled"),
+        "with a strange remark": (ROOT, [Made("c", ROOT, more=[(UNKNOWN, False)])], None),
+        "with name constraints": (ROOT, [Made("c", ROOT, more=[(NAMES, True)])], "unhandled"),
+    },
 )
 def test_who_is_believed(root: Made, chain: list[Made], refusal: str | None) -> None:
     found = Authorities(root.pem).verification_error([made.der for made in chain], NOW)
@@ -140,16 +141,16 @@ SIGNER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 MODULUS = SIGNER.public_key().public_numbers().n
 
 
-@pytest.mark.parametrize(
-    ("exponent", "modulus", "refusal"),
-    [
-        pytest.param(65537, MODULUS, "signed by unknown authority", id="as usual"),
-        pytest.param((1 << 31) - 1, MODULUS, "signed by unknown authority", id="the largest exponent"),
-        pytest.param((1 << 31) + 1, MODULUS, "it has an RSA key whose public exponent", id="a larger exponent"),
-        pytest.param((1 << 2046) + 1, MODULUS, "it has an RSA key whose public exponent", id="a huge exponent"),
-        pytest.param(65537, (1 << 8191) + 1, "signed by unknown authority", id="the largest modulus"),
-        pytest.param(65537, (1 << 8192) + 1, "it has an RSA key larger than 8192 bits", id="a larger modulus"),
-    ],
+@cases(
+    "exponent, modulus, refusal",
+    {
+        "as usual": (65537, MODULUS, "signed by unknown authority"),
+        "the largest exponent": ((1 << 31) - 1, MODULUS, "signed by unknown authority"),
+        "a larger exponent": ((1 << 31) + 1, MODULUS, "it has an RSA key whose public exponent"),
+        "a huge exponent": ((1 << 2046) + 1, MODULUS, "it has an RSA key whose public exponent"),
+        "the largest modulus": (65537, (1 << 8191) + 1, "signed by unknown authority"),
+        "a larger modulus": (65537, (1 << 8192) + 1, "it has an RSA key larger than 8192 bits"),
+    },
 )
 @pytest.mark.parametrize("first", [True, False], ids=["a client's", "an authority's"])
 def test_keys_that_take_long_are_rejected(exponent: int, modulus: int, refusal: str, first: bool) -> None:
@@ -159,14 +160,14 @@ def test_keys_that_take_long_are_rejected(exponent: int, modulus: int, refusal: 
     assert (found or "").startswith(refusal)
 
 
-@pytest.mark.parametrize(
-    ("exponent", "modulus", "most"),
-    [
-        pytest.param(65539, MODULUS, 20, id="usual keys"),
-        pytest.param((1 << 30) + 1, MODULUS, 20, id="small keys with large exponents"),
-        pytest.param(65539, (1 << 8191) + 1, 5, id="large keys"),
-        pytest.param((1 << 30) + 1, (1 << 8191) + 1, 3, id="large keys with large exponents"),
-    ],
+@cases(
+    "exponent, modulus, most",
+    {
+        "usual keys": (65539, MODULUS, 20),
+        "small keys with large exponents": ((1 << 30) + 1, MODULUS, 20),
+        "large keys": (65539, (1 << 8191) + 1, 5),
+        "large keys with large exponents": ((1 << 30) + 1, (1 << 8191) + 1, 3),
+    },
 )
 def test_what_signatures_take_is_bounded(
     monkeypatch: pytest.MonkeyPatch, exponent: int, modulus: int, most: int

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from tests.serving.test_server import answer, connected, echo, exchange, get, read_body, read_head
+from tests.tables import cases
 
 from pilothouse.serving import Server, mark_authenticated
 from pilothouse.serving.limits import Limits
@@ -71,29 +72,24 @@ async def many(
 # Heads
 
 
-@pytest.mark.parametrize(
-    ("head", "status", "body"),
-    [
-        pytest.param(b"GET / HTTP/1.1\r\nhost: a\r\n", 200, b"GET /? ", id="one host"),
-        pytest.param(b"GET / HTTP/1.1\r\nhost: [::1]:6443\r\n", 200, b"GET /? ", id="an address with its port"),
-        pytest.param(b"GET / HTTP/1.1\r\nhost:\r\n", 200, b"GET /? ", id="an empty host"),
-        pytest.param(b"GET / HTTP/1.1\r\n", 400, b"Bad Request: missing required Host header", id="no host"),
-        pytest.param(b"GET / HTTP/1.0\r\n", 200, b"GET /? ", id="no host before HTTP/1.1"),
-        pytest.param(
-            b"GET / HTTP/1.1\r\nhost: a\r\nHost: a\r\n", 400, b"Bad Request: too many Host headers", id="two hosts"
-        ),
-        pytest.param(
-            b"GET / HTTP/1.1\r\nhost: a/b\r\n", 400, b"Bad Request: malformed Host header", id="a host that is none"
-        ),
-        pytest.param(b"GET /\r\n", 505, b"HTTP Version Not Supported", id="HTTP/0.9"),
-        pytest.param(
+@cases(
+    "head, status, body",
+    {
+        "one host": (b"GET / HTTP/1.1\r\nhost: a\r\n", 200, b"GET /? "),
+        "an address with its port": (b"GET / HTTP/1.1\r\nhost: [::1]:6443\r\n", 200, b"GET /? "),
+        "an empty host": (b"GET / HTTP/1.1\r\nhost:\r\n", 200, b"GET /? "),
+        "no host": (b"GET / HTTP/1.1\r\n", 400, b"Bad Request: missing required Host header"),
+        "no host before HTTP/1.1": (b"GET / HTTP/1.0\r\n", 200, b"GET /? "),
+        "two hosts": (b"GET / HTTP/1.1\r\nhost: a\r\nHost: a\r\n", 400, b"Bad Request: too many Host headers"),
+        "a host that is none": (b"GET / HTTP/1.1\r\nhost: a/b\r\n", 400, b"Bad Request: malformed Host header"),
+        "HTTP/0.9": (b"GET /\r\n", 505, b"HTTP Version Not Supported"),
+        "a thousand headers and one": (
             b"GET / HTTP/1.1\r\nhost: a\r\n" + b"a: b\r\n" * 1000,
             431,
             b"Request Header Fields Too Large",
-            id="a thousand headers and one",
         ),
-        pytest.param(b"GET / HTTP/1.1\r\nhost: a\r\n" + b"a: b\r\n" * 999, 200, b"GET /? ", id="a thousand headers"),
-    ],
+        "a thousand headers": (b"GET / HTTP/1.1\r\nhost: a\r\n" + b"a: b\r\n" * 999, 200, b"GET /? "),
+    },
 )
 async def test_a_request_has_one_host_and_not_too_many_headers(head: bytes, status: int, body: bytes) -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
@@ -138,9 +134,7 @@ async def test_few_of_many_requests_are_read_before_the_first_is_answered() -> N
 # Time
 
 
-@pytest.mark.parametrize(
-    "sent", [pytest.param(b"", id="nothing"), pytest.param(b"GET / HTTP/1.1\r\nhost: he", id="half a head")]
-)
+@cases("sent", {"nothing": b"", "half a head": b"GET / HTTP/1.1\r\nhost: he"})
 async def test_a_first_head_has_its_time(sent: bytes) -> None:
     limits = Limits(head_seconds=0.1, handshake_seconds=0.1)
     async with Server(echo, limits=limits) as server, connected(server) as (reader, writer):

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.serving import CannotListen, PortInUse, Server
 from pilothouse.serving.protocol import HEAD_BYTES, App, Receive, Scope, Send
@@ -123,13 +124,13 @@ async def test_a_port_in_use_is_a_clear_error_or_the_next_is_taken() -> None:
         assert again.port == first.port
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "reason"),
-    [
-        pytest.param("no.such.host.invalid", 0, "does not resolve", id="a host that is none"),
-        pytest.param("192.0.2.1", 0, r"192\.0\.2\.1:0: ", id="an address of another machine"),
-        pytest.param("127.0.0.1", 70000, "ports go from 0 to 65535", id="a port that is none"),
-    ],
+@cases(
+    "host, port, reason",
+    {
+        "a host that is none": ("no.such.host.invalid", 0, "does not resolve"),
+        "an address of another machine": ("192.0.2.1", 0, r"192\.0\.2\.1:0: "),
+        "a port that is none": ("127.0.0.1", 70000, "ports go from 0 to 65535"),
+    },
 )
 async def test_an_address_that_cannot_be_had_is_a_clear_error(host: str, port: int, reason: str) -> None:
     with pytest.raises(CannotListen, match=reason):
@@ -215,14 +216,14 @@ async def test_expect_100_continue_is_answered_when_the_body_is_wanted() -> None
         assert (await exchange(reader, writer, b"ok"))[2] == b"PUT /? ok"
 
 
-@pytest.mark.parametrize(
-    ("request_", "status"),
-    [
-        pytest.param(b"hello\r\n\r\n", 400, id="not HTTP"),
-        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, id="TLS on a plain port"),
-        pytest.param(b"GET / HTTP/1.1\r\na: " + b"x" * 2 * HEAD_BYTES, 431, id="a head without end"),
-        pytest.param(b"GET /" + b"x" * 2 * HEAD_BYTES, 431, id="a line without end"),
-    ],
+@cases(
+    "request_, status",
+    {
+        "not HTTP": (b"hello\r\n\r\n", 400),
+        "TLS on a plain port": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        "a head without end": (b"GET / HTTP/1.1\r\na: " + b"x" * 2 * HEAD_BYTES, 431),
+        "a line without end": (b"GET /" + b"x" * 2 * HEAD_BYTES, 431),
+    },
 )
 async def test_what_is_no_request_is_rejected_and_its_connection_closed(request_: bytes, status: int) -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):

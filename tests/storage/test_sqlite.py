@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.env import Env
 from pilothouse.storage import (
@@ -332,13 +333,13 @@ async def test_a_damaged_value_is_rejected_by_name(env: Env, tmp_path: Path) -> 
         await content(env, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("keep", "reason"),
-    [
-        pytest.param(lambda data: data[:5000], "damaged", id="cut short"),
-        pytest.param(lambda data: b"", "revision 4 was acknowledged", id="emptied"),
-        pytest.param(lambda data: b"not a database" * 1000, "damaged", id="overwritten"),
-    ],
+@cases(
+    "keep, reason",
+    {
+        "cut short": (lambda data: data[:5000], "damaged"),
+        "emptied": (lambda data: b"", "revision 4 was acknowledged"),
+        "overwritten": (lambda data: b"not a database" * 1000, "damaged"),
+    },
 )
 async def test_a_spoilt_file_is_rejected(env: Env, tmp_path: Path, keep: Callable[[bytes], bytes], reason: str) -> None:
     await make_three_pods(env, tmp_path)

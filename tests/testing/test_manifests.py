@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.client.errors import ApiError
@@ -62,21 +63,17 @@ def test_manifests_are_paths_text_mappings_and_lists_of_them(folder: Path) -> No
     assert names(objects_of([config_map("x"), folder / "a.json", TEXT])) == ["x", "first", "a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("manifest", "error", "words"),
-    [
-        pytest.param(
-            3, TypeError, "manifests are paths, YAML text, mappings, or a list of them, got int", id="a number"
-        ),
-        pytest.param([3], TypeError, "a manifest is a path, YAML text or a mapping, got int", id="a list of numbers"),
-        pytest.param("words", ValueError, "the manifest is not an object of Kubernetes, got str", id="words"),
-        pytest.param("a: [", ValueError, "line 2, column 1", id="no YAML"),
-        pytest.param({"kind": "Pod"}, ValueError, "the manifest has no apiVersion", id="without apiVersion"),
-        pytest.param(
-            "kind: List\napiVersion: v1\nitems: [3]", ValueError, "the manifest has no apiVersion: 3", id="item"
-        ),
-        pytest.param("none.yaml", FileNotFoundError, r"none\.yaml", id="no such file"),
-    ],
+@cases(
+    "manifest, error, words",
+    {
+        "a number": (3, TypeError, "manifests are paths, YAML text, mappings, or a list of them, got int"),
+        "a list of numbers": ([3], TypeError, "a manifest is a path, YAML text or a mapping, got int"),
+        "words": ("words", ValueError, "the manifest is not an object of Kubernetes, got str"),
+        "no YAML": ("a: [", ValueError, "line 2, column 1"),
+        "without apiVersion": ({"kind": "Pod"}, ValueError, "the manifest has no apiVersion"),
+        "item": ("kind: List\napiVersion: v1\nitems: [3]", ValueError, "the manifest has no apiVersion: 3"),
+        "no such file": ("none.yaml", FileNotFoundError, r"none\.yaml"),
+    },
 )
 def test_what_is_no_manifest_is_rejected(manifest: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):

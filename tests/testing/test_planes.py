@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import PODS
 from pilothouse.client import Client
@@ -168,16 +169,16 @@ def test_a_manifest_may_be_text(shared: Cluster) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("manifest", "error", "words"),
-    [
-        pytest.param("a: 1\n---\nb: 2\n", ValueError, "YAML text of one object, got 2 documents", id="two"),
-        pytest.param("", ValueError, "YAML text of one object, got 0 documents", id="none"),
-        pytest.param("web.yaml", ValueError, "YAML text of one object, got str", id="a path"),
-        pytest.param("a: [", ValueError, "line 2, column 1: ", id="no YAML"),
-        pytest.param("kind: Pod", ValueError, "the manifest has no apiVersion", id="without apiVersion"),
-        pytest.param([{}], TypeError, "a manifest is a mapping, or YAML text of one object, got list", id="a list"),
-    ],
+@cases(
+    "manifest, error, words",
+    {
+        "two": ("a: 1\n---\nb: 2\n", ValueError, "YAML text of one object, got 2 documents"),
+        "none": ("", ValueError, "YAML text of one object, got 0 documents"),
+        "a path": ("web.yaml", ValueError, "YAML text of one object, got str"),
+        "no YAML": ("a: [", ValueError, "line 2, column 1: "),
+        "without apiVersion": ("kind: Pod", ValueError, "the manifest has no apiVersion"),
+        "a list": ([{}], TypeError, "a manifest is a mapping, or YAML text of one object, got list"),
+    },
 )
 def test_what_is_no_manifest_is_rejected(shared: Cluster, manifest: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):

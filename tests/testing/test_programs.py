@@ -5,6 +5,7 @@ import contextlib
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta, View
@@ -99,17 +100,16 @@ async def _outlive(running: contextlib.AbstractAsyncContextManager[None]) -> Non
         raise AssertionError("the block is cancelled")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        pytest.param({"nodes": -1}, "nodes must not be negative, got -1", id="fewer nodes than none"),
-        pytest.param({"controllers": "job"}, "controllers must be a list of names, got 'job'", id="one controller"),
-        pytest.param(
+@cases(
+    "settings, message",
+    {
+        "fewer nodes than none": ({"nodes": -1}, "nodes must not be negative, got -1"),
+        "one controller": ({"controllers": "job"}, "controllers must be a list of names, got 'job'"),
+        "a misspelt controller": (
             {"controllers": ["*", "-garbagecolector"]},
             "'garbagecolector' is not in the list of known controllers",
-            id="a misspelt controller",
         ),
-    ],
+    },
 )
 def test_arguments_that_make_no_plane(settings: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message), plane(**settings):

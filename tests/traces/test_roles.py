@@ -3,6 +3,7 @@
 import functools
 
 import pytest
+from tests.tables import cases
 from tests.traces import test_daemonsets, test_nodes
 from tests.traces.audit import MANAGER, SERVICE_ACCOUNT, AuditedServer, roles
 from tests.traces.managers import start_up, take_over
@@ -51,15 +52,15 @@ def test_roles_allow_what_upstream_was_seen_to_do(scenario: str) -> None:
         assert judge.decide(identity(record), attributes(record)).allowed, str(record)
 
 
-@pytest.mark.parametrize(
-    ("user", "asked"),
-    [
-        pytest.param("replicaset-controller", Attributes("delete", "apps", "v1", "replicasets"), id="an owner"),
-        pytest.param("replicaset-controller", Attributes("update", "", "v1", "pods"), id="PUT of a pod"),
-        pytest.param("replicaset-controller", Attributes("patch", "apps", "v1", "replicasets", "status"), id="PATCH"),
-        pytest.param("generic-garbage-collector", Attributes("create", "", "v1", "pods"), id="a new pod"),
-        pytest.param("namespace-controller", Attributes("create", "", "v1", "configmaps"), id="a new ConfigMap"),
-    ],
+@cases(
+    "user, asked",
+    {
+        "an owner": ("replicaset-controller", Attributes("delete", "apps", "v1", "replicasets")),
+        "PUT of a pod": ("replicaset-controller", Attributes("update", "", "v1", "pods")),
+        "PATCH": ("replicaset-controller", Attributes("patch", "apps", "v1", "replicasets", "status")),
+        "a new pod": ("generic-garbage-collector", Attributes("create", "", "v1", "pods")),
+        "a new ConfigMap": ("namespace-controller", Attributes("create", "", "v1", "configmaps")),
+    },
 )
 def test_roles_allow_no_other_verbs(user: str, asked: Attributes) -> None:
     assert not roles().decide(account(user), asked).allowed

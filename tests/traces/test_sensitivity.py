@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.tables import cases
 from tests.traces import test_order, test_replays, test_startup
 
 from pilothouse.client import Client, merge_patch, strategic_merge_patch
@@ -56,70 +57,55 @@ def unaware(self: InformerFactory, *_args: Any) -> None:
     return None
 
 
-@pytest.mark.parametrize(
-    ("wrong", "replay"),
-    [
-        pytest.param(
+@cases(
+    "wrong, replay",
+    {
+        "adoption by JSON merge patch": (
             replaced(claims, "strategic_merge_patch", merge_patch),
             test_replays.test_pods_are_adopted_released_and_orphaned,
-            id="adoption by JSON merge patch",
         ),
-        pytest.param(
+        "adoption without a look at the owner": (
             replaced(OwnWrites, "read_owner", unread),
             test_order.test_the_owner_is_read_once_before_the_first_adoption_of_a_sync_and_not_before_a_release,
-            id="adoption without a look at the owner",
         ),
-        pytest.param(
+        "all pods created at once": (
             replaced(replicaset, "slow_start", all_at_once),
             test_order.test_creates_go_out_in_batches_that_double,
-            id="all pods created at once",
         ),
-        pytest.param(
+        "all pods tried against a quota": (
             replaced(replicaset, "slow_start", all_at_once),
             test_order.test_creates_stop_at_the_first_batch_with_a_rejection,
-            id="all pods tried against a quota",
         ),
-        pytest.param(
+        "pods deleted with a grace period": (
             deleting(grace_period_seconds=0),
             test_replays.test_a_replica_set_is_scaled_and_deleted,
-            id="pods deleted with a grace period",
         ),
-        pytest.param(
+        "garbage deleted without preconditions": (
             deleting(uid="", resource_version=""),
             test_replays.test_garbage_is_collected,
-            id="garbage deleted without preconditions",
         ),
-        pytest.param(
+        "garbage deleted without the version that was looked at": (
             deleting(resource_version=""),
             test_replays.test_a_tree_of_owners_is_deleted_in_the_foreground,
-            id="garbage deleted without the version that was looked at",
         ),
-        pytest.param(
+        "finalizers taken away by strategic merge patch": (
             replaced(live, "merge_patch", strategic_merge_patch),
             test_replays.test_garbage_is_collected,
-            id="finalizers taken away by strategic merge patch",
         ),
-        pytest.param(
-            replaced(EventRecorder, "event", silent),
-            test_replays.test_a_replica_set_is_scaled_and_deleted,
-            id="no events",
-        ),
-        pytest.param(
+        "no events": (replaced(EventRecorder, "event", silent), test_replays.test_a_replica_set_is_scaled_and_deleted),
+        "no conditions on a namespace": (
             replaced(NamespaceController, "_report", lambda _self, held, _found: _at_once(held)),
             test_replays.test_a_namespace_is_emptied_and_let_go,
-            id="no conditions on a namespace",
         ),
-        pytest.param(
+        "watches of the garbage collector's own": (
             replaced(InformerFactory, "existing", unaware),
             test_startup.test_every_resource_is_watched_once_and_by_the_manager_itself,
-            id="watches of the garbage collector's own",
         ),
-        pytest.param(
+        "lease requests without a time limit": (
             replaced(Client, "limited", lambda self, _seconds: self),
             test_startup.test_the_lease_is_created_and_at_once_renewed,
-            id="lease requests without a time limit",
         ),
-    ],
+    },
 )
 def test_a_wrong_controller_is_noticed(wrong: Wrong, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong(monkeypatch)

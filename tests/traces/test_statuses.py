@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tests.tables import cases
 from tests.traces.statuses import COUNTS, State, turns
 
 
@@ -10,14 +10,14 @@ def state(ready: int, terminating: int = 0, **more: Any) -> State:
     return {**dict.fromkeys(COUNTS, 3), "readyReplicas": ready, "terminatingReplicas": terminating, **more}
 
 
-@pytest.mark.parametrize(
-    ("walked", "kept"),
-    [
-        pytest.param([(0,), (1,), (2,), (3,)], [(0,), (3,)], id="pods that become ready one by one or at once"),
-        pytest.param([(0,), (3,)], [(0,), (3,)], id="nothing between"),
-        pytest.param([(3,), (1,), (3,)], [(3,), (1,), (3,)], id="there and back is two ways"),
-        pytest.param([(0,), (2,), (2, 1), (2, 0)], [(0,), (2,), (2, 1), (2, 0)], id="another count moves: a turn"),
-    ],
+@cases(
+    "walked, kept",
+    {
+        "pods that become ready one by one or at once": ([(0,), (1,), (2,), (3,)], [(0,), (3,)]),
+        "nothing between": ([(0,), (3,)], [(0,), (3,)]),
+        "there and back is two ways": ([(3,), (1,), (3,)], [(3,), (1,), (3,)]),
+        "another count moves: a turn": ([(0,), (2,), (2, 1), (2, 0)], [(0,), (2,), (2, 1), (2, 0)]),
+    },
 )
 def test_turns(walked: list[tuple[int, ...]], kept: list[tuple[int, ...]]) -> None:
     assert turns([state(*step) for step in walked]) == [state(*step) for step in kept]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.apiserver.admission.chain import Admission, Chain, Plugin
 from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
@@ -34,31 +34,28 @@ def admitted(
     return obj
 
 
-@pytest.mark.parametrize(
-    ("tolerations", "expected"),
-    [
-        pytest.param(None, [NOT_READY, UNREACHABLE], id="a pod that says nothing gets both"),
-        pytest.param(
+@cases(
+    "tolerations, expected",
+    {
+        "a pod that says nothing gets both": (None, [NOT_READY, UNREACHABLE]),
+        "what it says of one stays": (
             [{**NOT_READY, "tolerationSeconds": 5}],
             [{**NOT_READY, "tolerationSeconds": 5}, UNREACHABLE],
-            id="what it says of one stays",
         ),
-        pytest.param([{"operator": "Exists"}], [{"operator": "Exists"}], id="whoever tolerates everything gets none"),
-        pytest.param(
+        "whoever tolerates everything gets none": ([{"operator": "Exists"}], [{"operator": "Exists"}]),
+        "no effect means every effect": (
             [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
             [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, UNREACHABLE],
-            id="no effect means every effect",
         ),
-        pytest.param(
+        "another effect is another matter": (
             [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}],
             [
                 {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"},
                 NOT_READY,
                 UNREACHABLE,
             ],
-            id="another effect is another matter",
         ),
-    ],
+    },
 )
 def test_pods_stay_five_minutes_on_a_lost_node(
     tolerations: list[dict[str, Any]] | None, expected: list[dict[str, Any]]
@@ -72,25 +69,23 @@ def test_other_kinds_and_subresources_are_left_alone() -> None:
     assert admitted({"spec": {}}, subresource="status") == {"spec": {}}
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param({}, [START], id="a node without taints gets the one"),
-        pytest.param(None, [START], id="a node without a spec, too"),
-        pytest.param({"taints": None}, [START], id="null is no taint"),
-        pytest.param(
+@cases(
+    "spec, expected",
+    {
+        "a node without taints gets the one": ({}, [START]),
+        "a node without a spec, too": (None, [START]),
+        "null is no taint": ({"taints": None}, [START]),
+        "its own taints stay, and stand first": (
             {"taints": [{"key": "mine", "effect": "NoExecute"}]},
             [{"key": "mine", "effect": "NoExecute"}, START],
-            id="its own taints stay, and stand first",
         ),
-        pytest.param({"taints": [START]}, [START], id="it is there already"),
-        pytest.param({"taints": [{**START, "value": "x"}]}, [{**START, "value": "x"}], id="whatever its value"),
-        pytest.param(
+        "it is there already": ({"taints": [START]}, [START]),
+        "whatever its value": ({"taints": [{**START, "value": "x"}]}, [{**START, "value": "x"}]),
+        "another effect is another taint": (
             {"taints": [{**START, "effect": "NoExecute"}]},
             [{**START, "effect": "NoExecute"}, START],
-            id="another effect is another taint",
         ),
-    ],
+    },
 )
 def test_a_new_node_takes_no_pods_yet(spec: dict[str, Any] | None, expected: list[dict[str, Any]]) -> None:
     """Upstream: v1.36 ``plugin/pkg/admission/nodetaint/admission_test.go``."""
@@ -98,13 +93,13 @@ def test_a_new_node_takes_no_pods_yet(spec: dict[str, Any] | None, expected: lis
     assert admitted(node, plugin=TaintNodesByCondition, resource="nodes")["spec"]["taints"] == expected
 
 
-@pytest.mark.parametrize(
-    ("operation", "resource", "subresource"),
-    [
-        pytest.param("UPDATE", "nodes", "", id="an update: who takes the taint off has it off"),
-        pytest.param("CREATE", "pods", "", id="another kind"),
-        pytest.param("CREATE", "nodes", "proxy", id="a subresource"),
-    ],
+@cases(
+    "operation, resource, subresource",
+    {
+        "an update: who takes the taint off has it off": ("UPDATE", "nodes", ""),
+        "another kind": ("CREATE", "pods", ""),
+        "a subresource": ("CREATE", "nodes", "proxy"),
+    },
 )
 def test_only_the_creation_of_a_node_taints_it(operation: str, resource: str, subresource: str) -> None:
     obj: dict[str, Any] = {"spec": {}}

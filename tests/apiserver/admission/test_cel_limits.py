@@ -15,6 +15,7 @@ from tests.apiserver.admission.test_validating_policies import (
     post_with_policy,
 )
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver.admission.dynamic import expressions
 from pilothouse.cel.environment import Environment
@@ -27,24 +28,21 @@ HEAVY_POLICY = {"expression": f"!object.data.a.matches('{REPEATED}')"}
 LARGE = config_map(a="a" * 200_000)
 
 
-@pytest.mark.parametrize(
-    ("given", "code", "message"),
-    [
-        pytest.param(policy(HEAVY_POLICY), 422,
-                     f"{DENIED}expression '{HEAVY_POLICY['expression']}' resulted in error: {COST_EXCEEDED}",
-                     id="a validation"),
-        pytest.param(policy(HEAVY_POLICY, failurePolicy="Ignore"), 201, "", id="failures are ignored"),
-        pytest.param(
+@cases(
+    "given, code, message",
+    {
+        "a validation": (policy(HEAVY_POLICY), 422,
+                     f"{DENIED}expression '{HEAVY_POLICY['expression']}' resulted in error: {COST_EXCEEDED}"),
+        "failures are ignored": (policy(HEAVY_POLICY, failurePolicy="Ignore"), 201, ""),
+        "a variable": (
             policy({"expression": "variables.v"}, variables=[{"name": "v", **HEAVY_POLICY}]), 422,
             f"{DENIED}composited variable \"v\" fails to evaluate: expression '{HEAVY_POLICY['expression']}' resulted "
-            f"in error: {COST_EXCEEDED}",
-            id="a variable"),
-        pytest.param(policy({"expression": "true"}, matchConditions=[{"name": "m", **HEAVY_POLICY}]), 422,
-                     f"{DENIED}expression '{HEAVY_POLICY['expression']}' resulted in error: {COST_EXCEEDED}",
-                     id="a match condition"),
-        pytest.param(policy({"expression": "false", "messageExpression": "object.data.a.replace('a', object.data.a)",
-                             "message": "m"}), 422, f"{DENIED}m", id="a message"),
-    ],
+            f"in error: {COST_EXCEEDED}"),
+        "a match condition": (policy({"expression": "true"}, matchConditions=[{"name": "m", **HEAVY_POLICY}]), 422,
+                     f"{DENIED}expression '{HEAVY_POLICY['expression']}' resulted in error: {COST_EXCEEDED}"),
+        "a message": (policy({"expression": "false", "messageExpression": "object.data.a.replace('a', object.data.a)",
+                             "message": "m"}), 422, f"{DENIED}m"),
+    },
 )  # fmt: skip
 async def test_a_policy_that_may_take_too_long_fails_as_its_policy_says(
     api: Api, given: Object, code: int, message: str
@@ -235,12 +233,12 @@ async def test_a_small_object_whose_rules_take_long_is_the_workers(api: Api) -> 
     assert (worker.worked, len(process.tasks)) == (["_check"], 1)
 
 
-@pytest.mark.parametrize(
-    ("rules", "compiled", "evaluated"),
-    [
-        pytest.param([LONG], 2, 1, id="one long rule: the other process"),
-        pytest.param([f"self.text != '{'a' * 300}{number}'" for number in range(5)], 0, 0, id="many: the worker"),
-    ],
+@cases(
+    "rules, compiled, evaluated",
+    {
+        "one long rule: the other process": ([LONG], 2, 1),
+        "many: the worker": ([f"self.text != '{'a' * 300}{number}'" for number in range(5)], 0, 0),
+    },
 )
 async def test_long_rules_are_compiled_beside_the_loop(
     api: Api, rules: list[str], compiled: int, evaluated: int

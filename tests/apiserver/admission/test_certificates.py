@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.apiserver.api import Api
+from tests.tables import cases
 
 from pilothouse.apiserver.admission.certificates import ClusterTrustBundleAttest
 from pilothouse.apiserver.admission.chain import Admission
@@ -48,13 +49,13 @@ def request(signer: str = "example.com/s", organization: str = "people") -> dict
     return {"metadata": {"name": "c"}, "spec": spec}
 
 
-@pytest.mark.parametrize(
-    ("allowed", "code"),
-    [
-        pytest.param(["approve example.com/s"], 200, id="this signer"),
-        pytest.param(["approve example.com/*"], 200, id="every signer of the domain"),
-        pytest.param(["approve example.com/other", "sign example.com/s", "approve *"], 403, id="neither"),
-    ],
+@cases(
+    "allowed, code",
+    {
+        "this signer": (["approve example.com/s"], 200),
+        "every signer of the domain": (["approve example.com/*"], 200),
+        "neither": (["approve example.com/other", "sign example.com/s", "approve *"], 403),
+    },
 )
 async def test_who_may_approve(api: Api, allowed: list[str], code: int) -> None:
     await api.made(REQUESTS, request())

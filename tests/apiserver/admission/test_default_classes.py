@@ -4,8 +4,8 @@
 import asyncio
 from typing import Any
 
-import pytest
 from tests.apiserver.api import PODS, Api, pod
+from tests.tables import cases
 
 from pilothouse.apiserver.admission.runtime_class import merged_tolerations
 
@@ -27,27 +27,25 @@ def claim(name: str = "d", annotations: dict[str, str] | None = None, **spec: An
     return {"metadata": {"name": name, "annotations": annotations or {}}, "spec": whole}
 
 
-@pytest.mark.parametrize(
-    ("classes", "body", "expected"),
-    [
-        pytest.param([storage_class("a")], claim(), None, id="no class is the default"),
-        pytest.param([storage_class("a", DEFAULT)], claim(), "a", id="the default one"),
-        pytest.param(
+@cases(
+    "classes, body, expected",
+    {
+        "no class is the default": ([storage_class("a")], claim(), None),
+        "the default one": ([storage_class("a", DEFAULT)], claim(), "a"),
+        "by the older annotation": (
             [storage_class("a", {"storageclass.beta.kubernetes.io/is-default-class": "true"})],
             claim(),
             "a",
-            id="by the older annotation",
         ),
-        pytest.param([storage_class("a", DEFAULT)], claim(storageClassName=""), "", id="no class is wanted"),
-        pytest.param([storage_class("a", DEFAULT)], claim(storageClassName="b"), "b", id="another is wanted"),
-        pytest.param(
+        "no class is wanted": ([storage_class("a", DEFAULT)], claim(storageClassName=""), ""),
+        "another is wanted": ([storage_class("a", DEFAULT)], claim(storageClassName="b"), "b"),
+        "another is wanted, by annotation": (
             [storage_class("a", DEFAULT)],
             claim(annotations={"volume.beta.kubernetes.io/storage-class": "b"}),
             None,
-            id="another is wanted, by annotation",
         ),
-        pytest.param([storage_class("b", DEFAULT), storage_class("a", DEFAULT)], claim(), "a", id="of two, by name"),
-    ],
+        "of two, by name": ([storage_class("b", DEFAULT), storage_class("a", DEFAULT)], claim(), "a"),
+    },
 )
 async def test_the_storage_class_of_a_claim(api: Api, classes: list[Any], body: Any, expected: str | None) -> None:
     for one in classes:
@@ -107,15 +105,15 @@ NOT_GROWING = (
 )
 
 
-@pytest.mark.parametrize(
-    ("phase", "name", "why"),
-    [
-        pytest.param("Bound", "grows", "", id="bound, and the class says yes"),
-        pytest.param("Pending", "grows", NOT_BOUND, id="not bound"),
-        pytest.param("Bound", "stays", NOT_GROWING, id="the class says no"),
-        pytest.param("Bound", "missing", NOT_GROWING, id="the class is gone"),
-        pytest.param("Bound", "", NOT_GROWING, id="no class"),
-    ],
+@cases(
+    "phase, name, why",
+    {
+        "bound, and the class says yes": ("Bound", "grows", ""),
+        "not bound": ("Pending", "grows", NOT_BOUND),
+        "the class says no": ("Bound", "stays", NOT_GROWING),
+        "the class is gone": ("Bound", "missing", NOT_GROWING),
+        "no class": ("Bound", "", NOT_GROWING),
+    },
 )
 async def test_claims_that_grow(api: Api, phase: str, name: str, why: str) -> None:
     await api.made(STORAGE, storage_class("grows", allowVolumeExpansion=True))
@@ -143,37 +141,33 @@ OVERHEAD = {"overhead": {"podFixed": {"cpu": "100m"}}}
 GPU = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
-@pytest.mark.parametrize(
-    ("of_class", "spec", "expected"),
-    [
-        pytest.param(OVERHEAD, {}, {"overhead": {"cpu": "100m"}}, id="the overhead of the class"),
-        pytest.param(OVERHEAD, {"overhead": {"cpu": "0.1"}}, {"overhead": {"cpu": "100m"}}, id="the same is fine"),
-        pytest.param(
+@cases(
+    "of_class, spec, expected",
+    {
+        "the overhead of the class": (OVERHEAD, {}, {"overhead": {"cpu": "100m"}}),
+        "the same is fine": (OVERHEAD, {"overhead": {"cpu": "0.1"}}, {"overhead": {"cpu": "100m"}}),
+        "another is not": (
             OVERHEAD,
             {"overhead": {"cpu": "1"}},
             "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
-            id="another is not",
         ),
-        pytest.param(
+        "an overhead without a class that has one": (
             {},
             {"overhead": {"cpu": "1"}},
             "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
-            id="an overhead without a class that has one",
         ),
-        pytest.param(
+        "the nodes of the class": (
             {"scheduling": {"nodeSelector": {"a": "b"}, "tolerations": [GPU]}},
             {"nodeSelector": {"c": "d"}, "tolerations": [GPU]},
             {"nodeSelector": {"a": "b", "c": "d"}},
-            id="the nodes of the class",
         ),
-        pytest.param(
+        "nodes that cannot be": (
             {"scheduling": {"nodeSelector": {"a": "b"}}},
             {"nodeSelector": {"a": "c"}},
             "conflict: runtimeClass.scheduling.nodeSelector[a] = b; pod.spec.nodeSelector[a] = c",
-            id="nodes that cannot be",
         ),
-        pytest.param({}, {"runtimeClassName": "x"}, 'pod rejected: RuntimeClass "x" not found', id="no such class"),
-    ],
+        "no such class": ({}, {"runtimeClassName": "x"}, 'pod rejected: RuntimeClass "x" not found'),
+    },
 )
 async def test_the_runtime_class_of_a_pod(
     api: Api, of_class: dict[str, Any], spec: dict[str, Any], expected: Any
@@ -188,14 +182,14 @@ async def test_the_runtime_class_of_a_pod(
         assert [one for one in answer.body["spec"]["tolerations"] if one.get("key") == "gpu"] in ([], [GPU])
 
 
-@pytest.mark.parametrize(
-    ("listed", "expected"),
-    [
-        pytest.param(["a=x", "a=x"], ["a=x"], id="equal ones"),
-        pytest.param(["a=x", "a", "b=y"], ["a", "b=y"], id="one covers the other"),
-        pytest.param(["", "a=x"], [""], id="one covers everything"),
-        pytest.param(["a:NoExecute5", "a:NoExecute9"], ["a:NoExecute9"], id="the longer one"),
-    ],
+@cases(
+    "listed, expected",
+    {
+        "equal ones": (["a=x", "a=x"], ["a=x"]),
+        "one covers the other": (["a=x", "a", "b=y"], ["a", "b=y"]),
+        "one covers everything": (["", "a=x"], [""]),
+        "the longer one": (["a:NoExecute5", "a:NoExecute9"], ["a:NoExecute9"]),
+    },
 )
 def test_tolerations_that_others_cover_are_dropped(listed: list[str], expected: list[str]) -> None:
     def toleration(text: str) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import PODS, Answer, Api, pod
+from tests.tables import cases
 
 RANGES = "/api/v1/namespaces/default/limitranges"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -65,58 +65,50 @@ async def test_a_pod_that_says_everything_gets_no_note(api: Api) -> None:
     assert "annotations" not in made["metadata"]
 
 
-@pytest.mark.parametrize(
-    ("limit", "container", "why"),
-    [
-        pytest.param(
+@cases(
+    "limit, container, why",
+    {
+        "a request below the minimum": (
             {"type": "Container", "min": {"cpu": "100m"}},
             a_container(requests={"cpu": "50m"}, limits={"cpu": "1"}),
             "minimum cpu usage per Container is 100m, but request is 50m",
-            id="a request below the minimum",
         ),
-        pytest.param(
+        "a minimum for pods needs a request": (
             {"type": "Pod", "min": {"cpu": "100m"}},
             a_container(),
             "minimum cpu usage per Pod is 100m.  No request is specified",
-            id="a minimum for pods needs a request",
         ),
-        pytest.param(
+        "a maximum for pods needs a limit": (
             {"type": "Pod", "max": {"memory": "1Gi"}},
             a_container(requests={"memory": "1Gi"}),
             "maximum memory usage per Pod is 1Gi.  No limit is specified",
-            id="a maximum for pods needs a limit",
         ),
-        pytest.param(
+        "a limit above the maximum": (
             {"type": "Container", "max": {"memory": "1Gi"}},
             a_container(limits={"memory": "2Gi"}),
             "maximum memory usage per Container is 1Gi, but limit is 2Gi",
-            id="a limit above the maximum",
         ),
-        pytest.param(
+        "limit and request too far apart": (
             {"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}},
             a_container(requests={"cpu": "100m"}, limits={"cpu": "400m"}),
             "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000",
-            id="limit and request too far apart",
         ),
-        pytest.param(
+        "a ratio needs a request": (
             {"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}},
             a_container(),
             "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0",
-            id="a ratio needs a request",
         ),
-        pytest.param(
+        "a ratio needs a limit": (
             {"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}},
             a_container(requests={"cpu": "1"}),
             "cpu max limit to request ratio per Container is 2, but no limit is specified or limit is 0",
-            id="a ratio needs a limit",
         ),
-        pytest.param(
+        "everything that is wrong is told": (
             {"type": "Pod", "max": {"cpu": "1"}, "min": {"memory": "1Gi"}},
             a_container(requests={"memory": "1Mi"}, limits={"cpu": "2"}),
             "[minimum memory usage per Pod is 1Gi, but request is 1Mi, maximum cpu usage per Pod is 1, but limit is 2]",
-            id="everything that is wrong is told",
         ),
-    ],
+    },
 )
 async def test_a_rejected_pod(api: Api, limit: dict[str, Any], container: dict[str, Any], why: str) -> None:
     answer = await posted(api, [limit], PODS, pod(containers=[container]))
@@ -143,17 +135,13 @@ async def test_what_a_pod_asks_for_as_a_whole_counts_instead_of_its_containers(a
     assert answer.message.endswith("maximum cpu usage per Pod is 3, but limit is 4")
 
 
-@pytest.mark.parametrize(
-    ("size", "why"),
-    [
-        pytest.param(
-            "1Gi", "minimum storage usage per PersistentVolumeClaim is 2Gi, but request is 1Gi", id="too small"
-        ),
-        pytest.param(
-            "9Gi", "maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 9Gi", id="too large"
-        ),
-        pytest.param("3Gi", "", id="in between"),
-    ],
+@cases(
+    "size, why",
+    {
+        "too small": ("1Gi", "minimum storage usage per PersistentVolumeClaim is 2Gi, but request is 1Gi"),
+        "too large": ("9Gi", "maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 9Gi"),
+        "in between": ("3Gi", ""),
+    },
 )
 async def test_claims(api: Api, size: str, why: str) -> None:
     limit = {"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}, "max": {"storage": "5Gi"}}
@@ -201,13 +189,13 @@ async def test_a_container_may_not_be_resized_beyond_its_limits(api: Api) -> Non
     assert message.endswith("maximum cpu usage per Container is 2, but limit is 3")
 
 
-@pytest.mark.parametrize(
-    ("containers", "ranges", "too_many"),
-    [
-        pytest.param(20, 1, False, id="as many as may be compared"),
-        pytest.param(21, 1, True, id="too many containers"),
-        pytest.param(1, 21, True, id="too many limits"),
-    ],
+@cases(
+    "containers, ranges, too_many",
+    {
+        "as many as may be compared": (20, 1, False),
+        "too many containers": (21, 1, True),
+        "too many limits": (1, 21, True),
+    },
 )
 async def test_amounts_are_not_compared_without_end(api: Api, containers: int, ranges: int, too_many: bool) -> None:
     amounts = {f"example.com/r{number}": "1" for number in range(1000)}

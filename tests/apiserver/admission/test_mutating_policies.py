@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object
+from tests.tables import cases
 
 from pilothouse.cel.initializers import as_maps, unescape
 
@@ -73,39 +74,35 @@ LABEL = "Object{metadata: Object.metadata{labels: Object.metadata.labels{team: '
 PATCH = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('b/c'), value: object.data.a + '1'}]"
 
 
-@pytest.mark.parametrize(
-    ("given", "labels", "data"),
-    [
-        pytest.param(policy(LABEL), {"x": "y", "team": "core"}, {"a": "1"}, id="an apply configuration"),
-        pytest.param(policy(LABEL, PATCH), {"x": "y", "team": "core", "b/c": "11"}, {"a": "1"}, id="a patch after it"),
-        pytest.param(
+@cases(
+    "given, labels, data",
+    {
+        "an apply configuration": (policy(LABEL), {"x": "y", "team": "core"}, {"a": "1"}),
+        "a patch after it": (policy(LABEL, PATCH), {"x": "y", "team": "core", "b/c": "11"}, {"a": "1"}),
+        "a condition that does not hold": (
             policy(PATCH, matchConditions=[{"name": "m", "expression": "object.data.a == '2'"}]),
             {"x": "y"},
             {"a": "1"},
-            id="a condition that does not hold",
         ),
-        pytest.param(
+        "a test that fails": (
             policy("[JSONPatch{op: 'test', path: '/data/a', value: '2'}, JSONPatch{op: 'remove', path: '/data/a'}]"),
             {"x": "y"},
             {"a": "1"},
-            id="a test that fails",
         ),
-        pytest.param(
+        "variables": (
             policy(
                 "Object{data: Object.data{b: variables.twice}}",
                 variables=[{"name": "twice", "expression": "object.data.a + object.data.a"}],
             ),
             {"x": "y"},
             {"a": "1", "b": "11"},
-            id="variables",
         ),
-        pytest.param(
+        "a failure that is ignored": (
             policy("Object{data: Object.data{b: object.nothing}}", failurePolicy="Ignore"),
             {"x": "y"},
             {"a": "1"},
-            id="a failure that is ignored",
         ),
-    ],
+    },
 )
 async def test_objects_are_changed(api: Api, given: Object, labels: Object, data: Object) -> None:
     answer = await created(api, given)
@@ -159,22 +156,20 @@ async def test_updates_keep_what_is_known_of_owners(api: Api) -> None:
     assert before["metadata"]["managedFields"][0]["fieldsType"] == "FieldsV1"
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        pytest.param(
+@cases(
+    "given, problem",
+    {
+        "an unknown name": (
             policy("Object{data: nothing}"),
             'spec.mutations[0].applyConfiguration.expression: Invalid value: "Object{data: nothing}": compilation '
             "failed: ERROR",
-            id="an unknown name",
         ),
-        pytest.param(
+        "an unknown patch": (
             {**policy(), "spec": {**policy()["spec"], "mutations": [{"patchType": "Merge"}]}},
             'spec.mutations[0].patchType: Unsupported value: "Merge": supported values: '
             '"ApplyConfiguration", "JSONPatch"',
-            id="an unknown patch",
         ),
-    ],
+    },
 )
 async def test_policies_that_are_rejected(api: Api, given: Object, problem: str) -> None:
     answer = await api.post(POLICIES, given)

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.apiserver.api import Api
+from tests.tables import cases
 
 from pilothouse.apiserver import ServerOptions
 from pilothouse.apiserver.admission.built_in import GATES, MAKERS, missing, plugins
@@ -35,16 +36,14 @@ async def test_a_plugin_that_is_turned_off_does_nothing(env: Env) -> None:
         assert answer.status == expected
 
 
-@pytest.mark.parametrize(
-    ("words", "runs"),
-    [
-        pytest.param(["--authorization-mode=RBAC"], True, id="with rights"),
-        pytest.param([], False, id="everybody may do everything"),
-        pytest.param(["--enable-admission-plugins=NodeRestriction"], True, id="asked for"),
-        pytest.param(
-            ["--authorization-mode=RBAC", "--disable-admission-plugins=NodeRestriction"], False, id="not wanted"
-        ),
-    ],
+@cases(
+    "words, runs",
+    {
+        "with rights": (["--authorization-mode=RBAC"], True),
+        "everybody may do everything": ([], False),
+        "asked for": (["--enable-admission-plugins=NodeRestriction"], True),
+        "not wanted": (["--authorization-mode=RBAC", "--disable-admission-plugins=NodeRestriction"], False),
+    },
 )
 def test_nodes_are_restricted_where_there_are_rights(words: list[str], runs: bool) -> None:
     parsed = parse(flag_set("apiserver"), "apiserver", ["--port=0", *words])
@@ -64,18 +63,17 @@ def test_flags_add_and_take_away() -> None:
     assert missing(names) == ["AlwaysDeny"]
 
 
-@pytest.mark.parametrize(
-    ("enable", "disable", "why"),
-    [
-        pytest.param(["X"], [], 'enable-admission-plugins plugin "X" is unknown', id="unknown to enable"),
-        pytest.param([], ["X"], 'disable-admission-plugins plugin "X" is unknown', id="unknown to disable"),
-        pytest.param(
+@cases(
+    "enable, disable, why",
+    {
+        "unknown to enable": (["X"], [], 'enable-admission-plugins plugin "X" is unknown'),
+        "unknown to disable": ([], ["X"], 'disable-admission-plugins plugin "X" is unknown'),
+        "both": (
             ["Priority", "LimitRanger"],
             ["LimitRanger", "Priority"],
             "[LimitRanger Priority] in enable-admission-plugins and disable-admission-plugins overlapped",
-            id="both",
         ),
-    ],
+    },
 )
 def test_a_choice_that_makes_no_sense(enable: list[str], disable: list[str], why: str) -> None:
     with pytest.raises(ValueError) as caught:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import NAMESPACES, Answer, Api, pod
+from tests.tables import cases
 
 from pilothouse.apiserver import ServerOptions
 from pilothouse.apiserver.admission.pod_security.levels import (
@@ -34,37 +34,32 @@ def told(level: str, spec: dict[str, Any], version: int = LATEST, annotations: d
     return forbidden_detail(violations(LevelVersion(level, version), {"annotations": annotations or {}}, spec))
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param({}, "", id="an ordinary pod"),
-        pytest.param(
+@cases(
+    "spec, expected",
+    {
+        "an ordinary pod": ({}, ""),
+        "namespaces of the host": (
             {"hostNetwork": True, "hostIPC": True, "hostPID": True},
             "host namespaces (hostNetwork=true, hostPID=true, hostIPC=true)",
-            id="namespaces of the host",
         ),
-        pytest.param(
+        "privileged, init containers first": (
             {"containers": [a_container("a", privileged=True)], "initContainers": [a_container("b", privileged=True)]},
             'privileged (containers "b", "a" must not set securityContext.privileged=true)',
-            id="privileged, init containers first",
         ),
-        pytest.param(
+        "capabilities": (
             {"containers": [a_container(capabilities={"add": ["NET_RAW", "CHOWN", "BPF"]})]},
             'non-default capabilities (container "c" must not include "BPF", "NET_RAW" in '
             "securityContext.capabilities.add)",
-            id="capabilities",
         ),
-        pytest.param(
+        "folders of the host": (
             {"volumes": [{"name": "v", "hostPath": {"path": "/"}}, {"name": "w", "hostPath": {"path": "/"}}]},
             'hostPath volumes (volumes "v", "w")',
-            id="folders of the host",
         ),
-        pytest.param(
+        "ports of the host, sorted as text": (
             {"containers": [{"name": "c", "ports": [{"hostPort": 90}, {"hostPort": 8080}, {"containerPort": 1}]}]},
             'hostPort (container "c" uses hostPorts 8080, 90)',
-            id="ports of the host, sorted as text",
         ),
-        pytest.param(
+        "probes of other hosts": (
             {
                 "containers": [
                     {
@@ -75,121 +70,97 @@ def told(level: str, spec: dict[str, Any], version: int = LATEST, annotations: d
                 ]
             },
             'probe or lifecycle host (container "c" uses probe or lifecycle hosts "a", "b")',
-            id="probes of other hosts",
         ),
-        pytest.param(
+        "proc": (
             {"containers": [a_container(procMount="Unmasked")]},
             'procMount (container "c" must not set securityContext.procMount to "Unmasked")',
-            id="proc",
         ),
-        pytest.param({"hostUsers": False, "containers": [a_container(procMount="Unmasked")]}, "", id="proc, own users"),
-        pytest.param(
+        "proc, own users": ({"hostUsers": False, "containers": [a_container(procMount="Unmasked")]}, ""),
+        "SELinux": (
             {
                 "securityContext": {"seLinuxOptions": {"type": "x", "role": "r"}},
                 "containers": [a_container(seLinuxOptions={"user": "u", "type": "container_engine_t"})],
             },
             'seLinuxOptions (pod and container "c" set forbidden securityContext.seLinuxOptions: type "x"; user may '
             "not be set; role may not be set)",
-            id="SELinux",
         ),
-        pytest.param(
+        "seccomp": (
             {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
             'seccompProfile (pod must not set securityContext.seccompProfile.type to "Unconfined")',
-            id="seccomp",
         ),
-        pytest.param(
+        "sysctls": (
             {"securityContext": {"sysctls": [{"name": "b"}, {"name": "net.ipv4.tcp_rmem"}, {"name": "a"}]}},
             "forbidden sysctls (b, a)",
-            id="sysctls",
         ),
-        pytest.param(
+        "processes of a Windows host": (
             {"containers": [a_container(windowsOptions={"hostProcess": True})]},
             'hostProcess (container "c" must not set securityContext.windowsOptions.hostProcess=true)',
-            id="processes of a Windows host",
         ),
-        pytest.param(
+        "AppArmor": (
             {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}},
             'forbidden AppArmor profile (pod must not set AppArmor profile type to "Unconfined")',
-            id="AppArmor",
         ),
-    ],
+    },
 )
 def test_baseline(spec: dict[str, Any], expected: str) -> None:
     assert told("baseline", spec) == expected
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param({"containers": [a_container(**GOOD_CONTEXT)]}, "", id="a hardened pod"),
-        pytest.param(
+@cases(
+    "spec, expected",
+    {
+        "a hardened pod": ({"containers": [a_container(**GOOD_CONTEXT)]}, ""),
+        "an ordinary pod": (
             {},
             'allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false)'
             ', unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"]), '
             'runAsNonRoot != true (pod or container "c" must set securityContext.runAsNonRoot=true), seccompProfile '
             '(pod or container "c" must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")',
-            id="an ordinary pod",
         ),
-        pytest.param({"os": {"name": "windows"}, "securityContext": {"runAsNonRoot": True}}, "", id="Windows"),
-        pytest.param(
+        "Windows": ({"os": {"name": "windows"}, "securityContext": {"runAsNonRoot": True}}, ""),
+        "volumes, hostPath among them": (
             {
                 "containers": [a_container(**GOOD_CONTEXT)],
                 "volumes": [{"name": "a", "nfs": {}}, {"name": "b", "hostPath": {}}, {"name": "c", "image": {}}],
             },
             'restricted volume types (volumes "a", "b" use restricted volume types "hostPath", "nfs")',
-            id="volumes, hostPath among them",
         ),
-        pytest.param(
+        "root": (
             {
                 "securityContext": {"runAsUser": 0},
                 "containers": [a_container(**{**GOOD_CONTEXT, "runAsUser": 0, "runAsNonRoot": False})],
             },
             'runAsNonRoot != true (container "c" must not set securityContext.runAsNonRoot=false), runAsUser=0 (pod '
             'and container "c" must not set runAsUser=0)',
-            id="root",
         ),
-        pytest.param(
+        "root among users of its own": (
             {
                 "hostUsers": False,
                 "containers": [a_container(**{**GOOD_CONTEXT, "runAsUser": 0, "runAsNonRoot": False})],
             },
             "",
-            id="root among users of its own",
         ),
-        pytest.param(
+        "capabilities": (
             {"containers": [a_container(**{**GOOD_CONTEXT, "capabilities": {"add": ["CHOWN", "NET_BIND_SERVICE"]}})]},
             'unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"]; container '
             '"c" must not include "CHOWN" in securityContext.capabilities.add)',
-            id="capabilities",
         ),
-    ],
+    },
 )
 def test_restricted(spec: dict[str, Any], expected: str) -> None:
     assert told("restricted", spec) == expected
 
 
-@pytest.mark.parametrize(
-    ("version", "spec", "violated"),
-    [
-        pytest.param(0, {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, False, id="no field then"),
-        pytest.param(19, {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, True, id="since 1.19"),
-        pytest.param(26, {"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}}, True, id="not yet safe"),
-        pytest.param(
-            32, {"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}}, False, id="safe since 1.32"
-        ),
-        pytest.param(
-            33,
-            {"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "b"}}}]},
-            False,
-            id="not checked yet",
-        ),
-        pytest.param(
-            99,
-            {"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "b"}}}]},
-            True,
-            id="the future is now",
-        ),
-    ],
+@cases(
+    "version, spec, violated",
+    {
+        "no field then": (0, {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, False),
+        "since 1.19": (19, {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, True),
+        "not yet safe": (26, {"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}}, True),
+        "safe since 1.32": (32, {"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}}, False),
+        "not checked yet": (33, {"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "b"}}}]}, False),
+        "the future is now": (99, {"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "b"}}}]}, True),
+    },
 )
 def test_versions(version: int, spec: dict[str, Any], violated: bool) -> None:
     assert bool(told("baseline", spec, version)) is violated
@@ -212,29 +183,26 @@ def test_restricted_takes_the_place_of_what_it_repeats() -> None:
     assert checks_of("privileged", 36) == ()
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected", "problems"),
-    [
-        pytest.param({}, "privileged:latest privileged:latest privileged:latest", 0, id="nothing is said"),
-        pytest.param(
+@cases(
+    "labels, expected, problems",
+    {
+        "nothing is said": ({}, "privileged:latest privileged:latest privileged:latest", 0),
+        "what is enforced is warned of": (
             {"enforce": "baseline", "enforce-version": "v1.30"},
             "baseline:v1.30 privileged:latest baseline:v1.30",
             0,
-            id="what is enforced is warned of",
         ),
-        pytest.param(
+        "unless the label for warnings says otherwise": (
             {"enforce": "baseline", "warn": "privileged"},
             "baseline:latest privileged:latest privileged:latest",
             0,
-            id="unless the label for warnings says otherwise",
         ),
-        pytest.param(
+        "nonsense is strict where it refuses, and mild where it talks": (
             {"enforce": "x", "warn": "y", "audit-version": "1.3"},
             "restricted:latest privileged:latest privileged:latest",
             3,
-            id="nonsense is strict where it refuses, and mild where it talks",
         ),
-    ],
+    },
 )
 def test_labels(labels: dict[str, str], expected: str, problems: int) -> None:
     policy, found = policy_to_evaluate({LABEL + key: value for key, value in labels.items()}, Policy())

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import Api
+from tests.tables import cases
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 PODS = "/api/v1/namespaces/default/pods"
@@ -26,33 +26,24 @@ def a_pod(**spec: Any) -> dict[str, Any]:
 DEFAULT = a_class("usual", 7, globalDefault=True)
 
 
-@pytest.mark.parametrize(
-    ("classes", "spec", "expected"),
-    [
-        pytest.param([], {}, (None, 0, "PreemptLowerPriority"), id="no class, no default"),
-        pytest.param([DEFAULT], {}, ("usual", 7, "PreemptLowerPriority"), id="the default class"),
-        pytest.param(
-            [DEFAULT, a_class("c", 3)], {"priorityClassName": "c"}, ("c", 3, "PreemptLowerPriority"), id="a class"
-        ),
-        pytest.param(
-            [a_class("c", 3, preemptionPolicy="Never")],
-            {"priorityClassName": "c"},
-            ("c", 3, "Never"),
-            id="never pushes",
-        ),
-        pytest.param(
+@cases(
+    "classes, spec, expected",
+    {
+        "no class, no default": ([], {}, (None, 0, "PreemptLowerPriority")),
+        "the default class": ([DEFAULT], {}, ("usual", 7, "PreemptLowerPriority")),
+        "a class": ([DEFAULT, a_class("c", 3)], {"priorityClassName": "c"}, ("c", 3, "PreemptLowerPriority")),
+        "never pushes": ([a_class("c", 3, preemptionPolicy="Never")], {"priorityClassName": "c"}, ("c", 3, "Never")),
+        "a class of the system": (
             [],
             {"priorityClassName": "system-node-critical"},
             ("system-node-critical", 2000001000, "PreemptLowerPriority"),
-            id="a class of the system",
         ),
-        pytest.param(
+        "numbers that agree": (
             [a_class("c", 3)],
             {"priorityClassName": "c", "priority": 3, "preemptionPolicy": "PreemptLowerPriority"},
             ("c", 3, "PreemptLowerPriority"),
-            id="numbers that agree",
         ),
-    ],
+    },
 )
 async def test_a_new_pod(
     api: Api, classes: list[dict[str, Any]], spec: dict[str, Any], expected: tuple[Any, ...]
@@ -65,27 +56,21 @@ async def test_a_new_pod(
     assert (got.get("priorityClassName"), got["priority"], got["preemptionPolicy"]) == expected
 
 
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        pytest.param(
-            {"priorityClassName": "none"},
-            'pods "p" is forbidden: no PriorityClass with name none was found',
-            id="missing",
-        ),
-        pytest.param(
+@cases(
+    "spec, why",
+    {
+        "missing": ({"priorityClassName": "none"}, 'pods "p" is forbidden: no PriorityClass with name none was found'),
+        "a number of one's own": (
             {"priority": 5},
             'pods "p" is forbidden: the integer value of priority (5) must not be provided in pod spec; priority '
             "admission controller computed 0 from the given PriorityClass name",
-            id="a number of one's own",
         ),
-        pytest.param(
+        "a policy of one's own": (
             {"preemptionPolicy": "Never"},
             'pods "p" is forbidden: the string value of PreemptionPolicy (Never) must not be provided in pod spec; '
             "priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
-            id="a policy of one's own",
         ),
-    ],
+    },
 )
 async def test_a_pod_that_is_rejected(api: Api, spec: dict[str, Any], why: str) -> None:
     answer = await api.post(PODS, a_pod(**spec))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import PODS, Api, config_map, pod
+from tests.tables import cases
 
 from pilothouse.semantics.quota import PodEvaluator, ScopeRequirement, evaluator_for, has_ended
 
@@ -77,17 +78,16 @@ async def test_every_quota_is_charged_or_none(api: Api) -> None:
     assert (rejected.status, await used(api, "a"), await used(api, "b")) == (403, {"pods": "1"}, {"count/pods": "1"})
 
 
-@pytest.mark.parametrize(
-    ("hard", "status", "message"),
-    [
-        pytest.param({"pods": "1"}, {}, "", id="nobody has looked at the quota: it limits nothing"),
-        pytest.param(
+@cases(
+    "hard, status, message",
+    {
+        "nobody has looked at the quota: it limits nothing": ({"pods": "1"}, {}, ""),
+        "what is used of a resource is not known yet": (
             {"pods": "1", "requests.memory": "1Gi"},
             {"hard": {"pods": "1", "requests.memory": "1Gi"}, "used": {"pods": "0"}},
             "status unknown for quota: q, resources: pods,requests.memory",
-            id="what is used of a resource is not known yet",
         ),
-    ],
+    },
 )
 async def test_before_the_quota_is_counted(
     api: Api, hard: dict[str, str], status: dict[str, Any], message: str
@@ -108,26 +108,23 @@ async def test_where_cpu_or_memory_is_limited_every_container_must_say(api: Api)
     assert allowed.status == 201, "unless the pod does as a whole"
 
 
-@pytest.mark.parametrize(
-    ("scopes", "spec", "charged"),
-    [
-        pytest.param(["Terminating"], {"activeDeadlineSeconds": 5}, True, id="a pod with a deadline"),
-        pytest.param(["Terminating"], {}, False, id="without one"),
-        pytest.param(["NotTerminating"], {}, True, id="without one, and that is the scope"),
-        pytest.param(["BestEffort"], {}, True, id="a pod that asks for nothing"),
-        pytest.param(["NotBestEffort"], {}, False, id="is not the other kind"),
-        pytest.param(["BestEffort", "Terminating"], {}, False, id="all scopes must match"),
-        pytest.param(
+@cases(
+    "scopes, spec, charged",
+    {
+        "a pod with a deadline": (["Terminating"], {"activeDeadlineSeconds": 5}, True),
+        "without one": (["Terminating"], {}, False),
+        "without one, and that is the scope": (["NotTerminating"], {}, True),
+        "a pod that asks for nothing": (["BestEffort"], {}, True),
+        "is not the other kind": (["NotBestEffort"], {}, False),
+        "all scopes must match": (["BestEffort", "Terminating"], {}, False),
+        "a priority that is listed": (
             [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}],
             {"priorityClassName": "high"},
             True,
-            id="a priority that is listed",
         ),
-        pytest.param(
-            [{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["high"]}], {}, True, id="none is not listed"
-        ),
-        pytest.param([{"scopeName": "PriorityClass", "operator": "Exists"}], {}, False, id="no priority class"),
-        pytest.param(
+        "none is not listed": ([{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["high"]}], {}, True),
+        "no priority class": ([{"scopeName": "PriorityClass", "operator": "Exists"}], {}, False),
+        "it looks into other namespaces": (
             ["CrossNamespacePodAffinity"],
             {
                 "affinity": {
@@ -139,10 +136,9 @@ async def test_where_cpu_or_memory_is_limited_every_container_must_say(api: Api)
                 }
             },
             True,
-            id="it looks into other namespaces",
         ),
-        pytest.param(["CrossNamespacePodAffinity"], {}, False, id="it does not"),
-    ],
+        "it does not": (["CrossNamespacePodAffinity"], {}, False),
+    },
 )
 async def test_scopes(api: Api, scopes: list[Any], spec: dict[str, Any], charged: bool) -> None:
     await api.made("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 5})
@@ -272,13 +268,13 @@ def test_what_a_pod_asks_for_as_a_whole_is_behind_a_gate() -> None:
     assert (on_.in_scope(scope, bare), off.in_scope(scope, bare)) == (False, True)
 
 
-@pytest.mark.parametrize(
-    ("requests", "expected"),
-    [
-        pytest.param([{"exactly": {"allocationMode": "ExactCount", "count": 3}}], "3", id="so many"),
-        pytest.param([{"exactly": {"allocationMode": "All"}}], "32", id="all: as many as a claim can have"),
-        pytest.param([{"exactly": {"allocationMode": "Most", "count": 3}}], "0", id="a mode of a later release: none"),
-        pytest.param(
+@cases(
+    "requests, expected",
+    {
+        "so many": ([{"exactly": {"allocationMode": "ExactCount", "count": 3}}], "3"),
+        "all: as many as a claim can have": ([{"exactly": {"allocationMode": "All"}}], "32"),
+        "a mode of a later release: none": ([{"exactly": {"allocationMode": "Most", "count": 3}}], "0"),
+        "one of several, of which one is of a mode of a later release": (
             [
                 {
                     "firstAvailable": [
@@ -288,9 +284,8 @@ def test_what_a_pod_asks_for_as_a_whole_is_behind_a_gate() -> None:
                 }
             ],
             "2",
-            id="one of several, of which one is of a mode of a later release",
         ),
-    ],
+    },
 )
 def test_devices_that_a_claim_is_charged_for(requests: list[Any], expected: str) -> None:
     """``claimEvaluator.Usage``: unknown modes don't count towards the quota."""

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-import pytest
 from tests.apiserver.api import PODS, Answer, Api, pod
+from tests.tables import cases
 
 from pilothouse.apiserver import ServerOptions
 from pilothouse.apiserver.admission.names import DEFAULT
@@ -37,14 +37,14 @@ async def test_a_pod_runs_as_default_with_a_token_in_every_container(env: Env) -
     assert volume["projected"] == {"defaultMode": 420, "sources": sources}
 
 
-@pytest.mark.parametrize(
-    ("of_account", "of_pod", "mounted"),
-    [
-        pytest.param(None, None, True, id="nobody says anything: mounted"),
-        pytest.param(False, None, False, id="the account says no"),
-        pytest.param(False, True, True, id="the pod knows better"),
-        pytest.param(True, False, False, id="also when it says no"),
-    ],
+@cases(
+    "of_account, of_pod, mounted",
+    {
+        "nobody says anything: mounted": (None, None, True),
+        "the account says no": (False, None, False),
+        "the pod knows better": (False, True, True),
+        "also when it says no": (True, False, False),
+    },
 )
 async def test_who_decides_about_the_token(
     env: Env, of_account: bool | None, of_pod: bool | None, mounted: bool
@@ -106,37 +106,31 @@ async def test_on_its_own_a_server_asks_for_no_accounts(api: Api) -> None:
 SECRET_ENV = {"name": "V", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
 
 
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        pytest.param(
+@cases(
+    "spec, why",
+    {
+        "a volume": (
             {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]},
             'volume with secret.secretName="s" is not allowed because service account default does not reference that '
             "secret",
-            id="a volume",
         ),
-        pytest.param(
+        "a variable": (
             {"containers": [{"name": "c", "image": "i", "env": [SECRET_ENV]}]},
             'container c with envVar V referencing secret.secretName="s" is not allowed because service account '
             "default does not reference that secret",
-            id="a variable",
         ),
-        pytest.param(
+        "all variables, of an init container": (
             {"initContainers": [{"name": "i", "image": "i", "envFrom": [{"secretRef": {"name": "s"}}]}]},
             'init container i with envFrom referencing secret.secretName="s" is not allowed because service account '
             "default does not reference that secret",
-            id="all variables, of an init container",
         ),
-        pytest.param(
+        "a pull secret": (
             {"imagePullSecrets": [{"name": "s"}]},
             'imagePullSecrets[0].name="s" is not allowed because service account default does not reference that '
             "imagePullSecret",
-            id="a pull secret",
         ),
-        pytest.param(
-            {"volumes": [{"name": "v", "secret": {"secretName": "listed"}}]}, "", id="a secret that is listed"
-        ),
-    ],
+        "a secret that is listed": ({"volumes": [{"name": "v", "secret": {"secretName": "listed"}}]}, ""),
+    },
 )
 async def test_an_account_may_list_what_its_pods_may_use(env: Env, spec: dict[str, Any], why: str) -> None:
     annotations = {"annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}}
@@ -145,24 +139,20 @@ async def test_an_account_may_list_what_its_pods_may_use(env: Env, spec: dict[st
     assert (await posted(env, pod(**spec), secrets=[])).status == 201, "without the annotation everything may be used"
 
 
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        pytest.param(
-            {"serviceAccountName": "default"}, "a mirror pod may not reference service accounts", id="account"
-        ),
-        pytest.param(
+@cases(
+    "spec, why",
+    {
+        "account": ({"serviceAccountName": "default"}, "a mirror pod may not reference service accounts"),
+        "secret": (
             {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]},
             "a mirror pod may not reference secrets",
-            id="secret",
         ),
-        pytest.param(
+        "token": (
             {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
             "a mirror pod may not use ServiceAccountToken volume projections",
-            id="token",
         ),
-        pytest.param({"nodeName": "n"}, "", id="nothing of the cluster"),
-    ],
+        "nothing of the cluster": ({"nodeName": "n"}, ""),
+    },
 )
 async def test_a_mirror_pod_uses_nothing_of_the_cluster(env: Env, spec: dict[str, Any], why: str) -> None:
     body = pod(metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}, **spec)

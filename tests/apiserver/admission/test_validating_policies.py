@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver import ApiServer
 
@@ -39,47 +40,37 @@ DENIED = "configmaps \"c\" is forbidden: ValidatingAdmissionPolicy 'p' with bind
 ONE = {"expression": "object.data.a == '1'"}
 
 
-@pytest.mark.parametrize(
-    ("given", "bound", "code", "message"),
-    [
-        pytest.param(policy(ONE), binding(), 422, DENIED + "failed expression: object.data.a == '1'", id="a denial"),
-        pytest.param(policy({"expression": "object.data.a == '2'"}), binding(), 201, "", id="an expression that holds"),
-        pytest.param(
+@cases(
+    "given, bound, code, message",
+    {
+        "a denial": (policy(ONE), binding(), 422, DENIED + "failed expression: object.data.a == '1'"),
+        "an expression that holds": (policy({"expression": "object.data.a == '2'"}), binding(), 201, ""),
+        "message and reason": (
             policy({**ONE, "message": " must be 1 ", "reason": "Forbidden"}),
             binding(),
             403,
-            DENIED + "must be 1",
-            id="message and reason",
-        ),
-        pytest.param(
+            DENIED + "must be 1"),
+        "a message expression": (
             policy({**ONE, "message": "m", "messageExpression": "'is ' + object.data.a"}),
             binding(),
             422,
-            DENIED + "is 2",
-            id="a message expression",
-        ),
-        pytest.param(
+            DENIED + "is 2"),
+        "a message expression that fails": (
             policy({**ONE, "message": "m", "messageExpression": "object.data.b"}),
             binding(),
             422,
-            DENIED + "m",
-            id="a message expression that fails",
-        ),
-        pytest.param(
+            DENIED + "m"),
+        "an error rejects": (
             policy({"expression": "object.data.b == '1'"}),
             binding(),
             422,
-            DENIED + "expression 'object.data.b == '1'' resulted in error: no such key: b",
-            id="an error rejects",
-        ),
-        pytest.param(
+            DENIED + "expression 'object.data.b == '1'' resulted in error: no such key: b"),
+        "unless failures are ignored": (
             policy({"expression": "object.data.b == '1'"}, failurePolicy="Ignore"),
             binding(),
             201,
-            "",
-            id="unless failures are ignored",
-        ),
-        pytest.param(
+            ""),
+        "variables, evaluated when used": (
             policy(
                 {"expression": "variables.twice == '22' && variables.a == '1'", "messageExpression": "variables.twice"},
                 variables=[
@@ -90,17 +81,13 @@ ONE = {"expression": "object.data.a == '1'"}
             ),
             binding(),
             422,
-            DENIED + "22",
-            id="variables, evaluated when used",
-        ),
-        pytest.param(
+            DENIED + "22"),
+        "match conditions": (
             policy(ONE, matchConditions=[{"name": "m", "expression": "request.name != 'c'"}]),
             binding(),
             201,
-            "",
-            id="match conditions",
-        ),
-        pytest.param(
+            ""),
+        "what expressions see": (
             policy(
                 {"expression": "request.operation == 'CREATE' && oldObject == null"},
                 {"expression": "request.userInfo.username == 'admin'"},
@@ -112,78 +99,57 @@ ONE = {"expression": "object.data.a == '1'"}
             ),
             binding(),
             201,
-            "",
-            id="what expressions see",
-        ),
-        pytest.param(
+            ""),
+        "another operation": (
             policy(ONE, constraints={"resourceRules": [{**RULE, "operations": ["UPDATE"]}]}),
             binding(),
             201,
-            "",
-            id="another operation",
-        ),
-        pytest.param(
+            ""),
+        "excluded rules": (
             policy(ONE, constraints={"resourceRules": [RULE], "excludeResourceRules": [RULE]}),
             binding(),
             201,
-            "",
-            id="excluded rules",
-        ),
-        pytest.param(
-            policy(ONE, constraints={"resourceRules": [{**RULE, "scope": "Cluster"}]}), binding(), 201, "", id="scope"
-        ),
-        pytest.param(
+            ""),
+        "scope": (
+            policy(ONE, constraints={"resourceRules": [{**RULE, "scope": "Cluster"}]}), binding(), 201, ""),
+        "another name": (
             policy(ONE, constraints={"resourceRules": [{**RULE, "resourceNames": ["d"]}]}),
             binding(),
             201,
-            "",
-            id="another name",
-        ),
-        pytest.param(
+            ""),
+        "other labels": (
             policy(ONE, constraints={"resourceRules": [RULE], "objectSelector": {"matchLabels": {"x": "z"}}}),
             binding(),
             201,
-            "",
-            id="other labels",
-        ),
-        pytest.param(
+            ""),
+        "another namespace": (
             policy(ONE),
             binding(matchResources={"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}}}),
             201,
-            "",
-            id="another namespace",
-        ),
-        pytest.param(
+            ""),
+        "no parameters": (
             policy(ONE, paramKind={"apiVersion": "v1", "kind": "Secret"}),
             binding(paramRef={"name": "none", "parameterNotFoundAction": "Deny"}),
             422,
             DENIED + "failed to configure binding: no params found for policy binding with `Deny` "
-            "parameterNotFoundAction",
-            id="no parameters",
-        ),
-        pytest.param(
+            "parameterNotFoundAction"),
+        "parameters that may be missing": (
             policy(ONE, paramKind={"apiVersion": "v1", "kind": "Secret"}),
             binding(paramRef={"name": "none", "parameterNotFoundAction": "Allow"}),
             201,
-            "",
-            id="parameters that may be missing",
-        ),
-        pytest.param(
+            ""),
+        "parameters of no kind": (
             policy(ONE, paramKind={"apiVersion": "v1", "kind": "Nothing"}),
             binding(paramRef={"name": "none", "parameterNotFoundAction": "Allow"}),
             422,
             "configmaps \"c\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: "
-            "failed to find resource referenced by paramKind: 'v1, Kind=Nothing'",
-            id="parameters of no kind",
-        ),
-        pytest.param(
+            "failed to find resource referenced by paramKind: 'v1, Kind=Nothing'"),
+        "audit only": (
             policy(ONE, auditAnnotations=[{"key": "k", "valueExpression": "object.data.b"}], failurePolicy="Ignore"),
             binding(validationActions=["Audit"]),
             201,
-            "",
-            id="audit only",
-        ),
-    ],
+            ""),
+    },
 )  # fmt: skip
 async def test_a_create_under_a_policy(api: Api, given: Object, bound: Object, code: int, message: str) -> None:
     answer = await post_with_policy(api, config_map(a="2"), given, bound)
@@ -273,44 +239,38 @@ async def test_policies_are_not_about_policies(api: Api) -> None:
     assert (await api.delete(BINDINGS + "/b")).status == 200
 
 
-@pytest.mark.parametrize(
-    ("spec", "problem"),
-    [
-        pytest.param(
+@cases(
+    "spec, problem",
+    {
+        "a syntax error": (
             policy({"expression": "object.a =="}),
             'spec.validations[0].expression: Invalid value: "object.a ==": compilation failed: ERROR: <input>:1:12: '
             "Syntax error: mismatched input '<EOF>' expecting",
-            id="a syntax error",
         ),
-        pytest.param(
+        "parameters without a kind": (
             policy({"expression": "params.a == 1"}),
             'spec.validations[0].expression: Invalid value: "params.a == 1": compilation failed: ERROR: <input>:1:1: '
             "undeclared reference to 'params' (in container '')",
-            id="parameters without a kind",
         ),
-        pytest.param(
+        "no question": (
             policy({"expression": "1 + 1"}),
             'spec.validations[0].expression: Invalid value: "1 + 1": must evaluate to bool',
-            id="no question",
         ),
-        pytest.param(
+        "an unknown variable": (
             policy({"expression": "variables.z"}, variables=[{"name": "a", "expression": "1"}]),
             "undefined field 'z'",
-            id="an unknown variable",
         ),
-        pytest.param(
+        "a message that is none": (
             policy({"expression": "true", "messageExpression": "1"}),
             'spec.validations[0].messageExpression: Invalid value: "1": must evaluate to string',
-            id="a message that is none",
         ),
-        pytest.param(policy(), "spec.validations: Required value: validations or audit", id="nothing to validate"),
-        pytest.param(
+        "nothing to validate": (policy(), "spec.validations: Required value: validations or audit"),
+        "an unknown reason": (
             policy({"expression": "true", "reason": "Why"}),
             'spec.validations[0].reason: Unsupported value: "Why": supported values: "Forbidden", "Invalid", '
             '"RequestEntityTooLarge"',
-            id="an unknown reason",
         ),
-    ],
+    },
 )
 async def test_policies_that_are_rejected(api: Api, spec: Object, problem: str) -> None:
     answer = await api.post(POLICIES, spec)
@@ -328,25 +288,23 @@ SELECTED: Object = {"objectSelector": {"matchExpressions": [{"key": "x", "operat
 NO_OPERATOR = 'Internal error occurred: "Is" is not a valid label selector operator'
 
 
-@pytest.mark.parametrize(
-    ("key", "failure_policy", "message"),
-    [
-        pytest.param(
+@cases(
+    "key, failure_policy, message",
+    {
+        "a policy": (
             KEY,
             "Fail",
             "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: " + NO_OPERATOR,
-            id="a policy",
         ),
-        pytest.param(
+        "a binding": (
             BINDING_KEY,
             "Fail",
             "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: "
             + NO_OPERATOR,
-            id="a binding",
         ),
-        pytest.param(KEY, "Ignore", "", id="a policy whose failures are ignored"),
-        pytest.param(BINDING_KEY, "Ignore", "", id="a binding of such a policy"),
-    ],
+        "a policy whose failures are ignored": (KEY, "Ignore", ""),
+        "a binding of such a policy": (BINDING_KEY, "Ignore", ""),
+    },
 )
 async def test_a_selector_that_is_none_fails_as_the_policy_says(
     api: Api, key: str, failure_policy: str, message: str

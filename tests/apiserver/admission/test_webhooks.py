@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
 from tests.env.handshakes import connect_at_once, give_up_at_every_step
+from tests.tables import cases
 
 from pilothouse.apiserver.admission.built_in import Unconfigured
 from pilothouse.apiserver.admission.dynamic import webhook_calls
@@ -121,92 +122,70 @@ FAILED = 'Internal error occurred: failed calling webhook "a.example.com": '
 URL = "https://hooks.test:8443/a.example.com?timeout=10s"
 
 
-@pytest.mark.parametrize(
-    ("given", "answer", "code", "message"),
-    [
-        pytest.param(webhook(), {}, 201, "", id="allowed"),
-        pytest.param(
+@cases(
+    "given, answer, code, message",
+    {
+        "allowed": (webhook(), {}, 201, ""),
+        "denied": (
             webhook(),
             {"allowed": False},
             400,
-            'admission webhook "a.example.com" denied the request without explanation',
-            id="denied",
-        ),
-        pytest.param(
+            'admission webhook "a.example.com" denied the request without explanation'),
+        "a denial with a status": (
             webhook(),
             {"allowed": False, "status": {"message": "no", "code": 409, "reason": "Conflict"}},
             409,
-            'admission webhook "a.example.com" denied the request: no',
-            id="a denial with a status",
-        ),
-        pytest.param(
+            'admission webhook "a.example.com" denied the request: no'),
+        "a denial counts whatever the failure policy": (
             webhook(failurePolicy="Ignore"),
             {"allowed": False, "status": {"reason": "Why"}},
             400,
-            'admission webhook "a.example.com" denied the request: Why',
-            id="a denial counts whatever the failure policy",
-        ),
-        pytest.param(
+            'admission webhook "a.example.com" denied the request: Why'),
+        "an answer to another question": (
             webhook(),
             {"uid": "other"},
             500,
-            FAILED + 'received invalid webhook response: expected response.uid="{uid}", got "other"',
-            id="an answer to another question",
-        ),
-        pytest.param(
+            FAILED + 'received invalid webhook response: expected response.uid="{uid}", got "other"'),
+        "not found": (
             webhook(),
             {"http": 404},
             500,
-            FAILED + "failed to call webhook: the server could not find the requested resource",
-            id="not found",
-        ),
-        pytest.param(webhook(failurePolicy="Ignore"), {"http": 500}, 201, "", id="a failure that is ignored"),
-        pytest.param(
+            FAILED + "failed to call webhook: the server could not find the requested resource"),
+        "a failure that is ignored": (webhook(failurePolicy="Ignore"), {"http": 500}, 201, ""),
+        "no answer in time": (
             webhook(timeoutSeconds=2),
             {"after": 5},
             500,
             FAILED + 'failed to call webhook: Post "https://hooks.test:8443/a.example.com?timeout=2s": context '
-            "deadline exceeded",
-            id="no answer in time",
-        ),
-        pytest.param(
+            "deadline exceeded"),
+        "a patch where none is taken": (
             webhook(),
             patch({"op": "add", "path": "/data/b", "value": "2"}),
             500,
-            FAILED + "received invalid webhook response: validating webhook may not return response.patch",
-            id="a patch where none is taken",
-        ),
-        pytest.param(
+            FAILED + "received invalid webhook response: validating webhook may not return response.patch"),
+        "a condition that fails": (
             webhook(matchConditions=[{"name": "m", "expression": "object.data.b == '1'"}]),
             {"allowed": False},
             403,
-            'configmaps "c" is forbidden: expression \'object.data.b == \'1\'\' resulted in error: no such key: b',
-            id="a condition that fails",
-        ),
-        pytest.param(
+            'configmaps "c" is forbidden: expression \'object.data.b == \'1\'\' resulted in error: no such key: b'),
+        "a condition that does not hold": (
             webhook(matchConditions=[{"name": "m", "expression": "object.data.a == '2'"}]),
             {"allowed": False},
             201,
-            "",
-            id="a condition that does not hold",
-        ),
-        pytest.param(webhook(objectSelector={"matchLabels": {"x": "z"}}), {"allowed": False}, 201, "", id="labels"),
-        pytest.param(
+            ""),
+        "labels": (webhook(objectSelector={"matchLabels": {"x": "z"}}), {"allowed": False}, 201, ""),
+        "the namespace's labels": (
             webhook(namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "default"}}),
             {"allowed": False},
             400,
-            'admission webhook "a.example.com" denied the request without explanation',
-            id="the namespace's labels",
-        ),
-        pytest.param(
+            'admission webhook "a.example.com" denied the request without explanation'),
+        "any subresource, and none": (
             webhook(rules=[{**RULE, "resources": ["configmaps/*"]}]),
             {"allowed": False},
             400,
-            'admission webhook "a.example.com" denied the request without explanation',
-            id="any subresource, and none",
-        ),
-        pytest.param(webhook(rules=[{**RULE, "resources": ["*/status"]}]), {"allowed": False}, 201, "", id="another"),
-    ],
+            'admission webhook "a.example.com" denied the request without explanation'),
+        "another": (webhook(rules=[{**RULE, "resources": ["*/status"]}]), {"allowed": False}, 201, ""),
+    },
 )  # fmt: skip
 async def test_what_follows_from_an_answer(api: Api, given: Object, answer: Object, code: int, message: str) -> None:
     result, hooks = await posted(api, given, answer=lambda _name, _request: dict(answer))
@@ -301,13 +280,13 @@ async def test_virtual_time_has_no_network(api: Api) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("service", "problem"),
-    [
-        pytest.param({}, 'service "s" not found', id="no service"),
-        pytest.param({"ports": [{"port": 80}]}, 'no service port 443 found for service "s"', id="another port"),
-        pytest.param({"ports": [{"port": 443}]}, 'no endpoints available for service "s"', id="no endpoints"),
-    ],
+@cases(
+    "service, problem",
+    {
+        "no service": ({}, 'service "s" not found'),
+        "another port": ({"ports": [{"port": 80}]}, 'no service port 443 found for service "s"'),
+        "no endpoints": ({"ports": [{"port": 443}]}, 'no endpoints available for service "s"'),
+    },
 )
 async def test_services_that_cannot_be_called(api: Api, service: Object, problem: str) -> None:
 

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-import pytest
 from tests.apiserver.api import Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver.aggregation.availability import available_condition
 
@@ -15,47 +15,41 @@ READY: Object = {"endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"name": 
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 
-@pytest.mark.parametrize(
-    ("spec", "service", "slices", "reason", "message"),
-    [
-        pytest.param({}, None, [], "Local", "Local APIServices are always available", id="this server"),
-        pytest.param(SPEC, None, [], "ServiceNotFound", 'service/s in "ns" is not present', id="no service"),
-        pytest.param(
+@cases(
+    "spec, service, slices, reason, message",
+    {
+        "this server": ({}, None, [], "Local", "Local APIServices are always available"),
+        "no service": (SPEC, None, [], "ServiceNotFound", 'service/s in "ns" is not present'),
+        "another port": (
             SPEC,
             {"spec": {"ports": [{"port": 80}]}},
             [],
             "ServicePortError",
             'service/s in "ns" is not listening on port 443',
-            id="another port",
         ),
-        pytest.param(
-            SPEC, SERVICE, [], "EndpointsNotFound", 'cannot find endpointslices for service/s in "ns"', id="no slices"
-        ),
-        pytest.param(
+        "no slices": (SPEC, SERVICE, [], "EndpointsNotFound", 'cannot find endpointslices for service/s in "ns"'),
+        "nobody ready at the port": (
             SPEC,
             SERVICE,
             [{**READY, "endpoints": [{"conditions": {"ready": False}}]}, {**READY, "ports": [{"name": "", "port": 1}]}],
             "MissingEndpoints",
             'endpointslices for service/s in "ns" have no addresses with port name "https"',
-            id="nobody ready at the port",
         ),
-        pytest.param(
+        "somebody there, whom nobody asks": (
             SPEC,
             SERVICE,
             [READY],
             "FailedDiscoveryCheck",
             'this API server does not pass requests on, to service/s in "ns" neither',
-            id="somebody there, whom nobody asks",
         ),
-        pytest.param(
+        "a service elsewhere has no endpoints to look for": (
             SPEC,
             {"spec": {"type": "ExternalName"}},
             [],
             "FailedDiscoveryCheck",
             'this API server does not pass requests on, to service/s in "ns" neither',
-            id="a service elsewhere has no endpoints to look for",
         ),
-    ],
+    },
 )
 def test_what_is_said(spec: Object, service: Any, slices: list[Object], reason: str, message: str) -> None:
     condition = available_condition(spec, service, slices)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, STRATEGIC, Answer, Api, Object, config_map
+from tests.tables import cases
 
 from pilothouse.env import Env
 
@@ -219,14 +220,14 @@ async def test_scale_of_a_custom_object(api: Api) -> None:
     assert (emptied.status, emptied.body["spec"]) == (200, {})
 
 
-@pytest.mark.parametrize(
-    ("change", "outcome"),
-    [
-        pytest.param({"spec": {"replicas": 3}}, (200, 3), id="given"),
-        pytest.param({"spec": {"replicas": None}}, (200, 0), id="removed"),
-        pytest.param({"metadata": {"labels": {"a": "b"}}}, (400, None), id="left alone"),
-        pytest.param({}, (400, None), id="nothing"),
-    ],
+@cases(
+    "change, outcome",
+    {
+        "given": ({"spec": {"replicas": 3}}, (200, 3)),
+        "removed": ({"spec": {"replicas": None}}, (200, 0)),
+        "left alone": ({"metadata": {"labels": {"a": "b"}}}, (400, None)),
+        "nothing": ({}, (400, None)),
+    },
 )
 async def test_replicas_that_were_never_set_can_be_patched_but_not_read(
     api: Api, change: Object, outcome: tuple[int, int | None]
@@ -321,29 +322,26 @@ async def test_custom_objects_are_selected_by_their_fields(api: Api) -> None:
     assert (rejected.status, rejected.message) == (400, "field label not supported: spec.size")
 
 
-@pytest.mark.parametrize(
-    ("change", "code", "message"),
-    [
-        pytest.param(
+@cases(
+    "change, code, message",
+    {
+        "no unconditional update": (
             lambda o: o["metadata"].pop("resourceVersion"),
             422,
             'foos.example.com "f" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for '
             "an update",
-            id="no unconditional update",
         ),
-        pytest.param(
+        "another kind": (
             lambda o: o.update(kind="Bar"),
             422,
             'Bar.example.com "f" is invalid: kind: Invalid value: "Bar": must be Foo',
-            id="another kind",
         ),
-        pytest.param(
+        "another version": (
             lambda o: o.update(apiVersion="example.com/v2"),
             400,
             "the API version in the data (example.com/v2) does not match the expected API version (example.com/v1)",
-            id="another version",
         ),
-    ],
+    },
 )
 async def test_puts_that_are_rejected(api: Api, change: Callable[[Object], Any], code: int, message: str) -> None:
     await api.made(DEFINITIONS, definition())
@@ -478,75 +476,63 @@ def _with(path: str, value: object) -> Object:
 _VERSION = definition()["spec"]["versions"][0]
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        pytest.param(
+@cases(
+    "body, message",
+    {
+        "the name says plural and group": (
             _with("metadata/name", "x.example.com"),
             'metadata.name: Invalid value: "x.example.com": must be spec.names.plural+"."+spec.group',
-            id="the name says plural and group",
         ),
-        pytest.param(
+        "two scopes": (
             _with("spec/scope", "World"),
             'spec.scope: Unsupported value: "World": supported values: "Cluster", "Namespaced"',
-            id="two scopes",
         ),
-        pytest.param(
+        "one storage version": (
             _with("spec/versions/1/storage", True),
             "must have exactly one version marked as storage version",
-            id="one storage version",
         ),
-        pytest.param(_with("spec/versions/0/schema", {}), "openAPIV3Schema: Required value", id="a schema is required"),
-        pytest.param(
+        "a schema is required": (_with("spec/versions/0/schema", {}), "openAPIV3Schema: Required value"),
+        "fields have types": (
             _with(
                 "spec/versions/0/schema", {"openAPIV3Schema": {"type": "object", "properties": {"a": {"items": {}}}}}
             ),
             "properties[a].type: Required value: must not be empty for specified object fields",
-            id="fields have types",
         ),
-        pytest.param(
+        "protected groups need approval": (
             _with("spec/group", "x.k8s.io"),
             "metadata.annotations[api-approved.kubernetes.io]: Required value",
-            id="protected groups need approval",
         ),
-        pytest.param(
+        "no name": (
             _with("metadata", {}),
             '"" is invalid: metadata.name: Required value: name or generateName is required',
-            id="no name",
         ),
-        pytest.param(
+        "one thing wrong with the group": (
             _with("spec/group", "Example"),
             '[metadata.name: Invalid value: "foos.example.com": must be spec.names.plural+"."+spec.group, spec.group: '
             'Invalid value: "Example": a lowercase RFC 1123 subdomain must consist of',
-            id="one thing wrong with the group",
         ),
-        pytest.param(
+        "an empty schema": (
             _with("spec/versions/0/schema", {"openAPIV3Schema": {}}),
             "spec.versions[0].schema.openAPIV3Schema.type: Required value: must not be empty at the root",
-            id="an empty schema",
         ),
-        pytest.param(
+        "the first version is told of twice": (
             _with("spec/versions/0/name", "V1"),
             'spec.version: Invalid value: "V1": a DNS-1035 label must consist of',
-            id="the first version is told of twice",
         ),
-        pytest.param(
+        "a warning of what is not deprecated": (
             _with("spec/versions/0/deprecationWarning", "a"),
             "can only be set for deprecated versions",
-            id="a warning of what is not deprecated",
         ),
-        pytest.param(
+        "a warning of two lines": (
             _with("spec/versions/0", {**_VERSION, "deprecated": True, "deprecationWarning": "é\n"}),
             "must only contain printable UTF-8 characters; non-printable character found at index 2",
-            id="a warning of two lines",
         ),
-        pytest.param(
+        "where a conversion webhook is": (
             _with("spec/conversion", {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "http://a"}}}),
             "[spec.conversion.webhookClientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL "
             "scheme; desired format: https://host[/path], spec.conversion.conversionReviewVersions: Required value]",
-            id="where a conversion webhook is",
         ),
-        pytest.param(
+        "what a conversion webhook understands": (
             _with(
                 "spec/conversion",
                 {
@@ -562,18 +548,16 @@ _VERSION = definition()["spec"]["versions"][0]
             'spec.conversion.conversionReviewVersions[1]: Invalid value: "v2": duplicate version, '
             'spec.conversion.conversionReviewVersions: Invalid value: ["v2","v2"]: must include at least one of v1, '
             "v1beta1]",
-            id="what a conversion webhook understands",
         ),
-        pytest.param(
+        "the type at the root": (
             _with(
                 "spec/versions/0/schema",
                 {"openAPIV3Schema": {"type": "string"}},
             ),
             'schema.openAPIV3Schema.type: Invalid value: "string": only "object" is allowed as the type at the root of '
             "the schema if the status subresource is enabled",
-            id="the type at the root",
         ),
-    ],
+    },
 )
 async def test_definitions_that_are_rejected(api: Api, body: Object, message: str) -> None:
     answer = await api.post(DEFINITIONS, body)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.apiserver.api import Answer, Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver.apiextensions.rules import compile_rules
 from pilothouse.cel.sizes import sized
@@ -286,33 +287,30 @@ TOTAL = (
 )
 
 
-@pytest.mark.parametrize(
-    ("spec", "problems"),
-    [
-        pytest.param(
+@cases(
+    "spec, problems",
+    {
+        "a list without an end, held against itself": (
             ruled(array(STRING), SQUARE),
             [
                 f"{SPEC}.{RULE} {OVER} more than 100x {HINT}",
                 f"{SPEC}.{RULE} {SHARE}",
                 f"{TOTAL} more than 100x {HINT}",
             ],
-            id="a list without an end, held against itself",
         ),
-        pytest.param(
+        "once for each item": (
             array(ruled(text(maxLength=10_000), LOOK)),
             [
                 f"{SPEC}.items.{RULE} {OVER} more than 100x {HINT}",
                 f"{SPEC}.items.{RULE} {SHARE}",
                 f"{TOTAL} 42.0x {HINT}",
             ],
-            id="once for each item",
         ),
-        pytest.param(
+        "not much over it": (
             array(ruled(text(maxLength=10_000), LOOK), 3_000),
             [f"{SPEC}.items.{RULE} {OVER} 1.200300x {HINT}"],
-            id="not much over it",
         ),
-    ],
+    },
 )
 async def test_expensive_rules_are_rejected(api: Api, spec: Object, problems: list[str]) -> None:
     answer = await api.post(DEFINITIONS, definition(spec))

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver.apiextensions.field_paths import PathError, resolve
 from pilothouse.apiserver.apiextensions.rules import ABSENT, Run, rule_tree
@@ -60,79 +61,57 @@ def run(schema: Object, value: Any, old: Any = ABSENT) -> tuple[list[str], list[
     return [str(problem) for problem in done.all_errors], done.warnings
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "problem"),
-    [
-        pytest.param(ruled("self.a == 'z'"), {"a": "z"}, "", id="a rule that holds"),
-        pytest.param(
-            ruled("self.a == 'z'"), {"a": "y"}, "spec: Invalid value: failed rule: self.a == 'z'", id="and one not"
-        ),
-        pytest.param(
-            ruled("self.a == 'z'", message="a must be z"), {"a": "y"}, "spec: Invalid value: a must be z", id="message"
-        ),
-        pytest.param(
+@cases(
+    "schema, value, problem",
+    {
+        "a rule that holds": (ruled("self.a == 'z'"), {"a": "z"}, ""),
+        "and one not": (
+            ruled("self.a == 'z'"), {"a": "y"}, "spec: Invalid value: failed rule: self.a == 'z'"),
+        "message": (
+            ruled("self.a == 'z'", message="a must be z"), {"a": "y"}, "spec: Invalid value: a must be z"),
+        "a message expression wins": (
             ruled("self.a == 'z'", messageExpression="'not ' + self.a", message="no"),
             {"a": "y"},
-            "spec: Invalid value: not y",
-            id="a message expression wins",
-        ),
-        pytest.param(
+            "spec: Invalid value: not y"),
+        "an evaluation that fails prints the type": (
             ruled("self.a == 'z'", messageExpression="'x' + self.a", message="no"),
             {},
-            "spec: Invalid value: \"object\": no such key: a evaluating rule: no",
-            id="an evaluation that fails prints the type",
-        ),
-        pytest.param(
+            "spec: Invalid value: \"object\": no such key: a evaluating rule: no"),
+        "a message expression that fails gives way to the message": (
             ruled("!has(self.b)", messageExpression="self.a", message="no b"),
             {"b": 1},
-            "spec: Invalid value: no b",
-            id="a message expression that fails gives way to the message",
-        ),
-        pytest.param(
+            "spec: Invalid value: no b"),
+        "reason and field path": (
             ruled("self.b > 1", reason="FieldValueForbidden", fieldPath=".b", message="m"),
             {"b": 1},
-            "spec.b: Forbidden: m",
-            id="reason and field path",
-        ),
-        pytest.param(
+            "spec.b: Forbidden: m"),
+        "required": (
             ruled("self.b > 1", reason="FieldValueRequired", message="m"),
             {"b": 1},
-            "spec: Required value: m",
-            id="required",
-        ),
-        pytest.param(
+            "spec: Required value: m"),
+        "lists and maps": (
             ruled("self.map['x'] == 1 || self.list.exists(i, i.value == 2)"),
             {"map": {"x": 2}, "list": [{"name": "n", "value": 2}]},
-            "",
-            id="lists and maps",
-        ),
-        pytest.param(
+            ""),
+        "rules on values of maps": (
             {"type": "object", "additionalProperties": {**INTEGER, "x-kubernetes-validations": [{"rule": "self < 3"}]}},
             {"x": 4},
-            "spec[x]: Invalid value: failed rule: self < 3",
-            id="rules on values of maps",
-        ),
-        pytest.param(
+            "spec[x]: Invalid value: failed rule: self < 3"),
+        "rules on items": (
             {"type": "array", "items": {**INTEGER, "x-kubernetes-validations": [{"rule": "self < 3"}]}},
             [1, 4],
-            "spec[1]: Invalid value: failed rule: self < 3",
-            id="rules on items",
-        ),
-        pytest.param(
+            "spec[1]: Invalid value: failed rule: self < 3"),
+        "rules in allOf": (
             {**ruled("true"), "allOf": [{"x-kubernetes-validations": [{"rule": "self.b == 1"}]}]},
             {"b": 2},
-            "spec: Invalid value: failed rule: self.b == 1",
-            id="rules in allOf",
-        ),
-        pytest.param(
+            "spec: Invalid value: failed rule: self.b == 1"),
+        "a rule that costs too much": (
             ruled("self.list.all(a, self.list.all(b, a.value + b.value >= 0))"),
             {"list": [{"name": str(number), "value": 1} for number in range(200)]},
             "spec: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': no further validation "
             "rules will be run due to call cost exceeds limit for rule: "
-            "self.list.all(a, self.list.all(b, a.value + b.value >= 0))",
-            id="a rule that costs too much",
-        ),
-    ],
+            "self.list.all(a, self.list.all(b, a.value + b.value >= 0))"),
+    },
 )  # fmt: skip
 def test_rules_validate_objects(schema: Object, value: Any, problem: str) -> None:
     assert run(schema, value) == ([problem] if problem else [], [])
@@ -149,41 +128,36 @@ ON_SCALAR: Object = {
 NEW_OR_SAME = ruled("!oldSelf.hasValue() || self.b == oldSelf.value().b", optionalOldSelf=True, message="fixed")
 
 
-@pytest.mark.parametrize(
-    ("schema", "old", "new", "all_errors", "warnings"),
-    [
-        pytest.param(ON_SCALAR, ABSENT, {"a": "x"}, [], [], id="a transition rule does not run on create"),
-        pytest.param(ON_SCALAR, {"b": 1}, {"a": "x"}, [], [], id="nor on a field that was not there"),
-        pytest.param(
-            ON_SCALAR, {"a": "x"}, {"a": "y"}, ["spec.a: Invalid value: failed rule: self == oldSelf"], [], id="it runs"
-        ),
-        pytest.param(
+@cases(
+    "schema, old, new, all_errors, warnings",
+    {
+        "a transition rule does not run on create": (ON_SCALAR, ABSENT, {"a": "x"}, [], []),
+        "nor on a field that was not there": (ON_SCALAR, {"b": 1}, {"a": "x"}, [], []),
+        "it runs": (ON_SCALAR, {"a": "x"}, {"a": "y"}, ["spec.a: Invalid value: failed rule: self == oldSelf"], []),
+        "items of map lists are found by their keys": (
             ON_ITEMS,
             {"list": [{"name": "a", "value": 1}, {"name": "b", "value": 5}]},
             {"list": [{"name": "b", "value": 1}, {"name": "c", "value": 0}]},
             ["spec.list[0]: Invalid value: shrinks"],
             [],
-            id="items of map lists are found by their keys",
         ),
-        pytest.param(NEW_OR_SAME, ABSENT, {"b": 1}, [], [], id="an optional old value is none on create"),
-        pytest.param(NEW_OR_SAME, {"b": 2}, {"b": 1}, ["spec: Invalid value: fixed"], [], id="and some on update"),
-        pytest.param(
+        "an optional old value is none on create": (NEW_OR_SAME, ABSENT, {"b": 1}, [], []),
+        "and some on update": (NEW_OR_SAME, {"b": 2}, {"b": 1}, ["spec: Invalid value: fixed"], []),
+        "what was not changed is warned of": (
             ruled("self.a == 'z'", message="a must be z"),
             {"a": "y"},
             {"a": "y"},
             [],
             ["spec: Invalid value: a must be z"],
-            id="what was not changed is warned of",
         ),
-        pytest.param(
+        "what was changed is rejected": (
             ruled("self.a == 'z'", message="a must be z"),
             {"a": "y"},
             {"a": "y", "b": 1},
             ["spec: Invalid value: a must be z"],
             [],
-            id="what was changed is rejected",
         ),
-    ],
+    },
 )
 def test_old_values_matter(schema: Object, old: Any, new: Any, all_errors: list[str], warnings: list[str]) -> None:
     assert run(schema, new, old) == (all_errors, warnings)
@@ -281,154 +255,104 @@ def test_what_branches_validate_is_there_as_a_field() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("spec", "problem"),
-    [
-        pytest.param({}, f"{SPEC}.type: Required value: must not be empty for specified object fields", id="no type"),
-        pytest.param({"type": "array"}, f"{SPEC}.items: Required value: must be specified", id="no items"),
-        pytest.param(
+@cases(
+    "spec, problem",
+    {
+        "no type": ({}, f"{SPEC}.type: Required value: must not be empty for specified object fields"),
+        "no items": ({"type": "array"}, f"{SPEC}.items: Required value: must be specified"),
+        "items without type": (
             {"type": "array", "items": {}},
-            f"{SPEC}.items.type: Required value: must not be empty for specified array items",
-            id="items without type",
-        ),
-        pytest.param(
+            f"{SPEC}.items.type: Required value: must not be empty for specified array items"),
+        "fields and keys": (
             {"type": "object", "properties": {"a": STRING}, "additionalProperties": STRING},
-            f"{SPEC}.additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive",
-            id="fields and keys",
-        ),
-        pytest.param(
+            f"{SPEC}.additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive"),
+        "a type in anyOf": (
             {"type": "object", "properties": {"a": STRING}, "anyOf": [{"properties": {"a": {"type": "string"}}}]},
-            f"{SPEC}.anyOf[0].properties[a].type: Forbidden: must be empty to be structural",
-            id="a type in anyOf",
-        ),
-        pytest.param(
+            f"{SPEC}.anyOf[0].properties[a].type: Forbidden: must be empty to be structural"),
+        "upstream looks at completeness from the root only": (
             {"type": "object", "anyOf": [{"properties": {"a": {"minLength": 1}}}]},
-            "",
-            id="upstream looks at completeness from the root only",
-        ),
-        pytest.param(
+            ""),
+        "the customary int-or-string": (
             {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
-            "",
-            id="the customary int-or-string",
-        ),
-        pytest.param(
+            ""),
+        "it passes without the word, but for the type": (
             {"anyOf": [{"type": "integer"}, {"type": "string"}]},
-            f"{SPEC}.type: Required value: must not be empty for specified object fields",
-            id="it passes without the word, but for the type",
-        ),
-        pytest.param(
+            f"{SPEC}.type: Required value: must not be empty for specified object fields"),
+        "no pattern": (
             {"type": "string", "pattern": "("},
             f'{SPEC}.pattern: Invalid value: "(": must be a valid regular expression, but isn\'t: error parsing '
-            "regexp: missing closing ): `(`",
-            id="no pattern",
-        ),
-        pytest.param(
+            "regexp: missing closing ): `(`"),
+        "no pattern that Go knows": (
             {"type": "string", "allOf": [{"pattern": "(?!a)"}]},
             f'{SPEC}.allOf[0].pattern: Invalid value: "(?!a)": must be a valid regular expression, but isn\'t: error '
-            "parsing regexp: invalid or unsupported Perl syntax: `(?!`",
-            id="no pattern that Go knows",
-        ),
-        pytest.param(
+            "parsing regexp: invalid or unsupported Perl syntax: `(?!`"),
+        "null is no item of a set": (
             {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string", "nullable": True}},
-            f"{SPEC}.items.nullable: Forbidden: cannot be nullable when x-kubernetes-list-type is set",
-            id="null is no item of a set",
-        ),
-        pytest.param(
+            f"{SPEC}.items.nullable: Forbidden: cannot be nullable when x-kubernetes-list-type is set"),
+        "the schema of a schema": (
             {"type": "string", "$schema": "x"},
-            "s: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported",
-            id="the schema of a schema",
-        ),
-        pytest.param(
+            "s: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported"),
+        "defaults are not filled in when they are validated": (
             {"type": "object", "default": {}, "required": ["a"], "properties": {"a": {**STRING, "default": "x"}}},
-            f"{SPEC}.default.a: Required value",
-            id="defaults are not filled in when they are validated",
-        ),
-        pytest.param(
+            f"{SPEC}.default.a: Required value"),
+        "defaults keep the rules": (
             {"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "self > 1"}]},
-            f"{SPEC}.default: Invalid value: failed rule: self > 1",
-            id="defaults keep the rules",
-        ),
-        pytest.param(
+            f"{SPEC}.default: Invalid value: failed rule: self > 1"),
+        "unique items": (
             {"type": "string", "uniqueItems": True},
             f"{SPEC}.uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes "
-            "quadratic",
-            id="unique items",
-        ),
-        pytest.param(
+            "quadratic"),
+        "an empty embedded resource": (
             {"type": "object", "x-kubernetes-embedded-resource": True},
             f"{SPEC}.properties: Required value: must not be empty if x-kubernetes-embedded-resource is true without "
-            "x-kubernetes-preserve-unknown-fields",
-            id="an empty embedded resource",
-        ),
-        pytest.param(
+            "x-kubernetes-preserve-unknown-fields"),
+        "keys of lists": (
             {"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object", "properties": {"a": STRING}},
              "x-kubernetes-list-map-keys": ["a"]},
             f"{SPEC}.items.properties[a].default: Required value: this property is in x-kubernetes-list-map-keys, so "
-            "it must have a default or be a required property",
-            id="keys of lists",
-        ),
-        pytest.param(
+            "it must have a default or be a required property"),
+        "sets of objects": (
             {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "object"}},
             f"{SPEC}.items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with "
-            "x-kubernetes-list-type=set",
-            id="sets of objects",
-        ),
-        pytest.param(
+            "x-kubernetes-list-type=set"),
+        "a default of another type": (
             {"type": "object", "properties": {"a": {**INTEGER, "default": "x"}}},
-            f'{SPEC}.properties[a].default: Invalid value: "string":  in body must be of type integer: "string"',
-            id="a default of another type",
-        ),
-        pytest.param(
+            f'{SPEC}.properties[a].default: Invalid value: "string":  in body must be of type integer: "string"'),
+        "an unknown field in a default": (
             {"type": "object", "properties": {"a": {"type": "object", "default": {"x": 1}}}},
-            f'{SPEC}.properties[a].default: Invalid value: {{"x":1}}: must not have unknown fields',
-            id="an unknown field in a default",
-        ),
-        pytest.param(
+            f'{SPEC}.properties[a].default: Invalid value: {{"x":1}}: must not have unknown fields'),
+        "a rule that does not compile": (
             ruled("self.z == 1"),
             f"{SPEC}.x-kubernetes-validations[0].rule: Invalid value: {RULE % 'self.z == 1'}: compilation failed: "
-            "ERROR: <input>:1:5: undefined field 'z'\n | self.z == 1\n | ....^",
-            id="a rule that does not compile",
-        ),
-        pytest.param(
+            "ERROR: <input>:1:5: undefined field 'z'\n | self.z == 1\n | ....^"),
+        "a rule that is no question": (
             ruled("self.a"),
             f"{SPEC}.x-kubernetes-validations[0].rule: Invalid value: {RULE % 'self.a'}: cel expression must evaluate "
-            "to a bool",
-            id="a rule that is no question",
-        ),
-        pytest.param(
+            "to a bool"),
+        "an empty rule": (
             ruled(""),
-            f"{SPEC}.x-kubernetes-validations[0].rule: Required value: rule is not specified",
-            id="an empty rule",
-        ),
-        pytest.param(
+            f"{SPEC}.x-kubernetes-validations[0].rule: Required value: rule is not specified"),
+        "a path to nowhere": (
             ruled("true", fieldPath=".nope"),
-            f'{SPEC}.x-kubernetes-validations[0].fieldPath: Invalid value: ".nope": must be a valid path',
-            id="a path to nowhere",
-        ),
-        pytest.param(
+            f'{SPEC}.x-kubernetes-validations[0].fieldPath: Invalid value: ".nope": must be a valid path'),
+        "an unknown reason": (
             ruled("true", reason="Because"),
             f'{SPEC}.x-kubernetes-validations[0].reason: Unsupported value: "Because": supported values: '
-            '"FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"',
-            id="an unknown reason",
-        ),
-        pytest.param(
+            '"FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"'),
+        "an optional old value that is not used": (
             ruled("true", optionalOldSelf=True),
             f"{SPEC}.x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if oldSelf is "
-            "not used in rule",
-            id="an optional old value that is not used",
-        ),
-        pytest.param(
+            "not used in rule"),
+        "old values that cannot be found": (
             {
                 "type": "array",
                 "maxItems": 9,
                 "items": {**STRING, "maxLength": 9, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]},
             },
             f"{SPEC}.items.x-kubernetes-validations[0].rule: Invalid value: \"self == oldSelf\": oldSelf cannot be "
-            f"used on the uncorrelatable portion of the schema within {SPEC}",
-            id="old values that cannot be found",
-        ),
-        pytest.param({**STRING, "x-kubernetes-validations": [{"rule": "'oldSelf' != self"}]}, "", id="only a string"),
-    ],
+            f"used on the uncorrelatable portion of the schema within {SPEC}"),
+        "only a string": ({**STRING, "x-kubernetes-validations": [{"rule": "'oldSelf' != self"}]}, ""),
+    },
 )  # fmt: skip
 def test_schemas_that_are_rejected(spec: Object, problem: str) -> None:
     assert problems_of(spec) == ([problem] if problem else [])
@@ -464,31 +388,28 @@ def shaped(value: Any, spec: Object) -> list[str]:
     return [str(problem) for problem in validate({"spec": value}, {"type": "object", "properties": {"spec": spec}})]
 
 
-@pytest.mark.parametrize(
-    ("spec", "value", "all_errors"),
-    [
-        pytest.param(
+@cases(
+    "spec, value, all_errors",
+    {
+        "allOf tells of itself": (
             {"type": "object", "properties": {"a": STRING}, "allOf": [{"properties": {"a": {"minLength": 3}}}, {}]},
             {"a": "x"},
             [
                 'spec.a: Invalid value: "x": spec.a in body should be at least 3 chars long',
                 '<nil>: Invalid value: "": "spec" must validate all the schemas (allOf)',
             ],
-            id="allOf tells of itself",
         ),
-        pytest.param(
+        "the first thing wrong with a string": (
             {"type": "string", "minLength": 2, "pattern": "^[a-z]+$"},
             "A",
             ['spec: Invalid value: "A": spec in body should be at least 2 chars long'],
-            id="the first thing wrong with a string",
         ),
-        pytest.param(
+        "choices are shown as text": (
             {"type": "integer", "enum": [1, 2]},
             3,
             ['spec: Unsupported value: 3: supported values: "1", "2"'],
-            id="choices are shown as text",
         ),
-        pytest.param(
+        "all that is wrong with an object": (
             {"type": "object", "maxProperties": 1, "required": ["c"], "additionalProperties": INTEGER},
             {"a": "x", "b": 1},
             [
@@ -496,25 +417,22 @@ def shaped(value: Any, spec: Object) -> list[str]:
                 'spec.a: Invalid value: "string": spec.a in body must be of type integer: "string"',
                 "spec.c: Required value",
             ],
-            id="all that is wrong with an object",
         ),
-        pytest.param(
+        "another type is no choice either": (
             {"type": "string", "enum": ["a"]},
             1,
             [
                 'spec: Invalid value: "integer": spec in body must be of type string: "integer"',
                 'spec: Unsupported value: 1: supported values: "a"',
             ],
-            id="another type is no choice either",
         ),
-        pytest.param(
+        "null is no choice": (
             {"type": "string", "nullable": True, "enum": ["a"]},
             None,
             ['spec: Unsupported value: null: supported values: "a"'],
-            id="null is no choice",
         ),
-        pytest.param({"type": "boolean", "enum": [True]}, 1, WRONG_BOOLEAN, id="one is not true"),
-        pytest.param(
+        "one is not true": ({"type": "boolean", "enum": [True]}, 1, WRONG_BOOLEAN),
+        "a number's multiple, least and most": (
             {"type": "number", "multipleOf": 0.5, "minimum": 0.5, "maximum": 0.1},
             0.3,
             [
@@ -522,35 +440,29 @@ def shaped(value: Any, spec: Object) -> list[str]:
                 "spec: Invalid value: 0.3: spec in body should be greater than or equal to 0.5",
                 "spec: Invalid value: 0.3: spec in body should be less than or equal to 0.1",
             ],
-            id="a number's multiple, least and most",
         ),
-        pytest.param(
+        "too large for its format": (
             {"type": "integer", "format": "int32"},
             1 << 31,
             ['<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec'],
-            id="too large for its format",
         ),
-        pytest.param(
+        "too large for any integer": (
             {"type": "integer"},
             1 << 63,
             [
                 'spec: Invalid value: "number": spec in body must be of type integer: "number"',
                 '<nil>: Invalid value: "": Checked value must be of type integer (default format) in spec',
             ],
-            id="too large for any integer",
         ),
-        pytest.param({"type": "integer"}, 2.0, [], id="a whole number with a fraction"),
-        pytest.param(
-            {"type": "string", "format": "date-time"}, "2020-01-01t00:00:00z", [], id="small letters in a time"
-        ),
-        pytest.param({"type": "string", "format": "duration"}, "P1D", [], id="a number and a unit somewhere"),
-        pytest.param(
+        "a whole number with a fraction": ({"type": "integer"}, 2.0, []),
+        "small letters in a time": ({"type": "string", "format": "date-time"}, "2020-01-01t00:00:00z", []),
+        "a number and a unit somewhere": ({"type": "string", "format": "duration"}, "P1D", []),
+        "a format tells more than a type": (
             {"type": "string", "format": "date-time"},
             1,
             ['spec: Invalid value: "int64": spec in body must be of type date-time: "int64"'],
-            id="a format tells more than a type",
         ),
-    ],
+    },
 )
 def test_schemas_validate_objects(spec: Object, value: Any, all_errors: list[str]) -> None:
     assert shaped(value, spec) == all_errors
@@ -638,45 +550,38 @@ async def test_names_of_finalizers_that_others_could_choose_are_warned_of(api: A
     assert more == f'299 - "metadata.finalizers: \\"your\\": {told.format("")}"'
 
 
-@pytest.mark.parametrize(
-    ("inside", "code", "told"),
-    [
-        pytest.param(
+@cases(
+    "inside, code, told",
+    {
+        "a version": (
             {"apiVersion": "a/b/c", "kind": "Pod"},
             422,
             'spec.pod.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
-            id="a version",
         ),
-        pytest.param(
-            {"apiVersion": "v1", "kind": ""}, 422, 'spec.pod.kind: Invalid value: "": must not be empty', id="no kind"
-        ),
-        pytest.param(
+        "no kind": ({"apiVersion": "v1", "kind": ""}, 422, 'spec.pod.kind: Invalid value: "": must not be empty'),
+        "a kind": (
             {"apiVersion": "v1", "kind": "p d"},
             422,
             'spec.pod.kind: Invalid value: "p d": may have mixed case, but should otherwise match: ',
-            id="a kind",
         ),
-        pytest.param(
+        "a label": (
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a b": "c"}}},
             422,
             'spec.pod.metadata.labels: Invalid value: "a b": name part must consist of',
-            id="a label",
         ),
-        pytest.param(
+        "a version of another type": (
             {"apiVersion": 1, "kind": "Pod"},
             400,
             'Thing in version "v1" cannot be handled as a Thing: spec.pod.apiVersion: Invalid value: 1: must be a '
             "string",
-            id="a version of another type",
         ),
-        pytest.param(
+        "metadata of another type": (
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 1}},
             400,
             'Thing in version "v1" cannot be handled as a Thing: spec.pod.metadata: Invalid value: {"name":1}: json: '
             "cannot unmarshal number into Go struct field ObjectMeta.name of type string",
-            id="metadata of another type",
         ),
-    ],
+    },
 )
 async def test_what_is_wrong_with_resources_in_resources(api: Api, inside: Object, code: int, told: str) -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}

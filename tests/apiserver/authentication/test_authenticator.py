@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.apiserver.api import Answer, Api, pod
+from tests.tables import cases
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.handler_chain import HandlerChain
@@ -137,16 +138,16 @@ async def _wait(door: Door) -> None:
     await asyncio.sleep(3601)
 
 
-@pytest.mark.parametrize(
-    ("bound", "ends"),
-    [
-        pytest.param(None, _delete_account, id="the account goes"),
-        pytest.param(None, _renew_account, id="another account has the name"),
-        pytest.param(reference("Pod", "p"), _delete_pod, id="the pod goes"),
-        pytest.param(reference("Secret", "s"), _delete_secret, id="the secret goes"),
-        pytest.param(reference("Node", "n1"), _delete_node, id="the node goes"),
-        pytest.param(None, _wait, id="the time is over"),
-    ],
+@cases(
+    "bound, ends",
+    {
+        "the account goes": (None, _delete_account),
+        "another account has the name": (None, _renew_account),
+        "the pod goes": (reference("Pod", "p"), _delete_pod),
+        "the secret goes": (reference("Secret", "s"), _delete_secret),
+        "the node goes": (reference("Node", "n1"), _delete_node),
+        "the time is over": (None, _wait),
+    },
 )
 async def test_a_token_ends_when(door: Door, bound: Any, ends: Callable[[Door], Coroutine[Any, Any, None]]) -> None:
     await a_pod(door)
@@ -204,19 +205,19 @@ def _encoded(text: bytes) -> str:
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
-@pytest.mark.parametrize(
+@cases(
     "head",
-    [
-        pytest.param(b'{"alg":"RS256","kid":["a"]}', id="a list of keys"),
-        pytest.param(b'{"alg":"RS256","kid":{"a":"b"}}', id="a map of keys"),
-        pytest.param(b'{"alg":"RS256","kid":7}', id="a number for a key"),
-        pytest.param(b'{"alg":["RS256"],"kid":"a"}', id="a list of algorithms"),
-        pytest.param(b'{"alg":null}', id="no algorithm"),
-        pytest.param(b'["RS256"]', id="a list"),
-        pytest.param(b'{"x":' + b"[" * 15_000 + b"]" * 15_000 + b"}", id="nested deep"),
-        pytest.param(b'{"alg":"RS256","kid":"\xff"}', id="no text"),
-        pytest.param(b'{"alg":1' + b"0" * 10_000 + b"}", id="a number without end"),
-    ],
+    {
+        "a list of keys": b'{"alg":"RS256","kid":["a"]}',
+        "a map of keys": b'{"alg":"RS256","kid":{"a":"b"}}',
+        "a number for a key": b'{"alg":"RS256","kid":7}',
+        "a list of algorithms": b'{"alg":["RS256"],"kid":"a"}',
+        "no algorithm": b'{"alg":null}',
+        "a list": b'["RS256"]',
+        "nested deep": b'{"x":' + b"[" * 15_000 + b"]" * 15_000 + b"}",
+        "no text": b'{"alg":"RS256","kid":"\xff"}',
+        "a number without end": b'{"alg":1' + b"0" * 10_000 + b"}",
+    },
 )
 async def test_a_token_with_an_odd_head_is_none(door: Door, head: bytes) -> None:
     _head, body, signature = (await door.token()).split(".")
@@ -227,39 +228,37 @@ async def test_a_token_with_an_odd_head_is_none(door: Door, head: bytes) -> None
     assert review == {"user": {}, "error": "invalid bearer token"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "more",
-    [
-        pytest.param({"exp": ["x"]}, id="no end"),
-        pytest.param({"exp": "9999999999"}, id="an end in words"),
-        pytest.param({"nbf": {}}, id="no beginning"),
-        pytest.param({"aud": {"a": "b"}}, id="a map of audiences"),
-        pytest.param({"aud": [["a"]]}, id="lists of audiences"),
-        pytest.param({"kubernetes.io": ["x"]}, id="no account"),
-        pytest.param({"kubernetes.io": {"namespace": ["a"], "serviceaccount": "x"}}, id="an account that is a word"),
-        pytest.param({"kubernetes.io": {"namespace": "default", "pod": "x"}}, id="a pod that is a word"),
-        pytest.param({"iss": ["x"]}, id="several issuers"),
-        pytest.param({"iss": "kubernetes/serviceaccount", "sub": ["x"]}, id="several subjects"),
-        pytest.param(
-            {"iss": "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/namespace": {}}, id="an odd namespace"
-        ),
-    ],
+    {
+        "no end": {"exp": ["x"]},
+        "an end in words": {"exp": "9999999999"},
+        "no beginning": {"nbf": {}},
+        "a map of audiences": {"aud": {"a": "b"}},
+        "lists of audiences": {"aud": [["a"]]},
+        "no account": {"kubernetes.io": ["x"]},
+        "an account that is a word": {"kubernetes.io": {"namespace": ["a"], "serviceaccount": "x"}},
+        "a pod that is a word": {"kubernetes.io": {"namespace": "default", "pod": "x"}},
+        "several issuers": {"iss": ["x"]},
+        "several subjects": {"iss": "kubernetes/serviceaccount", "sub": ["x"]},
+        "an odd namespace": {"iss": "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/namespace": {}},
+    },
 )
 async def test_signed_claims_of_another_form_are_none(door: Door, more: dict[str, Any]) -> None:
     """Other programs may sign with a key that is given to the server."""
     assert await door.who(signed({**claims(await door.token()), **more})) == 401
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
+    {
         # 256 bytes of a signature leave four bits of the last character unused, so that 16 characters mean the same.
-        pytest.param(lambda token: token[:-1] + chr(ord(token[-1]) + 1), id="bits that mean nothing"),
-        pytest.param(lambda token: token + "=", id="padding"),
-        pytest.param(lambda token: token + "==", id="all of the padding"),
-        pytest.param(lambda token: token[:-4] + "!" + token[-4:], id="a character that is skipped"),
-        pytest.param(lambda token: token.replace("_", "/").replace("-", "+"), id="the other alphabet"),
-    ],
+        "bits that mean nothing": lambda token: token[:-1] + chr(ord(token[-1]) + 1),
+        "padding": lambda token: token + "=",
+        "all of the padding": lambda token: token + "==",
+        "a character that is skipped": lambda token: token[:-4] + "!" + token[-4:],
+        "the other alphabet": lambda token: token.replace("_", "/").replace("-", "+"),
+    },
 )
 async def test_a_token_has_one_form(door: Door, change: Callable[[str], str]) -> None:
     token = await door.token()
@@ -338,22 +337,21 @@ def bootstrap(**data: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("secret", "groups"),
-    [
-        pytest.param(bootstrap(), ["system:bootstrappers"], id="plain"),
-        pytest.param(
+@cases(
+    "secret, groups",
+    {
+        "plain": (bootstrap(), ["system:bootstrappers"]),
+        "with groups": (
             bootstrap(auth_extra_groups="system:bootstrappers:b,system:bootstrappers:a"),
             ["system:bootstrappers", "system:bootstrappers:a", "system:bootstrappers:b"],
-            id="with groups",
         ),
-        pytest.param(bootstrap(auth_extra_groups="system:masters"), None, id="no other groups"),
-        pytest.param(bootstrap(usage_bootstrap_authentication="false"), None, id="not for logging in"),
-        pytest.param(bootstrap(token_secret="0123456789abcdeX"), None, id="another secret"),
-        pytest.param(bootstrap(expiration="2000-01-01T00:00:00Z"), None, id="over"),
-        pytest.param(bootstrap(expiration="soon"), None, id="an end that cannot be read"),
-        pytest.param({**bootstrap(), "type": "Opaque"}, None, id="another type of secret"),
-    ],
+        "no other groups": (bootstrap(auth_extra_groups="system:masters"), None),
+        "not for logging in": (bootstrap(usage_bootstrap_authentication="false"), None),
+        "another secret": (bootstrap(token_secret="0123456789abcdeX"), None),
+        "over": (bootstrap(expiration="2000-01-01T00:00:00Z"), None),
+        "an end that cannot be read": (bootstrap(expiration="soon"), None),
+        "another type of secret": ({**bootstrap(), "type": "Opaque"}, None),
+    },
 )
 async def test_bootstrap_tokens(door: Door, secret: dict[str, Any], groups: list[str] | None) -> None:
     await door.api.made("/api/v1/namespaces/kube-system/secrets", secret)

@@ -5,6 +5,7 @@ import datetime
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from tests.tables import cases
 
 from pilothouse.apiserver.authentication.authenticator import StaticTokens, certificate_identity
 from pilothouse.apiserver.authentication.identity import Identity
@@ -16,57 +17,25 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 GET = ("get",)
 
 
-@pytest.mark.parametrize(
-    ("rule", "asked", "allowed"),
-    [
-        pytest.param(
-            Rule(GET, ("apps",), ("deployments",)), Attributes("get", "apps", "v1", "deployments"), True, id="it"
-        ),
-        pytest.param(
-            Rule(GET, ("apps",), ("deployments",)),
-            Attributes("list", "apps", "v1", "deployments"),
-            False,
-            id="other verb",
-        ),
-        pytest.param(
-            Rule(GET, ("",), ("deployments",)), Attributes("get", "apps", "v1", "deployments"), False, id="other group"
-        ),
-        pytest.param(Rule(("*",), ("*",), ("*",)), Attributes("odd", "x", "v1", "y", "z"), True, id="stars"),
-        pytest.param(
-            Rule(GET, ("",), ("pods",)),
-            Attributes("get", "", "v1", "pods", "log"),
-            False,
-            id="a subresource is another",
-        ),
-        pytest.param(Rule(GET, ("",), ("pods/log",)), Attributes("get", "", "v1", "pods", "log"), True, id="named"),
-        pytest.param(
-            Rule(GET, ("*",), ("*/scale",)),
-            Attributes("get", "apps", "v1", "deployments", "scale"),
-            True,
-            id="any scale",
-        ),
-        pytest.param(Rule(GET, ("*",), ("*/scale",)), Attributes("get", "apps", "v1", "scale"), False, id="no scale"),
-        pytest.param(
-            Rule(GET, ("",), ("pods",), ("a",)), Attributes("get", "", "v1", "pods", name="a"), True, id="by name"
-        ),
-        pytest.param(
-            Rule(GET, ("",), ("pods",), ("a",)), Attributes("get", "", "v1", "pods", name="b"), False, id="other name"
-        ),
-        pytest.param(
-            Rule(("list",), ("",), ("pods",), ("a",)),
-            Attributes("list", "", "v1", "pods"),
-            False,
-            id="a list has no name",
-        ),
-        pytest.param(
-            Rule(GET, non_resource_urls=("/healthz/*",)), Attributes("get", path="/healthz/x"), True, id="path"
-        ),
-        pytest.param(
-            Rule(GET, non_resource_urls=("/healthz",)), Attributes("get", path="/healthz/x"), False, id="exact"
-        ),
-        pytest.param(Rule(("*",), ("*",), ("*",)), Attributes("get", path="/metrics"), False, id="paths are apart"),
-        pytest.param(Rule(("*",), non_resource_urls=("*",)), Attributes("get", "", "v1", "pods"), False, id="and back"),
-    ],
+@cases(
+    "rule, asked, allowed",
+    {
+        "it": (Rule(GET, ("apps",), ("deployments",)), Attributes("get", "apps", "v1", "deployments"), True),
+        "other verb": (Rule(GET, ("apps",), ("deployments",)), Attributes("list", "apps", "v1", "deployments"), False),
+        "other group": (Rule(GET, ("",), ("deployments",)), Attributes("get", "apps", "v1", "deployments"), False),
+        "stars": (Rule(("*",), ("*",), ("*",)), Attributes("odd", "x", "v1", "y", "z"), True),
+        "a subresource is another": (Rule(GET, ("",), ("pods",)), Attributes("get", "", "v1", "pods", "log"), False),
+        "named": (Rule(GET, ("",), ("pods/log",)), Attributes("get", "", "v1", "pods", "log"), True),
+        "any scale": (Rule(GET, ("*",), ("*/scale",)), Attributes("get", "apps", "v1", "deployments", "scale"), True),
+        "no scale": (Rule(GET, ("*",), ("*/scale",)), Attributes("get", "apps", "v1", "scale"), False),
+        "by name": (Rule(GET, ("",), ("pods",), ("a",)), Attributes("get", "", "v1", "pods", name="a"), True),
+        "other name": (Rule(GET, ("",), ("pods",), ("a",)), Attributes("get", "", "v1", "pods", name="b"), False),
+        "a list has no name": (Rule(("list",), ("",), ("pods",), ("a",)), Attributes("list", "", "v1", "pods"), False),
+        "path": (Rule(GET, non_resource_urls=("/healthz/*",)), Attributes("get", path="/healthz/x"), True),
+        "exact": (Rule(GET, non_resource_urls=("/healthz",)), Attributes("get", path="/healthz/x"), False),
+        "paths are apart": (Rule(("*",), ("*",), ("*",)), Attributes("get", path="/metrics"), False),
+        "and back": (Rule(("*",), non_resource_urls=("*",)), Attributes("get", "", "v1", "pods"), False),
+    },
 )
 def test_rules(rule: Rule, asked: Attributes, allowed: bool) -> None:
     assert rule.allows(asked) is allowed

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from tests.apiserver.api import Answer, Api
+from tests.tables import cases
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.authentication.identity import Identity
@@ -50,90 +50,79 @@ async def as_jane(api: Api, method: str, path: str, body: Any, more: Sequence[di
     return Answer(response.status, response.headers, response.body)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "more"),
-    [
-        pytest.param("POST", ROLES, role("r", MINE), (), id="what she has"),
-        pytest.param("POST", ROLES, role("r", {**MINE, "resourceNames": ["a"]}), (), id="a part of it"),
-        pytest.param("POST", BINDINGS, binding("b", "ClusterRole", "jane"), (), id="a role of which she has all"),
-        pytest.param(
+@cases(
+    "method, path, body, more",
+    {
+        "what she has": ("POST", ROLES, role("r", MINE), ()),
+        "a part of it": ("POST", ROLES, role("r", {**MINE, "resourceNames": ["a"]}), ()),
+        "a role of which she has all": ("POST", BINDINGS, binding("b", "ClusterRole", "jane"), ()),
+        "with escalate": (
             "POST",
             ROLES,
             role("r", SECRETS),
             ({"verbs": ["escalate"], "apiGroups": [GROUP], "resources": ["roles"]},),
-            id="with escalate",
         ),
-        pytest.param(
+        "with bind": (
             "POST",
             BINDINGS,
             binding("b", "ClusterRole", "secrets"),
             ({"verbs": ["bind"], "apiGroups": [GROUP], "resources": ["clusterroles"], "resourceNames": ["secrets"]},),
-            id="with bind",
         ),
-        pytest.param(
-            "PATCH", f"{ROLES}/there", {"metadata": {"finalizers": ["a.com/b"]}}, (), id="what only collection looks at"
-        ),
-    ],
+        "what only collection looks at": ("PATCH", f"{ROLES}/there", {"metadata": {"finalizers": ["a.com/b"]}}, ()),
+    },
 )
 async def test_she_may(api: Api, method: str, path: str, body: Any, more: Sequence[dict[str, Any]]) -> None:
     answer = await as_jane(api, method, path, body, more)
     assert answer.status in (200, 201), answer.text
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "missing"),
-    [
-        pytest.param(
+@cases(
+    "method, path, body, missing",
+    {
+        "more than she has": (
             "POST",
             ROLES,
             role("r", MINE, SECRETS, {"verbs": ["delete"], "apiGroups": [""], "resources": ["pods"]}),
             '{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}\n'
             '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}',
-            id="more than she has",
         ),
-        pytest.param(
+        "a subresource": (
             "POST",
             ROLES,
             role("r", {**MINE, "resources": ["pods/log"]}),
             '{APIGroups:[""], Resources:["pods/log"], Verbs:["get" "list"]}',
-            id="a subresource",
         ),
-        pytest.param(
+        "a path": (
             "POST",
             CLUSTER_ROLES,
             role("r", {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}),
             '{NonResourceURLs:["/metrics"], Verbs:["get"]}',
-            id="a path",
         ),
-        pytest.param(
+        "a change of a role": (
             "PUT",
             f"{ROLES}/there",
             role("there", {**SECRETS, "resourceNames": ["a"]}),
             '{APIGroups:[""], Resources:["secrets"], ResourceNames:["a"], Verbs:["get" "list"]}',
-            id="a change of a role",
         ),
-        pytest.param(
+        "labels of a role with more": (
             "PATCH",
             f"{ROLES}/there",
             {"metadata": {"labels": {"a": "b"}}},
             '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}',
-            id="labels of a role with more",
         ),
-        pytest.param(
+        "a role with more": (
             "POST",
             BINDINGS,
             binding("r", "ClusterRole", "secrets"),
             '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}',
-            id="a role with more",
         ),
-        pytest.param(
+        "everything": (
             "POST",
             CLUSTER_BINDINGS,
             binding("r", "ClusterRole", "cluster-admin"),
             '{APIGroups:["*"], Resources:["*"], Verbs:["*"]}\n{NonResourceURLs:["*"], Verbs:["*"]}',
-            id="everything",
         ),
-    ],
+    },
 )
 async def test_she_may_not(api: Api, method: str, path: str, body: Any, missing: str) -> None:
     answer = await as_jane(api, method, path, body)

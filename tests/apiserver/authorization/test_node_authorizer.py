@@ -6,6 +6,7 @@ import json
 
 import pytest
 from tests.apiserver.api import Api, pod
+from tests.tables import cases
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.authentication.identity import Identity
@@ -47,77 +48,61 @@ def ask(verb: str, resource: str, name: str = "", group: str = "", **more: str) 
     return Attributes(verb, group, "v1", resource, subresource, more.pop("namespace", "default"), name, **more)
 
 
-@pytest.mark.parametrize(
-    ("asked", "why"),
-    [
-        pytest.param(ask("get", "secrets", "mounted"), None, id="a mounted secret"),
-        pytest.param(ask("watch", "secrets", "mounted"), None, id="watching it by name"),
-        pytest.param(ask("get", "secrets", "projected"), None, id="a projected secret"),
-        pytest.param(ask("get", "secrets", "pull"), None, id="to pull images"),
-        pytest.param(ask("get", "secrets", "env"), None, id="in the environment"),
-        pytest.param(ask("get", "configmaps", "mounted"), None, id="a mounted map"),
-        pytest.param(ask("get", "configmaps", "env"), None, id="a map in the environment"),
-        pytest.param(ask("get", "configmaps", "pro"), None, id="a projected map"),
-        pytest.param(ask("get", "secrets", "theirs"), UNRELATED, id="another node's secret"),
-        pytest.param(ask("get", "secrets", "mounted", namespace="d1"), UNRELATED, id="in another namespace"),
-        pytest.param(ask("list", "secrets"), "No Object name found", id="all secrets"),
-        pytest.param(ask("delete", "secrets", "mounted"), "can only read resources of this type", id="no deleting"),
-        pytest.param(ask("get", "persistentvolumeclaims", "claim"), None, id="a claim"),
-        pytest.param(ask("patch", "persistentvolumeclaims/status", "claim"), None, id="its status"),
-        pytest.param(
-            ask("list", "persistentvolumeclaims"), "can only get individual resources of this type", id="no listing"
-        ),
-        pytest.param(ask("get", "persistentvolumes", "pv", namespace=""), None, id="the volume behind it"),
-        pytest.param(ask("get", "persistentvolumes", "other", namespace=""), UNRELATED, id="another volume"),
-        pytest.param(ask("create", "serviceaccounts/token", "ours"), None, id="its pods' tokens"),
-        pytest.param(ask("create", "serviceaccounts/token", "theirs"), UNRELATED, id="nobody else's"),
-        pytest.param(ask("get", "nodes", "n1", namespace=""), None, id="itself"),
-        pytest.param(
-            ask("get", "nodes", "n2", namespace=""),
-            "node 'n1' cannot read 'n2', only its own Node object",
-            id="no other",
-        ),
-        pytest.param(
-            ask("list", "nodes", namespace=""),
-            "node 'n1' cannot read all nodes, only its own Node object",
-            id="not all",
-        ),
-        pytest.param(ask("patch", "nodes/status", "n1", namespace=""), None, id="its status as node"),
-        pytest.param(ask("delete", "nodes", "n1", namespace=""), "", id="not to go away"),
-        pytest.param(ask("get", "pods", "ours"), None, id="its pod"),
-        pytest.param(ask("get", "pods", "theirs"), UNRELATED, id="another's pod"),
-        pytest.param(ask("list", "pods", field_selector="spec.nodeName=n1"), None, id="its pods"),
-        pytest.param(
+@cases(
+    "asked, why",
+    {
+        "a mounted secret": (ask("get", "secrets", "mounted"), None),
+        "watching it by name": (ask("watch", "secrets", "mounted"), None),
+        "a projected secret": (ask("get", "secrets", "projected"), None),
+        "to pull images": (ask("get", "secrets", "pull"), None),
+        "in the environment": (ask("get", "secrets", "env"), None),
+        "a mounted map": (ask("get", "configmaps", "mounted"), None),
+        "a map in the environment": (ask("get", "configmaps", "env"), None),
+        "a projected map": (ask("get", "configmaps", "pro"), None),
+        "another node's secret": (ask("get", "secrets", "theirs"), UNRELATED),
+        "in another namespace": (ask("get", "secrets", "mounted", namespace="d1"), UNRELATED),
+        "all secrets": (ask("list", "secrets"), "No Object name found"),
+        "no deleting": (ask("delete", "secrets", "mounted"), "can only read resources of this type"),
+        "a claim": (ask("get", "persistentvolumeclaims", "claim"), None),
+        "its status": (ask("patch", "persistentvolumeclaims/status", "claim"), None),
+        "no listing": (ask("list", "persistentvolumeclaims"), "can only get individual resources of this type"),
+        "the volume behind it": (ask("get", "persistentvolumes", "pv", namespace=""), None),
+        "another volume": (ask("get", "persistentvolumes", "other", namespace=""), UNRELATED),
+        "its pods' tokens": (ask("create", "serviceaccounts/token", "ours"), None),
+        "nobody else's": (ask("create", "serviceaccounts/token", "theirs"), UNRELATED),
+        "itself": (ask("get", "nodes", "n1", namespace=""), None),
+        "no other": (ask("get", "nodes", "n2", namespace=""), "node 'n1' cannot read 'n2', only its own Node object"),
+        "not all": (ask("list", "nodes", namespace=""), "node 'n1' cannot read all nodes, only its own Node object"),
+        "its status as node": (ask("patch", "nodes/status", "n1", namespace=""), None),
+        "not to go away": (ask("delete", "nodes", "n1", namespace=""), ""),
+        "its pod": (ask("get", "pods", "ours"), None),
+        "another's pod": (ask("get", "pods", "theirs"), UNRELATED),
+        "its pods": (ask("list", "pods", field_selector="spec.nodeName=n1"), None),
+        "another's pods": (
             ask("list", "pods", field_selector="spec.nodeName=n2"),
             "can only list/watch pods with spec.nodeName field selector",
-            id="another's pods",
         ),
-        pytest.param(ask("watch", "pods"), "can only list/watch pods with spec.nodeName field selector", id="all pods"),
-        pytest.param(ask("patch", "pods/status", "ours"), None, id="pods' status"),
-        pytest.param(ask("create", "pods/exec", "ours"), "", id="not into pods"),
-        pytest.param(
-            ask("update", "leases", "n1", "coordination.k8s.io", namespace="kube-node-lease"), None, id="its lease"
-        ),
-        pytest.param(
+        "all pods": (ask("watch", "pods"), "can only list/watch pods with spec.nodeName field selector"),
+        "pods' status": (ask("patch", "pods/status", "ours"), None),
+        "not into pods": (ask("create", "pods/exec", "ours"), ""),
+        "its lease": (ask("update", "leases", "n1", "coordination.k8s.io", namespace="kube-node-lease"), None),
+        "another's lease": (
             ask("update", "leases", "n2", "coordination.k8s.io", namespace="kube-node-lease"),
             "can only access node lease with the same name as the requesting node",
-            id="another's lease",
         ),
-        pytest.param(
+        "leases elsewhere": (
             ask("get", "leases", "n1", "coordination.k8s.io"),
             'can only access leases in the "kube-node-lease" system namespace',
-            id="leases elsewhere",
         ),
-        pytest.param(
+        "another's drivers": (
             ask("get", "csinodes", "n2", "storage.k8s.io", namespace=""),
             "can only access CSINode with the same name as the requesting node",
-            id="another's drivers",
         ),
-        pytest.param(ask("list", "services", namespace=""), None, id="services, as all nodes"),
-        pytest.param(ask("create", "events", namespace="d1"), None, id="events"),
-        pytest.param(ask("list", "deployments", group="apps", namespace=""), "", id="no deployments"),
-        pytest.param(Attributes("get", path="/metrics"), "", id="no metrics"),
-    ],
+        "services, as all nodes": (ask("list", "services", namespace=""), None),
+        "events": (ask("create", "events", namespace="d1"), None),
+        "no deployments": (ask("list", "deployments", group="apps", namespace=""), ""),
+        "no metrics": (Attributes("get", path="/metrics"), ""),
+    },
 )
 async def test_a_node(api: Api, asked: Attributes, why: str | None) -> None:
     pods = "/api/v1/namespaces/default/pods"

@@ -5,8 +5,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from tests.apiserver.api import Answer, Api, Object, errors_of
+from tests.tables import cases
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.authentication.identity import Identity
@@ -56,54 +56,50 @@ async def as_jane(api: Api, path: str, body: Any, more: Sequence[Object]) -> Ans
     return Answer(response.status, response.headers, response.body)
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "more"),
-    [
-        pytest.param(POLICIES, policy(), [ALL], id="a policy, with all of its parameters"),
-        pytest.param(BINDINGS, binding("mine"), [ONE], id="a binding, with its own"),
-    ],
+@cases(
+    "path, body, more",
+    {
+        "a policy, with all of its parameters": (POLICIES, policy(), [ALL]),
+        "a binding, with its own": (BINDINGS, binding("mine"), [ONE]),
+    },
 )
 async def test_what_is_allowed(api: Api, path: str, body: Object, more: Sequence[Object]) -> None:
     answer = await as_jane(api, path, body, more)
     assert answer.status == 201, answer.text
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "more", "expected"),
-    [
-        pytest.param(
+@cases(
+    "path, body, more, expected",
+    {
+        "not all parameters": (
             POLICIES,
             policy(),
             [ONE],
             f'spec.paramKind: Forbidden: user {SHOWN} must have "get" permission on all objects of the referenced '
             "paramKind (kind=ConfigMap, apiVersion=v1)",
-            id="not all parameters",
         ),
-        pytest.param(
+        "parameters of an unknown kind": (
             POLICIES,
             policy("Unknown"),
             [ALL],
             f'spec.paramKind: Forbidden: user {SHOWN} must have "get" permission on all objects of the referenced '
             "paramKind (kind=Unknown, apiVersion=v1)",
-            id="parameters of an unknown kind",
         ),
-        pytest.param(
+        "somebody else's": (
             BINDINGS,
             binding("another"),
             [ONE],
             f'spec.paramRef: Forbidden: user {SHOWN} does not have "get" permission on the object referenced by '
             "paramRef",
-            id="somebody else's",
         ),
-        pytest.param(
+        "a policy that is not there": (
             BINDINGS,
             binding("mine", "none"),
             [ONE],
             f'spec.paramRef: Forbidden: user {SHOWN} does not have "get" permission on the object referenced by '
             "paramRef",
-            id="a policy that is not there",
         ),
-    ],
+    },
 )
 async def test_what_is_not(api: Api, path: str, body: Object, more: Sequence[Object], expected: str) -> None:
     assert errors_of(await as_jane(api, path, body, more)) == [expected]

@@ -7,6 +7,7 @@ import pytest
 from tests.apiserver.api import CONFIG_MAPS, MERGE, PODS, Answer, Api
 from tests.apiserver.endpoints.apply_scenarios import APPLY, CRD, config_map, crontab, deployment, service
 from tests.apiserver.registry.generic.test_managed_fields import DEPLOYMENTS, owners
+from tests.tables import cases
 
 C = CONFIG_MAPS + "/c"
 D = DEPLOYMENTS + "/d"
@@ -98,14 +99,14 @@ async def test_what_was_there_before_anybody_applied_has_an_owner(api: Api) -> N
     }
 
 
-@pytest.mark.parametrize(
-    ("live", "config", "order"),
-    [
-        pytest.param("ce", "b", "ceb", id="a new one comes last"),
-        pytest.param("ce", "be", "cbe", id="a new one comes before what follows it"),
-        pytest.param("ce", "zey", "czey", id="and after what it follows"),
-        pytest.param("abc", "ca", "bca", id="shared ones come in the order of the configuration"),
-    ],
+@cases(
+    "live, config, order",
+    {
+        "a new one comes last": ("ce", "b", "ceb"),
+        "a new one comes before what follows it": ("ce", "be", "cbe"),
+        "and after what it follows": ("ce", "zey", "czey"),
+        "shared ones come in the order of the configuration": ("abc", "ca", "bca"),
+    },
 )
 async def test_items_keep_their_order(api: Api, live: str, config: str, order: str) -> None:
     one, other = ([{"name": name, "image": "i"} for name in names] for names in (live, config))

@@ -12,6 +12,7 @@ from tests.apiserver.api import (
     pod,
     replica_set,
 )
+from tests.tables import cases
 
 from pilothouse.env import Env, virtual
 
@@ -108,15 +109,15 @@ async def test_dry_run_stores_nothing(api: Api) -> None:
     assert found.status == 404
 
 
-@pytest.mark.parametrize(
-    ("mode", "code", "warning"),
-    [
-        pytest.param("", 201, '299 - "unknown field \\"spec.foo\\""', id="by default a warning"),
-        pytest.param("?fieldValidation=Warn", 201, '299 - "unknown field \\"spec.foo\\""', id="a warning when asked"),
-        pytest.param("?fieldValidation=Ignore", 201, None, id="dropped in silence"),
-        pytest.param("?fieldValidation=Strict", 400, None, id="an error"),
-        pytest.param("?fieldValidation=Loud", 422, None, id="another mode is no mode"),
-    ],
+@cases(
+    "mode, code, warning",
+    {
+        "by default a warning": ("", 201, '299 - "unknown field \\"spec.foo\\""'),
+        "a warning when asked": ("?fieldValidation=Warn", 201, '299 - "unknown field \\"spec.foo\\""'),
+        "dropped in silence": ("?fieldValidation=Ignore", 201, None),
+        "an error": ("?fieldValidation=Strict", 400, None),
+        "another mode is no mode": ("?fieldValidation=Loud", 422, None),
+    },
 )
 async def test_unknown_fields(api: Api, mode: str, code: int, warning: str | None) -> None:
     body = pod()

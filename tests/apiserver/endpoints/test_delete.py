@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, PODS, REPLICA_SETS, Answer, Api, Object, config_map, pod, replica_set
+from tests.tables import cases
 
 from pilothouse.apiserver.core import Core
 from pilothouse.storage import Staged
@@ -26,27 +27,26 @@ async def test_a_plain_delete_answers_a_status_with_details(api: Api) -> None:
     assert (second.status, second.message) == (404, 'configmaps "c" not found')
 
 
-@pytest.mark.parametrize(
-    ("had", "options", "finalizers", "code"),
-    [
-        pytest.param([], {}, None, 200, id="nothing said, nothing there: gone"),
-        pytest.param([], {"propagationPolicy": "Background"}, None, 200, id="background: gone"),
-        pytest.param([], {"propagationPolicy": "Orphan"}, ["orphan"], 200, id="orphan: kept for the collector"),
-        pytest.param([], {"propagationPolicy": "Foreground"}, ["foregroundDeletion"], 200, id="foreground: kept too"),
-        pytest.param([], {"orphanDependents": True}, ["orphan"], 200, id="the old word for orphan"),
-        pytest.param([], {"orphanDependents": False}, None, 200, id="the old word for background"),
-        pytest.param(["a.b/c"], {}, ["a.b/c"], 200, id="a finalizer keeps the object"),
-        pytest.param(["a.b/c"], {"orphanDependents": False}, ["a.b/c"], 202, id="still there though asked: accepted"),
-        pytest.param(["orphan"], {}, ["orphan"], 200, id="nothing said: what is there stays"),
-        pytest.param(["orphan"], {"propagationPolicy": "Background"}, None, 200, id="background drops orphan"),
-        pytest.param(
+@cases(
+    "had, options, finalizers, code",
+    {
+        "nothing said, nothing there: gone": ([], {}, None, 200),
+        "background: gone": ([], {"propagationPolicy": "Background"}, None, 200),
+        "orphan: kept for the collector": ([], {"propagationPolicy": "Orphan"}, ["orphan"], 200),
+        "foreground: kept too": ([], {"propagationPolicy": "Foreground"}, ["foregroundDeletion"], 200),
+        "the old word for orphan": ([], {"orphanDependents": True}, ["orphan"], 200),
+        "the old word for background": ([], {"orphanDependents": False}, None, 200),
+        "a finalizer keeps the object": (["a.b/c"], {}, ["a.b/c"], 200),
+        "still there though asked: accepted": (["a.b/c"], {"orphanDependents": False}, ["a.b/c"], 202),
+        "nothing said: what is there stays": (["orphan"], {}, ["orphan"], 200),
+        "background drops orphan": (["orphan"], {"propagationPolicy": "Background"}, None, 200),
+        "foreground takes the place of orphan": (
             ["a.b/c", "orphan"],
             {"propagationPolicy": "Foreground"},
             ["a.b/c", "foregroundDeletion"],
             200,
-            id="foreground takes the place of orphan",
         ),
-    ],
+    },
 )
 async def test_propagation(api: Api, had: list[str], options: Object, finalizers: list[str] | None, code: int) -> None:
     await api.made(REPLICA_SETS, replica_set(metadata={"finalizers": had}))
@@ -97,16 +97,16 @@ async def _running(api: Api, name: str = "p", **more: Any) -> Object:
     return made
 
 
-@pytest.mark.parametrize(
-    ("bound", "phase", "options", "grace", "deadline"),
-    [
-        pytest.param(True, "Running", {}, 30, "00:00:30", id="bound: the pod's own period"),
-        pytest.param(True, "Running", {"gracePeriodSeconds": 5}, 5, "00:00:05", id="the request's period wins"),
-        pytest.param(True, "Running", {"gracePeriodSeconds": -1}, 1, "00:00:01", id="a negative period is a second"),
-        pytest.param(True, "Running", {"gracePeriodSeconds": 0}, None, None, id="zero: gone"),
-        pytest.param(False, "Pending", {}, None, None, id="not on a node: gone"),
-        pytest.param(True, "Succeeded", {}, None, None, id="ended: gone"),
-    ],
+@cases(
+    "bound, phase, options, grace, deadline",
+    {
+        "bound: the pod's own period": (True, "Running", {}, 30, "00:00:30"),
+        "the request's period wins": (True, "Running", {"gracePeriodSeconds": 5}, 5, "00:00:05"),
+        "a negative period is a second": (True, "Running", {"gracePeriodSeconds": -1}, 1, "00:00:01"),
+        "zero: gone": (True, "Running", {"gracePeriodSeconds": 0}, None, None),
+        "not on a node: gone": (False, "Pending", {}, None, None),
+        "ended: gone": (True, "Succeeded", {}, None, None),
+    },
 )
 async def test_grace(
     api: Api, bound: bool, phase: str, options: Object, grace: int | None, deadline: str | None

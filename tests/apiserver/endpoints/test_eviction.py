@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import PODS, Answer, Api, Object, pod
+from tests.tables import cases
 
 from pilothouse.apiserver.admission.chain import Admission, Plugin
 from pilothouse.apiserver.admission.dynamic.adopting import adopt
@@ -110,26 +111,24 @@ async def test_an_eviction_takes_one_disruption_out_of_the_budget(api: Api) -> N
     assert found["metadata"]["deletionTimestamp"]
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "message", "cause", "retry_after"),
-    [
-        pytest.param(
+@cases(
+    "status, code, message, cause, retry_after",
+    {
+        "nothing to spare": (
             {"disruptionsAllowed": 0, "currentHealthy": 1},
             429,
             REJECTED,
             "The disruption budget b needs 1 healthy pods and has 1 currently",
             None,
-            id="nothing to spare",
         ),
-        pytest.param(
+        "enough pods and yet nothing allowed": (
             {"disruptionsAllowed": 0},
             429,
             REJECTED,
             "The disruption budget b does not allow evicting pods currently",
             None,
-            id="enough pods and yet nothing allowed",
         ),
-        pytest.param(
+        "the controller cannot count": (
             {
                 "disruptionsAllowed": 0,
                 "conditions": [
@@ -146,17 +145,15 @@ async def test_an_eviction_takes_one_disruption_out_of_the_budget(api: Api) -> N
             REJECTED,
             "The disruption budget b does not allow evicting pods currently because it failed sync: no scale",
             None,
-            id="the controller cannot count",
         ),
-        pytest.param(
+        "a budget that the controller has not seen": (
             {"observedGeneration": 0, "disruptionsAllowed": 1},
             429,
             REJECTED,
             "The disruption budget b is still being processed by the server.",
             "10",
-            id="a budget that the controller has not seen",
         ),
-    ],
+    },
 )
 async def test_evictions_that_are_rejected(
     api: Api, status: Object, code: int, message: str, cause: str, retry_after: str | None
@@ -172,13 +169,9 @@ async def test_evictions_that_are_rejected(
     assert "deletionTimestamp" not in found["metadata"]
 
 
-@pytest.mark.parametrize(
-    ("allowed", "message"),
-    [
-        pytest.param(
-            -1, 'poddisruptionbudget.policy "b" is forbidden: pdb disruptions allowed is negative', id="negative"
-        )
-    ],
+@cases(
+    "allowed, message",
+    {"negative": (-1, 'poddisruptionbudget.policy "b" is forbidden: pdb disruptions allowed is negative')},
 )
 async def test_a_broken_budget_forbids(api: Api, allowed: int, message: str) -> None:
     await _running(api)
@@ -206,14 +199,14 @@ async def test_two_budgets_for_one_pod_are_too_many(api: Api) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("policy", "healthy", "code"),
-    [
-        pytest.param(None, 2, 201, id="by default an unready pod may go while there are enough"),
-        pytest.param(None, 0, 429, id="by default an unready pod is kept while there are too few"),
-        pytest.param("IfHealthyBudget", 0, 429, id="said in so many words"),
-        pytest.param("AlwaysAllow", 0, 201, id="always"),
-    ],
+@cases(
+    "policy, healthy, code",
+    {
+        "by default an unready pod may go while there are enough": (None, 2, 201),
+        "by default an unready pod is kept while there are too few": (None, 0, 429),
+        "said in so many words": ("IfHealthyBudget", 0, 429),
+        "always": ("AlwaysAllow", 0, 201),
+    },
 )
 async def test_unhealthy_pods(api: Api, policy: str | None, healthy: int, code: int) -> None:
     await _running(api, ready=False)
@@ -245,18 +238,17 @@ async def test_a_dry_run_changes_nothing_and_still_says_no(api: Api) -> None:
     assert status["disruptionsAllowed"] == 1
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "message"),
-    [
-        pytest.param(_eviction("q"), 400, "name in URL does not match name in Eviction object", id="another name"),
-        pytest.param(
+@cases(
+    "body, code, message",
+    {
+        "another name": (_eviction("q"), 400, "name in URL does not match name in Eviction object"),
+        "another pod of that name": (
             _eviction(deleteOptions={"preconditions": {"uid": "u"}}),
             409,
             'Operation cannot be fulfilled on pods "p": the UID in the precondition (u) does not match the UID in',
-            id="another pod of that name",
         ),
-        pytest.param({**_eviction(), "kind": "Pod", "apiVersion": "v1"}, 400, 'Pod in version "v1"', id="another kind"),
-    ],
+        "another kind": ({**_eviction(), "kind": "Pod", "apiVersion": "v1"}, 400, 'Pod in version "v1"'),
+    },
 )
 async def test_bodies_that_are_rejected(api: Api, body: Object, code: int, message: str) -> None:
     await _running(api)

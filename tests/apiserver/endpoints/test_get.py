@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object, config_map, pod
+from tests.tables import cases
 
 from pilothouse.apiserver.endpoints.get import decode_token, encode_token
 from pilothouse.env import Env
@@ -122,24 +123,20 @@ async def test_history_is_forgotten_after_its_time(env: Env) -> None:
     assert (gone.status, gone.body["reason"]) == (410, "Expired")
 
 
-@pytest.mark.parametrize(
-    ("token", "message"),
-    [
-        pytest.param(
-            {"v": "v2", "rv": 5, "start": "/a\0"}, "server does not recognize this encoded version v2", id="of others"
-        ),
-        pytest.param(
+@cases(
+    "token, message",
+    {
+        "of others": ({"v": "v2", "rv": 5, "start": "/a\0"}, "server does not recognize this encoded version v2"),
+        "of no version": (
             {"v": "meta.k8s.io/v1", "rv": 0, "start": "/a\0"},
             "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
-            id="of no version",
         ),
-        pytest.param(
+        "of no place": (
             {"v": "meta.k8s.io/v1", "rv": 5, "start": ""},
             "encoded start key empty (version meta.k8s.io/v1)",
-            id="of no place",
         ),
-        pytest.param({"v": "meta.k8s.io/v1", "rv": 5, "start": "/../x"}, "/../x", id="that leads elsewhere"),
-    ],
+        "that leads elsewhere": ({"v": "meta.k8s.io/v1", "rv": 5, "start": "/../x"}, "/../x"),
+    },
 )
 async def test_a_token_that_no_server_gave_is_rejected(api: Api, token: Object, message: str) -> None:
     """As ``DecodeContinue`` in apiserver ``pkg/storage/continue.go`` (v0.36)."""
@@ -205,21 +202,21 @@ async def test_a_revision_to_come_is_waited_for(api: Api, target: str) -> None:
 # Selectors
 
 
-@pytest.mark.parametrize(
-    ("query", "names"),
-    [
-        pytest.param("labelSelector=app%3Dx", ["a", "b"], id="by label"),
-        pytest.param("labelSelector=app!%3Dx", ["c"], id="not by label, also without it"),
-        pytest.param("fieldSelector=spec.nodeName%3Dn1", ["a", "c"], id="by node"),
-        pytest.param("fieldSelector=spec.host%3Dn1", ["a", "c"], id="by node, the old word"),
-        pytest.param("fieldSelector=spec.nodeName%3D", ["b"], id="by no node"),
-        pytest.param("fieldSelector=spec.nodeName!%3Dn1", ["b"], id="by any other node"),
-        pytest.param("fieldSelector=metadata.name%3Db", ["b"], id="by name"),
-        pytest.param("fieldSelector=metadata.name%3Db,", ["b"], id="an empty term is skipped"),
-        pytest.param("fieldSelector=status.phase%3DRunning", ["a"], id="by phase"),
-        pytest.param("fieldSelector=spec.hostNetwork%3Dfalse", ["a", "b", "c"], id="by a field that is not printed"),
-        pytest.param("fieldSelector=spec.nodeName%3Dn1&labelSelector=app%3Dx", ["a"], id="by both"),
-    ],
+@cases(
+    "query, names",
+    {
+        "by label": ("labelSelector=app%3Dx", ["a", "b"]),
+        "not by label, also without it": ("labelSelector=app!%3Dx", ["c"]),
+        "by node": ("fieldSelector=spec.nodeName%3Dn1", ["a", "c"]),
+        "by node, the old word": ("fieldSelector=spec.host%3Dn1", ["a", "c"]),
+        "by no node": ("fieldSelector=spec.nodeName%3D", ["b"]),
+        "by any other node": ("fieldSelector=spec.nodeName!%3Dn1", ["b"]),
+        "by name": ("fieldSelector=metadata.name%3Db", ["b"]),
+        "an empty term is skipped": ("fieldSelector=metadata.name%3Db,", ["b"]),
+        "by phase": ("fieldSelector=status.phase%3DRunning", ["a"]),
+        "by a field that is not printed": ("fieldSelector=spec.hostNetwork%3Dfalse", ["a", "b", "c"]),
+        "by both": ("fieldSelector=spec.nodeName%3Dn1&labelSelector=app%3Dx", ["a"]),
+    },
 )
 async def test_selectors(api: Api, query: str, names: list[str]) -> None:
     # The first list builds what indexes there are; the second one has to follow the writes in between.
@@ -301,12 +298,12 @@ async def test_a_page_has_a_token_whether_or_not_later_objects_match(api: Api) -
     assert answer.meta["continue"]
 
 
-@pytest.mark.parametrize(
-    ("query", "count"),
-    [
-        pytest.param("fieldSelector=metadata.name%3Dc", 1, id="one name: at any newer version"),
-        pytest.param("labelSelector=!x", 0, id="a list: at exactly this version"),
-    ],
+@cases(
+    "query, count",
+    {
+        "one name: at any newer version": ("fieldSelector=metadata.name%3Dc", 1),
+        "a list: at exactly this version": ("labelSelector=!x", 0),
+    },
 )
 async def test_a_limit_with_a_resource_version(api: Api, query: str, count: int) -> None:
     before = api.store.revision

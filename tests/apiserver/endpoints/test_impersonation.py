@@ -4,6 +4,7 @@ The modes and their order are those of apiserver's ``pkg/endpoints/filters/imper
 """
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes, Decision, Rule
@@ -74,10 +75,10 @@ def test_the_old_verb_allows_every_request() -> None:
     assert found == Identity("jane", ("crew", "system:authenticated"), "u", {"acme.com/scopes": ("x",)})
 
 
-@pytest.mark.parametrize(
-    ("caller", "user", "rules", "groups"),
-    [
-        pytest.param(
+@cases(
+    "caller, user, rules, groups",
+    {
+        "another user, for lists of pods only": (
             Identity("bob"),
             "jane",
             (
@@ -85,9 +86,8 @@ def test_the_old_verb_allows_every_request() -> None:
                 may("impersonate:user-info", AUTHENTICATION, "users", "jane"),
             ),
             ("system:authenticated",),
-            id="another user, for lists of pods only",
         ),
-        pytest.param(
+        "an account comes with its groups": (
             Identity("bob"),
             "system:serviceaccount:d1:x",
             (
@@ -95,9 +95,8 @@ def test_the_old_verb_allows_every_request() -> None:
                 may("impersonate:serviceaccount", AUTHENTICATION, "serviceaccounts", "x"),
             ),
             ("system:serviceaccounts", "system:serviceaccounts:d1", "system:authenticated"),
-            id="an account comes with its groups",
         ),
-        pytest.param(
+        "a node comes with its group": (
             Identity("bob"),
             "system:node:n1",
             (
@@ -105,9 +104,8 @@ def test_the_old_verb_allows_every_request() -> None:
                 may("impersonate:arbitrary-node", AUTHENTICATION, "nodes", "n1"),
             ),
             ("system:nodes", "system:authenticated"),
-            id="a node comes with its group",
         ),
-        pytest.param(
+        "a pod's account may be the node that the pod is on": (
             AGENT,
             "system:node:n1",
             (
@@ -115,16 +113,14 @@ def test_the_old_verb_allows_every_request() -> None:
                 may("impersonate:associated-node", AUTHENTICATION, "nodes"),
             ),
             ("system:nodes", "system:authenticated"),
-            id="a pod's account may be the node that the pod is on",
         ),
-        pytest.param(
+        "nobody in particular is not authenticated": (
             Identity("bob"),
             "system:anonymous",
             (may("impersonate", "", "users"),),
             ("system:unauthenticated",),
-            id="nobody in particular is not authenticated",
         ),
-    ],
+    },
 )
 def test_modes(caller: Identity, user: str, rules: tuple[Rule, ...], groups: tuple[str, ...]) -> None:
     assert impersonate(caller, Identity(user), LIST, Rights(*rules)) == Identity(user, groups)

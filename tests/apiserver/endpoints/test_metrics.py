@@ -1,6 +1,7 @@
 """What the API server shows of its requests: kube-apiserver's series, labels and buckets."""
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver.endpoints.metrics import RequestMetrics
@@ -28,24 +29,24 @@ def lines(metrics: RequestMetrics, name: str) -> list[str]:
     return [line for line in metrics.response().body.decode().splitlines() if line.startswith(name)]
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "headers", "verb", "scope"),
-    [
-        pytest.param("GET", f"{PODS}/x", {}, "GET", "resource", id="get"),
-        pytest.param("GET", PODS, {}, "LIST", "namespace", id="list"),
-        pytest.param("HEAD", PODS, {}, "LIST", "namespace", id="its head"),
-        pytest.param("GET", "/api/v1/pods", {}, "LIST", "cluster", id="of all namespaces"),
-        pytest.param("GET", f"{PODS}?watch=true", {}, "WATCH", "namespace", id="watch"),
-        pytest.param("POST", PODS, {}, "POST", "resource", id="create"),
-        pytest.param("PUT", f"{PODS}/x", {}, "PUT", "resource", id="update"),
-        pytest.param("PATCH", f"{PODS}/x", MERGE, "PATCH", "resource", id="patch"),
-        pytest.param("PATCH", f"{PODS}/x", APPLY, "APPLY", "resource", id="apply"),
-        pytest.param("DELETE", f"{PODS}/x", {}, "DELETE", "resource", id="delete"),
-        pytest.param("DELETE", PODS, {}, "DELETE", "namespace", id="delete a collection"),
-        pytest.param("GET", f"{PODS}/x/log", {}, "CONNECT", "resource", id="a log"),
-        pytest.param("POST", f"{PODS}/x/exec", {}, "CONNECT", "resource", id="exec"),
-    ],
-)  # fmt: skip
+@cases(
+    "method, target, headers, verb, scope",
+    {
+        "get": ("GET", f"{PODS}/x", {}, "GET", "resource"),
+        "list": ("GET", PODS, {}, "LIST", "namespace"),
+        "its head": ("HEAD", PODS, {}, "LIST", "namespace"),
+        "of all namespaces": ("GET", "/api/v1/pods", {}, "LIST", "cluster"),
+        "watch": ("GET", f"{PODS}?watch=true", {}, "WATCH", "namespace"),
+        "create": ("POST", PODS, {}, "POST", "resource"),
+        "update": ("PUT", f"{PODS}/x", {}, "PUT", "resource"),
+        "patch": ("PATCH", f"{PODS}/x", MERGE, "PATCH", "resource"),
+        "apply": ("PATCH", f"{PODS}/x", APPLY, "APPLY", "resource"),
+        "delete": ("DELETE", f"{PODS}/x", {}, "DELETE", "resource"),
+        "delete a collection": ("DELETE", PODS, {}, "DELETE", "namespace"),
+        "a log": ("GET", f"{PODS}/x/log", {}, "CONNECT", "resource"),
+        "exec": ("POST", f"{PODS}/x/exec", {}, "CONNECT", "resource"),
+    },
+)
 def test_verbs_and_scopes(method: str, target: str, headers: dict[str, str], verb: str, scope: str) -> None:
     """``MonitorRequest``, ``CanonicalVerb``, ``cleanVerb`` and ``CleanScope``."""
     (line,) = lines(metrics_of(Request(method, target, headers)), "apiserver_request_total")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.apiserver.endpoints.patched_text import json_patched_text, merge_patched_text
 
@@ -29,46 +29,41 @@ def _whole(text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize(
-    ("patch", "expected"),
-    [
-        pytest.param(
+@cases(
+    "patch, expected",
+    {
+        "the object itself is sorted, the rest is as Go declares it": (
             {"spec": 1},
             '{"apiVersion":"v1","kind":"Service",META,"spec":1}',
-            id="the object itself is sorted, the rest is as Go declares it",
         ),
-        pytest.param(
+        "what is merged and what is put in is sorted": (
             {"spec": {"type": "ClusterIP", "clusterIPs": {"z": 1, "a": 2}}},
             '{"apiVersion":"v1","kind":"Service",META,"spec":{"clusterIPs":{"a":2,"z":1},PORTS,SELECTOR,"type":"ClusterIP"}}',
-            id="what is merged and what is put in is sorted",
         ),
-        pytest.param(
+        "items of lists, too": (
             {"metadata": None, "spec": {"ports": [{"z": 1, "b": "<"}]}},
             '{"apiVersion":"v1","kind":"Service","spec":{"ports":[{"b":"\\u003c","z":1}],SELECTOR,"type":"ClusterIP"}}',
-            id="items of lists, too",
         ),
-    ],
+    },
 )
 def test_merge_patches(patch: Any, expected: str) -> None:
     assert merge_patched_text(SERVICE, patch) == _whole(expected)
 
 
-@pytest.mark.parametrize(
-    ("operations", "expected"),
-    [
-        pytest.param(
+@cases(
+    "operations, expected",
+    {
+        "sorted on the way; a value is as it was sent": (
             [{"op": "replace", "path": "/spec/ports/0/port", "value": {"z": 1, "a": 2}}],
             '{"apiVersion":"v1","kind":"Service",META,"spec":{"ports":[{"name":"p","port":{"z":1,"a":2},"targetPort":80}],'
             'SELECTOR,"type":"ClusterIP"}}',
-            id="sorted on the way; a value is as it was sent",
         ),
-        pytest.param(
+        "the way to what is copied counts": (
             [{"op": "copy", "from": "/metadata/labels/a", "path": "/kind"}],
             '{"apiVersion":"v1","kind":"2","metadata":{"labels":{"a":"2","b":"1"},"name":"s"},"spec":{PORTS,SELECTOR,'
             '"type":"ClusterIP"}}',
-            id="the way to what is copied counts",
         ),
-    ],
+    },
 )
 def test_json_patches(operations: Any, expected: str) -> None:
     assert json_patched_text(SERVICE, operations) == _whole(expected)

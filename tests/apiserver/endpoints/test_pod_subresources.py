@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import MERGE, PODS, STRATEGIC, Answer, Api, Object, pod
+from tests.tables import cases
 
 from pilothouse.api.logs import ContainerLog, LogLine
 from pilothouse.api.wire import Request
@@ -38,35 +39,29 @@ async def test_a_debugger_is_added_and_counts_as_a_change_of_the_spec(api: Api) 
     ]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        pytest.param(
-            [], 'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be removed\n', id="gone"
-        ),
-        pytest.param(
+@cases(
+    "wanted, message",
+    {
+        "gone": ([], 'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be removed\n'),
+        "changed": (
             [{**DEBUGGER, "image": "other"}],
             'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be changed\n'
             '@@ -1,6 +1,6 @@\n {\n  "Name": "d",\n- "Image": "busybox",\n+ "Image": "other",\n  "Command": null,\n'
             '  "Args": null,\n  "WorkingDir": "",\n',
-            id="changed",
         ),
-        pytest.param(
+        "for a container that is not there": (
             [DEBUGGER, {"name": "e", "image": "x", "targetContainerName": "z"}],
             'spec.ephemeralContainers[1].targetContainerName: Not found: "z"',
-            id="for a container that is not there",
         ),
-        pytest.param(
+        "named like another": (
             [DEBUGGER, {"name": "c", "image": "x"}],
             'spec.ephemeralContainers[1].name: Duplicate value: "c"',
-            id="named like another",
         ),
-        pytest.param(
+        "with ports": (
             [DEBUGGER, {"name": "e", "image": "x", "ports": [{"containerPort": 1}]}],
             "spec.ephemeralContainers[1].ports: Forbidden: cannot be set for an Ephemeral Container",
-            id="with ports",
         ),
-    ],
+    },
 )
 async def test_debuggers_that_are_rejected(api: Api, wanted: list[Object], message: str) -> None:
     await api.made(PODS, pod())
@@ -104,25 +99,22 @@ async def test_cpu_and_memory_are_resized(api: Api) -> None:
     assert answer.meta["generation"] == 2
 
 
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        pytest.param(
+@cases(
+    "wanted, message",
+    {
+        "another class of service": (
             {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m", "memory": "1Gi"}},
             'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',
-            id="another class of service",
         ),
-        pytest.param(
+        "another resource": (
             {"requests": {"cpu": "1", "ephemeral-storage": "1Gi"}},
             "spec: Forbidden: only cpu and memory resources are mutable",
-            id="another resource",
         ),
-        pytest.param(
+        "a request taken away": (
             {"requests": {"cpu": None, "memory": "1Gi"}},
             "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed",
-            id="a request taken away",
         ),
-    ],
+    },
 )
 async def test_resizes_that_are_rejected(api: Api, wanted: Object, message: str) -> None:
     await api.made(PODS, _sized(requests={"cpu": "100m", "memory": "1Gi"}))
@@ -144,31 +136,28 @@ _CLAIMED: Object = {
 _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
 
 
-@pytest.mark.parametrize(
-    ("spec", "status", "wanted", "told"),
-    [
-        pytest.param(
+@cases(
+    "spec, status, wanted, told",
+    {
+        "of windows": (
             {"os": {"name": "windows"}},
             {},
             {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
             ["[]: Forbidden: windows pods cannot be resized"],
-            id="of windows",
         ),
-        pytest.param(
+        "on a node that cannot": (
             {},
             _RUNNING,
             {},
             ["spec: Forbidden: Pod running on node without support for resize"],
-            id="on a node that cannot",
         ),
-        pytest.param(
+        "an init container": (
             _init(),
             {},
             {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "2"}}}]},
             [],
-            id="an init container",
         ),
-        pytest.param(
+        "other resources of a sidecar": (
             _init(restartPolicy="Always"),
             {},
             {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": None, "ephemeral-storage": "1Gi"}}}]},
@@ -178,16 +167,9 @@ _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
                 "spec.initContainers[0]: Forbidden: only cpu and memory resources for init or sidecar containers are "
                 "mutable",
             ],
-            id="other resources of a sidecar",
         ),
-        pytest.param(
-            {"resources": _TIGHT},
-            {},
-            {"resources": {"requests": {"cpu": "2"}}},
-            [],
-            id="of the pod",
-        ),
-        pytest.param(
+        "of the pod": ({"resources": _TIGHT}, {}, {"resources": {"requests": {"cpu": "2"}}}, []),
+        "others of the pod": (
             {"resources": _TIGHT},
             {},
             {"resources": {"requests": {"memory": None, "hugepages-2Mi": "2Mi"}, "limits": {"hugepages-2Mi": "2Mi"}}},
@@ -195,12 +177,9 @@ _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
                 "spec.resources.requests: Forbidden: pod-level resource requests cannot be removed",
                 "spec: Forbidden: only cpu and memory resources are mutable at pod-level",
             ],
-            id="others of the pod",
         ),
-        pytest.param(
-            _CLAIMED, {}, {}, ["spec: Forbidden: only cpu and memory resources are mutable"], id="what has devices"
-        ),
-    ],
+        "what has devices": (_CLAIMED, {}, {}, ["spec: Forbidden: only cpu and memory resources are mutable"]),
+    },
 )
 async def test_what_may_be_resized(api: Api, spec: Object, status: Object, wanted: Object, told: list[str]) -> None:
     await api.made(PODS, pod(**spec))
@@ -242,18 +221,18 @@ async def _logged(api: Api, query: str = "", **more: Any) -> Answer:
     return await api.get(f"{PODS}/p/log{query}")
 
 
-@pytest.mark.parametrize(
-    ("query", "text"),
-    [
-        pytest.param("", "c -3\nc -2\nc -1\nc 0\n", id="all"),
-        pytest.param("?tailLines=1", "c 0\n", id="the last line"),
-        pytest.param("?tailLines=0", "", id="no lines"),
-        pytest.param("?sinceSeconds=1", "c -1\nc 0\n", id="of the last second"),
-        pytest.param("?sinceTime=2025-12-31T23:59:59Z", "c -1\nc 0\n", id="since a time"),
-        pytest.param("?limitBytes=6", "c -3\nc", id="so many bytes"),
-        pytest.param("?tailLines=1&timestamps=true", "2026-01-01T00:00:00.000000000Z c 0\n", id="with times"),
-        pytest.param("?follow=true&container=c&tailLines=2", "c -1\nc 0\n", id="to the end"),
-    ],
+@cases(
+    "query, text",
+    {
+        "all": ("", "c -3\nc -2\nc -1\nc 0\n"),
+        "the last line": ("?tailLines=1", "c 0\n"),
+        "no lines": ("?tailLines=0", ""),
+        "of the last second": ("?sinceSeconds=1", "c -1\nc 0\n"),
+        "since a time": ("?sinceTime=2025-12-31T23:59:59Z", "c -1\nc 0\n"),
+        "so many bytes": ("?limitBytes=6", "c -3\nc"),
+        "with times": ("?tailLines=1&timestamps=true", "2026-01-01T00:00:00.000000000Z c 0\n"),
+        "to the end": ("?follow=true&container=c&tailLines=2", "c -1\nc 0\n"),
+    },
 )
 async def test_lines_of_a_log(api: Api, query: str, text: str) -> None:
     answer = await _logged(api, query)
@@ -263,52 +242,45 @@ async def test_lines_of_a_log(api: Api, query: str, text: str) -> None:
 TWO = [{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]
 
 
-@pytest.mark.parametrize(
-    ("more", "query", "code", "message"),
-    [
-        pytest.param({"nodeName": ""}, "", 204, "", id="of a pod without a node: nothing"),
-        pytest.param({}, "?container=z", 400, "container z is not valid for pod p", id="of an unknown container"),
-        pytest.param(
+@cases(
+    "more, query, code, message",
+    {
+        "of a pod without a node: nothing": ({"nodeName": ""}, "", 204, ""),
+        "of an unknown container": ({}, "?container=z", 400, "container z is not valid for pod p"),
+        "of one of several": (
             {"containers": TWO},
             "",
             400,
             "a container name must be specified for pod p, choose one of: [a b]",
-            id="of one of several",
         ),
-        pytest.param(
+        "of one of several, and init containers": (
             {"containers": TWO, "initContainers": [{"name": "i", "image": "x"}]},
             "",
             400,
             "a container name must be specified for pod p, choose one of: [a b] or one of the init containers: [i]",
-            id="of one of several, and init containers",
         ),
-        pytest.param({"nodeName": "n3"}, "", 404, 'pods "n3" not found', id="of a pod on a node that is none"),
-        pytest.param(
+        "of a pod on a node that is none": ({"nodeName": "n3"}, "", 404, 'pods "n3" not found'),
+        "of a pod on somebody else's node": (
             {"nodeName": "n2"},
             "",
             500,
             'Internal error occurred: node "n2" is not simulated here: there is no kubelet to ask',
-            id="of a pod on somebody else's node",
         ),
-        pytest.param(
-            {}, "?previous=true", 400, 'previous terminated container "c" in pod "p" not found', id="what never was"
-        ),
-        pytest.param(
+        "what never was": ({}, "?previous=true", 400, 'previous terminated container "c" in pod "p" not found'),
+        "since two times": (
             {},
             "?sinceSeconds=1&sinceTime=2025-12-31T23:59:59Z",
             422,
             'PodLogOptions "p" is invalid: []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be '
             "specified",
-            id="since two times",
         ),
-        pytest.param(
+        "fewer than no lines": (
             {},
             "?tailLines=-1",
             422,
             'PodLogOptions "p" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0',
-            id="fewer than no lines",
         ),
-    ],
+    },
 )
 async def test_logs_that_cannot_be_shown(api: Api, more: Object, query: str, code: int, message: str) -> None:
     answer = await _logged(api, query, **more)
@@ -335,36 +307,30 @@ async def test_a_log_is_followed_until_its_container_ends(api: Api) -> None:
 # What asks for a process
 
 
-@pytest.mark.parametrize(
-    ("target", "more", "headers", "code", "message"),
-    [
-        pytest.param("p/exec", {}, {}, 400, "pod p does not have a host assigned", id="exec without a node"),
-        pytest.param(
-            "p/exec?container=z", {}, {}, 400, "container z is not valid for pod p", id="exec in an unknown container"
-        ),
-        pytest.param(
-            "p/attach", {"nodeName": "n3"}, {}, 404, 'pods "n3" not found', id="attach on a node that is none"
-        ),
-        pytest.param("p/exec", {"nodeName": "n1"}, {}, 400, "Upgrade request required", id="exec without an upgrade"),
-        pytest.param(
+@cases(
+    "target, more, headers, code, message",
+    {
+        "exec without a node": ("p/exec", {}, {}, 400, "pod p does not have a host assigned"),
+        "exec in an unknown container": ("p/exec?container=z", {}, {}, 400, "container z is not valid for pod p"),
+        "attach on a node that is none": ("p/attach", {"nodeName": "n3"}, {}, 404, 'pods "n3" not found'),
+        "exec without an upgrade": ("p/exec", {"nodeName": "n1"}, {}, 400, "Upgrade request required"),
+        "exec": (
             "p/exec",
             {"nodeName": "n1"},
             {"connection": "Upgrade", "upgrade": "SPDY/3.1"},
             501,
             'exec is not possible: pod "p" runs on the simulated node "n1", where no process is behind a container',
-            id="exec",
         ),
-        pytest.param(
+        "port-forward": (
             "p/portforward",
             {"nodeName": "n1", "containers": TWO},
             {"connection": "Upgrade", "upgrade": "SPDY/3.1"},
             501,
             'portforward is not possible: pod "p" runs on the simulated node "n1", where no process is behind a '
             "container",
-            id="port-forward",
         ),
-        pytest.param("p:80/proxy/x", {}, {}, 400, "address not allowed", id="proxy to a pod without an address"),
-    ],
+        "proxy to a pod without an address": ("p:80/proxy/x", {}, {}, 400, "address not allowed"),
+    },
 )
 async def test_there_is_no_process(
     api: Api, target: str, more: Object, headers: dict[str, str], code: int, message: str

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Answer, Api
+from tests.tables import cases
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.authentication.identity import Identity
@@ -35,41 +36,36 @@ async def send(
     return Answer(response.status, response.headers, response.body)
 
 
-@pytest.mark.parametrize(
-    ("selectors", "message"),
-    [
-        pytest.param(
+@cases(
+    "selectors, message",
+    {
+        "an empty selector": (
             {"fieldSelector": {}},
             "spec.resourceAttributes.fieldSelector.requirements: Required value: when "
             "spec.resourceAttributes.fieldSelector is specified, requirements or rawSelector is required",
-            id="an empty selector",
         ),
-        pytest.param(
+        "both ways": (
             {"labelSelector": {"rawSelector": "a=b", "requirements": [{"key": "a", "operator": "Exists"}]}},
             'spec.resourceAttributes.labelSelector.rawSelector: Invalid value: "a=b": '
             "may not specified at the same time as requirements",
-            id="both ways",
         ),
-        pytest.param(
+        "a requirement of no field": (
             {"fieldSelector": {"requirements": [{"key": "", "operator": "In", "values": ["a"]}]}},
             "spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified",
-            id="a requirement of no field",
         ),
-        pytest.param(
+        "in nothing": (
             {"fieldSelector": {"requirements": [{"key": "a", "operator": "In"}]}},
             "spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: "
             "must be specified when `operator` is 'In' or 'NotIn'",
-            id="in nothing",
         ),
-        pytest.param(
+        "a value that no label has": (
             {"labelSelector": {"requirements": [{"key": "a", "operator": "In", "values": ["b", "c d"]}]}},
             'spec.resourceAttributes.labelSelector.requirements[0].values[1]: Invalid value: "c d": a valid label '
             "must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
             "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
             "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
-            id="a value that no label has",
         ),
-    ],
+    },
 )
 async def test_selectors_that_are_rejected(api: Api, selectors: dict[str, Any], message: str) -> None:
     answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})

@@ -16,6 +16,7 @@ from tests.apiserver.api import (
     pod,
     replica_set,
 )
+from tests.tables import cases
 
 from pilothouse.api.wire import Request
 
@@ -36,13 +37,13 @@ async def test_a_scale_stands_for_its_object(api: Api) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("content_type", "patch"),
-    [
-        pytest.param(MERGE, {"spec": {"replicas": 5}}, id="merge patch"),
-        pytest.param(STRATEGIC, {"spec": {"replicas": 5}}, id="strategic merge patch"),
-        pytest.param(JSON_PATCH, [{"op": "replace", "path": "/spec/replicas", "value": 5}], id="JSON patch"),
-    ],
+@cases(
+    "content_type, patch",
+    {
+        "merge patch": (MERGE, {"spec": {"replicas": 5}}),
+        "strategic merge patch": (STRATEGIC, {"spec": {"replicas": 5}}),
+        "JSON patch": (JSON_PATCH, [{"op": "replace", "path": "/spec/replicas", "value": 5}]),
+    },
 )
 async def test_scaling_by_patch(api: Api, content_type: str, patch: object) -> None:
     await api.made(REPLICA_SETS, replica_set())
@@ -70,19 +71,16 @@ async def test_scaling_by_put(api: Api) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "message"),
-    [
-        pytest.param(
+@cases(
+    "body, code, message",
+    {
+        "negative": (
             {"metadata": {"name": "r"}, "spec": {"replicas": -1}},
             422,
             'Scale.autoscaling "r" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0',
-            id="negative",
         ),
-        pytest.param(
-            {"metadata": {"name": "r", "uid": "a"}, "spec": {"replicas": 1}}, 409, None, id="another object's uid"
-        ),
-    ],
+        "another object's uid": ({"metadata": {"name": "r", "uid": "a"}, "spec": {"replicas": 1}}, 409, None),
+    },
 )
 async def test_scales_that_are_rejected(api: Api, body: Object, code: int, message: str | None) -> None:
     await api.made(REPLICA_SETS, replica_set())
@@ -124,35 +122,32 @@ async def test_a_binding_gives_a_pod_its_node(api: Api, target: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("made", "body", "code", "message"),
-    [
-        pytest.param(pod(), _binding("q"), 400, "name in URL does not match name in Binding object", id="another name"),
-        pytest.param(
+@cases(
+    "made, body, code, message",
+    {
+        "another name": (pod(), _binding("q"), 400, "name in URL does not match name in Binding object"),
+        "on a node already": (
             pod(nodeName="n0"),
             _binding(),
             409,
             'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n0"',
-            id="on a node already",
         ),
-        pytest.param(
+        "gated": (
             pod(schedulingGates=[{"name": "a.b/c"}]),
             _binding(),
             409,
             'Operation cannot be fulfilled on pods/binding "p": pod p has non-empty .spec.schedulingGates',
-            id="gated",
         ),
-        pytest.param(
+        "another version": (
             pod(),
             _binding(resourceVersion="1"),
             409,
             'Operation cannot be fulfilled on pods "p": the object has been modified; please apply your changes to the '
             "latest version and try again",
-            id="another version",
         ),
-        pytest.param(pod(), _binding(node=""), 500, "target.name: Required value", id="no node"),
-        pytest.param(pod("q"), _binding(), 404, 'pods "p" not found', id="no pod"),
-    ],
+        "no node": (pod(), _binding(node=""), 500, "target.name: Required value"),
+        "no pod": (pod("q"), _binding(), 404, 'pods "p" not found'),
+    },
 )
 async def test_bindings_that_are_rejected(api: Api, made: Object, body: Object, code: int, message: str) -> None:
     await api.made(PODS, made)

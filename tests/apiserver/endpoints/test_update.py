@@ -20,6 +20,7 @@ from tests.apiserver.api import (
     pod,
     replica_set,
 )
+from tests.tables import cases
 
 from pilothouse.env import Env
 
@@ -91,31 +92,15 @@ async def test_a_put_of_what_is_not_there_is_not_found(api: Api) -> None:
 # Generation and status
 
 
-@pytest.mark.parametrize(
-    ("target", "made", "change", "generation"),
-    [
-        pytest.param(
-            REPLICA_SETS, replica_set(), lambda o: o["spec"].update(replicas=3), 2, id="a changed spec raises it"
-        ),
-        pytest.param(
-            REPLICA_SETS,
-            replica_set(),
-            lambda o: o["metadata"].update(labels={"a": "b"}),
-            1,
-            id="changed labels do not",
-        ),
-        pytest.param(
-            REPLICA_SETS,
-            replica_set(),
-            lambda o: o["status"].update(replicas=9),
-            1,
-            id="a status in the body is ignored",
-        ),
-        pytest.param(
-            PODS, pod(), lambda o: o["spec"].update(activeDeadlineSeconds=9), 2, id="pods count changes of the spec"
-        ),
-        pytest.param(CONFIG_MAPS, config_map(), lambda o: o.update(data={"a": "b"}), None, id="config maps have none"),
-    ],
+@cases(
+    "target, made, change, generation",
+    {
+        "a changed spec raises it": (REPLICA_SETS, replica_set(), lambda o: o["spec"].update(replicas=3), 2),
+        "changed labels do not": (REPLICA_SETS, replica_set(), lambda o: o["metadata"].update(labels={"a": "b"}), 1),
+        "a status in the body is ignored": (REPLICA_SETS, replica_set(), lambda o: o["status"].update(replicas=9), 1),
+        "pods count changes of the spec": (PODS, pod(), lambda o: o["spec"].update(activeDeadlineSeconds=9), 2),
+        "config maps have none": (CONFIG_MAPS, config_map(), lambda o: o.update(data={"a": "b"}), None),
+    },
 )
 async def test_generation(
     api: Api, target: str, made: Object, change: Callable[[Object], Any], generation: int | None
@@ -192,25 +177,19 @@ async def test_the_last_finalizer_takes_the_object_along(api: Api) -> None:
 # Patches
 
 
-@pytest.mark.parametrize(
-    ("content_type", "patch", "data"),
-    [
-        pytest.param(MERGE, {"data": {"a": None, "b": "2"}}, {"b": "2", "c": "3"}, id="merge: null removes"),
-        pytest.param(STRATEGIC, {"data": {"a": None, "b": "2"}}, {"b": "2", "c": "3"}, id="strategic: null removes"),
-        pytest.param(
-            STRATEGIC,
-            {"data": {"$patch": "replace", "z": "1"}},
-            {"z": "1"},
-            id="strategic: a map is replaced on demand",
-        ),
-        pytest.param(
+@cases(
+    "content_type, patch, data",
+    {
+        "merge: null removes": (MERGE, {"data": {"a": None, "b": "2"}}, {"b": "2", "c": "3"}),
+        "strategic: null removes": (STRATEGIC, {"data": {"a": None, "b": "2"}}, {"b": "2", "c": "3"}),
+        "strategic: a map is replaced on demand": (STRATEGIC, {"data": {"$patch": "replace", "z": "1"}}, {"z": "1"}),
+        "json patch: operations in order": (
             JSON_PATCH,
             [{"op": "test", "path": "/data/a", "value": "1"}, {"op": "add", "path": "/data/d", "value": "4"}],
             {"a": "1", "c": "3", "d": "4"},
-            id="json patch: operations in order",
         ),
-        pytest.param(JSON_PATCH, [], {"a": "1", "c": "3"}, id="json patch: none is fine"),
-    ],
+        "json patch: none is fine": (JSON_PATCH, [], {"a": "1", "c": "3"}),
+    },
 )
 async def test_patch_types(api: Api, content_type: str, patch: object, data: Object) -> None:
     await api.made(CONFIG_MAPS, config_map(data={"a": "1", "c": "3"}))
@@ -227,13 +206,13 @@ async def test_a_member_that_a_patch_brings_stands_where_it_would_have_stood(api
     assert list(patched.body) == list(whole)
 
 
-@pytest.mark.parametrize(
-    ("patch", "said"),
-    [
-        pytest.param({"nope": 1}, 'strict decoding error: unknown field "nope"', id="an unknown member"),
-        pytest.param({"metadata": {"nope": 1}}, 'unknown field "metadata.nope"', id="an unknown field in a member"),
-        pytest.param({"data": {"a": 5}}, "cannot unmarshal number", id="a value of the wrong type"),
-    ],
+@cases(
+    "patch, said",
+    {
+        "an unknown member": ({"nope": 1}, 'strict decoding error: unknown field "nope"'),
+        "an unknown field in a member": ({"metadata": {"nope": 1}}, 'unknown field "metadata.nope"'),
+        "a value of the wrong type": ({"data": {"a": 5}}, "cannot unmarshal number"),
+    },
 )
 async def test_what_is_wrong_with_a_patch_is_said_about_the_whole_object(api: Api, patch: Object, said: str) -> None:
     await api.made(CONFIG_MAPS, config_map(data={"a": "1", "kept": "2"}))
@@ -243,17 +222,16 @@ async def test_what_is_wrong_with_a_patch_is_said_about_the_whole_object(api: Ap
     assert '"kept":"2"' in answer.message.replace('\\"', '"')
 
 
-@pytest.mark.parametrize(
-    ("spec", "shown", "why"),
-    [
-        pytest.param({"replicas": "many"}, "replicas:many", "unrecognized type: int32", id="a value of another type"),
-        pytest.param(
+@cases(
+    "spec, shown, why",
+    {
+        "a value of another type": ({"replicas": "many"}, "replicas:many", "unrecognized type: int32"),
+        "an unknown field": (
             {"minReplicas": 1},
             "minReplicas:1",
             'strict decoding error: unknown field "spec.minReplicas"',
-            id="an unknown field",
         ),
-    ],
+    },
 )
 async def test_what_is_wrong_with_a_strategic_patch_is_said_about_the_patch(
     api: Api, spec: Object, shown: str, why: str
@@ -292,16 +270,16 @@ async def test_a_patch_of_the_status_leaves_the_spec(api: Api) -> None:
 ADDRESSES = "may specify no more than one IP for each IP family"
 
 
-@pytest.mark.parametrize(
-    ("sent", "kept", "said"),
-    [
-        pytest.param(["10.0.0.2", "fd00::1"], ["10.0.0.2", "fd00::1"], "", id="two families"),
-        pytest.param(["10.0.0.2", "10.0.0.3"], [], ADDRESSES, id="one family twice"),
-        pytest.param(["10.0.0.2", "fd00::1", "fd00::2"], [], ADDRESSES, id="three"),
-        pytest.param(["10.0.0.2", "10.0.0.2"], [], ADDRESSES, id="a double"),
-        pytest.param(["10.0.0.3", "10.0.0.2"], ["10.0.0.2"], "", id="the single one counts"),
-        pytest.param([], ["10.0.0.2"], "", id="the single one alone"),
-    ],
+@cases(
+    "sent, kept, said",
+    {
+        "two families": (["10.0.0.2", "fd00::1"], ["10.0.0.2", "fd00::1"], ""),
+        "one family twice": (["10.0.0.2", "10.0.0.3"], [], ADDRESSES),
+        "three": (["10.0.0.2", "fd00::1", "fd00::2"], [], ADDRESSES),
+        "a double": (["10.0.0.2", "10.0.0.2"], [], ADDRESSES),
+        "the single one counts": (["10.0.0.3", "10.0.0.2"], ["10.0.0.2"], ""),
+        "the single one alone": ([], ["10.0.0.2"], ""),
+    },
 )
 async def test_a_pod_has_one_address_of_each_family(api: Api, sent: list[str], kept: list[str], said: str) -> None:
     """``validatePodIPs`` and the conversion of ``podIP``; all of these patches say 10.0.0.2 there."""

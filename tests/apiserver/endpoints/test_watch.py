@@ -3,8 +3,8 @@
 import asyncio
 
 import msgspec
-import pytest
 from tests.apiserver.api import CONFIG_MAPS, PODS, Api, Object, config_map, pod
+from tests.tables import cases
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import ServerOptions
@@ -16,33 +16,28 @@ async def _two(api: Api) -> None:
         await api.made(CONFIG_MAPS, config_map(name))
 
 
-@pytest.mark.parametrize(
-    ("query", "seen"),
-    [
-        pytest.param("", ["ADDED a 8", "ADDED b 7", "ADDED c 9"], id="unset: what is there, then what comes"),
-        pytest.param("resourceVersion=0", ["ADDED a 8", "ADDED b 7", "ADDED c 9"], id="zero: the same"),
-        pytest.param("resourceVersion=7", ["ADDED a 8", "ADDED c 9"], id="a revision: what came after it"),
-        pytest.param("resourceVersion=8", ["ADDED c 9"], id="the newest: only what comes"),
-        pytest.param("resourceVersion=1", ["ADDED b 7", "ADDED a 8", "ADDED c 9"], id="one: the whole history"),
-        pytest.param(
+@cases(
+    "query, seen",
+    {
+        "unset: what is there, then what comes": ("", ["ADDED a 8", "ADDED b 7", "ADDED c 9"]),
+        "zero: the same": ("resourceVersion=0", ["ADDED a 8", "ADDED b 7", "ADDED c 9"]),
+        "a revision: what came after it": ("resourceVersion=7", ["ADDED a 8", "ADDED c 9"]),
+        "the newest: only what comes": ("resourceVersion=8", ["ADDED c 9"]),
+        "one: the whole history": ("resourceVersion=1", ["ADDED b 7", "ADDED a 8", "ADDED c 9"]),
+        "asked for: what is there, its end, what comes": (
             "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
             ["ADDED a 8", "ADDED b 7", "BOOKMARK  8 end", "ADDED c 9", "BOOKMARK  9"],
-            id="asked for: what is there, its end, what comes",
         ),
-        pytest.param(
+        "without bookmarks the end is not told": (
             "sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
             ["ADDED a 8", "ADDED b 7", "ADDED c 9"],
-            id="without bookmarks the end is not told",
         ),
-        pytest.param(
-            "sendInitialEvents=false&resourceVersionMatch=NotOlderThan", ["ADDED c 9"], id="declined: only what comes"
-        ),
-        pytest.param(
+        "declined: only what comes": ("sendInitialEvents=false&resourceVersionMatch=NotOlderThan", ["ADDED c 9"]),
+        "bookmarks tell the end of what is there, asked for or not": (
             "resourceVersion=0&allowWatchBookmarks=true",
             ["ADDED a 8", "ADDED b 7", "BOOKMARK  8 end", "ADDED c 9", "BOOKMARK  9"],
-            id="bookmarks tell the end of what is there, asked for or not",
         ),
-    ],
+    },
 )
 async def test_start(api: Api, query: str, seen: list[str]) -> None:
     await _two(api)
@@ -113,14 +108,14 @@ async def test_all_watchers_get_the_same_bytes(api: Api) -> None:
 # Bookmarks and ends
 
 
-@pytest.mark.parametrize(
-    ("accept", "query"),
-    [
-        pytest.param("application/vnd.kubernetes.protobuf", "", id="as protobuf"),
-        pytest.param("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "", id="metadata only"),
-        pytest.param("application/json", "&labelSelector=app%3Dx", id="of those selected"),
-        pytest.param("application/json", "&fieldSelector=spec.nodeName%3Dn1", id="of one node"),
-    ],
+@cases(
+    "accept, query",
+    {
+        "as protobuf": ("application/vnd.kubernetes.protobuf", ""),
+        "metadata only": ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", ""),
+        "of those selected": ("application/json", "&labelSelector=app%3Dx"),
+        "of one node": ("application/json", "&fieldSelector=spec.nodeName%3Dn1"),
+    },
 )
 async def test_an_event_is_encoded_once_in_each_form(api: Api, accept: str, query: str) -> None:
     streams = []
@@ -202,29 +197,26 @@ async def test_a_watch_with_initial_events_does_not_wait_long_for_its_revision(a
     assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
-@pytest.mark.parametrize(
-    ("query", "code", "message"),
-    [
-        pytest.param(
+@cases(
+    "query, code, message",
+    {
+        "initial events need a match": (
             "sendInitialEvents=true",
             422,
             "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            id="initial events need a match",
         ),
-        pytest.param(
+        "a match needs initial events": (
             "resourceVersionMatch=NotOlderThan",
             422,
             "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
             "provided",
-            id="a match needs initial events",
         ),
-        pytest.param(
+        "no resource version": (
             "resourceVersion=abc",
             500,
             'resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax',
-            id="no resource version",
         ),
-    ],
+    },
 )
 async def test_options_that_are_rejected(api: Api, query: str, code: int, message: str) -> None:
     answer = await api.get(f"{CONFIG_MAPS}?watch=true&{query}")

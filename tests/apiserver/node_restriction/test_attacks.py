@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import STRATEGIC, Answer, Api, pod
+from tests.tables import cases
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import ApiServer, ServerOptions
@@ -57,66 +58,55 @@ async def token(api: Api, name: str, **spec: Any) -> Answer:
     return await api.post(f"{ACCOUNT}/token", {"spec": {"boundObjectRef": ref, **spec}})
 
 
-@pytest.mark.parametrize(
-    ("attack", "words"),
-    [
-        pytest.param(
+@cases(
+    "attack, words",
+    {
+        "PATCH of another node": (
             lambda api: api.patch("/api/v1/nodes/n2", {"metadata": {"labels": {"a": "b"}}}),
             told('is not allowed to modify node "n2"'),
-            id="PATCH of another node",
         ),
-        pytest.param(
+        "PATCH of another node's status": (
             lambda api: api.patch("/api/v1/nodes/n2/status", {"status": {"conditions": []}}, STRATEGIC),
             told('is not allowed to modify node "n2"'),
-            id="PATCH of another node's status",
         ),
-        pytest.param(
+        "its own taints": (
             lambda api: api.patch("/api/v1/nodes/n1", {"spec": {"taints": None}}),
             told("is not allowed to modify taints"),
-            id="its own taints",
         ),
-        pytest.param(
+        "DELETE of another node's pod": (
             lambda api: api.delete(f"{PODS}/theirs"),
             told("can only delete pods with spec.nodeName set to itself"),
-            id="DELETE of another node's pod",
         ),
-        pytest.param(
+        "eviction of another node's pod": (
             lambda api: evict(api, "theirs"),
             "is forbidden: node n1 can only evict pods with spec.nodeName set to itself",
-            id="eviction of another node's pod",
         ),
-        pytest.param(
+        "the status of another node's pod": (
             lambda api: api.patch(f"{PODS}/theirs/status", {"status": {"phase": "Failed"}}),
             told("can only update pod status for pods with spec.nodeName set to itself"),
-            id="the status of another node's pod",
         ),
-        pytest.param(
+        "a pod that names a Secret": (
             lambda api: api.post(PODS, pod("spy", nodeName="n1", volumes=WITH_SECRET)),
             'pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods',
-            id="a pod that names a Secret",
         ),
-        pytest.param(
+        "a mirror pod of nobody": (
             lambda api: api.post(PODS, pod("spy", metadata=MIRROR, nodeName="n1", volumes=WITH_SECRET)),
             told("can only create pods with an owner reference set to itself"),
-            id="a mirror pod of nobody",
         ),
-        pytest.param(
+        "a token that outlives its pods": (
             lambda api: api.post(f"{ACCOUNT}/token", {"spec": {}}),
             "node requested token not bound to a pod",
-            id="a token that outlives its pods",
         ),
-        pytest.param(
+        "a token of another node's pod": (
             lambda api: token(api, "theirs"),
             "node requested token bound to a pod scheduled on a different node",
-            id="a token of another node's pod",
         ),
-        pytest.param(
+        "a token for whom the pod never talks to": (
             lambda api: token(api, "mine", audiences=["vault"]),
             'audience "vault" not found in pod spec volume, system:node:n1 is not authorized to request tokens for '
             "this audience",
-            id="a token for whom the pod never talks to",
         ),
-    ],
+    },
 )
 async def test_a_node_is_rejected(env: Env, attack: Callable[[Api], Awaitable[Answer]], words: str) -> None:
     answer = await attacked(env, attack)
@@ -133,14 +123,14 @@ async def test_a_secret_stays_out_of_reach(env: Env) -> None:
     assert (answer.status, answer.body.get("data")) == (403, None)
 
 
-@pytest.mark.parametrize(
-    ("work", "status"),
-    [
-        pytest.param(lambda api: api.patch("/api/v1/nodes/n1", {"metadata": {"labels": {"a": "b"}}}), 200, id="label"),
-        pytest.param(lambda api: api.patch(f"{PODS}/mine/status", {"status": {"phase": "Running"}}), 200, id="status"),
-        pytest.param(lambda api: api.delete(f"{PODS}/mine"), 200, id="delete"),
-        pytest.param(lambda api: evict(api, "mine"), 201, id="evict"),
-    ],
+@cases(
+    "work, status",
+    {
+        "label": (lambda api: api.patch("/api/v1/nodes/n1", {"metadata": {"labels": {"a": "b"}}}), 200),
+        "status": (lambda api: api.patch(f"{PODS}/mine/status", {"status": {"phase": "Running"}}), 200),
+        "delete": (lambda api: api.delete(f"{PODS}/mine"), 200),
+        "evict": (lambda api: evict(api, "mine"), 201),
+    },
 )
 async def test_a_node_does_its_work(env: Env, work: Callable[[Api], Awaitable[Answer]], status: int) -> None:
     assert (await attacked(env, work)).status == status

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.apiserver.api import Object
 from tests.apiserver.node_restriction.writes import admit, expect, make_node
+from tests.tables import cases
 
 from pilothouse.apiserver.admission.node_restriction.nodes import (
     KUBELET_LABEL_NAMESPACES,
@@ -80,88 +81,78 @@ NO_OWNERS = 'node "mynode" is not allowed to modify ownerReferences'
 NOT_THAT = 'node "mynode" is not allowed to modify node "othernode"'
 
 
-@pytest.mark.parametrize(
-    ("operation", "new", "old", "words"),
-    [
-        pytest.param("CREATE", MINE, None, "", id="allow create of my node"),
-        pytest.param("CREATE", TAINT_A, None, "", id="allow create of my node with taints"),
-        pytest.param("CREATE", make_node(labels=allowed_labels()), None, "", id="allow create of my node with labels"),
-        pytest.param(
+@cases(
+    "operation, new, old, words",
+    {
+        "allow create of my node": ("CREATE", MINE, None, ""),
+        "allow create of my node with taints": ("CREATE", TAINT_A, None, ""),
+        "allow create of my node with labels": ("CREATE", make_node(labels=allowed_labels()), None, ""),
+        "forbid create of my node with forbidden labels": (
             "CREATE",
             make_node(labels=forbidden_labels()),
             None,
             f"is not allowed to set the following labels: {FORBIDDEN}",
-            id="forbid create of my node with forbidden labels",
         ),
-        pytest.param("UPDATE", MINE, MINE, "", id="allow update of my node"),
-        pytest.param("DELETE", None, MINE, "", id="allow delete of my node"),
-        pytest.param(
+        "allow update of my node": ("UPDATE", MINE, MINE, ""),
+        "allow delete of my node": ("DELETE", None, MINE, ""),
+        "forbid create of my node with non-nil configSource": (
             "CREATE",
             CONFIG_A,
             None,
             "is not allowed to create pods with a non-nil configSource",
-            id="forbid create of my node with non-nil configSource",
         ),
-        pytest.param("UPDATE", CONFIG_A, MINE, NO_CONFIG, id="forbid update: nil configSource to non-nil"),
-        pytest.param("UPDATE", CONFIG_B, CONFIG_A, NO_CONFIG, id="forbid update: configSource to another"),
-        pytest.param("UPDATE", CONFIG_A, CONFIG_A, "", id="allow update: non-nil configSource unchanged"),
-        pytest.param("UPDATE", MINE, CONFIG_A, "", id="allow update: non-nil configSource to nil"),
-        pytest.param("UPDATE", TAINT_A, TAINT_A, "", id="allow update: no change to taints"),
-        pytest.param("UPDATE", make_node(labels=allowed_labels()), MINE, "", id="allow update: add allowed labels"),
-        pytest.param("UPDATE", MINE, make_node(labels=allowed_labels()), "", id="allow update: remove allowed labels"),
-        pytest.param(
+        "forbid update: nil configSource to non-nil": ("UPDATE", CONFIG_A, MINE, NO_CONFIG),
+        "forbid update: configSource to another": ("UPDATE", CONFIG_B, CONFIG_A, NO_CONFIG),
+        "allow update: non-nil configSource unchanged": ("UPDATE", CONFIG_A, CONFIG_A, ""),
+        "allow update: non-nil configSource to nil": ("UPDATE", MINE, CONFIG_A, ""),
+        "allow update: no change to taints": ("UPDATE", TAINT_A, TAINT_A, ""),
+        "allow update: add allowed labels": ("UPDATE", make_node(labels=allowed_labels()), MINE, ""),
+        "allow update: remove allowed labels": ("UPDATE", MINE, make_node(labels=allowed_labels()), ""),
+        "allow update: modify allowed labels": (
             "UPDATE",
             make_node(labels=allowed_labels("b")),
             make_node(labels=allowed_labels("a")),
             "",
-            id="allow update: modify allowed labels",
         ),
-        pytest.param(
-            "UPDATE", make_node(labels=ALL_LABELS), make_node(labels=ALL_LABELS), "", id="allow update: same labels"
-        ),
-        pytest.param(
+        "allow update: same labels": ("UPDATE", make_node(labels=ALL_LABELS), make_node(labels=ALL_LABELS), ""),
+        "allow update: add allowed labels while forbidden labels exist unmodified": (
             "UPDATE",
             make_node(labels=ALL_LABELS),
             make_node(labels=forbidden_labels()),
             "",
-            id="allow update: add allowed labels while forbidden labels exist unmodified",
         ),
-        pytest.param(
+        "allow update: remove allowed labels while forbidden labels exist unmodified": (
             "UPDATE",
             make_node(labels=forbidden_labels()),
             make_node(labels=ALL_LABELS),
             "",
-            id="allow update: remove allowed labels while forbidden labels exist unmodified",
         ),
-        pytest.param("UPDATE", TAINT_A, MINE, NO_TAINTS, id="forbid update: add taints"),
-        pytest.param("UPDATE", MINE, TAINT_A, NO_TAINTS, id="forbid update: remove taints"),
-        pytest.param("UPDATE", TAINT_A, TAINT_B, NO_TAINTS, id="forbid update: change taints"),
-        pytest.param("UPDATE", make_node(labels=forbidden_labels()), MINE, NO_LABELS, id="forbid update: add labels"),
-        pytest.param(
-            "UPDATE", MINE, make_node(labels=forbidden_labels()), NO_LABELS, id="forbid update: remove labels"
-        ),
-        pytest.param(
+        "forbid update: add taints": ("UPDATE", TAINT_A, MINE, NO_TAINTS),
+        "forbid update: remove taints": ("UPDATE", MINE, TAINT_A, NO_TAINTS),
+        "forbid update: change taints": ("UPDATE", TAINT_A, TAINT_B, NO_TAINTS),
+        "forbid update: add labels": ("UPDATE", make_node(labels=forbidden_labels()), MINE, NO_LABELS),
+        "forbid update: remove labels": ("UPDATE", MINE, make_node(labels=forbidden_labels()), NO_LABELS),
+        "forbid update: change labels": (
             "UPDATE",
             make_node(labels=forbidden_labels("new")),
             make_node(labels=forbidden_labels("old")),
             NO_LABELS,
-            id="forbid update: change labels",
         ),
-        pytest.param("UPDATE", OWNED_A, MINE, NO_OWNERS, id="forbid update: add owner reference"),
-        pytest.param("UPDATE", MINE, OWNED_A, NO_OWNERS, id="forbid update: remove owner reference"),
-        pytest.param("UPDATE", OWNED_A, OWNED_B, NO_OWNERS, id="forbid update: change owner reference"),
-        pytest.param("CREATE", OTHER, None, NOT_THAT, id="forbid create of other node"),
-        pytest.param("UPDATE", OTHER, OTHER, NOT_THAT, id="forbid update of other node"),
-        pytest.param("DELETE", None, OTHER, NOT_THAT, id="forbid delete of other node"),
-    ],
+        "forbid update: add owner reference": ("UPDATE", OWNED_A, MINE, NO_OWNERS),
+        "forbid update: remove owner reference": ("UPDATE", MINE, OWNED_A, NO_OWNERS),
+        "forbid update: change owner reference": ("UPDATE", OWNED_A, OWNED_B, NO_OWNERS),
+        "forbid create of other node": ("CREATE", OTHER, None, NOT_THAT),
+        "forbid update of other node": ("UPDATE", OTHER, OTHER, NOT_THAT),
+        "forbid delete of other node": ("DELETE", None, OTHER, NOT_THAT),
+    },
 )
 def test_nodes(operation: str, new: Object | None, old: Object | None, words: str) -> None:
     expect(admit(operation, "nodes", new, old), words)
 
 
-@pytest.mark.parametrize(
-    ("node", "words"),
-    [pytest.param(MINE, "", id="mine"), pytest.param(OTHER, "is not allowed to modify node", id="another")],
+@cases(
+    "node, words",
+    {"mine": (MINE, ""), "another": (OTHER, "is not allowed to modify node")},
 )
 def test_the_status_of_nodes(node: Object, words: str) -> None:
     expect(admit("UPDATE", "nodes/status", node, node), words)
@@ -178,20 +169,20 @@ def test_a_user_in_the_group_of_nodes_who_is_no_node() -> None:
     expect(admit("CREATE", "configmaps", configmap, user=nobody), 'could not determine node from user "system:node:"')
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "modified"),
-    [
-        pytest.param({}, {}, "", id="empty"),
-        pytest.param({"x": "1", "y": "2"}, {"x": "1", "y": "2"}, "", id="no change"),
-        pytest.param({}, {"a": "0"}, "a", id="added"),
-        pytest.param({"z": "3"}, {}, "z", id="removed"),
-        pytest.param({"z": "3"}, {"z": "4"}, "z", id="changed"),
-        pytest.param({}, {"a": ""}, "a", id="added empty"),
-        pytest.param({"z": ""}, {}, "z", id="removed empty"),
-        pytest.param({"z": "3"}, {"z": ""}, "z", id="changed to empty"),
-        pytest.param({"z": ""}, {"z": "3"}, "z", id="changed from empty"),
-        pytest.param({"a": "1", "b": "2"}, {"a": "2", "c": "3"}, "abc", id="added, removed and changed"),
-    ],
+@cases(
+    "old, new, modified",
+    {
+        "empty": ({}, {}, ""),
+        "no change": ({"x": "1", "y": "2"}, {"x": "1", "y": "2"}, ""),
+        "added": ({}, {"a": "0"}, "a"),
+        "removed": ({"z": "3"}, {}, "z"),
+        "changed": ({"z": "3"}, {"z": "4"}, "z"),
+        "added empty": ({}, {"a": ""}, "a"),
+        "removed empty": ({"z": ""}, {}, "z"),
+        "changed to empty": ({"z": "3"}, {"z": ""}, "z"),
+        "changed from empty": ({"z": ""}, {"z": "3"}, "z"),
+        "added, removed and changed": ({"a": "1", "b": "2"}, {"a": "2", "c": "3"}, "abc"),
+    },
 )
 def test_modified_labels(old: dict[str, str], new: dict[str, str], modified: str) -> None:
     assert modified_labels(new, old) == set(modified)
@@ -203,18 +194,16 @@ CSI_NODE = "can only access CSINode with the same name as the requesting node"
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
-@pytest.mark.parametrize(
-    ("resource", "meta", "words"),
-    [
-        pytest.param("leases", {"name": "mynode", "namespace": "kube-node-lease"}, "", id="lease"),
-        pytest.param(
-            "leases", {"name": "mynode", "namespace": "foo"}, LEASE_NAMESPACE, id="lease in another namespace"
-        ),
-        pytest.param("leases", {"name": "foo", "namespace": "kube-node-lease"}, LEASE_NAME, id="another node's lease"),
-        pytest.param("csinodes", {"name": "mynode"}, "", id="CSINode"),
-        pytest.param("csinodes", {"name": "foo"}, CSI_NODE, id="another node's CSINode"),
-        pytest.param("configmaps", {"name": "mycm", "namespace": "myns"}, "", id="unrelated object"),
-    ],
+@cases(
+    "resource, meta, words",
+    {
+        "lease": ("leases", {"name": "mynode", "namespace": "kube-node-lease"}, ""),
+        "lease in another namespace": ("leases", {"name": "mynode", "namespace": "foo"}, LEASE_NAMESPACE),
+        "another node's lease": ("leases", {"name": "foo", "namespace": "kube-node-lease"}, LEASE_NAME),
+        "CSINode": ("csinodes", {"name": "mynode"}, ""),
+        "another node's CSINode": ("csinodes", {"name": "foo"}, CSI_NODE),
+        "unrelated object": ("configmaps", {"name": "mycm", "namespace": "myns"}, ""),
+    },
 )
 def test_objects_by_their_name(operation: str, resource: str, meta: Object, words: str) -> None:
     new = None if operation == "DELETE" else {"metadata": meta}
@@ -222,19 +211,19 @@ def test_objects_by_their_name(operation: str, resource: str, meta: Object, word
     expect(admit(operation, resource, new, old), words)
 
 
-@pytest.mark.parametrize(
-    ("operation", "node", "words"),
-    [
-        pytest.param("CREATE", "mynode", "", id="create allowed"),
-        pytest.param("CREATE", "other", "can only create ResourceSlice with the same NodeName", id="create disallowed"),
-        pytest.param("CREATE", "", "can only create ResourceSlice with the same NodeName", id="create, no node name"),
-        pytest.param("UPDATE", "mynode", "", id="update allowed, same node"),
-        pytest.param("UPDATE", "other", "", id="update allowed, other node"),
-        pytest.param("UPDATE", "", "", id="update allowed, no node"),
-        pytest.param("DELETE", "mynode", "", id="delete allowed"),
-        pytest.param("DELETE", "other", "can only delete ResourceSlice with the same NodeName", id="delete disallowed"),
-        pytest.param("DELETE", "", "can only delete ResourceSlice with the same NodeName", id="delete, no node name"),
-    ],
+@cases(
+    "operation, node, words",
+    {
+        "create allowed": ("CREATE", "mynode", ""),
+        "create disallowed": ("CREATE", "other", "can only create ResourceSlice with the same NodeName"),
+        "create, no node name": ("CREATE", "", "can only create ResourceSlice with the same NodeName"),
+        "update allowed, same node": ("UPDATE", "mynode", ""),
+        "update allowed, other node": ("UPDATE", "other", ""),
+        "update allowed, no node": ("UPDATE", "", ""),
+        "delete allowed": ("DELETE", "mynode", ""),
+        "delete disallowed": ("DELETE", "other", "can only delete ResourceSlice with the same NodeName"),
+        "delete, no node name": ("DELETE", "", "can only delete ResourceSlice with the same NodeName"),
+    },
 )
 def test_resource_slices(operation: str, node: str, words: str) -> None:
     found = {"metadata": {"name": "something"}, "spec": {"nodeName": node} if node else {}}
@@ -265,27 +254,19 @@ def changed(**more: Any) -> Object:
 NOT_ALLOWED = "is not allowed to update fields other than status.quantity and status.conditions"
 
 
-@pytest.mark.parametrize(
-    ("operation", "resource", "new", "words"),
-    [
-        pytest.param("UPDATE", "persistentvolumeclaims", claim(), "may only update PVC status", id="the whole claim"),
-        pytest.param("CREATE", "persistentvolumeclaims", claim(), "may only update PVC status", id="a new claim"),
-        pytest.param("UPDATE", "persistentvolumeclaims/status", claim("FileSystemResizePending"), "", id="condition"),
-        pytest.param("UPDATE", "persistentvolumeclaims/status", claim("Resizing", "15G"), "", id="capacity"),
-        pytest.param(
-            "UPDATE",
-            "persistentvolumeclaims/status",
-            claim("Resizing", "10G", "NodeResizeInfeasible"),
-            "",
-            id="resizing",
-        ),
-        pytest.param("UPDATE", "persistentvolumeclaims/status", changed(resourceVersion="8"), "", id="revision"),
-        pytest.param("UPDATE", "persistentvolumeclaims/status", changed(labels={"a": "b"}), NOT_ALLOWED, id="labels"),
-        pytest.param(
-            "UPDATE", "persistentvolumeclaims/status", changed(finalizers=["a/b"]), NOT_ALLOWED, id="finalizers"
-        ),
-        pytest.param("CREATE", "persistentvolumeclaims/status", claim(), 'unexpected operation "CREATE"', id="create"),
-    ],
+@cases(
+    "operation, resource, new, words",
+    {
+        "the whole claim": ("UPDATE", "persistentvolumeclaims", claim(), "may only update PVC status"),
+        "a new claim": ("CREATE", "persistentvolumeclaims", claim(), "may only update PVC status"),
+        "condition": ("UPDATE", "persistentvolumeclaims/status", claim("FileSystemResizePending"), ""),
+        "capacity": ("UPDATE", "persistentvolumeclaims/status", claim("Resizing", "15G"), ""),
+        "resizing": ("UPDATE", "persistentvolumeclaims/status", claim("Resizing", "10G", "NodeResizeInfeasible"), ""),
+        "revision": ("UPDATE", "persistentvolumeclaims/status", changed(resourceVersion="8"), ""),
+        "labels": ("UPDATE", "persistentvolumeclaims/status", changed(labels={"a": "b"}), NOT_ALLOWED),
+        "finalizers": ("UPDATE", "persistentvolumeclaims/status", changed(finalizers=["a/b"]), NOT_ALLOWED),
+        "create": ("CREATE", "persistentvolumeclaims/status", claim(), 'unexpected operation "CREATE"'),
+    },
 )
 def test_claims(operation: str, resource: str, new: Object, words: str) -> None:
     expect(admit(operation, resource, new, None if operation == "CREATE" else claim("Resizing")), words)
@@ -316,19 +297,18 @@ def request(common_name: str, signer: str, *, valid: bool = True) -> Object:
     return {"metadata": {"name": "c"}, "spec": {"request": base64.b64encode(pem).decode(), "signerName": signer}}
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        pytest.param(request("system:node:mynode", SERVING), "", id="allowed, node serving"),
-        pytest.param(request("system:node:mynode", KUBELET_CLIENT), "", id="allowed, node client"),
-        pytest.param(request("some-other-identity", CLIENT), "", id="allowed, non-node CSR"),
-        pytest.param(
+@cases(
+    "asked, words",
+    {
+        "allowed, node serving": (request("system:node:mynode", SERVING), ""),
+        "allowed, node client": (request("system:node:mynode", KUBELET_CLIENT), ""),
+        "allowed, non-node CSR": (request("some-other-identity", CLIENT), ""),
+        "deny, incorrect node": (
             request("system:node:othernode", SERVING),
             "forbidden: can only create a node CSR with CN=system:node:mynode",
-            id="deny, incorrect node",
         ),
-        pytest.param(request("system:node:mynode", SERVING, valid=False), "unable to parse csr: ", id="deny, invalid"),
-    ],
+        "deny, invalid": (request("system:node:mynode", SERVING, valid=False), "unable to parse csr: "),
+    },
 )
 def test_certificate_requests(asked: Object, words: str) -> None:
     expect(admit("CREATE", "certificatesigningrequests", asked), words)

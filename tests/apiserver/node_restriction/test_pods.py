@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.apiserver.api import Object
 from tests.apiserver.node_restriction.writes import BOB, BY_NAME, EXISTING, admit, expect, labelled, make_pod
+from tests.tables import cases
 
 UNEXPECTED = "forbidden: unexpected operation"
 ITSELF = "spec.nodeName set to itself"
@@ -60,15 +61,15 @@ def test_pods_by_their_node(operation: str, what: str, name: str, expected: str)
 MYPOD = BY_NAME["mypod"]
 
 
-@pytest.mark.parametrize(
-    ("new", "old"),
-    [
-        pytest.param(labelled(MYPOD, a="a", b="b"), labelled(MYPOD, a="a"), id="one more"),
-        pytest.param(labelled(MYPOD, a="a"), labelled(MYPOD, a="a", b="b"), id="one less"),
-        pytest.param(labelled(MYPOD, a="a"), MYPOD, id="the first"),
-        pytest.param(MYPOD, labelled(MYPOD, a="a"), id="none left"),
-        pytest.param(labelled(MYPOD, a="b"), labelled(MYPOD, a="a"), id="changed"),
-    ],
+@cases(
+    "new, old",
+    {
+        "one more": (labelled(MYPOD, a="a", b="b"), labelled(MYPOD, a="a")),
+        "one less": (labelled(MYPOD, a="a"), labelled(MYPOD, a="a", b="b")),
+        "the first": (labelled(MYPOD, a="a"), MYPOD),
+        "none left": (MYPOD, labelled(MYPOD, a="a")),
+        "changed": (labelled(MYPOD, a="b"), labelled(MYPOD, a="a")),
+    },
 )
 def test_a_status_brings_no_labels(new: Object, old: Object) -> None:
     expect(admit("UPDATE", "pods/status", new, old), "cannot update labels through pod status")
@@ -83,54 +84,45 @@ def mapped(request: str) -> Object:
     return with_status(extendedResourceClaimStatus=status)
 
 
-@pytest.mark.parametrize(
-    ("new", "old", "words"),
-    [
-        pytest.param(
+@cases(
+    "new, old, words",
+    {
+        "extended resources": (
             with_status(extendedResourceClaimStatus={"resourceClaimName": "myclaim"}),
             MYPOD,
             "cannot update extended resource claim status",
-            id="extended resources",
         ),
-        pytest.param(
-            mapped("b"),
-            mapped("a"),
-            "cannot update extended resource claim status",
-            id="mapped to other requests",
-        ),
-        pytest.param(
+        "mapped to other requests": (mapped("b"), mapped("a"), "cannot update extended resource claim status"),
+        "a claim gets its name": (
             with_status(resourceClaimStatuses=[{"name": "a", "resourceClaimName": "mine"}]),
             with_status(resourceClaimStatuses=[{"name": "a"}]),
             "cannot update resource claim statues",
-            id="a claim gets its name",
         ),
-        pytest.param(
+        "a claim less": (
             with_status(),
             with_status(resourceClaimStatuses=[{"name": "a"}]),
             "cannot update resource claim statues",
-            id="a claim less",
         ),
-        pytest.param(
+        "all other status": (
             with_status(phase="Running", resourceClaimStatuses=[{"name": "a", "resourceClaimName": "b"}]),
             with_status(resourceClaimStatuses=[{"name": "a", "resourceClaimName": "b"}]),
             "",
-            id="all other status",
         ),
-    ],
+    },
 )
 def test_a_status_changes_no_claims(new: Object, old: Object, words: str) -> None:
     expect(admit("UPDATE", "pods/status", new, old), words)
 
 
-@pytest.mark.parametrize(
-    ("operation", "resource", "obj", "name", "words"),
-    [
-        pytest.param("DELETE", "pods", None, "mypod", 'pod "mypod" not found', id="delete"),
-        pytest.param("CREATE", "pods/eviction", eviction("mypod"), "mypod", 'pod "mypod" not found', id="evict"),
-        pytest.param("CREATE", "pods/eviction", eviction(""), "mypod", 'pod "mypod" not found', id="evict, unnamed"),
-        pytest.param("UPDATE", "pods/eviction", eviction("mypod"), "mypod", UNEXPECTED, id="update of eviction"),
-        pytest.param("DELETE", "pods/eviction", eviction("mypod"), "mypod", UNEXPECTED, id="delete of eviction"),
-    ],
+@cases(
+    "operation, resource, obj, name, words",
+    {
+        "delete": ("DELETE", "pods", None, "mypod", 'pod "mypod" not found'),
+        "evict": ("CREATE", "pods/eviction", eviction("mypod"), "mypod", 'pod "mypod" not found'),
+        "evict, unnamed": ("CREATE", "pods/eviction", eviction(""), "mypod", 'pod "mypod" not found'),
+        "update of eviction": ("UPDATE", "pods/eviction", eviction("mypod"), "mypod", UNEXPECTED),
+        "delete of eviction": ("DELETE", "pods/eviction", eviction("mypod"), "mypod", UNEXPECTED),
+    },
 )
 def test_a_pod_that_is_not_there(operation: str, resource: str, obj: Object | None, name: str, words: str) -> None:
     error = admit(operation, resource, obj, name=name, namespace="ns", existing=())
@@ -140,14 +132,14 @@ def test_a_pod_that_is_not_there(operation: str, resource: str, obj: Object | No
         assert (error.code, error.details) == (404, {"name": "mypod", "kind": "pod"})
 
 
-@pytest.mark.parametrize(
-    ("operation", "name", "words"),
-    [
-        pytest.param("CREATE", "mypod", "", id="allow create by the name in the eviction"),
-        pytest.param("CREATE", "", "could not determine pod from request data", id="forbid create without any name"),
-        pytest.param("UPDATE", "mypod", UNEXPECTED, id="forbid update"),
-        pytest.param("DELETE", "mypod", UNEXPECTED, id="forbid delete"),
-    ],
+@cases(
+    "operation, name, words",
+    {
+        "allow create by the name in the eviction": ("CREATE", "mypod", ""),
+        "forbid create without any name": ("CREATE", "", "could not determine pod from request data"),
+        "forbid update": ("UPDATE", "mypod", UNEXPECTED),
+        "forbid delete": ("DELETE", "mypod", UNEXPECTED),
+    },
 )
 def test_an_eviction_that_names_no_pod_in_its_path(operation: str, name: str, words: str) -> None:
     expect(admit(operation, "pods/eviction", eviction(name), name="", namespace="ns"), words)
@@ -167,51 +159,43 @@ def contained(field: str = "containers", **container: Any) -> Object:
     return pod
 
 
-@pytest.mark.parametrize(
-    ("pod", "words"),
-    [
-        pytest.param(make_pod("p", mirror=True, serviceAccountName="foo"), "reference serviceaccounts", id="account"),
-        pytest.param(volume(secret={"secretName": "foo"}), "reference secrets", id="secret"),
-        pytest.param(volume(configMap={"name": "foo"}), "reference configmaps", id="configmap"),
-        pytest.param(projected(clusterTrustBundle={"name": "foo"}), "reference clustertrustbundles", id="trust bundle"),
-        pytest.param(
-            volume(persistentVolumeClaim={"claimName": "foo"}), "reference persistentvolumeclaims", id="claim"
-        ),
-        pytest.param(
+@cases(
+    "pod, words",
+    {
+        "account": (make_pod("p", mirror=True, serviceAccountName="foo"), "reference serviceaccounts"),
+        "secret": (volume(secret={"secretName": "foo"}), "reference secrets"),
+        "configmap": (volume(configMap={"name": "foo"}), "reference configmaps"),
+        "trust bundle": (projected(clusterTrustBundle={"name": "foo"}), "reference clustertrustbundles"),
+        "claim": (volume(persistentVolumeClaim={"claimName": "foo"}), "reference persistentvolumeclaims"),
+        "resource claim": (
             make_pod("p", mirror=True, resourceClaims=[{"name": "a", "resourceClaimName": "b"}]),
             "reference resourceclaims",
-            id="resource claim",
         ),
-        pytest.param(make_pod("p", mirror=True, imagePullSecrets=[{"name": "s"}]), "reference secrets", id="pull"),
-        pytest.param(
+        "pull": (make_pod("p", mirror=True, imagePullSecrets=[{"name": "s"}]), "reference secrets"),
+        "secret in a variable": (
             contained(env=[{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
             "reference secrets",
-            id="secret in a variable",
         ),
-        pytest.param(
-            contained("initContainers", envFrom=[{"configMapRef": {"name": "c"}}]), "reference configmaps", id="envFrom"
-        ),
-        pytest.param(volume(cinder={"volumeID": "v", "secretRef": {"name": "s"}}), "reference secrets", id="cinder"),
-        pytest.param(volume(csi={"driver": "d"}), "reference csidrivers (via CSI volumes)", id="csi"),
-        pytest.param(volume(glusterfs={}), "reference endpoints (via glusterFS volumes)", id="glusterfs"),
-        pytest.param(volume(ephemeral={}), "persistentvolumeclaims (via ephemeral volumes)", id="ephemeral"),
-        pytest.param(volume(azureFile={"shareName": "s"}), "secrets (via azureFile volumes)", id="azureFile"),
-        pytest.param(projected(serviceAccountToken={}), "serviceaccounts (via projected volumes)", id="token"),
-        pytest.param(projected(configMap={}), "configmaps (via projected volumes)", id="projected configmap"),
-        pytest.param(projected(podCertificate={}), "reference podcertificates", id="pod certificate"),
-        pytest.param(
+        "envFrom": (contained("initContainers", envFrom=[{"configMapRef": {"name": "c"}}]), "reference configmaps"),
+        "cinder": (volume(cinder={"volumeID": "v", "secretRef": {"name": "s"}}), "reference secrets"),
+        "csi": (volume(csi={"driver": "d"}), "reference csidrivers (via CSI volumes)"),
+        "glusterfs": (volume(glusterfs={}), "reference endpoints (via glusterFS volumes)"),
+        "ephemeral": (volume(ephemeral={}), "persistentvolumeclaims (via ephemeral volumes)"),
+        "azureFile": (volume(azureFile={"shareName": "s"}), "secrets (via azureFile volumes)"),
+        "token": (projected(serviceAccountToken={}), "serviceaccounts (via projected volumes)"),
+        "projected configmap": (projected(configMap={}), "configmaps (via projected volumes)"),
+        "pod certificate": (projected(podCertificate={}), "reference podcertificates"),
+        "unknown projection": (
             projected(unheardOf={}),
             'error checking mirror pod for API references: unknown source for projected volume "v"',
-            id="unknown projection",
         ),
-        pytest.param(
+        "unknown volume": (
             volume(unheardOf={}),
             'error checking mirror pod for API references: unknown volume type for volume  "v"',
-            id="unknown volume",
         ),
-        pytest.param(volume(hostPath={"path": "/"}), "", id="hostPath"),
-        pytest.param(projected(downwardAPI={}), "", id="projected downward API"),
-    ],
+        "hostPath": (volume(hostPath={"path": "/"}), ""),
+        "projected downward API": (projected(downwardAPI={}), ""),
+    },
 )
 def test_what_mirror_pods_refer_to(pod: Object, words: str) -> None:
     expect(admit("CREATE", "pods", pod, existing=EXISTING[:1]), words)
@@ -222,35 +206,29 @@ ANOTHER_UID = (("nodes", {"metadata": {"name": "mynode", "uid": "mynode-unexpect
 OWN = "can only create pods with an owner reference set to itself"
 
 
-@pytest.mark.parametrize(
-    ("owners", "existing", "words"),
-    [
-        pytest.param([], EXISTING[:1], f'pods "test" is forbidden: node "mynode" {OWN}', id="no owner"),
-        pytest.param([OWNER], EXISTING[:1], "", id="valid owner"),
-        pytest.param([OWNER, OWNER], EXISTING[:1], "with a single owner reference set to itself", id="duplicate owner"),
-        pytest.param([{**OWNER, "name": "other"}], EXISTING[:1], OWN, id="invalid name"),
-        pytest.param(
+@cases(
+    "owners, existing, words",
+    {
+        "no owner": ([], EXISTING[:1], f'pods "test" is forbidden: node "mynode" {OWN}'),
+        "valid owner": ([OWNER], EXISTING[:1], ""),
+        "duplicate owner": ([OWNER, OWNER], EXISTING[:1], "with a single owner reference set to itself"),
+        "invalid name": ([{**OWNER, "name": "other"}], EXISTING[:1], OWN),
+        "invalid UID": (
             [OWNER],
             ANOTHER_UID,
             "node mynode UID mismatch: expected mynode-uid got mynode-unexpected-uid",
-            id="invalid UID",
         ),
-        pytest.param([OWNER], (), 'node "mynode" not found', id="node not found"),
-        pytest.param([{**OWNER, "apiVersion": "v2"}], EXISTING[:1], OWN, id="invalid API version"),
-        pytest.param([{**OWNER, "kind": "Pod"}], EXISTING[:1], OWN, id="invalid kind"),
-        pytest.param(
-            [{**OWNER, "controller": None}], EXISTING[:1], "a controller owner reference", id="nil controller"
-        ),
-        pytest.param(
-            [{**OWNER, "controller": False}], EXISTING[:1], "a controller owner reference", id="false controller"
-        ),
-        pytest.param(
+        "node not found": ([OWNER], (), 'node "mynode" not found'),
+        "invalid API version": ([{**OWNER, "apiVersion": "v2"}], EXISTING[:1], OWN),
+        "invalid kind": ([{**OWNER, "kind": "Pod"}], EXISTING[:1], OWN),
+        "nil controller": ([{**OWNER, "controller": None}], EXISTING[:1], "a controller owner reference"),
+        "false controller": ([{**OWNER, "controller": False}], EXISTING[:1], "a controller owner reference"),
+        "invalid blockOwnerDeletion": (
             [{**OWNER, "blockOwnerDeletion": True}],
             EXISTING[:1],
             "must not set blockOwnerDeletion on an owner reference",
-            id="invalid blockOwnerDeletion",
         ),
-    ],
+    },
 )
 def test_owners_of_mirror_pods(owners: list[Object], existing: Any, words: str) -> None:
     pod = make_pod("test", mirror=True)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.apiserver.api import Object
 from tests.apiserver.node_restriction.writes import EXISTING, Decides, Stored, admit, expect, make_pod
+from tests.tables import cases
 
 from pilothouse.apiserver.authorization.authorizer import Attributes
 
@@ -66,28 +67,23 @@ def ask(request: Object, existing: Any = ALL, **more: Any) -> Any:
     return admit("CREATE", "serviceaccounts/token", request, name="mysa", namespace="ns", existing=existing, **more)
 
 
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        pytest.param(token_request(""), "node requested token not bound to a pod", id="unbound"),
-        pytest.param(token_request("mypod", kind="Secret"), "not bound to a pod", id="bound to a secret"),
-        pytest.param(token_request("nopod"), 'pod "nopod" not found', id="pod that is not there"),
-        pytest.param(token_request("mypod", uid=""), "token with a pod binding without a uid", id="without uid"),
-        pytest.param(
+@cases(
+    "request_, words",
+    {
+        "unbound": (token_request(""), "node requested token not bound to a pod"),
+        "bound to a secret": (token_request("mypod", kind="Secret"), "not bound to a pod"),
+        "pod that is not there": (token_request("nopod"), 'pod "nopod" not found'),
+        "without uid": (token_request("mypod", uid=""), "token with a pod binding without a uid"),
+        "another uid": (
             token_request("mypod", uid="u2"),
             "the UID in the bound object reference (u2) does not match the UID in record. The object might have been "
             "deleted and then recreated",
-            id="another uid",
         ),
-        pytest.param(
-            token_request("otherpod"), "bound to a pod scheduled on a different node", id="another node's pod"
-        ),
-        pytest.param(
-            token_request("mysapod", ("foo", "bar")), "node may only request 0 or 1 audiences", id="several audiences"
-        ),
-        pytest.param(token_request("mysapod"), "", id="audience of a projected volume"),
-        pytest.param(token_request("noaudience", ()), "", id="the API server's audience"),
-    ],
+        "another node's pod": (token_request("otherpod"), "bound to a pod scheduled on a different node"),
+        "several audiences": (token_request("mysapod", ("foo", "bar")), "node may only request 0 or 1 audiences"),
+        "audience of a projected volume": (token_request("mysapod"), ""),
+        "the API server's audience": (token_request("noaudience", ()), ""),
+    },
 )
 def test_what_a_token_is_bound_to(request_: Object, words: str) -> None:
     expect(ask(request_), words)
@@ -105,50 +101,46 @@ def asked_about(audience: str) -> Attributes:
     return Attributes(verb, "", "v1", audience, namespace="ns", name="mysa")
 
 
-@pytest.mark.parametrize(
-    ("pod", "audience", "existing", "words"),
-    [
-        pytest.param("mypod", "foo", ALL, unauthorized("foo"), id="no volume"),
-        pytest.param("mycsipod", "foo", ALL, "", id="csi driver"),
-        pytest.param("mycsipod", "bar", ALL, unauthorized("bar"), id="csi driver with another audience"),
-        pytest.param(
+@cases(
+    "pod, audience, existing, words",
+    {
+        "no volume": ("mypod", "foo", ALL, unauthorized("foo")),
+        "csi driver": ("mycsipod", "foo", ALL, ""),
+        "csi driver with another audience": ("mycsipod", "bar", ALL, unauthorized("bar")),
+        "csi driver not found": (
             "mycsipod",
             "foo",
             STORED,
             f'error validating audience "foo": csidriver.storage.k8s.io "{DRIVER}" not found',
-            id="csi driver not found",
         ),
-        pytest.param("mypvcpod", "foo", ALL, "", id="claim, volume, driver"),
-        pytest.param("mypvcpod", "bar", ALL, unauthorized("bar"), id="claim, volume, driver with another audience"),
-        pytest.param(
+        "claim, volume, driver": ("mypvcpod", "foo", ALL, ""),
+        "claim, volume, driver with another audience": ("mypvcpod", "bar", ALL, unauthorized("bar")),
+        "claim not found": (
             "mypvcpod",
             "foo",
             (*STORED, *DRIVERS, *VOLUMES),
             'error validating audience "foo": persistentvolumeclaim "pvclaim" not found',
-            id="claim not found",
         ),
-        pytest.param(
+        "volume not found": (
             "mypvcpod",
             "foo",
             (*STORED, *DRIVERS, *CLAIMS),
             'error validating audience "foo": persistentvolume "pvname" not found',
-            id="volume not found",
         ),
-        pytest.param("myephemeralpod", "foo", ALL, "", id="ephemeral volume"),
-        pytest.param("myephemeralpod", "bar", ALL, unauthorized("bar"), id="ephemeral volume, another audience"),
-        pytest.param("mypvcandcsipod", "foo", (*STORED, *DRIVERS), "", id="claim not found, but a driver"),
-        pytest.param("mypvcandcsipod", "foo", (*STORED, *DRIVERS, *CLAIMS), "", id="volume not found, but a driver"),
-        pytest.param(
+        "ephemeral volume": ("myephemeralpod", "foo", ALL, ""),
+        "ephemeral volume, another audience": ("myephemeralpod", "bar", ALL, unauthorized("bar")),
+        "claim not found, but a driver": ("mypvcandcsipod", "foo", (*STORED, *DRIVERS), ""),
+        "volume not found, but a driver": ("mypvcandcsipod", "foo", (*STORED, *DRIVERS, *CLAIMS), ""),
+        "neither found": (
             "mypvcandcsipod",
             "foo",
             STORED,
             'error validating audience "foo": [persistentvolumeclaim "pvclaim" not found, csidriver.storage.k8s.io '
             f'"{DRIVER}" not found]',
-            id="neither found",
         ),
-        pytest.param("myintreepvtocsipod", "foo", ALL, "", id="in-tree volume behind a claim"),
-        pytest.param("myintreeinlinevoltocsipod", "foo", ALL, "", id="in-tree volume of the pod"),
-    ],
+        "in-tree volume behind a claim": ("myintreepvtocsipod", "foo", ALL, ""),
+        "in-tree volume of the pod": ("myintreeinlinevoltocsipod", "foo", ALL, ""),
+    },
 )
 def test_whose_audience_it_is(pod: str, audience: str, existing: Any, words: str) -> None:
     decides = Decides(asked_about(audience), allowed=False)

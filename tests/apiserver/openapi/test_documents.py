@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.apiextensions.serving import versions_of
@@ -37,20 +38,19 @@ def inside(data: bytes, *numbers: int) -> list[Any]:
     return [bytes(value) if isinstance(value, memoryview) else value for value in found]
 
 
-@pytest.mark.parametrize(
-    ("path", "accept", "expected"),
-    [
-        pytest.param("/openapi/v2", "", "application/json", id="v2 without a wish"),
-        pytest.param(
+@cases(
+    "path, accept, expected",
+    {
+        "v2 without a wish": ("/openapi/v2", "", "application/json"),
+        "v2 as kubectl asks for it": (
             "/openapi/v2",
             "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
             V2_PROTOBUF,
-            id="v2 as kubectl asks for it",
         ),
-        pytest.param("/openapi/v2", f"{V2_PROTOBUF},application/json", V2_PROTOBUF, id="v2, the first of two"),
-        pytest.param("/openapi/v3/apis/apps/v1", "application/json", "application/json", id="v3 in JSON"),
-        pytest.param("/openapi/v3/apis/apps/v1", V3_PROTOBUF, V3_PROTOBUF, id="v3 in protobuf"),
-    ],
+        "v2, the first of two": ("/openapi/v2", f"{V2_PROTOBUF},application/json", V2_PROTOBUF),
+        "v3 in JSON": ("/openapi/v3/apis/apps/v1", "application/json", "application/json"),
+        "v3 in protobuf": ("/openapi/v3/apis/apps/v1", V3_PROTOBUF, V3_PROTOBUF),
+    },
 )
 def test_a_document_comes_in_the_form_that_is_asked_for(path: str, accept: str, expected: str) -> None:
     answer = get(path, accept)
@@ -143,27 +143,24 @@ def _without_descriptions(value: Any) -> Any:
     return [_without_descriptions(inner) for inner in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        pytest.param(
+@cases(
+    "given, expected",
+    {
+        "with properties": (
             {"type": "object", "properties": {"spec": {"type": "object"}}},
             {"type": "object", "properties": {**META, "spec": {"type": "object"}}},
-            id="with properties",
         ),
-        pytest.param({"type": "object"}, {"type": "object", "properties": META}, id="of a type only"),
-        pytest.param({"type": "object", **FREE}, {"type": "object"}, id="any fields at its root: no property at all"),
-        pytest.param(
+        "of a type only": ({"type": "object"}, {"type": "object", "properties": META}),
+        "any fields at its root: no property at all": ({"type": "object", **FREE}, {"type": "object"}),
+        "not even those that it has": (
             {"type": "object", **FREE, "description": "d", "properties": {"spec": {"type": "object"}}},
             {"type": "object"},
-            id="not even those that it has",
         ),
-        pytest.param(
+        "any fields below: neither type nor properties there": (
             {"type": "object", "properties": {"a": {"type": "object", **FREE, "properties": {"b": {}}}, "c": FREE}},
             {"type": "object", "properties": {**META, "a": FREE, "c": FREE}},
-            id="any fields below: neither type nor properties there",
         ),
-        pytest.param(
+        "one of two types: the extension alone": (
             {
                 "type": "object",
                 "properties": {
@@ -173,14 +170,12 @@ def _without_descriptions(value: Any) -> Any:
                 },
             },
             {"type": "object", "properties": {**META, "a": INT_OR_STRING, "b": INT_OR_STRING, "c": INT_OR_STRING}},
-            id="one of two types: the extension alone",
         ),
-        pytest.param(
+        "an embedded object with any fields": (
             {"type": "object", "properties": {"e": {"type": "object", "x-kubernetes-embedded-resource": True, **FREE}}},
             {"type": "object", "properties": {**META, "e": {"x-kubernetes-embedded-resource": True, **FREE}}},
-            id="an embedded object with any fields",
         ),
-        pytest.param(
+        "an embedded object has what every object has": (
             {"type": "object", "properties": {"e": {"type": "object", "x-kubernetes-embedded-resource": True}}},
             {
                 "type": "object",
@@ -194,9 +189,8 @@ def _without_descriptions(value: Any) -> Any:
                     },
                 },
             },
-            id="an embedded object has what every object has",
         ),
-        pytest.param(
+        "what may be null has no type and is not required": (
             {
                 "type": "object",
                 "required": ["a", "b"],
@@ -210,9 +204,8 @@ def _without_descriptions(value: Any) -> Any:
                 "required": ["b"],
                 "properties": {**META, "a": {}, "b": {"type": "array", "items": {}}},
             },
-            id="what may be null has no type and is not required",
         ),
-        pytest.param(
+        "values of a map, defaults": (
             {
                 "type": "object",
                 "properties": {
@@ -223,9 +216,8 @@ def _without_descriptions(value: Any) -> Any:
                 },
             },
             {"type": "object", "properties": {**META, "m": {"type": "object", "additionalProperties": {}}}},
-            id="values of a map, defaults",
         ),
-    ],
+    },
 )
 def test_a_custom_kind_in_v2(given: dict[str, Any], expected: dict[str, Any]) -> None:
     selectable = [{"fieldPath": "spec.color"}]

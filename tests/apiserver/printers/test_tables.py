@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.apiserver.printers.columns import cell, find
 from pilothouse.apiserver.printers.tables import TableMaker
@@ -95,14 +96,12 @@ DONE: dict[str, Any] = {"terminated": {"exitCode": 0, "reason": "Completed"}}
 SIDECAR = {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}
 
 
-@pytest.mark.parametrize(
-    ("document", "ready", "status", "restarts"),
-    [
-        pytest.param(pod("Pending"), "0/2", "Pending", "0", id="nothing known yet"),
-        pytest.param(
-            pod(containerStatuses=[state(True, **RUNNING), state(True, **RUNNING)]), "2/2", "Running", "0", id="all run"
-        ),
-        pytest.param(
+@cases(
+    "document, ready, status, restarts",
+    {
+        "nothing known yet": (pod("Pending"), "0/2", "Pending", "0"),
+        "all run": (pod(containerStatuses=[state(True, **RUNNING), state(True, **RUNNING)]), "2/2", "Running", "0"),
+        "restarts tell when": (
             pod(
                 containerStatuses=[
                     state(waiting={"reason": "CrashLoopBackOff"}, restarts=3, last="2026-01-02T02:04:05Z")
@@ -111,16 +110,14 @@ SIDECAR = {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}
             "0/2",
             "CrashLoopBackOff",
             "3 (60m ago)",
-            id="restarts tell when",
         ),
-        pytest.param(
+        "gated": (
             pod("Pending", conditions=[{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]),
             "0/2",
             "SchedulingGated",
             "0",
-            id="gated",
         ),
-        pytest.param(
+        "the second init container is at work": (
             pod(
                 "Pending",
                 spec={"initContainers": [{"name": "i"}, {"name": "j"}]},
@@ -129,23 +126,20 @@ SIDECAR = {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}
             "0/2",
             "Init:1/2",
             "0",
-            id="the second init container is at work",
         ),
-        pytest.param(
+        "init failed": (
             pod("Pending", initContainerStatuses=[state(terminated={"exitCode": 3})]),
             "0/2",
             "Init:ExitCode:3",
             "0",
-            id="init failed",
         ),
-        pytest.param(
+        "init killed": (
             pod("Pending", initContainerStatuses=[state(terminated={"signal": 9, "exitCode": 137})]),
             "0/2",
             "Init:Signal:9",
             "0",
-            id="init killed",
         ),
-        pytest.param(
+        "sidecars count": (
             pod(
                 spec=SIDECAR,
                 initContainerStatuses=[{**state(True, 1, name="s", **RUNNING), "started": True}],
@@ -154,42 +148,30 @@ SIDECAR = {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}
             "2/3",
             "Running",
             "3",
-            id="sidecars count",
         ),
-        pytest.param(pod("Succeeded", containerStatuses=[state(**DONE)]), "0/2", "Completed", "0", id="completed"),
-        pytest.param(
+        "completed": (pod("Succeeded", containerStatuses=[state(**DONE)]), "0/2", "Completed", "0"),
+        "one done, ready": (
             pod(containerStatuses=[state(**DONE), state(True, **RUNNING)], conditions=READY),
             "1/2",
             "Running",
             "0",
-            id="one done, ready",
         ),
-        pytest.param(
-            pod(containerStatuses=[state(**DONE), state(True, **RUNNING)]),
-            "1/2",
-            "NotReady",
-            "0",
-            id="one done, not ready",
-        ),
-        pytest.param(
+        "one done, not ready": (pod(containerStatuses=[state(**DONE), state(True, **RUNNING)]), "1/2", "NotReady", "0"),
+        "failed": (
             pod("Failed", containerStatuses=[state(terminated={"exitCode": 1, "reason": "Error"})]),
             "0/2",
             "Error",
             "0",
-            id="failed",
         ),
-        pytest.param(
+        "being deleted": (
             pod(metadata={"deletionTimestamp": CREATED}, containerStatuses=[state(True, **RUNNING)]),
             "1/2",
             "Terminating",
             "0",
-            id="being deleted",
         ),
-        pytest.param(
-            pod(metadata={"deletionTimestamp": CREATED}, reason="NodeLost"), "0/2", "Unknown", "0", id="node lost"
-        ),
-        pytest.param(pod("Failed", reason="Evicted"), "0/2", "Evicted", "0", id="a reason beats the phase"),
-    ],
+        "node lost": (pod(metadata={"deletionTimestamp": CREATED}, reason="NodeLost"), "0/2", "Unknown", "0"),
+        "a reason beats the phase": (pod("Failed", reason="Evicted"), "0/2", "Evicted", "0"),
+    },
 )
 def test_pod_status(document: dict[str, Any], ready: str, status: str, restarts: str) -> None:
     assert print_pod(document, NOW)[:3] == [ready, status, restarts]

@@ -1,29 +1,26 @@
 """Headers of answers: warnings that quote what callers have written."""
 
-import pytest
 from tests.apiserver.application import MAPS, World
+from tests.tables import cases
 
 from pilothouse.apiserver.serializers.json import headers_with
 
 
-@pytest.mark.parametrize(
-    ("warnings", "header"),
-    [
-        pytest.param(["a", "b", "a"], '299 - "a", 299 - "b"', id="each once"),
-        pytest.param(['say "\\"'], '299 - "say \\"\\\\\\""', id="quotes"),
-        pytest.param(
-            ["a\x00b", "c\nd", "e\x7f", "f\x85", "\ud800", "", "g"], '299 - "g"', id="what no header may carry"
-        ),
-        pytest.param(["\n"], None, id="nothing left"),
-        pytest.param(["é"], '299 - "é"', id="other letters"),
-        pytest.param(["x" * 4096], f'299 - "{"x" * 4096}"', id="a long one"),
-        pytest.param(["x" * 4097], f'299 - "{"x" * 256}"', id="one that is too long"),
-        pytest.param(
+@cases(
+    "warnings, header",
+    {
+        "each once": (["a", "b", "a"], '299 - "a", 299 - "b"'),
+        "quotes": (['say "\\"'], '299 - "say \\"\\\\\\""'),
+        "what no header may carry": (["a\x00b", "c\nd", "e\x7f", "f\x85", "\ud800", "", "g"], '299 - "g"'),
+        "nothing left": (["\n"], None),
+        "other letters": (["é"], '299 - "é"'),
+        "a long one": (["x" * 4096], f'299 - "{"x" * 4096}"'),
+        "one that is too long": (["x" * 4097], f'299 - "{"x" * 256}"'),
+        "many long ones": (
             [f"{number:04}" + "x" * 1000 for number in range(50)],
             ", ".join(f'299 - "{number:04}{"x" * 252}"' for number in range(16)),
-            id="many long ones",
         ),
-    ],
+    },
 )
 def test_warnings_are_one_header(warnings: list[str], header: str | None) -> None:
     assert headers_with(warnings).get("warning") == header

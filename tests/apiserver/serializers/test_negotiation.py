@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.apiserver.serializers.negotiation import (
     JSON,
@@ -26,44 +27,36 @@ COLLECTOR = (
 )
 
 
-@pytest.mark.parametrize(
-    ("accept", "protobuf", "table", "expected"),
-    [
-        pytest.param("", True, True, Choice(), id="nothing asked: JSON"),
-        pytest.param("*/*", True, True, Choice(), id="anything: JSON"),
-        pytest.param("application/json, */*", True, True, Choice(), id="JSON first"),
-        pytest.param(f"{PROTOBUF},application/json", True, True, Choice(PROTOBUF), id="Go clients: protobuf"),
-        pytest.param(f"{PROTOBUF},application/json", False, True, Choice(), id="custom resources have no protobuf"),
-        pytest.param(KUBECTL_GET, True, True, Choice(transform="Table"), id="kubectl get"),
-        pytest.param(KUBECTL_GET, True, False, Choice(), id="kubectl get of what has no table"),
-        pytest.param(
-            COLLECTOR, False, True, Choice(PROTOBUF, "PartialObjectMetadataList"), id="metadata of custom ones"
-        ),
-        pytest.param("application/yaml", True, True, Choice(YAML), id="YAML"),
-        pytest.param(f"application/json;q=0.1,{PROTOBUF};q=0.9", True, True, Choice(PROTOBUF), id="by quality"),
-        pytest.param("text/html,application/json;q=0.9", True, True, Choice(JSON), id="unknown ones are skipped"),
-        pytest.param("application/json;pretty=1", True, True, Choice(pretty=True), id="indented"),
-        pytest.param(
-            f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", True, True, Choice(), id="no tables in protobuf"
-        ),
-    ],
+@cases(
+    "accept, protobuf, table, expected",
+    {
+        "nothing asked: JSON": ("", True, True, Choice()),
+        "anything: JSON": ("*/*", True, True, Choice()),
+        "JSON first": ("application/json, */*", True, True, Choice()),
+        "Go clients: protobuf": (f"{PROTOBUF},application/json", True, True, Choice(PROTOBUF)),
+        "custom resources have no protobuf": (f"{PROTOBUF},application/json", False, True, Choice()),
+        "kubectl get": (KUBECTL_GET, True, True, Choice(transform="Table")),
+        "kubectl get of what has no table": (KUBECTL_GET, True, False, Choice()),
+        "metadata of custom ones": (COLLECTOR, False, True, Choice(PROTOBUF, "PartialObjectMetadataList")),
+        "YAML": ("application/yaml", True, True, Choice(YAML)),
+        "by quality": (f"application/json;q=0.1,{PROTOBUF};q=0.9", True, True, Choice(PROTOBUF)),
+        "unknown ones are skipped": ("text/html,application/json;q=0.9", True, True, Choice(JSON)),
+        "indented": ("application/json;pretty=1", True, True, Choice(pretty=True)),
+        "no tables in protobuf": (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", True, True, Choice()),
+    },
 )
 def test_the_first_clause_that_can_be_served_wins(accept: str, protobuf: bool, table: bool, expected: Choice) -> None:
     assert choose(accept, protobuf=protobuf, table=table) == expected
 
 
-@pytest.mark.parametrize(
-    ("accept", "message"),
-    [
-        pytest.param("text/html", UNKNOWN_MEDIA_TYPES, id="nothing known"),
-        pytest.param(PROTOBUF, UNSUPPORTED_MEDIA_TYPES, id="known but not for this resource"),
-        pytest.param(
-            "application/json;as=Table;v=v1;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES, id="a table of what has none"
-        ),
-        pytest.param(
-            "application/json;as=Table;v=v2;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES, id="a table of the future"
-        ),
-    ],
+@cases(
+    "accept, message",
+    {
+        "nothing known": ("text/html", UNKNOWN_MEDIA_TYPES),
+        "known but not for this resource": (PROTOBUF, UNSUPPORTED_MEDIA_TYPES),
+        "a table of what has none": ("application/json;as=Table;v=v1;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES),
+        "a table of the future": ("application/json;as=Table;v=v2;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES),
+    },
 )
 def test_what_cannot_be_served_is_rejected_in_upstreams_words(accept: str, message: str) -> None:
     with pytest.raises(NotAcceptable) as caught:

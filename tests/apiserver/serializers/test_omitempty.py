@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api import schema
 from pilothouse.api.schema import Definition
@@ -50,18 +51,18 @@ def test_what_the_quick_look_passes_over_is_printed_wherever_it_stands(text: str
         assert document or not fits, f"{definition.name} leaves it out"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param(b'{"phase":"Running"}', False, id="nothing is empty"),
-        pytest.param(b'{"lastState":{},"ready":false,"restartCount":0}', False, id="what is always printed"),
-        pytest.param(b'{"lastState":{},"labels":{}}', True, id="a map beside it"),
-        pytest.param(b'{"ready":false,"hostNetwork":false}', True, id="a boolean beside it"),
-        pytest.param(b'{"restartCount":0,"priority": 0}', True, id="a number beside it"),
-        pytest.param(b'{"reason":""}', True, id="a text"),
-        pytest.param(b'{"startTime":"2026-01-01T00:00:07Z"}', False, id="a time is not a number"),
-        pytest.param(b'{"items":[]}', True, id="a list"),
-    ],
+@cases(
+    "text, expected",
+    {
+        "nothing is empty": (b'{"phase":"Running"}', False),
+        "what is always printed": (b'{"lastState":{},"ready":false,"restartCount":0}', False),
+        "a map beside it": (b'{"lastState":{},"labels":{}}', True),
+        "a boolean beside it": (b'{"ready":false,"hostNetwork":false}', True),
+        "a number beside it": (b'{"restartCount":0,"priority": 0}', True),
+        "a text": (b'{"reason":""}', True),
+        "a time is not a number": (b'{"startTime":"2026-01-01T00:00:07Z"}', False),
+        "a list": (b'{"items":[]}', True),
+    },
 )
 def test_the_quick_look(text: bytes, expected: bool) -> None:
     assert may_have_empty(text) is expected

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.apiserver.serializers import protobuf
 from pilothouse.apiserver.serializers.protobuf_decoding import decode_message, fields_of
@@ -43,20 +44,20 @@ def test_a_body_as_go_writes_it() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("message", "value"),
-    [
-        pytest.param("util.intstr.IntOrString", 8080, id="a port by number"),
-        pytest.param("util.intstr.IntOrString", "25%", id="a share as text"),
-        pytest.param("util.intstr.IntOrString", -1, id="a negative number"),
-        pytest.param("meta.v1.MicroTime", "2026-01-02T03:04:05.000006Z", id="micro time keeps its micros"),
-        pytest.param("meta.v1.Time", "1969-12-31T23:59:58Z", id="before the epoch"),
-        pytest.param("meta.v1.Time", "0800-12-25T00:00:00Z", id="a year has four digits"),
-        pytest.param("meta.v1.MicroTime", "0001-01-01T00:00:02.000000Z", id="also the first one, in micro time"),
-        pytest.param("resource.Quantity", "1500m", id="a quantity is its text"),
-        pytest.param("meta.v1.FieldsV1", {"f:spec": {".": {}}}, id="managed fields are JSON inside"),
-        pytest.param("authorization.v1.ExtraValue", ["a", "b"], id="a named list is a message around it"),
-        pytest.param(
+@cases(
+    "message, value",
+    {
+        "a port by number": ("util.intstr.IntOrString", 8080),
+        "a share as text": ("util.intstr.IntOrString", "25%"),
+        "a negative number": ("util.intstr.IntOrString", -1),
+        "micro time keeps its micros": ("meta.v1.MicroTime", "2026-01-02T03:04:05.000006Z"),
+        "before the epoch": ("meta.v1.Time", "1969-12-31T23:59:58Z"),
+        "a year has four digits": ("meta.v1.Time", "0800-12-25T00:00:00Z"),
+        "also the first one, in micro time": ("meta.v1.MicroTime", "0001-01-01T00:00:02.000000Z"),
+        "a quantity is its text": ("resource.Quantity", "1500m"),
+        "managed fields are JSON inside": ("meta.v1.FieldsV1", {"f:spec": {".": {}}}),
+        "a named list is a message around it": ("authorization.v1.ExtraValue", ["a", "b"]),
+        "a schema with its unions": (
             "apiextensions.v1.JSONSchemaProps",
             {
                 "type": "object",
@@ -67,11 +68,10 @@ def test_a_body_as_go_writes_it() -> None:
                 "dependencies": {"a": ["b"], "c": {"type": "string"}},
                 "properties": {"n": {"type": "integer", "maximum": 1.5, "x-kubernetes-int-or-string": True}},
             },
-            id="a schema with its unions",
         ),
-        pytest.param("core.v1.Secret", {"data": {"k": "AAEC"}}, id="bytes are base64"),
-        pytest.param("core.v1.Volume", {"name": "v", "emptyDir": {}}, id="an inlined source, empty but there"),
-    ],
+        "bytes are base64": ("core.v1.Secret", {"data": {"k": "AAEC"}}),
+        "an inlined source, empty but there": ("core.v1.Volume", {"name": "v", "emptyDir": {}}),
+    },
 )
 def test_values_survive(message: str, value: Any) -> None:
     assert decode_message(message, encode_message(message, value)) == value
@@ -93,26 +93,20 @@ def test_delete_options_may_name_any_group() -> None:
         assert protobuf.decode_object(body)["gracePeriodSeconds"] == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     "body",
-    [
-        pytest.param(b"{}", id="no magic"),
-        pytest.param(b"k8s\x00\x0a", id="cut in the envelope"),
-        pytest.param(
-            b"k8s\x00" + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod")) + b"\x12\x05\x0a\xff", id="cut"
-        ),
-        pytest.param(b"k8s\x00" + delimited(1, delimited(1, b"x/v1") + delimited(2, b"Ship")), id="an unknown kind"),
-        pytest.param(
-            b"k8s\x00" + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod")) + delimited(2, b"\x08\x01"),
-            id="a number where a message belongs",
-        ),
-        pytest.param(
-            b"k8s\x00"
-            + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod"))
-            + delimited(2, delimited(1, delimited(8, b"\x08" + varint(1 << 60)))),
-            id="a time that no calendar has",
-        ),
-    ],
+    {
+        "no magic": b"{}",
+        "cut in the envelope": b"k8s\x00\x0a",
+        "cut": b"k8s\x00" + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod")) + b"\x12\x05\x0a\xff",
+        "an unknown kind": b"k8s\x00" + delimited(1, delimited(1, b"x/v1") + delimited(2, b"Ship")),
+        "a number where a message belongs": b"k8s\x00"
+        + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod"))
+        + delimited(2, b"\x08\x01"),
+        "a time that no calendar has": b"k8s\x00"
+        + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod"))
+        + delimited(2, delimited(1, delimited(8, b"\x08" + varint(1 << 60)))),
+    },
 )
 def test_broken_bodies_are_rejected(body: bytes) -> None:
     with pytest.raises(protobuf.ProtobufError):
@@ -136,25 +130,23 @@ def _field(number: int, value: bytes | int) -> bytes:
     return delimited(number, value) if isinstance(value, bytes) else varint(number << 3) + varint(value)
 
 
-@pytest.mark.parametrize(
-    ("message", "data"),
-    [
-        pytest.param("meta.v1.ObjectMeta", _field(8, 5), id="a number for a time"),
-        pytest.param("meta.v1.ObjectMeta", _field(8, _field(1, b"x")), id="a text for its seconds"),
-        pytest.param("meta.v1.ObjectMeta", _field(11, 5), id="a number for a map"),
-        pytest.param("meta.v1.ObjectMeta", _field(11, _field(1, 5)), id="a number for a key"),
-        pytest.param("meta.v1.ObjectMeta", _field(11, _field(1, b"k") + _field(2, 5)), id="a number for its value"),
-        pytest.param("meta.v1.ManagedFieldsEntry", _field(7, _field(1, 5)), id="a number for fields"),
-        pytest.param(
-            "core.v1.ResourceRequirements", _field(1, _field(1, b"k") + _field(2, _field(1, 5))), id="an amount"
-        ),
-        pytest.param("core.v1.ServicePort", _field(4, _field(3, 5)), id="a number for a port's name"),
-        pytest.param("core.v1.ServicePort", _field(4, _field(1, b"x")), id="a text for what a port is"),
-        pytest.param("apiextensions.v1.JSONSchemaPropsOrBool", _field(1, b"x"), id="a text for a truth value"),
-        pytest.param("apiextensions.v1.JSONSchemaPropsOrArray", _field(2, 5), id="a number for schemas"),
-        pytest.param("apiextensions.v1.JSONSchemaPropsOrStringArray", _field(2, 5), id="a number for names"),
-        pytest.param("authentication.v1.ExtraValue", _field(1, 5), id="a number for texts"),
-    ],
+@cases(
+    "message, data",
+    {
+        "a number for a time": ("meta.v1.ObjectMeta", _field(8, 5)),
+        "a text for its seconds": ("meta.v1.ObjectMeta", _field(8, _field(1, b"x"))),
+        "a number for a map": ("meta.v1.ObjectMeta", _field(11, 5)),
+        "a number for a key": ("meta.v1.ObjectMeta", _field(11, _field(1, 5))),
+        "a number for its value": ("meta.v1.ObjectMeta", _field(11, _field(1, b"k") + _field(2, 5))),
+        "a number for fields": ("meta.v1.ManagedFieldsEntry", _field(7, _field(1, 5))),
+        "an amount": ("core.v1.ResourceRequirements", _field(1, _field(1, b"k") + _field(2, _field(1, 5)))),
+        "a number for a port's name": ("core.v1.ServicePort", _field(4, _field(3, 5))),
+        "a text for what a port is": ("core.v1.ServicePort", _field(4, _field(1, b"x"))),
+        "a text for a truth value": ("apiextensions.v1.JSONSchemaPropsOrBool", _field(1, b"x")),
+        "a number for schemas": ("apiextensions.v1.JSONSchemaPropsOrArray", _field(2, 5)),
+        "a number for names": ("apiextensions.v1.JSONSchemaPropsOrStringArray", _field(2, 5)),
+        "a number for texts": ("authentication.v1.ExtraValue", _field(1, 5)),
+    },
 )
 def test_a_field_of_another_wire_type_is_rejected(message: str, data: bytes) -> None:
     with pytest.raises(protobuf.ProtobufError, match=r"(?i)wire ?type"):

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from tests.controllers.node_world import Doc, World
+from tests.tables import cases
 
 from pilothouse.api.batch import JOBS, Job
 from pilothouse.client import merge_patch
@@ -198,12 +199,12 @@ async def test_a_change_of_schedule_counts_from_the_next_moment(world: World, en
     assert ender.moments == [*minutes(2), "2026-01-01T12:00:00+01:00"]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "moments"),
-    [
-        pytest.param("@every 2m", "@every 6m", (2, 8, 14), id="more seldom"),
-        pytest.param("@every 6m", "@every 2m", (6, 8, 10), id="more often"),
-    ],
+@cases(
+    "before, after, moments",
+    {
+        "more seldom": ("@every 2m", "@every 6m", (2, 8, 14)),
+        "more often": ("@every 6m", "@every 2m", (6, 8, 10)),
+    },
 )
 async def test_a_change_of_every_counts_from_the_last_moment(
     world: World, ender: Ender, before: str, after: str, moments: tuple[int, ...]
@@ -323,26 +324,24 @@ def weekly(zone: str, wall: str, first: str, days: int) -> list[str]:
 at = datetime.datetime.fromisoformat
 
 
-@pytest.mark.parametrize(
-    ("start", "zone", "sunday", "half_past_two"),
-    [
-        pytest.param(at("2026-03-25T12:00:00+00:00"), "Europe/Rome", "2026-03-29", [], id="Rome, set forward"),
-        pytest.param(
+@cases(
+    "start, zone, sunday, half_past_two",
+    {
+        "Rome, set forward": (at("2026-03-25T12:00:00+00:00"), "Europe/Rome", "2026-03-29", []),
+        "Rome, set back": (
             at("2026-10-21T12:00:00+00:00"),
             "Europe/Rome",
             "2026-10-25",
             ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00"],
-            id="Rome, set back",
         ),
-        pytest.param(at("2026-03-04T12:00:00+00:00"), "America/New_York", "2026-03-08", [], id="New York, set forward"),
-        pytest.param(
+        "New York, set forward": (at("2026-03-04T12:00:00+00:00"), "America/New_York", "2026-03-08", []),
+        "Tokyo, never set": (
             at("2026-06-10T12:00:00+00:00"),
             "Asia/Tokyo",
             "2026-06-14",
             ["2026-06-14T02:30:00+09:00"],
-            id="Tokyo, never set",
         ),
-    ],
+    },
 )
 async def test_a_week_in_which_the_clocks_are_set(
     world: World, ender: Ender, start: datetime.datetime, zone: str, sunday: str, half_past_two: list[str]

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import cases
 
 from pilothouse.api.batch import (
     CronJob,
@@ -59,78 +60,71 @@ def cron(
     return CronJob(metadata=meta, spec=CronJobSpec(schedule=schedule, **spec), status=status)
 
 
-@pytest.mark.parametrize(
-    ("given", "now", "heed", "since", "due", "many"),
-    [
-        pytest.param(cron(), 30, False, 0, None, 0, id="before the first moment"),
-        pytest.param(cron(), 61 * MINUTE, False, 0, HOUR, 0, id="just after it"),
-        pytest.param(cron(created=10), 301 * MINUTE, False, 10, 5 * HOUR, 5, id="five were missed"),
-        pytest.param(
+@cases(
+    "given, now, heed, since, due, many",
+    {
+        "before the first moment": (cron(), 30, False, 0, None, 0),
+        "just after it": (cron(), 61 * MINUTE, False, 0, HOUR, 0),
+        "five were missed": (cron(created=10), 301 * MINUTE, False, 10, 5 * HOUR, 5),
+        "uneven distances": (
             cron("30 6-16/4 * * 1-5", last=30 * MINUTE),
             DAY + 31 * MINUTE,
             False,
             30 * MINUTE,
             DAY + 30 * MINUTE,
             2,
-            id="uneven distances",
         ),
-        pytest.param(
+        "uneven distances, the estimate leads past the last": (
             cron("30 10,11,12 * * 1-5", last=30 * MINUTE),
             30 * HOUR + 30 * MINUTE,
             False,
             30 * MINUTE,
             None,
             30,
-            id="uneven distances, the estimate leads past the last",
         ),
-        pytest.param(
+        "over a weekend": (
             cron("30 6-16/4 * * 1-5", last=30 * MINUTE),
             96 * HOUR + 31 * MINUTE,
             False,
             30 * MINUTE,
             96 * HOUR + 30 * MINUTE,
             6,
-            id="over a weekend",
         ),
-        pytest.param(
+        "uneven distances, a short one first": (
             cron("30 6-16/4 * * 1-5"),
             DAY + 31 * MINUTE,
             False,
             0,
             DAY + 30 * MINUTE,
             7,
-            id="uneven distances, a short one first",
         ),
-        pytest.param(
+        "distances are counted from the last one, for a week": (
             cron("@every 1h", created=-59 * MINUTE, last=MINUTE, starting_deadline_seconds=10),
             7 * DAY,
             False,
             MINUTE,
             6 * DAY + 23 * HOUR + MINUTE,
             167,
-            id="distances are counted from the last one, for a week",
         ),
-        pytest.param(cron("0 * * * *", last=0), 30, False, 0, None, 0, id="just served"),
-        pytest.param(cron("*/5 * * * *", last=1800), 31 * MINUTE, False, 1800, None, 0, id="served a minute ago"),
-        pytest.param(
+        "just served": (cron("0 * * * *", last=0), 30, False, 0, None, 0),
+        "served a minute ago": (cron("*/5 * * * *", last=1800), 31 * MINUTE, False, 1800, None, 0),
+        "within the deadline": (
             cron("*/5 * * * *", last=1800, starting_deadline_seconds=60),
             31 * MINUTE,
             False,
             1800,
             None,
             0,
-            id="within the deadline",
         ),
-        pytest.param(
+        "the deadline says from when on": (
             cron("*/5 * * * *", last=1800, starting_deadline_seconds=60),
             32 * MINUTE,
             True,
             31 * MINUTE,
             None,
             0,
-            id="the deadline says from when on",
         ),
-    ],
+    },
 )
 def test_which_moment_is_due(
     given: CronJob, now: Seconds, heed: bool, since: Seconds, due: Seconds | None, many: int
@@ -149,22 +143,21 @@ def test_days_that_do_not_exist() -> None:
     assert until_next(rogue, schedule_of(rogue, datetime.UTC), at(HOUR)) is None
 
 
-@pytest.mark.parametrize(
-    ("given", "now", "due"),
-    [
-        pytest.param(cron(created=-600), -420, None, id="never started, not yet time"),
-        pytest.param(cron(created=-600), 2, 0, id="never started, it is time"),
-        pytest.param(cron(created=-600, last=0), 120, None, id="started, not yet time"),
-        pytest.param(cron(created=-600, last=0), HOUR + 300, HOUR, id="started, it is time"),
-        pytest.param(cron(created=-2 * HOUR, last=-HOUR), HOUR + 300, HOUR, id="two were missed: the last"),
-        pytest.param(cron(created=-2 * HOUR, last=-HOUR), HOUR + 10 * DAY, HOUR + 10 * DAY, id="ten days were missed"),
-        pytest.param(
+@cases(
+    "given, now, due",
+    {
+        "never started, not yet time": (cron(created=-600), -420, None),
+        "never started, it is time": (cron(created=-600), 2, 0),
+        "started, not yet time": (cron(created=-600, last=0), 120, None),
+        "started, it is time": (cron(created=-600, last=0), HOUR + 300, HOUR),
+        "two were missed: the last": (cron(created=-2 * HOUR, last=-HOUR), HOUR + 300, HOUR),
+        "ten days were missed": (cron(created=-2 * HOUR, last=-HOUR), HOUR + 10 * DAY, HOUR + 10 * DAY),
+        "ten days were missed, the deadline is short": (
             cron(created=-2 * HOUR, last=-HOUR, starting_deadline_seconds=2 * HOUR),
             HOUR + 10 * DAY,
             HOUR + 10 * DAY,
-            id="ten days were missed, the deadline is short",
         ),
-    ],
+    },
 )
 def test_what_is_unmet(given: CronJob, now: Seconds, due: Seconds | None) -> None:
     """TestNextScheduleTime."""
@@ -172,23 +165,18 @@ def test_what_is_unmet(given: CronJob, now: Seconds, due: Seconds | None) -> Non
     assert found == (None if due is None else at(due))
 
 
-@pytest.mark.parametrize(
-    ("given", "now", "expected"),
-    [
-        pytest.param(
-            cron("30 6-16/4 * * 1-5", last=30 * MINUTE), DAY + 31 * MINUTE, 3 * HOUR + 59 * MINUTE, id="the same day"
-        ),
-        pytest.param(
-            cron("30 10,11,12 * * 1-5", last=30 * MINUTE), 30 * HOUR + 30 * MINUTE, 66 * HOUR, id="over a weekend"
-        ),
-        pytest.param(
+@cases(
+    "given, now, expected",
+    {
+        "the same day": (cron("30 6-16/4 * * 1-5", last=30 * MINUTE), DAY + 31 * MINUTE, 3 * HOUR + 59 * MINUTE),
+        "over a weekend": (cron("30 10,11,12 * * 1-5", last=30 * MINUTE), 30 * HOUR + 30 * MINUTE, 66 * HOUR),
+        "weekly, two were missed": (
             cron("0 12 * * 4", last=2 * HOUR),
             19 * DAY + HOUR + 30 * MINUTE,
             48 * HOUR + 30 * MINUTE,
-            id="weekly, two were missed",
         ),
-        pytest.param(cron("0 12 * * 5"), 6 * HOUR, 20 * HOUR, id="never started"),
-    ],
+        "never started": (cron("0 12 * * 5"), 6 * HOUR, 20 * HOUR),
+    },
 )
 def test_how_long_until_the_next(given: CronJob, now: Seconds, expected: Seconds) -> None:
     """TestNextScheduleTimeDuration."""
@@ -381,30 +369,24 @@ def test_what_to_do(
     assert decision.replace is (runs and start is not None)
 
 
-@pytest.mark.parametrize(
-    ("given", "now", "message"),
-    [
-        pytest.param(
-            cron(time_zone="Nowhere/Land"), 0, 'invalid timeZone: "Nowhere/Land": unknown time zone Nowhere/Land',
-            id="zone",
-        ),
-        pytest.param(
-            cron("x"), 0, 'unparseable schedule: "x" : expected exactly 5 fields, found 1: [x]', id="schedule"
-        ),
-        pytest.param(
+@cases(
+    "given, now, message",
+    {
+        "zone": (
+            cron(time_zone="Nowhere/Land"), 0, 'invalid timeZone: "Nowhere/Land": unknown time zone Nowhere/Land'),
+        "schedule": (
+            cron("x"), 0, 'unparseable schedule: "x" : expected exactly 5 fields, found 1: [x]'),
+        "days": (
             cron("59 23 31 2 *"), HOUR,
-            "invalid schedule: 59 23 31 2 * : time difference between two schedules is less than 1 second", id="days",
-        ),
-        pytest.param(
+            "invalid schedule: 59 23 31 2 * : time difference between two schedules is less than 1 second"),
+        "a zone in the schedule": (
             cron("TZ=UTC 0 * * * *"), 0,
             'CRON_TZ or TZ used in schedule "TZ=UTC 0 * * * *" is not officially supported, see https://kubernetes.io'
-            "/docs/concepts/workloads/controllers/cron-jobs/ for more details", id="a zone in the schedule",
-        ),
-        pytest.param(
+            "/docs/concepts/workloads/controllers/cron-jobs/ for more details"),
+        "many": (
             cron(created=-DAY * 5), 0,
-            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew", id="many",
-        ),
-    ],
+            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"),
+    },
 )  # fmt: skip
 def test_what_it_says(given: CronJob, now: Seconds, message: str) -> None:
     assert [remark.message for remark in decide(given, given.status, at(now)).remarks] == [message]
@@ -437,23 +419,21 @@ HISTORY = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("succeeded", "failed", "jobs", "expected"),
-    [
-        pytest.param(None, None, HISTORY, [], id="no limits"),
-        pytest.param(1, 1, HISTORY, ["a", "c", "b"], id="one of each"),
-        pytest.param(0, 0, HISTORY, ["a", "c", "e", "b", "d"], id="none of each, but what runs"),
-        pytest.param(2, None, HISTORY, ["a"], id="only those that succeeded"),
-        pytest.param(None, 1, HISTORY, ["b"], id="only those that failed"),
-        pytest.param(3, 2, HISTORY, [], id="as many as may stay"),
-        pytest.param(1, 1, [], [], id="none there"),
-        pytest.param(1, 1, [job("b", "Complete"), job("a", "Complete")], ["a"], id="without beginning: by name"),
-        pytest.param(
-            1, 1, [job("a", "Complete"), job("b", "Complete", began=1)], ["b"], id="those without stay longest"
-        ),
-        pytest.param(1, 1, [job("b", "Complete", began=1), job("a", "Complete", began=1)], ["a"], id="as old: by name"),
-        pytest.param(1, 1, [job("a", "Complete", began=9), job("b", "Complete", began=1)], ["b"], id="the oldest"),
-    ],
+@cases(
+    "succeeded, failed, jobs, expected",
+    {
+        "no limits": (None, None, HISTORY, []),
+        "one of each": (1, 1, HISTORY, ["a", "c", "b"]),
+        "none of each, but what runs": (0, 0, HISTORY, ["a", "c", "e", "b", "d"]),
+        "only those that succeeded": (2, None, HISTORY, ["a"]),
+        "only those that failed": (None, 1, HISTORY, ["b"]),
+        "as many as may stay": (3, 2, HISTORY, []),
+        "none there": (1, 1, [], []),
+        "without beginning: by name": (1, 1, [job("b", "Complete"), job("a", "Complete")], ["a"]),
+        "those without stay longest": (1, 1, [job("a", "Complete"), job("b", "Complete", began=1)], ["b"]),
+        "as old: by name": (1, 1, [job("b", "Complete", began=1), job("a", "Complete", began=1)], ["a"]),
+        "the oldest": (1, 1, [job("a", "Complete", began=9), job("b", "Complete", began=1)], ["b"]),
+    },
 )
 def test_which_finished_jobs_go(
     succeeded: int | None, failed: int | None, jobs: list[Job], expected: list[str]
@@ -489,14 +469,14 @@ def test_a_job_that_was_started_is_noted() -> None:
     assert status.last_schedule_time == TEN
 
 
-@pytest.mark.parametrize(
-    ("zone", "annotations", "expected"),
-    [
-        pytest.param("UTC", {"x": "y"}, "2016-05-19T10:00:00Z", id="UTC"),
-        pytest.param(None, {"x": "y"}, "2016-05-19T10:00:00Z", id="no zone"),
-        pytest.param("Europe/Rome", {"x": "y", "z": "x"}, "2016-05-19T12:00:00+02:00", id="another zone"),
-        pytest.param("Africa/Abidjan", {}, "2016-05-19T10:00:00Z", id="a zone that is like UTC"),
-    ],
+@cases(
+    "zone, annotations, expected",
+    {
+        "UTC": ("UTC", {"x": "y"}, "2016-05-19T10:00:00Z"),
+        "no zone": (None, {"x": "y"}, "2016-05-19T10:00:00Z"),
+        "another zone": ("Europe/Rome", {"x": "y", "z": "x"}, "2016-05-19T12:00:00+02:00"),
+        "a zone that is like UTC": ("Africa/Abidjan", {}, "2016-05-19T10:00:00Z"),
+    },
 )
 def test_the_job_for_a_moment(zone: str | None, annotations: dict[str, str], expected: str) -> None:
     """TestGetJobFromTemplate2."""

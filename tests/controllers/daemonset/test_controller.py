@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from tests.controllers.api_world import NODES, PODS, REVISIONS, Doc
 from tests.controllers.daemonset.world import AGENT, World, uncontrolled
+from tests.tables import cases
 
 from pilothouse.api.core import Pod
 from pilothouse.api.meta import LabelSelector
@@ -219,10 +220,10 @@ def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -
     ]
 
 
-@pytest.mark.parametrize(
-    ("selector", "rolling", "pods", "expected"),
-    [
-        pytest.param(
+@cases(
+    "selector, rolling, pods, expected",
+    {
+        "TestDealsWithExistingPods": (
             None,
             None,
             [
@@ -232,9 +233,8 @@ def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -
                 *existing("n4", 0, matching=False, count=2),
             ],
             (2 + 5, 5),
-            id="TestDealsWithExistingPods",
         ),
-        pytest.param(
+        "TestSurgeDealsWithExistingPods": (
             None,
             {"maxSurge": 1, "maxUnavailable": 0},
             [
@@ -244,9 +244,8 @@ def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -
                 *existing("n4", 0, matching=False, count=2),
             ],
             (2 + 5, 5),
-            id="TestSurgeDealsWithExistingPods",
         ),
-        pytest.param(
+        "TestSelectorDaemonDeletesUnselectedPods": (
             BLUE,
             None,
             [
@@ -256,9 +255,8 @@ def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -
                 *existing("n4", 0),
             ],
             (5, 4),
-            id="TestSelectorDaemonDeletesUnselectedPods",
         ),
-        pytest.param(
+        "TestSelectorDaemonDealsWithExistingPods": (
             BLUE,
             None,
             [
@@ -272,9 +270,8 @@ def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -
                 *existing("n9", 0, matching=False),
             ],
             (3, 20),
-            id="TestSelectorDaemonDealsWithExistingPods",
         ),
-    ],
+    },
 )
 async def test_pods_that_are_there_already(
     env: Env, selector: Doc | None, rolling: Doc | None, pods: list[Doc], expected: Any
@@ -337,13 +334,13 @@ async def test_a_quota_ends_the_batches(env: Env) -> None:
         assert world.controller._expectations.satisfied("default/agent")
 
 
-@pytest.mark.parametrize(
-    ("creates", "statuses", "expected"),
-    [
-        pytest.param(True, False, PodWritesFailed, id="the create fails"),
-        pytest.param(False, True, ApiError, id="the status fails"),
-        pytest.param(True, True, PodWritesFailed, id="both fail: the create is told"),
-    ],
+@cases(
+    "creates, statuses, expected",
+    {
+        "the create fails": (True, False, PodWritesFailed),
+        "the status fails": (False, True, ApiError),
+        "both fail: the create is told": (True, True, PodWritesFailed),
+    },
 )
 async def test_of_two_failures_the_first_is_raised(
     env: Env, creates: bool, statuses: bool, expected: type[Exception]
@@ -361,14 +358,14 @@ async def test_of_two_failures_the_first_is_raised(
         assert (status.hits, len(world.sent("update", "daemonsets/status"))) == ((2, 0) if statuses else (0, 1))
 
 
-@pytest.mark.parametrize(
-    ("updates", "gets", "sent"),
-    [
-        pytest.param(0, 0, (1, 0), id="at once"),
-        pytest.param(1, 0, (2, 1), id="once more"),
-        pytest.param(2, 0, (2, 1), id="twice in vain"),
-        pytest.param(1, 1, (1, 1), id="not even read"),
-    ],
+@cases(
+    "updates, gets, sent",
+    {
+        "at once": (0, 0, (1, 0)),
+        "once more": (1, 0, (2, 1)),
+        "twice in vain": (2, 0, (2, 1)),
+        "not even read": (1, 1, (1, 1)),
+    },
 )
 async def test_a_status_is_put_once_more_on_the_live_object(
     env: Env, updates: int, gets: int, sent: tuple[int, int]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import pytest
 from tests.controllers.daemonset.daemons import NOW, OWNER, PLAIN, daemon_set, node, pod, taint
 from tests.controllers.gates import gate
+from tests.tables import cases
 
 from pilothouse.api.apps import DAEMON_SETS, DaemonSet
 from pilothouse.api.core import Node, NodeStatus, Pod, PodSpec
@@ -44,41 +44,34 @@ def later(made: Pod, **changes: Any) -> Pod:
     return with_meta(made, resource_version="2", **changes)
 
 
-@pytest.mark.parametrize(
-    ("event", "enqueued"),
-    [
-        pytest.param(lambda events: events.pod_added(OF_ONE, False), ["one"], id="TestAddPod"),
-        pytest.param(lambda events: events.pod_added(ORPHAN, False), ["one", "two"], id="TestAddPodOrphan"),
-        pytest.param(lambda events: events.pod_changed(OF_ONE, later(OF_ONE)), ["one"], id="TestUpdatePod"),
-        pytest.param(lambda events: events.pod_changed(OF_ONE, OF_ONE), [], id="a resync"),
-        pytest.param(lambda events: events.pod_changed(ORPHAN, later(ORPHAN)), [], id="TestUpdatePodOrphanSameLabels"),
-        pytest.param(
+@cases(
+    "event, enqueued",
+    {
+        "TestAddPod": (lambda events: events.pod_added(OF_ONE, False), ["one"]),
+        "TestAddPodOrphan": (lambda events: events.pod_added(ORPHAN, False), ["one", "two"]),
+        "TestUpdatePod": (lambda events: events.pod_changed(OF_ONE, later(OF_ONE)), ["one"]),
+        "a resync": (lambda events: events.pod_changed(OF_ONE, OF_ONE), []),
+        "TestUpdatePodOrphanSameLabels": (lambda events: events.pod_changed(ORPHAN, later(ORPHAN)), []),
+        "TestUpdatePodOrphanWithNewLabels": (
             lambda events: events.pod_changed(with_meta(ORPHAN, labels={"foo2": "bar2"}), later(ORPHAN)),
             ["one", "two"],
-            id="TestUpdatePodOrphanWithNewLabels",
         ),
-        pytest.param(
+        "TestUpdatePodChangeControllerRef": (
             lambda events: events.pod_changed(
                 with_meta(owned_by("two"), name="p", uid="p"), later(OF_ONE, name="p", uid="p")
             ),
             ["one", "two"],
-            id="TestUpdatePodChangeControllerRef",
         ),
-        pytest.param(
+        "TestUpdatePodControllerRefRemoved": (
             lambda events: events.pod_changed(OF_ONE, later(OF_ONE, owner_references=())),
             ["one", "two"],
-            id="TestUpdatePodControllerRefRemoved",
         ),
-        pytest.param(lambda events: events.pod_gone(OF_ONE, False), ["one"], id="TestDeletePod"),
-        pytest.param(lambda events: events.pod_gone(ORPHAN, False), [], id="TestDeletePodOrphan"),
-        pytest.param(
-            lambda events: events.pod_gone(owned_by("nobody"), False), [], id="TestDeleteNoDaemonPod: with a controller"
-        ),
-        pytest.param(
-            lambda events: events.pod_gone(with_meta(ORPHAN, labels={}), False), [], id="TestDeleteNoDaemonPod: without"
-        ),
-        pytest.param(lambda events: events.owner_gone(named("one"), True), ["one"], id="TestDeleteFinalStateUnknown"),
-    ],
+        "TestDeletePod": (lambda events: events.pod_gone(OF_ONE, False), ["one"]),
+        "TestDeletePodOrphan": (lambda events: events.pod_gone(ORPHAN, False), []),
+        "TestDeleteNoDaemonPod: with a controller": (lambda events: events.pod_gone(owned_by("nobody"), False), []),
+        "TestDeleteNoDaemonPod: without": (lambda events: events.pod_gone(with_meta(ORPHAN, labels={}), False), []),
+        "TestDeleteFinalStateUnknown": (lambda events: events.owner_gone(named("one"), True), ["one"]),
+    },
 )
 async def test_events_enqueue_those_they_concern(
     env: Env, event: Callable[[DaemonEvents], None], enqueued: list[str]
@@ -113,16 +106,16 @@ def named(name: str, app: str = "agent") -> DaemonSet:
 ALLOCATABLE = msgspec.structs.replace(node(), status=NodeStatus(allocatable={"cpu": "200m"}))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "template", "synced", "enqueued"),
-    [
-        pytest.param(None, node(), {"nodeSelector": BLUE}, True, False, id="TestAddNode: one that nobody wants"),
-        pytest.param(None, node("n1", BLUE), {"nodeSelector": BLUE}, True, True, id="TestAddNode: one that is wanted"),
-        pytest.param(node(), node(), {"nodeSelector": BLUE}, False, False, id="nothing changed"),
-        pytest.param(node(), node("n1", BLUE), {"nodeSelector": BLUE}, True, True, id="the labels changed"),
-        pytest.param(node("n1", None, taint("a")), node(), {}, True, True, id="the taints changed"),
-        pytest.param(node(), ALLOCATABLE, {}, False, False, id="the resources changed"),
-    ],
+@cases(
+    "old, new, template, synced, enqueued",
+    {
+        "TestAddNode: one that nobody wants": (None, node(), {"nodeSelector": BLUE}, True, False),
+        "TestAddNode: one that is wanted": (None, node("n1", BLUE), {"nodeSelector": BLUE}, True, True),
+        "nothing changed": (node(), node(), {"nodeSelector": BLUE}, False, False),
+        "the labels changed": (node(), node("n1", BLUE), {"nodeSelector": BLUE}, True, True),
+        "the taints changed": (node("n1", None, taint("a")), node(), {}, True, True),
+        "the resources changed": (node(), ALLOCATABLE, {}, False, False),
+    },
 )
 async def test_only_labels_and_taints_of_a_node_enqueue_anything(
     env: Env, old: Node | None, new: Node, template: Doc, synced: bool, enqueued: bool

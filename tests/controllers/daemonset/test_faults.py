@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from tests.controllers.api_world import PODS, REVISIONS, Doc
 from tests.controllers.daemonset.world import AGENT, World, controlled, uncontrolled
+from tests.tables import cases
 
 from pilothouse.api.core import Pod
 from pilothouse.client.interceptor import Rule, delay, delay_answer, fail, gone, lose_answer, time_out
@@ -19,12 +20,12 @@ def one_pod_per_node(pods: list[Doc]) -> None:
     assert len(nodes) == len(set(nodes)), nodes
 
 
-@pytest.mark.parametrize(
-    ("wait_for_own_writes", "created"),
-    [
-        pytest.param(True, 3, id="the consistency store knows that the cache is old, for however long"),
-        pytest.param(False, 6, id="expectations alone give up after five minutes"),
-    ],
+@cases(
+    "wait_for_own_writes, created",
+    {
+        "the consistency store knows that the cache is old, for however long": (True, 3),
+        "expectations alone give up after five minutes": (False, 6),
+    },
 )
 async def test_an_old_cache_makes_no_second_pod(env: Env, wait_for_own_writes: bool, created: int) -> None:
     """kubernetes#134937."""

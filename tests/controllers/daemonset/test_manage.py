@@ -1,7 +1,7 @@
 """What one node needs. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``."""
 
-import pytest
 from tests.controllers.daemonset.daemons import NOW, PLAIN, SURGE, ago, pod, site
+from tests.tables import cases
 
 from pilothouse.controllers.workloads.daemonset.manage import NOTHING, Need, decide_need
 from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
@@ -9,96 +9,87 @@ from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
 
 
-@pytest.mark.parametrize(
-    ("where", "rules", "expected"),
-    [
-        pytest.param(site(), PLAIN, Need(create=True), id="nothing there: create"),  # TestSimpleDaemonSetLaunchesPods
-        pytest.param(site(pod("a")), PLAIN, NOTHING, id="one there: nothing"),
-        pytest.param(site(run=False), PLAIN, NOTHING, id="none wanted, none there"),
-        pytest.param(site(run=False, stay=True), PLAIN, NOTHING, id="none new wanted, none there"),
-        pytest.param(site(pod("a"), run=False), PLAIN, Need(delete=("a",)), id="none allowed: it goes"),
+@cases(
+    "where, rules, expected",
+    {
+        "nothing there: create": (site(), PLAIN, Need(create=True)),  # TestSimpleDaemonSetLaunchesPods
+        "one there: nothing": (site(pod("a")), PLAIN, NOTHING),
+        "none wanted, none there": (site(run=False), PLAIN, NOTHING),
+        "none new wanted, none there": (site(run=False, stay=True), PLAIN, NOTHING),
+        "none allowed: it goes": (site(pod("a"), run=False), PLAIN, Need(delete=("a",))),
         # TestSelectorDaemonDeletesUnselectedPods, TestNoExecuteTaintedDoesEvicitRunningIntolerantPod
-        pytest.param(site(pod("a"), run=False, stay=True), PLAIN, NOTHING, id="may stay: it stays"),
+        "may stay: it stays": (site(pod("a"), run=False, stay=True), PLAIN, NOTHING),
         # TestNoScheduleTaintedDoesntEvicitRunningIntolerantPod
-        pytest.param(site(pod("a", deleted=True), run=False), PLAIN, NOTHING, id="it is going already"),
-        pytest.param(
-            site(pod("a"), pod("b", deleted=True), run=False),
+        "it is going already": (site(pod("a", deleted=True), run=False), PLAIN, NOTHING),
+        "the one that is left goes": (site(pod("a"), pod("b", deleted=True), run=False), PLAIN, Need(delete=("a",))),
+        "a pod that is going holds its place": (
+            site(pod("a", deleted=True)),
             PLAIN,
-            Need(delete=("a",)),
-            id="the one that is left goes",
-        ),
-        pytest.param(
-            site(pod("a", deleted=True)), PLAIN, NOTHING, id="a pod that is going holds its place"
+            NOTHING,
         ),  # TestDaemonSetRespectsTermination
-        pytest.param(
+        "but not one that ended and is going: kubernetes#95711": (
             site(pod("a", deleted=True, phase="Failed")),
             PLAIN,
             Need(create=True),
-            id="but not one that ended and is going: kubernetes#95711",
         ),
-        pytest.param(
+        "two: the older one stays": (
             site(pod("b", created=ago(minutes=1)), pod("a", created=ago(minutes=2))),
             PLAIN,
             Need(delete=("b",)),
-            id="two: the older one stays",
         ),  # TestDealsWithExistingPods
-        pytest.param(
+        "two: the one with a node stays, though younger": (
             site(pod("a", pinned="n1", created=ago(minutes=2)), pod("b", created=ago(minutes=1))),
             PLAIN,
             Need(delete=("a",)),
-            id="two: the one with a node stays, though younger",
         ),
-        pytest.param(
-            site(pod("b", created=NOW), pod("a", created=NOW)), PLAIN, Need(delete=("b",)), id="two of one age: by name"
-        ),
-        pytest.param(
-            site(pod("a", phase="Failed")), PLAIN, Need(delete=("a",), failed="a"), id="failed: it goes, no create yet"
+        "two of one age: by name": (site(pod("b", created=NOW), pod("a", created=NOW)), PLAIN, Need(delete=("b",))),
+        "failed: it goes, no create yet": (
+            site(pod("a", phase="Failed")),
+            PLAIN,
+            Need(delete=("a",), failed="a"),
         ),  # TestDaemonKillFailedPods
-        pytest.param(
+        "two failed: one at a time": (
             site(pod("a", phase="Failed"), pod("b", phase="Failed")),
             PLAIN,
             Need(delete=("a",), failed="a", waits=True),
-            id="two failed: one at a time",
         ),
-        pytest.param(
+        "ended well: it goes too": (
             site(pod("a", phase="Succeeded")),
             PLAIN,
             Need(delete=("a",), succeeded=("a",)),
-            id="ended well: it goes too",
         ),  # TestDaemonKillSucceededPods
-        pytest.param(
-            site(pod("a", phase="Failed"), pod("b")), PLAIN, Need(delete=("a",), failed="a"), id="failed beside running"
-        ),
-        pytest.param(
+        "failed beside running": (site(pod("a", phase="Failed"), pod("b")), PLAIN, Need(delete=("a",), failed="a")),
+        "failed beside three: it goes, and all but the oldest": (
             site(pod("a", phase="Failed"), pod("b"), pod("c"), pod("d")),
             PLAIN,
             Need(delete=("a", "c", "d"), failed="a"),
-            id="failed beside three: it goes, and all but the oldest",
         ),  # TestDaemonKillFailedPods: "1 failed pod (kill 1), 3 normal pods (kill 2)"
-        pytest.param(site(pod("a", phase="Failed", deleted=True), pod("b")), PLAIN, NOTHING, id="failed and going"),
-        pytest.param(
+        "failed and going": (site(pod("a", phase="Failed", deleted=True), pod("b")), PLAIN, NOTHING),
+        "no such node: only what was never bound goes": (
             site(pod("a", pinned="n1"), pod("b"), listed=False),
             PLAIN,
             Need(delete=("a",)),
-            id="no such node: only what was never bound goes",
         ),  # TestDeletePodForNotExistingNode
         # During a surge
-        pytest.param(site(), SURGE, Need(create=True), id="surge, nothing there: create"),
-        pytest.param(
-            site(pod("a", deleted=True)), SURGE, Need(create=True), id="surge: no waiting for a pod that is going"
+        "surge, nothing there: create": (site(), SURGE, Need(create=True)),
+        "surge: no waiting for a pod that is going": (
+            site(pod("a", deleted=True)),
+            SURGE,
+            Need(create=True),
         ),  # TestSurgeCreatesNewPodWhenAtMaxSurgeAndOldPodDeleted
-        pytest.param(site(pod("a", deleted=True), run=False, stay=True), SURGE, NOTHING, id="surge, none new wanted"),
-        pytest.param(site(pod("a", hash="old"), pod("b")), SURGE, Need(delete=("a",)), id="surge: the new one serves"),
-        pytest.param(
-            site(pod("a", hash="old"), pod("b", ready=False)), SURGE, NOTHING, id="surge: the old one serves until then"
+        "surge, none new wanted": (site(pod("a", deleted=True), run=False, stay=True), SURGE, NOTHING),
+        "surge: the new one serves": (site(pod("a", hash="old"), pod("b")), SURGE, Need(delete=("a",))),
+        "surge: the old one serves until then": (
+            site(pod("a", hash="old"), pod("b", ready=False)),
+            SURGE,
+            NOTHING,
         ),  # TestSurgePreservesReadyOldPods
-        pytest.param(
+        "surge: the old one serves nobody": (
             site(pod("a", hash="old", ready=False), pod("b", ready=False)),
             SURGE,
             Need(delete=("a",)),
-            id="surge: the old one serves nobody",
         ),
-        pytest.param(
+        "surge: nor does the oldest of two old ones; the other one is too many though it serves": (
             site(
                 pod("a", hash="", created=ago(seconds=100), ready=False),
                 pod("b", hash="", created=ago(seconds=90)),
@@ -106,9 +97,8 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             ),
             SURGE,
             Need(delete=("b", "a")),
-            id="surge: nor does the oldest of two old ones; the other one is too many though it serves",
         ),  # TestSurgeDeletesUnreadyOldPods
-        pytest.param(
+        "surge: the older of two old ones serves, the other one is too many": (
             site(
                 pod("a", hash="", created=ago(seconds=100)),
                 pod("b", hash="", created=ago(seconds=90)),
@@ -116,27 +106,23 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             ),
             SURGE,
             Need(delete=("b",)),
-            id="surge: the older of two old ones serves, the other one is too many",
         ),  # TestSurgePreservesReadyOldPods
-        pytest.param(
+        "two of one second: the one that is ready stays": (
             site(pod("a", created=NOW, ready=False), pod("b", created=NOW)),
             PLAIN,
             Need(delete=("a",)),
-            id="two of one second: the one that is ready stays",
         ),
-        pytest.param(
+        "surge: the new one is ready, but not for long enough": (
             site(pod("a", hash="old"), pod("b", since=ago(seconds=50))),
             PATIENT,
             NOTHING,
-            id="surge: the new one is ready, but not for long enough",
         ),  # TestSurgePreservesOldReadyWithUnsatisfiedMinReady
-        pytest.param(
+        "surge: the new one is ready for long enough": (
             site(pod("a", hash="old"), pod("b", since=ago(seconds=61))),
             PATIENT,
             Need(delete=("a",)),
-            id="surge: the new one is ready for long enough",
         ),
-        pytest.param(
+        "surge: then all old ones go": (
             site(
                 pod("a", hash="", created=ago(seconds=100)),
                 pod("b", hash="", created=ago(seconds=90)),
@@ -144,15 +130,13 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             ),
             PATIENT,
             Need(delete=("b", "a")),
-            id="surge: then all old ones go",
         ),  # TestSurgeDeletesOldReadyWithUnsatisfiedMinReady
-        pytest.param(
+        "surge: for the old one being ready is enough": (
             site(pod("a", hash="old", since=ago(seconds=5)), pod("b", ready=False)),
             PATIENT,
             NOTHING,
-            id="surge: for the old one being ready is enough",
         ),
-        pytest.param(
+        "surge: one new and one old stay, the oldest of each": (
             site(
                 pod("a", created=ago(minutes=4), ready=False),
                 pod("b", created=ago(minutes=3), hash="old"),
@@ -161,9 +145,8 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             ),
             SURGE,
             Need(delete=("c", "d")),
-            id="surge: one new and one old stay, the oldest of each",
         ),  # TestSurgeDealsWithExistingPods
-    ],
+    },
 )
 def test_a_node_gets_what_it_needs(where: Site, rules: Rules, expected: Need) -> None:
     assert decide_need(where, rules, NOW) == expected

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.controllers.daemonset.daemons import node, pinned_to, taint
+from tests.tables import cases
 
 from pilothouse.api.core import (
     Affinity,
@@ -69,81 +70,87 @@ def test_comparing_operators_are_behind_a_gate(effect: str, value: str, expected
     assert decide_placement(wants, where) == (expected if enabled else otherwise)
 
 
-@pytest.mark.parametrize(
-    ("spec", "where", "expected"),
-    [
-        pytest.param(PodSpec(), node(), HERE, id="any node will do"),  # TestOneNodeDaemonLaunchesPod
-        pytest.param(
-            PodSpec(node_name="n1"), node(), HERE, id="the node that is named"
-        ),  # TestNameDaemonSetLaunchesPods
-        pytest.param(
-            PodSpec(node_name="n2"), node(), ELSEWHERE, id="another one is named"
-        ),  # TestBadNameDaemonSetDoesNothing
-        pytest.param(
-            PodSpec(node_selector={"color": "blue"}), node("n1", {"color": "blue"}), HERE, id="the labels are there"
+@cases(
+    "spec, where, expected",
+    {
+        "any node will do": (PodSpec(), node(), HERE),  # TestOneNodeDaemonLaunchesPod
+        "the node that is named": (PodSpec(node_name="n1"), node(), HERE),  # TestNameDaemonSetLaunchesPods
+        "another one is named": (PodSpec(node_name="n2"), node(), ELSEWHERE),  # TestBadNameDaemonSetDoesNothing
+        "the labels are there": (
+            PodSpec(node_selector={"color": "blue"}),
+            node("n1", {"color": "blue"}),
+            HERE,
         ),  # TestSelectorDaemonLaunchesPods
-        pytest.param(
-            PodSpec(node_selector={"color": "blue"}), node("n1", {"color": "red"}), ELSEWHERE, id="a label differs"
+        "a label differs": (
+            PodSpec(node_selector={"color": "blue"}),
+            node("n1", {"color": "red"}),
+            ELSEWHERE,
         ),  # TestBadSelectorDaemonDoesNothing
-        pytest.param(
+        "name and labels fit": (
             PodSpec(node_name="n1", node_selector={"color": "blue"}),
             node("n1", {"color": "blue"}),
             HERE,
-            id="name and labels fit",
         ),  # TestNameAndSelectorDaemonSetLaunchesPods
-        pytest.param(
+        "the named node lacks the label": (
             PodSpec(node_name="n1", node_selector={"color": "blue"}),
             node(),
             ELSEWHERE,
-            id="the named node lacks the label",
         ),  # TestInconsistentNameSelectorDaemonSetDoesNothing
-        pytest.param(
-            PodSpec(affinity=needs(TYPE_IN)), node("n1", {"type": "production"}), HERE, id="affinity fits"
+        "affinity fits": (
+            PodSpec(affinity=needs(TYPE_IN)),
+            node("n1", {"type": "production"}),
+            HERE,
         ),  # TestNodeAffinityDaemonLaunchesPods; TestNodeShouldRunDaemonPod
-        pytest.param(PodSpec(affinity=needs(TYPE_IN)), node(), ELSEWHERE, id="affinity does not fit"),
-        pytest.param(PodSpec(affinity=pinned_to("n1")), node(), HERE, id="affinity by field names this node"),
-        pytest.param(PodSpec(affinity=pinned_to("n2")), node(), ELSEWHERE, id="affinity by field names another"),
-        pytest.param(
+        "affinity does not fit": (PodSpec(affinity=needs(TYPE_IN)), node(), ELSEWHERE),
+        "affinity by field names this node": (PodSpec(affinity=pinned_to("n1")), node(), HERE),
+        "affinity by field names another": (PodSpec(affinity=pinned_to("n2")), node(), ELSEWHERE),
+        "an affinity that can't be read fits nothing": (
             PodSpec(affinity=needs(NodeSelectorRequirement(key="type", operator="Beside"))),
             node(),
             ELSEWHERE,
-            id="an affinity that can't be read fits nothing",
         ),
-        pytest.param(
+        "nor does it bar another term that fits": (
             PodSpec(affinity=any_of(NodeSelectorRequirement(key="type", operator="Beside"), TYPE_IN)),
             node("n1", {"type": "production"}),
             HERE,
-            id="nor does it bar another term that fits",
         ),
-        pytest.param(
-            PodSpec(), node("n1", None, taint("dedicated", value="ds")), NO_MORE, id="NoSchedule: no new pod, old stays"
+        "NoSchedule: no new pod, old stays": (
+            PodSpec(),
+            node("n1", None, taint("dedicated", value="ds")),
+            NO_MORE,
         ),  # TestNoScheduleTaintedDoesntEvicitRunningIntolerantPod
-        pytest.param(
-            PodSpec(), node("n1", None, taint("dedicated", "NoExecute")), ELSEWHERE, id="NoExecute: none at all"
+        "NoExecute: none at all": (
+            PodSpec(),
+            node("n1", None, taint("dedicated", "NoExecute")),
+            ELSEWHERE,
         ),  # TestNoExecuteTaintedDoesEvicitRunningIntolerantPod
-        pytest.param(
+        "NoExecute among others: none at all": (
             PodSpec(),
             node("n1", None, taint("a"), taint("b", "NoExecute")),
             ELSEWHERE,
-            id="NoExecute among others: none at all",
         ),
-        pytest.param(PodSpec(), node("n1", None, taint("a", "PreferNoSchedule")), HERE, id="a preference is no bar"),
-        pytest.param(
-            PodSpec(tolerations=(DEDICATED,)), node("n1", None, taint("dedicated", value="ds")), HERE, id="tolerated"
+        "a preference is no bar": (PodSpec(), node("n1", None, taint("a", "PreferNoSchedule")), HERE),
+        "tolerated": (
+            PodSpec(tolerations=(DEDICATED,)),
+            node("n1", None, taint("dedicated", value="ds")),
+            HERE,
         ),  # TestTaintedNodeDaemonLaunchesToleratePod
-        pytest.param(
+        "tolerated with another value only": (
             PodSpec(tolerations=(DEDICATED,)),
             node("n1", None, taint("dedicated", value="other")),
             NO_MORE,
-            id="tolerated with another value only",
         ),  # TestTaintedNodeDaemonDoesNotLaunchIntolerantPod
-        pytest.param(
-            PodSpec(), node("n1", None, taint("node.kubernetes.io/not-ready", "NoExecute")), HERE, id="not ready"
+        "not ready": (
+            PodSpec(),
+            node("n1", None, taint("node.kubernetes.io/not-ready", "NoExecute")),
+            HERE,
         ),  # TestNotReadyNodeDaemonLaunchesPod
-        pytest.param(
-            PodSpec(), node("n1", None, taint("node.kubernetes.io/unreachable", "NoExecute")), HERE, id="unreachable"
+        "unreachable": (
+            PodSpec(),
+            node("n1", None, taint("node.kubernetes.io/unreachable", "NoExecute")),
+            HERE,
         ),  # TestUnreachableNodeDaemonLaunchesPod
-        pytest.param(
+        "under pressure": (
             PodSpec(),
             node(
                 "n1",
@@ -151,30 +158,28 @@ def test_comparing_operators_are_behind_a_gate(effect: str, value: str, expected
                 *(taint(f"node.kubernetes.io/{what}-pressure") for what in ("disk", "memory", "pid")),
             ),
             HERE,
-            id="under pressure",
         ),  # TestTaintPressureNodeDaemonLaunchesPod
-        pytest.param(
-            PodSpec(), node("n1", None, taint("node.kubernetes.io/unschedulable")), HERE, id="cordoned"
+        "cordoned": (
+            PodSpec(),
+            node("n1", None, taint("node.kubernetes.io/unschedulable")),
+            HERE,
         ),  # TestNodeShouldRunDaemonPod: "ShouldRunDaemonPod on unschedulable node"
-        pytest.param(
+        "no network: pods with one of their own wait": (
             PodSpec(),
             node("n1", None, taint("node.kubernetes.io/network-unavailable")),
             NO_MORE,
-            id="no network: pods with one of their own wait",
         ),
-        pytest.param(
+        "no network: pods on the host's are what brings it": (
             PodSpec(host_network=True),
             node("n1", None, taint("node.kubernetes.io/network-unavailable")),
             HERE,
-            id="no network: pods on the host's are what brings it",
         ),  # TestNetworkUnavailableNodeDaemonLaunchesPod
-        pytest.param(
+        "comparing tolerations are off in 1.36": (
             PodSpec(tolerations=(Toleration(key="x", operator="Gt", value="5"),)),
             node("n1", None, taint("x", value="7")),
             NO_MORE,
-            id="comparing tolerations are off in 1.36",
         ),
-    ],
+    },
 )
 def test_a_node_runs_a_pod_by_its_name_labels_and_taints(spec: PodSpec, where: Node, expected: Placement) -> None:
     assert decide_placement(wants_of(spec), where) == expected

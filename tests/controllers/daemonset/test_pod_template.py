@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers.daemonset.daemons import pinned_to
+from tests.tables import cases
 
 from pilothouse.api.core import Pod, PodSpec
 from pilothouse.controllers.workloads.daemonset.pod_template import (
@@ -133,16 +134,16 @@ def test_any_name_can_be_pinned(name: str) -> None:
     assert target_node(found) == name
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
+@cases(
+    "spec, expected",
+    {
         # TestGetTargetNodeName
-        pytest.param(PodSpec(node_name="n1"), "n1", id="bound"),
-        pytest.param(PodSpec(affinity=pinned_to("n2")), "n2", id="pinned"),
-        pytest.param(PodSpec(node_name="n1", affinity=pinned_to("n2")), "n1", id="bound elsewhere than pinned"),
-        pytest.param(PodSpec(affinity=pinned_to("n1", "n2")), "", id="pinned to two"),
-        pytest.param(PodSpec(), "", id="neither"),
-    ],
+        "bound": (PodSpec(node_name="n1"), "n1"),
+        "pinned": (PodSpec(affinity=pinned_to("n2")), "n2"),
+        "bound elsewhere than pinned": (PodSpec(node_name="n1", affinity=pinned_to("n2")), "n1"),
+        "pinned to two": (PodSpec(affinity=pinned_to("n1", "n2")), ""),
+        "neither": (PodSpec(), ""),
+    },
 )
 def test_a_pod_belongs_to_the_node_it_is_on_or_pinned_to(spec: PodSpec, expected: str) -> None:
     assert target_node(Pod(spec=spec)) == expected

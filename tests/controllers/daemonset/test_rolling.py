@@ -2,6 +2,7 @@
 
 import pytest
 from tests.controllers.daemonset.daemons import NOW, PLAIN, SURGE, ago, pod, rolling, site
+from tests.tables import cases
 
 from pilothouse.api.apps import DaemonSetUpdateStrategy
 from pilothouse.controllers.workloads.daemonset.rolling import (
@@ -49,20 +50,18 @@ def both(number: int, *, old_ready: bool = True, new_ready: bool = False) -> Sit
     return site(*pods, at=f"n{number}")
 
 
-@pytest.mark.parametrize(
-    ("sites", "unavailable", "deleted"),
-    [
-        pytest.param([old(n) for n in range(5)], 2, ("old-0", "old-1"), id="all serve: as many as may be missing"),
+@cases(
+    "sites, unavailable, deleted",
+    {
+        "all serve: as many as may be missing": ([old(n) for n in range(5)], 2, ("old-0", "old-1")),
         # TestDaemonSetUpdatesPods
-        pytest.param([site(at="n0"), site(at="n1"), old(2)], 2, (), id="as many are missing already"),
-        pytest.param([new(0, ready=False), new(1, ready=False), old(2)], 2, (), id="new ones don't serve yet"),
+        "as many are missing already": ([site(at="n0"), site(at="n1"), old(2)], 2, ()),
+        "new ones don't serve yet": ([new(0, ready=False), new(1, ready=False), old(2)], 2, ()),
         # TestDaemonSetUpdatesWhenNewPodIsNotReady
-        pytest.param([old(n, ready=False) for n in range(5)], 3, tuple(f"old-{n}" for n in range(5)), id="none serves"),
+        "none serves": ([old(n, ready=False) for n in range(5)], 3, tuple(f"old-{n}" for n in range(5))),
         # TestDaemonSetUpdatesAllOldPodsNotReady
-        pytest.param(
-            [old(0), old(1, ready=False), old(2), new(3)], 2, ("old-1", "old-0"), id="those that don't serve count"
-        ),
-        pytest.param(
+        "those that don't serve count": ([old(0), old(1, ready=False), old(2), new(3)], 2, ("old-1", "old-0")),
+        "the old ones that don't serve go even so": (
             [
                 *(old(n) for n in range(10)),
                 *(old(n, ready=False) for n in (10, 11)),
@@ -70,22 +69,12 @@ def both(number: int, *, old_ready: bool = True, new_ready: bool = False) -> Sit
             ],
             10,
             ("old-10", "old-11"),
-            id="the old ones that don't serve go even so",
         ),  # TestDaemonSetUpdatesAllOldNotReadyPodsAndNewNotReadyPods
-        pytest.param(
-            [new(n) for n in range(3)], 3, (), id="all new: nothing to do"
-        ),  # TestDaemonSetUpdatesNoTemplateChanged
-        pytest.param(
-            [site(pod("a", hash="old", deleted=True), at="n0"), old(1)],
-            1,
-            (),
-            id="a pod that is going counts as missing",
-        ),
-        pytest.param(
-            [site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)], 1, (), id="two of a kind: for manage"
-        ),
-        pytest.param([both(0), old(1)], 1, (), id="one of each: for manage"),
-    ],
+        "all new: nothing to do": ([new(n) for n in range(3)], 3, ()),  # TestDaemonSetUpdatesNoTemplateChanged
+        "a pod that is going counts as missing": ([site(pod("a", hash="old", deleted=True), at="n0"), old(1)], 1, ()),
+        "two of a kind: for manage": ([site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)], 1, ()),
+        "one of each: for manage": ([both(0), old(1)], 1, ()),
+    },
 )
 def test_without_surge_old_pods_go_as_far_as_the_bound_allows(
     sites: list[Site], unavailable: int, deleted: tuple[str, ...]
@@ -93,36 +82,31 @@ def test_without_surge_old_pods_go_as_far_as_the_bound_allows(
     assert planned(sites, PLAIN, Bounds(unavailable, 0)) == Plan(delete=deleted)
 
 
-@pytest.mark.parametrize(
-    ("sites", "surge", "expected"),
-    [
-        pytest.param([old(n) for n in range(5)], 2, Plan(create=("n0", "n1")), id="as many as may be twice"),
+@cases(
+    "sites, surge, expected",
+    {
+        "as many as may be twice": ([old(n) for n in range(5)], 2, Plan(create=("n0", "n1"))),
         # TestDaemonSetUpdatesPodsWithMaxSurge
-        pytest.param([both(0), both(1), old(2)], 2, Plan(), id="as many are twice already"),
-        pytest.param(
+        "as many are twice already": ([both(0), both(1), old(2)], 2, Plan()),
+        "the new ones serve: the old go, the next come": (
             [both(0, new_ready=True), both(1, new_ready=True), old(2), old(3), old(4)],
             2,
             Plan(create=("n2", "n3"), delete=("old-0", "old-1")),
-            id="the new ones serve: the old go, the next come",
         ),
-        pytest.param(
+        "none serves: all come at once": (
             [old(n, ready=False) for n in range(5)],
             3,
             Plan(create=tuple(f"n{n}" for n in range(5))),
-            id="none serves: all come at once",
         ),
         # TestDaemonSetUpdatesAllOldPodsNotReadyMaxSurge
-        pytest.param(
+        "one that does not serve is replaced besides": (
             [both(0), both(1), both(2), old(3, ready=False), old(4)],
             3,
             Plan(create=("n3",)),
-            id="one that does not serve is replaced besides",
         ),
-        pytest.param([new(0), site(at="n1")], 1, Plan(), id="a node without pod is for manage"),
-        pytest.param(
-            [site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)], 1, Plan(), id="two of a kind count"
-        ),
-    ],
+        "a node without pod is for manage": ([new(0), site(at="n1")], 1, Plan()),
+        "two of a kind count": ([site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)], 1, Plan()),
+    },
 )
 def test_with_surge_new_pods_come_first(sites: list[Site], surge: int, expected: Plan) -> None:
     assert planned(sites, SURGE, Bounds(0, surge)) == expected
@@ -143,22 +127,22 @@ def test_with_surge_a_node_that_should_have_no_pod_keeps_it_until_others_serve()
     assert planned([silent, old(1)], SURGE, Bounds(0, 1)) == Plan(create=("n1",), delete=("left",))
 
 
-@pytest.mark.parametrize(
-    ("strategy", "desired", "expected"),
-    [
+@cases(
+    "strategy, desired, expected",
+    {
         # TestGetUnavailableNumbers
-        pytest.param(rolling(0), 0, Bounds(0, 0), id="no nodes"),
-        pytest.param(rolling(1), 2, Bounds(1, 0), id="a number"),
-        pytest.param(rolling(0), 2, Bounds(1, 0), id="both 0: one may be missing"),
-        pytest.param(rolling(0, 0), 2, Bounds(1, 0), id="both 0, said so"),
-        pytest.param(rolling("50%"), 2, Bounds(1, 0), id="a percentage"),
-        pytest.param(rolling("50%"), 3, Bounds(2, 0), id="a percentage, rounded up"),
-        pytest.param(rolling(0, "50%"), 2, Bounds(0, 1), id="surge in percent"),
-        pytest.param(rolling(0, "1%"), 2, Bounds(0, 1), id="surge in percent, rounded up too"),
-        pytest.param(rolling(0, "100%"), 2, Bounds(0, 2), id="surge everywhere"),
-        pytest.param(DaemonSetUpdateStrategy(type="RollingUpdate"), 2, Bounds(1, 0), id="nothing said"),
-        pytest.param(DaemonSetUpdateStrategy(type="OnDelete"), 2, Bounds(1, 0), id="another strategy"),
-    ],
+        "no nodes": (rolling(0), 0, Bounds(0, 0)),
+        "a number": (rolling(1), 2, Bounds(1, 0)),
+        "both 0: one may be missing": (rolling(0), 2, Bounds(1, 0)),
+        "both 0, said so": (rolling(0, 0), 2, Bounds(1, 0)),
+        "a percentage": (rolling("50%"), 2, Bounds(1, 0)),
+        "a percentage, rounded up": (rolling("50%"), 3, Bounds(2, 0)),
+        "surge in percent": (rolling(0, "50%"), 2, Bounds(0, 1)),
+        "surge in percent, rounded up too": (rolling(0, "1%"), 2, Bounds(0, 1)),
+        "surge everywhere": (rolling(0, "100%"), 2, Bounds(0, 2)),
+        "nothing said": (DaemonSetUpdateStrategy(type="RollingUpdate"), 2, Bounds(1, 0)),
+        "another strategy": (DaemonSetUpdateStrategy(type="OnDelete"), 2, Bounds(1, 0)),
+    },
 )
 def test_bounds_are_scaled_to_the_nodes(strategy: DaemonSetUpdateStrategy, desired: int, expected: Bounds) -> None:
     assert bounds_of(strategy, desired) == expected

@@ -2,49 +2,35 @@
 TestObservedGeneration, TestSimpleDaemonSetUpdatesStatusAfterLaunchingPods)."""
 
 import msgspec
-import pytest
 from tests.controllers.daemonset.daemons import NOW, PLAIN, ago, daemon_set, pod, site
+from tests.tables import cases
 
 from pilothouse.api.apps import DaemonSetStatus
 from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 from pilothouse.controllers.workloads.daemonset.status import NONE, StatusCounts, count_site, encode, next_status
 
 
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        pytest.param(site(), StatusCounts(desired=1), id="wanted and missing"),
-        pytest.param(
-            site(pod("a")), StatusCounts(desired=1, current=1, ready=1, available=1, updated=1), id="all well"
-        ),
-        pytest.param(site(pod("a", ready=False)), StatusCounts(desired=1, current=1, updated=1), id="not ready"),
-        pytest.param(
-            site(pod("a", hash="old")),
-            StatusCounts(desired=1, current=1, ready=1, available=1),
-            id="of an older template",
-        ),
-        pytest.param(site(pod("a"), run=False), StatusCounts(misscheduled=1), id="where none should be"),
-        pytest.param(
-            site(pod("a"), run=False, stay=True), StatusCounts(misscheduled=1), id="where no new one may come"
-        ),
-        pytest.param(site(run=False), NONE, id="neither wanted nor there"),
-        pytest.param(site(pod("a"), listed=False), NONE, id="on a node that is gone"),
-        pytest.param(
+@cases(
+    "where, expected",
+    {
+        "wanted and missing": (site(), StatusCounts(desired=1)),
+        "all well": (site(pod("a")), StatusCounts(desired=1, current=1, ready=1, available=1, updated=1)),
+        "not ready": (site(pod("a", ready=False)), StatusCounts(desired=1, current=1, updated=1)),
+        "of an older template": (site(pod("a", hash="old")), StatusCounts(desired=1, current=1, ready=1, available=1)),
+        "where none should be": (site(pod("a"), run=False), StatusCounts(misscheduled=1)),
+        "where no new one may come": (site(pod("a"), run=False, stay=True), StatusCounts(misscheduled=1)),
+        "neither wanted nor there": (site(run=False), NONE),
+        "on a node that is gone": (site(pod("a"), listed=False), NONE),
+        "a pod that is going counts until it is gone": (
             site(pod("a", deleted=True)),
             StatusCounts(desired=1, current=1, ready=1, available=1, updated=1),
-            id="a pod that is going counts until it is gone",
         ),
-        pytest.param(
-            site(pod("a", phase="Failed", ready=False, deleted=True)),
-            StatusCounts(desired=1),
-            id="not one that has ended",
-        ),
-        pytest.param(
+        "not one that has ended": (site(pod("a", phase="Failed", ready=False, deleted=True)), StatusCounts(desired=1)),
+        "of two the older counts": (
             site(pod("a", hash="old", created=ago(hours=1)), pod("b", created=ago(minutes=1), ready=False)),
             StatusCounts(desired=1, current=1, ready=1, available=1),
-            id="of two the older counts",
         ),
-    ],
+    },
 )
 def test_a_node_counts_by_its_first_pod(where: Site, expected: StatusCounts) -> None:
     assert count_site(where, PLAIN, NOW) == expected

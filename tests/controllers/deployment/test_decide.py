@@ -3,6 +3,7 @@
 
 import pytest
 from tests.controllers.deployment.builders import deployment, replica_set
+from tests.tables import cases
 
 from pilothouse.api.apps import Deployment, ReplicaSet
 from pilothouse.api.core import Pod, PodStatus
@@ -23,16 +24,16 @@ SCALED = [replica_set("a", 1, desired=3)]
 WISH = {ROLLBACK_TO: "1"}
 
 
-@pytest.mark.parametrize(
-    ("owner", "sets", "expected"),
-    [
-        pytest.param(deployment(), [], Way.ROLL, id="rolling update"),
-        pytest.param(deployment(strategy="Recreate"), [], Way.RECREATE, id="recreate"),
-        pytest.param(deployment(), SCALED, Way.SCALE, id="scaled"),
-        pytest.param(deployment(annotations=WISH), SCALED, Way.ROLL_BACK, id="going back comes before scaling"),
-        pytest.param(deployment(annotations=WISH, paused=True), [], Way.SCALE, id="a pause comes before going back"),
-        pytest.param(deployment(deleted=True, paused=True), SCALED, Way.REPORT, id="deletion comes first"),
-    ],
+@cases(
+    "owner, sets, expected",
+    {
+        "rolling update": (deployment(), [], Way.ROLL),
+        "recreate": (deployment(strategy="Recreate"), [], Way.RECREATE),
+        "scaled": (deployment(), SCALED, Way.SCALE),
+        "going back comes before scaling": (deployment(annotations=WISH), SCALED, Way.ROLL_BACK),
+        "a pause comes before going back": (deployment(annotations=WISH, paused=True), [], Way.SCALE),
+        "deletion comes first": (deployment(deleted=True, paused=True), SCALED, Way.REPORT),
+    },
 )
 def test_the_way(owner: Deployment, sets: list[ReplicaSet], expected: Way) -> None:
     assert way_of(owner, sets) is expected
@@ -69,17 +70,17 @@ def pod(phase: str, *, terminating: bool = False) -> Pod:
     return Pod(metadata=meta, status=PodStatus(phase=phase))
 
 
-@pytest.mark.parametrize(
-    ("old", "pods", "expected"),
-    [
-        pytest.param([], [], False, id="nothing old"),
-        pytest.param([replica_set("old", replicas=1)], [], True, id="a ReplicaSet says it has some"),
-        pytest.param([replica_set("old")], [pod("Running")], True, id="one runs"),
-        pytest.param([replica_set("old")], [pod("Running", terminating=True)], True, id="one is on its way out"),
-        pytest.param([replica_set("old")], [pod("Pending")], True, id="one is to run"),
-        pytest.param([replica_set("old")], [pod("Unknown")], True, id="nobody knows"),
-        pytest.param([replica_set("old")], [pod("Succeeded"), pod("Failed")], False, id="what has ended is gone"),
-    ],
+@cases(
+    "old, pods, expected",
+    {
+        "nothing old": ([], [], False),
+        "a ReplicaSet says it has some": ([replica_set("old", replicas=1)], [], True),
+        "one runs": ([replica_set("old")], [pod("Running")], True),
+        "one is on its way out": ([replica_set("old")], [pod("Running", terminating=True)], True),
+        "one is to run": ([replica_set("old")], [pod("Pending")], True),
+        "nobody knows": ([replica_set("old")], [pod("Unknown")], True),
+        "what has ended is gone": ([replica_set("old")], [pod("Succeeded"), pod("Failed")], False),
+    },
 )
 def test_old_pods_left(old: list[ReplicaSet], pods: list[Pod], expected: bool) -> None:
     assert are_old_pods_left(old, pods) is expected

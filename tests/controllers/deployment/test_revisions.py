@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers.deployment.builders import deployment, replica_set, template
+from tests.tables import cases
 
 from pilothouse.api.apps import ReplicaSet
 from pilothouse.controllers.workloads.deployment.annotations import (
@@ -24,22 +25,20 @@ from pilothouse.controllers.workloads.deployment.history import doomed, roll_bac
 from pilothouse.controllers.workloads.deployment.template import same_template, set_name, with_hash, without_hash
 
 
-@pytest.mark.parametrize(
-    ("owner", "own", "revision", "expected"),
-    [
-        pytest.param({}, {}, 1, {REVISION: "1"}, id="a new one"),
-        pytest.param({}, {REVISION: "1"}, 1, None, id="right as it is"),
-        pytest.param({"a": "b"}, {REVISION: "1"}, 1, {REVISION: "1", "a": "b"}, id="a new annotation"),
-        pytest.param({"a": "c"}, {REVISION: "1", "a": "b"}, 1, {REVISION: "1", "a": "c"}, id="a changed one"),
-        pytest.param({}, {REVISION: "1", "a": "b"}, 1, None, id="one taken away stays"),
-        pytest.param({LAST_APPLIED: "x", ROLLBACK_TO: "1"}, {REVISION: "1"}, 1, None, id="some are not copied"),
-        pytest.param({}, {REVISION: "1"}, 3, {REVISION: "3", REVISION_HISTORY: "1"}, id="back to it"),
-        pytest.param(
-            {}, {REVISION: "3", REVISION_HISTORY: "1"}, 5, {REVISION: "5", REVISION_HISTORY: "1,3"}, id="and again"
-        ),
-        pytest.param({}, {REVISION: "5"}, 2, None, id="the number never falls"),
-        pytest.param({"a": "b"}, {REVISION: "x"}, 2, None, id="no number: hands off"),
-    ],
+@cases(
+    "owner, own, revision, expected",
+    {
+        "a new one": ({}, {}, 1, {REVISION: "1"}),
+        "right as it is": ({}, {REVISION: "1"}, 1, None),
+        "a new annotation": ({"a": "b"}, {REVISION: "1"}, 1, {REVISION: "1", "a": "b"}),
+        "a changed one": ({"a": "c"}, {REVISION: "1", "a": "b"}, 1, {REVISION: "1", "a": "c"}),
+        "one taken away stays": ({}, {REVISION: "1", "a": "b"}, 1, None),
+        "some are not copied": ({LAST_APPLIED: "x", ROLLBACK_TO: "1"}, {REVISION: "1"}, 1, None),
+        "back to it": ({}, {REVISION: "1"}, 3, {REVISION: "3", REVISION_HISTORY: "1"}),
+        "and again": ({}, {REVISION: "3", REVISION_HISTORY: "1"}, 5, {REVISION: "5", REVISION_HISTORY: "1,3"}),
+        "the number never falls": ({}, {REVISION: "5"}, 2, None),
+        "no number: hands off": ({"a": "b"}, {REVISION: "x"}, 2, None),
+    },
 )
 def test_annotations_of_the_new_one(
     owner: dict[str, str], own: dict[str, str], revision: int, expected: dict[str, str] | None
@@ -61,15 +60,15 @@ def test_a_number_that_is_longer_than_any_history_leaves_it() -> None:
     assert longer_history("1,2", "9" * 2001) is None
 
 
-@pytest.mark.parametrize(
-    ("revisions", "highest", "before"),
-    [
-        pytest.param([], 0, 0, id="none"),
-        pytest.param(["1"], 1, 0, id="one"),
-        pytest.param(["1", "3", "2"], 3, 2, id="three"),
-        pytest.param(["3", "x", None], 3, 0, id="no numbers are passed over"),
-        pytest.param(["2", "2"], 2, 2, id="two of one number"),
-    ],
+@cases(
+    "revisions, highest, before",
+    {
+        "none": ([], 0, 0),
+        "one": (["1"], 1, 0),
+        "three": (["1", "3", "2"], 3, 2),
+        "no numbers are passed over": (["3", "x", None], 3, 0),
+        "two of one number": (["2", "2"], 2, 2),
+    },
 )
 def test_highest_and_last(revisions: list[str | None], highest: int, before: int) -> None:
     sets = [replica_set(f"rs-{index}", revision=text) for index, text in enumerate(revisions)]
@@ -79,23 +78,21 @@ def test_highest_and_last(revisions: list[str | None], highest: int, before: int
 HASHED = {"app": "web", "pod-template-hash": "abc"}
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        pytest.param({"labels": HASHED}, {"labels": HASHED}, True, id="the same"),
-        pytest.param({"labels": HASHED}, {"labels": HASHED | {"pod-template-hash": "d"}}, True, id="another hash"),
-        pytest.param({"labels": HASHED}, {}, True, id="a hash on one side only"),
-        pytest.param({"labels": {"app": "x"}}, {}, False, id="other labels"),
-        pytest.param({"image": "b"}, {}, False, id="another image"),
-        pytest.param({"nodeSelector": {}}, {}, True, id="an empty map is none"),
-        pytest.param({"tolerations": []}, {}, True, id="an empty list is none"),
-        pytest.param({"affinity": None}, {}, True, id="null is nothing"),
-        pytest.param({"affinity": {}}, {}, False, id="an empty object is something"),
-        pytest.param(
-            {"overhead": {"cpu": "1000m"}}, {"overhead": {"cpu": "1"}}, True, id="quantities count by their value"
-        ),
-        pytest.param({"newField": 1}, {}, False, id="fields that nobody here knows count"),
-    ],
+@cases(
+    "one, other, same",
+    {
+        "the same": ({"labels": HASHED}, {"labels": HASHED}, True),
+        "another hash": ({"labels": HASHED}, {"labels": HASHED | {"pod-template-hash": "d"}}, True),
+        "a hash on one side only": ({"labels": HASHED}, {}, True),
+        "other labels": ({"labels": {"app": "x"}}, {}, False),
+        "another image": ({"image": "b"}, {}, False),
+        "an empty map is none": ({"nodeSelector": {}}, {}, True),
+        "an empty list is none": ({"tolerations": []}, {}, True),
+        "null is nothing": ({"affinity": None}, {}, True),
+        "an empty object is something": ({"affinity": {}}, {}, False),
+        "quantities count by their value": ({"overhead": {"cpu": "1000m"}}, {"overhead": {"cpu": "1"}}, True),
+        "fields that nobody here knows count": ({"newField": 1}, {}, False),
+    },
 )
 def test_same_templates(one: dict[str, Any], other: dict[str, Any], same: bool) -> None:
     assert same_template(template(**one), template(**other)) is same
@@ -118,37 +115,30 @@ def spent(name: str, revision: int | None, **more: Any) -> ReplicaSet:
     return replica_set(name, **{"size": 0, "revision": None if revision is None else str(revision), **more})
 
 
-@pytest.mark.parametrize(
-    ("limit", "old", "expected"),
-    [
-        pytest.param(1, [spent("a", 3), spent("b", 1), spent("c", 2)], ["b", "c"], id="the lowest revisions go"),
-        pytest.param(0, [spent("a", 1)], ["a"], id="no history at all"),
-        pytest.param(5, [spent("a", 1)], [], id="within the limit"),
-        pytest.param(None, [spent("a", 1)], [], id="no limit"),
-        pytest.param(2**31 - 1, [spent("a", 1)], [], id="the limit that is none"),
-        pytest.param(
-            0, [spent("a", 1, deleted=True), spent("b", 2)], ["b"], id="what is being deleted is no candidate"
-        ),
-        pytest.param(0, [spent("a", 1, size=1)], [], id="it wants pods"),
-        pytest.param(0, [spent("a", 1, replicas=1)], [], id="it has pods"),
-        pytest.param(0, [spent("a", 1, generation=2, observed_generation=1)], [], id="its size is not seen yet"),
-        pytest.param(1, [spent("a", 1, size=1), spent("b", 2)], [], id="no other goes in the place of one that stays"),
-        pytest.param(1, [spent("b", 1, age=1), spent("a", 1, age=5)], ["a"], id="of one revision the older one"),
-        pytest.param(1, [spent("a", 1, age=5), spent("b", None)], ["b"], id="without a revision it is older than all"),
-        pytest.param(1, [spent("a", None, age=5), spent("b", 2)], ["a"], id="without one, and older"),
-        pytest.param(
-            1, [spent("a", 1, size=1), spent("b", 2), spent("c", 3)], ["b"], id="the oldest is in use, the next goes"
-        ),
-        pytest.param(
-            1, [spent("a", 1, size=1), spent("b", 2, size=1), spent("c", 3)], [], id="the two oldest are in use"
-        ),
-        pytest.param(
+@cases(
+    "limit, old, expected",
+    {
+        "the lowest revisions go": (1, [spent("a", 3), spent("b", 1), spent("c", 2)], ["b", "c"]),
+        "no history at all": (0, [spent("a", 1)], ["a"]),
+        "within the limit": (5, [spent("a", 1)], []),
+        "no limit": (None, [spent("a", 1)], []),
+        "the limit that is none": (2**31 - 1, [spent("a", 1)], []),
+        "what is being deleted is no candidate": (0, [spent("a", 1, deleted=True), spent("b", 2)], ["b"]),
+        "it wants pods": (0, [spent("a", 1, size=1)], []),
+        "it has pods": (0, [spent("a", 1, replicas=1)], []),
+        "its size is not seen yet": (0, [spent("a", 1, generation=2, observed_generation=1)], []),
+        "no other goes in the place of one that stays": (1, [spent("a", 1, size=1), spent("b", 2)], []),
+        "of one revision the older one": (1, [spent("b", 1, age=1), spent("a", 1, age=5)], ["a"]),
+        "without a revision it is older than all": (1, [spent("a", 1, age=5), spent("b", None)], ["b"]),
+        "without one, and older": (1, [spent("a", None, age=5), spent("b", 2)], ["a"]),
+        "the oldest is in use, the next goes": (1, [spent("a", 1, size=1), spent("b", 2), spent("c", 3)], ["b"]),
+        "the two oldest are in use": (1, [spent("a", 1, size=1), spent("b", 2, size=1), spent("c", 3)], []),
+        "by revision, not by age": (
             2,
             [spent("a", 3, age=4), spent("b", 1, age=3), spent("c", 4, age=2), spent("d", 2, age=1)],
             ["b", "d"],
-            id="by revision, not by age",
         ),
-    ],
+    },
 )
 def test_clean_up(limit: int | None, old: list[ReplicaSet], expected: list[str]) -> None:
     owner = deployment(revision_history_limit=limit)
@@ -183,25 +173,23 @@ def test_going_back_brings_template_and_annotations() -> None:
         assert found.annotations == {ROLLBACK_TO: "1", REVISION: "2", "cause": "first"}
 
 
-@pytest.mark.parametrize(
-    ("sets", "revision", "reason", "message"),
-    [
-        pytest.param([NEW], 0, "DeploymentRollbackRevisionNotFound", "Unable to find last revision.", id="no last one"),
-        pytest.param(
+@cases(
+    "sets, revision, reason, message",
+    {
+        "no last one": ([NEW], 0, "DeploymentRollbackRevisionNotFound", "Unable to find last revision."),
+        "no such one": (
             [OLD, NEW],
             7,
             "DeploymentRollbackRevisionNotFound",
             "Unable to find the revision to rollback to.",
-            id="no such one",
         ),
-        pytest.param(
+        "it is there already": (
             [OLD, NEW],
             2,
             "DeploymentRollbackTemplateUnchanged",
             'The rollback revision contains the same template as current deployment "web"',
-            id="it is there already",
         ),
-    ],
+    },
 )
 def test_nothing_to_go_back_to(sets: list[ReplicaSet], revision: int, reason: str, message: str) -> None:
     found = roll_back(deployment(), sets, revision)

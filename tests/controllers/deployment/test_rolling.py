@@ -3,45 +3,45 @@
 ``…_scaleDownOldReplicaSetsForRollingUpdate``. There each half of the second step has a test of its own; here it is
 what both come to."""
 
-import pytest
 from tests.controllers.deployment.builders import deployment, replica_set
+from tests.tables import cases
 
 from pilothouse.controllers.workloads.deployment.rolling import grow, shrink
 from pilothouse.controllers.workloads.deployment.sizes import Resize
 
 
-@pytest.mark.parametrize(
-    ("replicas", "surge", "old", "new", "expected"),
-    [
-        pytest.param(10, 0, 10, 0, None, id="no room: nothing"),
-        pytest.param(10, 2, 10, 0, 2, id="the surge"),
-        pytest.param(10, 2, 5, 0, 7, id="the surge and what the old one has left"),
-        pytest.param(10, 2, 10, 2, None, id="the surge is used up"),
-        pytest.param(10, 2, 2, 11, 10, id="too large: down to what is wanted"),
-        pytest.param(10, 2, 0, 10, None, id="as wanted: nothing"),
-    ],
+@cases(
+    "replicas, surge, old, new, expected",
+    {
+        "no room: nothing": (10, 0, 10, 0, None),
+        "the surge": (10, 2, 10, 0, 2),
+        "the surge and what the old one has left": (10, 2, 5, 0, 7),
+        "the surge is used up": (10, 2, 10, 2, None),
+        "too large: down to what is wanted": (10, 2, 2, 11, 10),
+        "as wanted: nothing": (10, 2, 0, 10, None),
+    },
 )
 def test_the_new_one_grows(replicas: int, surge: int, old: int, new: int, expected: int | None) -> None:
     steps = grow(deployment(replicas, surge, 0), replica_set("new", new), [replica_set("old", old, age=9)])
     assert steps == ([] if expected is None else [Resize("new", expected)])
 
 
-@pytest.mark.parametrize(
-    ("replicas", "unavailable", "old", "new", "old_available", "new_available", "expected"),
-    [
-        pytest.param(10, 0, 10, 0, 10, 0, [], id="everything is needed"),
-        pytest.param(10, 2, 10, 0, 10, 0, [8], id="what may be missing goes"),
-        pytest.param(10, 2, 10, 0, 8, 0, [8], id="the unhealthy two go, and no healthy one with them"),
-        pytest.param(10, 2, 10, 0, 9, 0, [9, 8], id="first the one that serves nobody, then one that does"),
-        pytest.param(10, 2, 8, 2, 8, 0, [], id="the new ones that are not there yet count as missing"),
-        pytest.param(10, 2, 8, 2, 8, 2, [6], id="for each new one that serves an old one goes"),
-        pytest.param(10, 0, 10, 2, 10, 1, [9], id="one of the surge is available: one goes"),
-        pytest.param(10, 0, 10, 2, 9, 1, [9], id="one of the surge is available: an unhealthy one goes"),
-        pytest.param(10, 2, 0, 10, 0, 10, [], id="nothing old is left"),
-        pytest.param(10, 2, 8, 5, 6, 0, [], id="too little would be left should the new ones never come"),
-        pytest.param(10, 3, 10, 0, 0, 0, [7], id="all unhealthy: no more than may be missing go at once"),
-        pytest.param(5, 5, 5, 0, 5, 0, [0], id="everything may be missing"),
-    ],
+@cases(
+    "replicas, unavailable, old, new, old_available, new_available, expected",
+    {
+        "everything is needed": (10, 0, 10, 0, 10, 0, []),
+        "what may be missing goes": (10, 2, 10, 0, 10, 0, [8]),
+        "the unhealthy two go, and no healthy one with them": (10, 2, 10, 0, 8, 0, [8]),
+        "first the one that serves nobody, then one that does": (10, 2, 10, 0, 9, 0, [9, 8]),
+        "the new ones that are not there yet count as missing": (10, 2, 8, 2, 8, 0, []),
+        "for each new one that serves an old one goes": (10, 2, 8, 2, 8, 2, [6]),
+        "one of the surge is available: one goes": (10, 0, 10, 2, 10, 1, [9]),
+        "one of the surge is available: an unhealthy one goes": (10, 0, 10, 2, 9, 1, [9]),
+        "nothing old is left": (10, 2, 0, 10, 0, 10, []),
+        "too little would be left should the new ones never come": (10, 2, 8, 5, 6, 0, []),
+        "all unhealthy: no more than may be missing go at once": (10, 3, 10, 0, 0, 0, [7]),
+        "everything may be missing": (5, 5, 5, 0, 5, 0, [0]),
+    },
 )
 def test_the_old_one_shrinks(
     replicas: int,

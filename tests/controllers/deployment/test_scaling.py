@@ -1,8 +1,8 @@
 """Scaling a Deployment. Cases of ``TestScale``, v1.36 ``pkg/controller/deployment/sync_test.go``, and of
 ``TestGetReplicaSetFraction``, ``TestAnnotationUtils``, ``util/deployment_util_test.go``."""
 
-import pytest
 from tests.controllers.deployment.builders import deployment, replica_set
+from tests.tables import cases
 
 from pilothouse.api.apps import DeploymentStatus, ReplicaSet
 from pilothouse.controllers.workloads.deployment.scaling import is_saturated, is_scaled, largest_first, rescale, share
@@ -27,37 +27,37 @@ def scaled_to(
     return ([] if new is None else [sizes["new"]]) + found
 
 
-@pytest.mark.parametrize(
-    ("before", "surge", "to", "new", "old", "expected"),
-    [
-        pytest.param(10, 0, 12, 10, [], [12], id="normal scaling: 10 to 12"),
-        pytest.param(10, 0, 5, 10, [], [5], id="normal scaling: 10 to 5"),
-        pytest.param(10, 0, 12, 5, [5], [6, 6], id="proportional: 5 + 5 to 6 + 6"),
-        pytest.param(10, 0, 5, 5, [5], [3, 2], id="proportional: 5 + 5 to 3 + 2"),
-        pytest.param(10, 0, 20, 5, [3, 2], [10, 6, 4], id="proportional: 5 + 3 + 2 to 20"),
-        pytest.param(10, 0, 1, 5, [3, 2], [1, 0, 0], id="proportional: 5 + 3 + 2 to 1"),
-        pytest.param(10, 0, 0, 5, [3, 2], [0, 0, 0], id="to nothing"),
-        pytest.param(0, 0, 10, 0, [0, 0], [10, 0, 0], id="from nothing: the new one"),
-        pytest.param(0, 0, 6, None, [0, 0], [6, 0], id="from nothing without a new one: the latest"),
-        pytest.param(30, 0, 5, 20, [10], [3, 2], id="down: the rest of rounding goes to the largest"),
-        pytest.param(6, 0, 7, 2, [2, 2], [3, 2, 2], id="one more: the newest of the same size"),
-        pytest.param(6, 0, 5, 2, [2, 2], [2, 2, 1], id="one less: the oldest of the same size"),
-        pytest.param(4, "25%", 8, 3, [2], [6, 4], id="with surge, as recorded: 3 + 2 to 6 + 4"),
-        pytest.param(8, "25%", 4, 6, [4], [3, 2], id="and back"),
-        pytest.param(10, 3, 10, 3, [8], [3, 10], id="what the sum was short of is the largest's"),
-        pytest.param(5, 0, 10, 2, [3], [4, 6], id="twice as many"),
-        pytest.param(5, 0, 3, 2, [3], [1, 2], id="5 to 3"),
-        pytest.param(9, 0, 4, 8, [1], [4, 0], id="9 to 4: the small one goes"),
-        pytest.param(7, 0, 10, 2, [3, 2], [3, 4, 3], id="7 to 10"),
-        pytest.param(13, 0, 8, 2, [8, 3], [1, 5, 2], id="13 to 8"),
-        pytest.param(3, 0, 4, 1, [1, 1], [2, 1, 1], id="3 to 4: the new one gets it"),
-        pytest.param(3, 0, 2, 1, [1, 1], [1, 1, 0], id="3 to 2: the oldest loses it"),
-        pytest.param(4, 0, 5, None, [2, 2], [3, 2], id="without a new one the latest gets it"),
-        pytest.param(6, 0, 6, 0, [0, 0], [6, 0, 0], id="from nothing, as was wanted before"),
-        pytest.param(10, 2, 20, 6, [6], [11, 11], id="twice as many, with surge"),
-        pytest.param(10, 0, 14, None, [7, 3], [10, 4], id="another template and another size at once"),
-        pytest.param(2, 1, 2, 2, [1], [2, 1], id="all new ones are there and broken: the old ones stay"),
-    ],
+@cases(
+    "before, surge, to, new, old, expected",
+    {
+        "normal scaling: 10 to 12": (10, 0, 12, 10, [], [12]),
+        "normal scaling: 10 to 5": (10, 0, 5, 10, [], [5]),
+        "proportional: 5 + 5 to 6 + 6": (10, 0, 12, 5, [5], [6, 6]),
+        "proportional: 5 + 5 to 3 + 2": (10, 0, 5, 5, [5], [3, 2]),
+        "proportional: 5 + 3 + 2 to 20": (10, 0, 20, 5, [3, 2], [10, 6, 4]),
+        "proportional: 5 + 3 + 2 to 1": (10, 0, 1, 5, [3, 2], [1, 0, 0]),
+        "to nothing": (10, 0, 0, 5, [3, 2], [0, 0, 0]),
+        "from nothing: the new one": (0, 0, 10, 0, [0, 0], [10, 0, 0]),
+        "from nothing without a new one: the latest": (0, 0, 6, None, [0, 0], [6, 0]),
+        "down: the rest of rounding goes to the largest": (30, 0, 5, 20, [10], [3, 2]),
+        "one more: the newest of the same size": (6, 0, 7, 2, [2, 2], [3, 2, 2]),
+        "one less: the oldest of the same size": (6, 0, 5, 2, [2, 2], [2, 2, 1]),
+        "with surge, as recorded: 3 + 2 to 6 + 4": (4, "25%", 8, 3, [2], [6, 4]),
+        "and back": (8, "25%", 4, 6, [4], [3, 2]),
+        "what the sum was short of is the largest's": (10, 3, 10, 3, [8], [3, 10]),
+        "twice as many": (5, 0, 10, 2, [3], [4, 6]),
+        "5 to 3": (5, 0, 3, 2, [3], [1, 2]),
+        "9 to 4: the small one goes": (9, 0, 4, 8, [1], [4, 0]),
+        "7 to 10": (7, 0, 10, 2, [3, 2], [3, 4, 3]),
+        "13 to 8": (13, 0, 8, 2, [8, 3], [1, 5, 2]),
+        "3 to 4: the new one gets it": (3, 0, 4, 1, [1, 1], [2, 1, 1]),
+        "3 to 2: the oldest loses it": (3, 0, 2, 1, [1, 1], [1, 1, 0]),
+        "without a new one the latest gets it": (4, 0, 5, None, [2, 2], [3, 2]),
+        "from nothing, as was wanted before": (6, 0, 6, 0, [0, 0], [6, 0, 0]),
+        "twice as many, with surge": (10, 2, 20, 6, [6], [11, 11]),
+        "another template and another size at once": (10, 0, 14, None, [7, 3], [10, 4]),
+        "all new ones are there and broken: the old ones stay": (2, 1, 2, 2, [1], [2, 1]),
+    },
 )
 def test_rescaling(
     before: int, surge: int | str, to: int, new: int | None, old: list[int], expected: list[int]
@@ -78,19 +78,19 @@ def test_one_that_was_not_written_is_made_up_for() -> None:
     assert {step.name: step.size for step in steps} == {"new": 2, "old": 2, "older": 1}
 
 
-@pytest.mark.parametrize(
-    ("replicas", "surge", "said", "size", "most", "expected"),
-    [
-        pytest.param(0, 0, 0, 10, None, -10, id="none are wanted"),
-        pytest.param(10, 0, 0, 5, None, 0, id="nobody knows of how many"),
-        pytest.param(10, 0, 0, 5, 0, 0, id="of none, as somebody wrote"),
-        pytest.param(120, 0, 100, 50, None, 10, id="a fifth more, by the status"),
-        pytest.param(120, 0, 100, 50, 0, 10, id="a fifth more, by the status, whatever somebody wrote"),
-        pytest.param(120, 0, 0, 50, 100, 10, id="a fifth more"),
-        pytest.param(120, 10, 0, 50, 110, 9, id="a fifth more, the surge apart"),
-        pytest.param(10, 0, 0, 6, 12, -1, id="a sixth less"),
-        pytest.param(100, 10, 0, 50, 130, -8, id="a sixth less, the surge apart"),
-    ],
+@cases(
+    "replicas, surge, said, size, most, expected",
+    {
+        "none are wanted": (0, 0, 0, 10, None, -10),
+        "nobody knows of how many": (10, 0, 0, 5, None, 0),
+        "of none, as somebody wrote": (10, 0, 0, 5, 0, 0),
+        "a fifth more, by the status": (120, 0, 100, 50, None, 10),
+        "a fifth more, by the status, whatever somebody wrote": (120, 0, 100, 50, 0, 10),
+        "a fifth more": (120, 0, 0, 50, 100, 10),
+        "a fifth more, the surge apart": (120, 10, 0, 50, 110, 9),
+        "a sixth less": (10, 0, 0, 6, 12, -1),
+        "a sixth less, the surge apart": (100, 10, 0, 50, 130, -8),
+    },
 )
 def test_a_share(replicas: int, surge: int, said: int, size: int, most: int | None, expected: int) -> None:
     """``TestGetReplicaSetFraction``."""
@@ -105,15 +105,15 @@ def test_a_saturated_new_one_empties_the_old_ones() -> None:
     assert [(step.name, step.size) for step in steps] == [("old", 0)]
 
 
-@pytest.mark.parametrize(
-    ("new", "expected"),
-    [
-        pytest.param(replica_set("new", 4, desired=4, available=4), True, id="all there, and it knows"),
-        pytest.param(replica_set("new", 4, available=4), False, id="it does not say what it was sized for"),
-        pytest.param(replica_set("new", 4, desired=3, available=4), False, id="sized for another number"),
-        pytest.param(replica_set("new", 3, desired=4, available=4), False, id="another size"),
-        pytest.param(replica_set("new", 4, desired=4, available=3), False, id="one is not available"),
-    ],
+@cases(
+    "new, expected",
+    {
+        "all there, and it knows": (replica_set("new", 4, desired=4, available=4), True),
+        "it does not say what it was sized for": (replica_set("new", 4, available=4), False),
+        "sized for another number": (replica_set("new", 4, desired=3, available=4), False),
+        "another size": (replica_set("new", 3, desired=4, available=4), False),
+        "one is not available": (replica_set("new", 4, desired=4, available=3), False),
+    },
 )
 def test_saturated(new: ReplicaSet, expected: bool) -> None:
     assert is_saturated(deployment(4), new) is expected
@@ -137,20 +137,24 @@ def test_all_are_annotated_also_at_the_same_size() -> None:
     assert sorted((step.name, step.size) for step in steps) == [("new", 3), ("old", 2)]
 
 
-@pytest.mark.parametrize(
-    ("sets", "expected"),
-    [
-        pytest.param([replica_set("a", 1, desired=2)], True, id="sized for another number"),
-        pytest.param([replica_set("a", 1, desired=4)], False, id="sized for this one"),
-        pytest.param([replica_set("a", 0, desired=2)], False, id="not in use"),
-        pytest.param([replica_set("a", 1)], False, id="does not say"),
-        pytest.param([replica_set("a", 1, annotations={"deployment.kubernetes.io/desired-replicas": "-1"})], False,
-                     id="says nonsense"),
-        pytest.param([replica_set("a", 1, annotations={"deployment.kubernetes.io/desired-replicas": "2147483648"})],
-                     False, id="says too much"),
-        pytest.param([replica_set("a", 1, desired=4), replica_set("b", 1, desired=3)], True, id="one of two"),
-    ],
-)  # fmt: skip
+@cases(
+    "sets, expected",
+    {
+        "sized for another number": ([replica_set("a", 1, desired=2)], True),
+        "sized for this one": ([replica_set("a", 1, desired=4)], False),
+        "not in use": ([replica_set("a", 0, desired=2)], False),
+        "does not say": ([replica_set("a", 1)], False),
+        "says nonsense": (
+            [replica_set("a", 1, annotations={"deployment.kubernetes.io/desired-replicas": "-1"})],
+            False,
+        ),
+        "says too much": (
+            [replica_set("a", 1, annotations={"deployment.kubernetes.io/desired-replicas": "2147483648"})],
+            False,
+        ),
+        "one of two": ([replica_set("a", 1, desired=4), replica_set("b", 1, desired=3)], True),
+    },
+)
 def test_a_scaling_event(sets: list[ReplicaSet], expected: bool) -> None:
     """``TestDeploymentController_isScalingEvent`` is of ``sync_test.go``'s ``isScalingEvent``."""
     assert is_scaled(deployment(4), sets) is expected

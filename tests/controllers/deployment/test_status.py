@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.controllers.deployment.builders import at, deployment, progressing, replica_set
+from tests.tables import cases
 
 from pilothouse.api.apps import DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetCondition
 from pilothouse.controllers.workloads.deployment.progress import (
@@ -27,16 +28,16 @@ def counts(replicas: int, updated: int, ready: int, available: int) -> Deploymen
     )
 
 
-@pytest.mark.parametrize(
-    ("wanted", "status", "surge", "unavailable", "expected"),
-    [
-        pytest.param(5, counts(5, 5, 4, 4), 0, 1, False, id="not complete: one is missing, though it may be"),
-        pytest.param(5, counts(5, 5, 5, 5), 0, 1, True, id="complete"),
-        pytest.param(5, counts(6, 5, 5, 5), 1, 0, False, id="not complete: an old one is left"),
-        pytest.param(5, counts(5, 4, 5, 5), 0, 1, False, id="not complete: one is of the old template"),
-        pytest.param(1, counts(0, 0, 0, 0), 1, 0, False, id="not complete: nothing is there"),
-        pytest.param(0, counts(0, 0, 0, 0), 1, 0, True, id="nothing wanted: complete"),
-    ],
+@cases(
+    "wanted, status, surge, unavailable, expected",
+    {
+        "not complete: one is missing, though it may be": (5, counts(5, 5, 4, 4), 0, 1, False),
+        "complete": (5, counts(5, 5, 5, 5), 0, 1, True),
+        "not complete: an old one is left": (5, counts(6, 5, 5, 5), 1, 0, False),
+        "not complete: one is of the old template": (5, counts(5, 4, 5, 5), 0, 1, False),
+        "not complete: nothing is there": (1, counts(0, 0, 0, 0), 1, 0, False),
+        "nothing wanted: complete": (0, counts(0, 0, 0, 0), 1, 0, True),
+    },
 )
 def test_complete(wanted: int, status: DeploymentStatus, surge: int, unavailable: int, expected: bool) -> None:
     assert is_complete(deployment(wanted, surge, unavailable), status) is expected
@@ -46,55 +47,60 @@ def test_a_report_on_an_older_generation_is_not_complete() -> None:
     assert not is_complete(deployment(1, generation=2), replace(counts(1, 1, 1, 1), observed_generation=1))
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "expected"),
-    [
-        pytest.param(counts(10, 4, 10, 10), counts(10, 6, 10, 10), True, id="more new ones"),
-        pytest.param(counts(10, 4, 10, 10), counts(9, 4, 10, 10), True, id="fewer old ones"),
-        pytest.param(counts(10, 4, 9, 9), counts(10, 4, 10, 9), True, id="more ready"),
-        pytest.param(counts(10, 4, 9, 8), counts(10, 4, 9, 9), True, id="more available"),
-        pytest.param(counts(10, 4, 9, 9), counts(10, 4, 9, 9), False, id="nothing has moved"),
-        pytest.param(counts(10, 7, 9, 9), counts(10, 4, 9, 9), False, id="fewer new ones, more old ones"),
-        pytest.param(counts(10, 4, 9, 9), counts(8, 2, 9, 9), False, id="fewer new ones, as many old ones"),
-        pytest.param(counts(10, 4, 9, 9), counts(10, 4, 8, 8), False, id="fewer ready and available"),
-    ],
+@cases(
+    "before, now, expected",
+    {
+        "more new ones": (counts(10, 4, 10, 10), counts(10, 6, 10, 10), True),
+        "fewer old ones": (counts(10, 4, 10, 10), counts(9, 4, 10, 10), True),
+        "more ready": (counts(10, 4, 9, 9), counts(10, 4, 10, 9), True),
+        "more available": (counts(10, 4, 9, 8), counts(10, 4, 9, 9), True),
+        "nothing has moved": (counts(10, 4, 9, 9), counts(10, 4, 9, 9), False),
+        "fewer new ones, more old ones": (counts(10, 7, 9, 9), counts(10, 4, 9, 9), False),
+        "fewer new ones, as many old ones": (counts(10, 4, 9, 9), counts(8, 2, 9, 9), False),
+        "fewer ready and available": (counts(10, 4, 9, 9), counts(10, 4, 8, 8), False),
+    },
 )
 def test_progressing(before: DeploymentStatus, now: DeploymentStatus, expected: bool) -> None:
     assert is_progressing(before, now) is expected
 
 
-@pytest.mark.parametrize(
-    ("condition", "deadline", "elapsed", "expected"),
-    [
-        pytest.param(None, 10, 100.0, False, id="no condition"),
-        pytest.param(progressing("ReplicaSetUpdated"), None, 100.0, False, id="no deadline"),
-        pytest.param(progressing("ReplicaSetUpdated"), 2**31 - 1, 100.0, False, id="the deadline that is none"),
-        pytest.param(progressing("ReplicaSetUpdated"), 10, 9.0, False, id="in time"),
-        pytest.param(progressing("ReplicaSetUpdated"), 10, 10.0, False, id="just in time"),
-        pytest.param(progressing("ReplicaSetUpdated"), 10, 11.0, True, id="late"),
-        pytest.param(progressing("NewReplicaSetAvailable"), 10, 100.0, False, id="done long ago"),
-        pytest.param(progressing("ProgressDeadlineExceeded", "False"), 10, 0.0, True, id="late once, late for good"),
-        pytest.param(progressing("DeploymentResumed", "Unknown"), 10, 11.0, True, id="late after a pause"),
-    ],
+@cases(
+    "condition, deadline, elapsed, expected",
+    {
+        "no condition": (None, 10, 100.0, False),
+        "no deadline": (progressing("ReplicaSetUpdated"), None, 100.0, False),
+        "the deadline that is none": (progressing("ReplicaSetUpdated"), 2**31 - 1, 100.0, False),
+        "in time": (progressing("ReplicaSetUpdated"), 10, 9.0, False),
+        "just in time": (progressing("ReplicaSetUpdated"), 10, 10.0, False),
+        "late": (progressing("ReplicaSetUpdated"), 10, 11.0, True),
+        "done long ago": (progressing("NewReplicaSetAvailable"), 10, 100.0, False),
+        "late once, late for good": (progressing("ProgressDeadlineExceeded", "False"), 10, 0.0, True),
+        "late after a pause": (progressing("DeploymentResumed", "Unknown"), 10, 11.0, True),
+    },
 )
 def test_timed_out(condition: DeploymentCondition | None, deadline: int | None, elapsed: float, expected: bool) -> None:
     owner = deployment(progress_deadline_seconds=deadline)
     assert is_timed_out(owner, () if condition is None else (condition,), at(elapsed)) is expected
 
 
-@pytest.mark.parametrize(
-    ("condition", "deadline", "status", "elapsed", "expected"),
-    [
-        pytest.param(None, 10, counts(3, 3, 0, 0), 0.0, None, id="no condition"),
-        pytest.param(progressing("ReplicaSetUpdated"), None, counts(3, 3, 0, 0), 0.0, None, id="no deadline"),
-        pytest.param(progressing("ReplicaSetUpdated"), 10, counts(3, 3, 3, 3), 0.0, None, id="complete"),
-        pytest.param(progressing("ProgressDeadlineExceeded"), 10, counts(3, 3, 0, 0), 0.0, None, id="late already"),
-        pytest.param(progressing("ReplicaSetUpdated"), 10, counts(3, 3, 0, 0), 4.0, 7.0, id="the rest, and a second"),
-        pytest.param(progressing("ReplicaSetUpdated"), 10, counts(3, 3, 0, 0), 9.6, 1.4, id="hardly anything is left"),
-        pytest.param(progressing("NewReplicaSetAvailable"), 10, counts(3, 3, 0, 0), 99.0, None,
-                     id="it came to its end once and never times out"),
-    ],
-)  # fmt: skip
+@cases(
+    "condition, deadline, status, elapsed, expected",
+    {
+        "no condition": (None, 10, counts(3, 3, 0, 0), 0.0, None),
+        "no deadline": (progressing("ReplicaSetUpdated"), None, counts(3, 3, 0, 0), 0.0, None),
+        "complete": (progressing("ReplicaSetUpdated"), 10, counts(3, 3, 3, 3), 0.0, None),
+        "late already": (progressing("ProgressDeadlineExceeded"), 10, counts(3, 3, 0, 0), 0.0, None),
+        "the rest, and a second": (progressing("ReplicaSetUpdated"), 10, counts(3, 3, 0, 0), 4.0, 7.0),
+        "hardly anything is left": (progressing("ReplicaSetUpdated"), 10, counts(3, 3, 0, 0), 9.6, 1.4),
+        "it came to its end once and never times out": (
+            progressing("NewReplicaSetAvailable"),
+            10,
+            counts(3, 3, 0, 0),
+            99.0,
+            None,
+        ),
+    },
+)
 def test_when_to_sync_again(
     condition: DeploymentCondition | None,
     deadline: int | None,
@@ -125,16 +131,16 @@ def test_another_status_is_a_transition_and_moves_to_the_end() -> None:
     assert found[1].last_transition_time == at(9)
 
 
-@pytest.mark.parametrize(
-    ("paused", "before", "expected"),
-    [
-        pytest.param(True, progressing("ReplicaSetUpdated"), "DeploymentPaused", id="paused"),
-        pytest.param(True, None, "DeploymentPaused", id="paused from the start"),
-        pytest.param(True, progressing("DeploymentPaused", "Unknown"), None, id="paused still"),
-        pytest.param(False, progressing("DeploymentPaused", "Unknown"), "DeploymentResumed", id="resumed"),
-        pytest.param(False, progressing("ReplicaSetUpdated"), None, id="nobody has paused it"),
-        pytest.param(True, progressing("ProgressDeadlineExceeded", "False"), None, id="late: that stays"),
-    ],
+@cases(
+    "paused, before, expected",
+    {
+        "paused": (True, progressing("ReplicaSetUpdated"), "DeploymentPaused"),
+        "paused from the start": (True, None, "DeploymentPaused"),
+        "paused still": (True, progressing("DeploymentPaused", "Unknown"), None),
+        "resumed": (False, progressing("DeploymentPaused", "Unknown"), "DeploymentResumed"),
+        "nobody has paused it": (False, progressing("ReplicaSetUpdated"), None),
+        "late: that stays": (True, progressing("ProgressDeadlineExceeded", "False"), None),
+    },
 )
 def test_pause(paused: bool, before: DeploymentCondition | None, expected: str | None) -> None:
     status = DeploymentStatus(conditions=() if before is None else (before,))
@@ -234,14 +240,14 @@ def test_an_old_ones_failure_is_reported_too_and_goes_with_it() -> None:
     assert reason(report(new=full("new", 1), status=status), "ReplicaFailure") is None
 
 
-@pytest.mark.parametrize(
-    ("sets", "expected"),
-    [
-        pytest.param([], 0, id="no ReplicaSets"),
-        pytest.param([replica_set("a", terminating_replicas=2), replica_set("b", terminating_replicas=1)], 3, id="sum"),
-        pytest.param([replica_set("a"), replica_set("b", terminating_replicas=1)], 1, id="one that is new has none"),
-        pytest.param([replica_set("a", observed_generation=1)], None, id="one that does not say: unknown"),
-    ],
+@cases(
+    "sets, expected",
+    {
+        "no ReplicaSets": ([], 0),
+        "sum": ([replica_set("a", terminating_replicas=2), replica_set("b", terminating_replicas=1)], 3),
+        "one that is new has none": ([replica_set("a"), replica_set("b", terminating_replicas=1)], 1),
+        "one that does not say: unknown": ([replica_set("a", observed_generation=1)], None),
+    },
 )
 def test_terminating(sets: list[ReplicaSet], expected: int | None) -> None:
     assert terminating(sets) == expected

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.disruption.builders import LABELS, NOW, ago, budget, cache_of, meta, owner, pod
+from tests.tables import cases
 
 from pilothouse.api.apps import Deployment, DeploymentSpec, ReplicaSet, ReplicaSetSpec, StatefulSet, StatefulSetSpec
 from pilothouse.api.core import Pod, PodCondition, ReplicationController, ReplicationControllerSpec
@@ -21,29 +22,27 @@ from pilothouse.machinery.labels import SelectorError
 # How many
 
 
-@pytest.mark.parametrize(
-    ("spec", "pods", "scale", "expected", "desired"),
-    [
-        pytest.param({"min_available": 3}, 0, 0, 0, 3, id="TestNoSelector: a number, and nobody there"),
-        pytest.param({"min_available": 3}, 4, 0, 4, 3, id="TestUnavailable: a number is of the pods that there are"),
-        pytest.param({"min_available": 0}, 4, 0, 4, 0, id="none need be there"),
-        pytest.param({"max_unavailable": 2}, 1, 7, 7, 5, id="TestIntegerMaxUnavailableWithScaling: of 7"),
-        pytest.param({"max_unavailable": 2}, 1, 5, 5, 3, id="TestIntegerMaxUnavailableWithScaling: of 5"),
-        pytest.param({"max_unavailable": 9}, 1, 5, 5, 0, id="more may be missing than there should be"),
-        pytest.param({"max_unavailable": 0}, 1, 5, 5, 5, id="none may be missing"),
-        pytest.param({"max_unavailable": "30%"}, 1, 7, 7, 4, id="TestPercentageMaxUnavailableWithScaling: of 7"),
-        pytest.param({"max_unavailable": "30%"}, 1, 3, 3, 2, id="TestPercentageMaxUnavailableWithScaling: of 3"),
-        pytest.param({"max_unavailable": "100%"}, 1, 3, 3, 0, id="all may be missing"),
-        pytest.param({"min_available": "20%"}, 1, 10, 10, 2, id="TestReplicaSet"),
-        pytest.param({"min_available": "34%"}, 3, 3, 3, 2, id="TestReplicationController: 34 % of 3 are rounded up"),
-        pytest.param({"min_available": "28%"}, 22, 22, 22, 7, id="TestTwoControllers: 28 % of 22"),
-        pytest.param(
-            {"min_available": "28%"}, 1, 0, 0, 0, id="TestNakedPod: nobody's pods are nothing to be a part of"
-        ),
-        pytest.param({"min_available": "150%"}, 4, 4, 4, 6, id="more than there should be"),
-        pytest.param({"min_available": 1, "max_unavailable": 1}, 4, 4, 4, 3, id="maxUnavailable goes first"),
-        pytest.param({}, 4, 4, 0, 0, id="it says nothing"),
-    ],
+@cases(
+    "spec, pods, scale, expected, desired",
+    {
+        "TestNoSelector: a number, and nobody there": ({"min_available": 3}, 0, 0, 0, 3),
+        "TestUnavailable: a number is of the pods that there are": ({"min_available": 3}, 4, 0, 4, 3),
+        "none need be there": ({"min_available": 0}, 4, 0, 4, 0),
+        "TestIntegerMaxUnavailableWithScaling: of 7": ({"max_unavailable": 2}, 1, 7, 7, 5),
+        "TestIntegerMaxUnavailableWithScaling: of 5": ({"max_unavailable": 2}, 1, 5, 5, 3),
+        "more may be missing than there should be": ({"max_unavailable": 9}, 1, 5, 5, 0),
+        "none may be missing": ({"max_unavailable": 0}, 1, 5, 5, 5),
+        "TestPercentageMaxUnavailableWithScaling: of 7": ({"max_unavailable": "30%"}, 1, 7, 7, 4),
+        "TestPercentageMaxUnavailableWithScaling: of 3": ({"max_unavailable": "30%"}, 1, 3, 3, 2),
+        "all may be missing": ({"max_unavailable": "100%"}, 1, 3, 3, 0),
+        "TestReplicaSet": ({"min_available": "20%"}, 1, 10, 10, 2),
+        "TestReplicationController: 34 % of 3 are rounded up": ({"min_available": "34%"}, 3, 3, 3, 2),
+        "TestTwoControllers: 28 % of 22": ({"min_available": "28%"}, 22, 22, 22, 7),
+        "TestNakedPod: nobody's pods are nothing to be a part of": ({"min_available": "28%"}, 1, 0, 0, 0),
+        "more than there should be": ({"min_available": "150%"}, 4, 4, 4, 6),
+        "maxUnavailable goes first": ({"min_available": 1, "max_unavailable": 1}, 4, 4, 4, 3),
+        "it says nothing": ({}, 4, 4, 0, 0),
+    },
 )
 def test_how_many_are_expected_and_how_many_must_be_healthy(
     spec: dict[str, Any], pods: int, scale: int, expected: int, desired: int
@@ -57,15 +56,15 @@ def test_text_that_is_no_percentage_is_an_error(bound: str) -> None:
         count(PodDisruptionBudgetSpec(min_available=bound), 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("spec", "answer"),
-    [
-        pytest.param({"min_available": 3}, False, id="a number that must be there"),
-        pytest.param({"min_available": "3%"}, True, id="a share that must be there"),
-        pytest.param({"max_unavailable": 3}, True, id="a number that may be missing"),
-        pytest.param({"max_unavailable": "3%"}, True, id="a share that may be missing"),
-        pytest.param({}, False, id="nothing"),
-    ],
+@cases(
+    "spec, answer",
+    {
+        "a number that must be there": ({"min_available": 3}, False),
+        "a share that must be there": ({"min_available": "3%"}, True),
+        "a number that may be missing": ({"max_unavailable": 3}, True),
+        "a share that may be missing": ({"max_unavailable": "3%"}, True),
+        "nothing": ({}, False),
+    },
 )
 def test_which_budgets_are_a_part_of_something(spec: dict[str, Any], answer: bool) -> None:
     assert needs_scale(PodDisruptionBudgetSpec(**spec)) is answer
@@ -90,16 +89,16 @@ def test_without_evictions_none_are_awaited() -> None:
     assert (found.awaited, found.overdue, found.recheck_at) == ({}, (), None)
 
 
-@pytest.mark.parametrize(
-    ("given", "healthy"),
-    [
-        pytest.param(pod("a"), 1, id="ready"),
-        pytest.param(pod("a", ready=False), 0, id="not ready"),
-        pytest.param(pod("a", terminating=True), 0, id="being deleted"),
-        pytest.param(pod("a", phase="Succeeded"), 1, id="the phase is not looked at"),
-        pytest.param(pod("evicted"), 0, id="evicted"),
-        pytest.param(pod("evicted a while ago"), 1, id="evicted exactly two minutes ago, and kept until the next sync"),
-    ],
+@cases(
+    "given, healthy",
+    {
+        "ready": (pod("a"), 1),
+        "not ready": (pod("a", ready=False), 0),
+        "being deleted": (pod("a", terminating=True), 0),
+        "the phase is not looked at": (pod("a", phase="Succeeded"), 1),
+        "evicted": (pod("evicted"), 0),
+        "evicted exactly two minutes ago, and kept until the next sync": (pod("evicted a while ago"), 1),
+    },
 )
 def test_who_is_healthy(given: Pod, healthy: int) -> None:
     assert count_healthy([given], {"evicted": ago(1), "evicted a while ago": ago(120)}, NOW) == healthy
@@ -126,17 +125,17 @@ def condition_of(
     )
 
 
-@pytest.mark.parametrize(
-    ("expected", "desired", "healthy", "allowed"),
-    [
-        pytest.param(4, 3, 4, 1, id="TestUnavailable: one is over"),
-        pytest.param(4, 3, 3, 0, id="TestUnavailable: none is over"),
-        pytest.param(7, 5, 1, 0, id="too few"),
-        pytest.param(3, 2, 4, 2, id="TestReplicationController: a rogue pod is healthy too"),
-        pytest.param(0, 0, 1, 0, id="TestNakedPod: nobody is expected"),
-        pytest.param(1, 1, 2, 1, id="TestMultipleControllers"),
-        pytest.param(10, 5, 4, 0, id="TestScaleResource"),
-    ],
+@cases(
+    "expected, desired, healthy, allowed",
+    {
+        "TestUnavailable: one is over": (4, 3, 4, 1),
+        "TestUnavailable: none is over": (4, 3, 3, 0),
+        "too few": (7, 5, 1, 0),
+        "TestReplicationController: a rogue pod is healthy too": (3, 2, 4, 2),
+        "TestNakedPod: nobody is expected": (0, 0, 1, 0),
+        "TestMultipleControllers": (1, 1, 2, 1),
+        "TestScaleResource": (10, 5, 4, 0),
+    },
 )
 def test_what_is_allowed(expected: int, desired: int, healthy: int, allowed: int) -> None:
     status = reported(budget(generation=7), Counts(expected=expected, desired=desired), healthy, {}, NOW)
@@ -155,26 +154,23 @@ FINE: dict[str, Any] = {"observed_generation": 1, "disruptions_allowed": 1, "cur
 SURE = ("True", "SufficientPods")
 
 
-@pytest.mark.parametrize(
-    ("before", "writes"),
-    [
-        pytest.param(said(SURE, expected_pods=3, **FINE), False, id="all is said"),
-        pytest.param(said(SURE, expected_pods=4, **FINE), True, id="another number"),
-        pytest.param(said(SURE, expected_pods=3, **{**FINE, "observed_generation": 0}), True, id="of another spec"),
-        pytest.param(said(expected_pods=3, **FINE), True, id="no condition"),
-        pytest.param(said(("False", "InsufficientPods"), expected_pods=3, **FINE), True, id="the other condition"),
-        pytest.param(said(("True", "Whatever"), expected_pods=3, **FINE), True, id="another reason"),
-        pytest.param(
-            said(SURE, expected_pods=3, disrupted_pods={"gone": NOW}, **FINE), True, id="somebody who is gone is noted"
-        ),
-        pytest.param(
+@cases(
+    "before, writes",
+    {
+        "all is said": (said(SURE, expected_pods=3, **FINE), False),
+        "another number": (said(SURE, expected_pods=4, **FINE), True),
+        "of another spec": (said(SURE, expected_pods=3, **{**FINE, "observed_generation": 0}), True),
+        "no condition": (said(expected_pods=3, **FINE), True),
+        "the other condition": (said(("False", "InsufficientPods"), expected_pods=3, **FINE), True),
+        "another reason": (said(("True", "Whatever"), expected_pods=3, **FINE), True),
+        "somebody who is gone is noted": (said(SURE, expected_pods=3, disrupted_pods={"gone": NOW}, **FINE), True),
+        "what else is in the condition does not count": (
             PodDisruptionBudgetStatus(
                 conditions=(condition_of(*SURE, message="something", generation=9),), expected_pods=3, **FINE
             ),
             False,
-            id="what else is in the condition does not count",
         ),
-    ],
+    },
 )
 def test_when_a_status_is_written(before: PodDisruptionBudgetStatus, writes: bool) -> None:
     status = reported(budget(before, generation=1), Counts(expected=3, desired=2), 3, {}, NOW)
@@ -237,41 +233,39 @@ def caches(*above: OwnerReference) -> Caches:
     )
 
 
-@pytest.mark.parametrize(
-    ("reference", "scale"),
-    [
-        pytest.param(owner("ReplicaSet", "rs"), Scale("rs", 5), id="replicaset, apps"),
-        pytest.param(owner("ReplicaSet", "rs", "extensions/v1beta1"), Scale("rs", 5), id="replicaset, extensions"),
-        pytest.param(owner("ReplicaSet", "rs", "invalid/v1"), None, id="replicaset, of another group"),
-        pytest.param(owner("ReplicaSet", "other"), None, id="replicaset, another one of its name"),
-        pytest.param(owner("ReplicaSet", "rs", name="other"), None, id="replicaset, that the cache does not have"),
-        pytest.param(owner("ReplicationController", "rc", "v1"), Scale("rc", 12), id="replicationcontroller"),
-        pytest.param(owner("ReplicationController", "rc", "/v1"), Scale("rc", 12), id="an empty group is a group"),
-        pytest.param(owner("ReplicationController", "rc", "apps/v1"), None, id="replicationcontroller, another group"),
-        pytest.param(owner("ReplicationController", "x", "v1"), None, id="replicationcontroller, another one"),
-        pytest.param(owner("StatefulSet", "ss"), Scale("ss", 14), id="statefulset"),
-        pytest.param(owner("StatefulSet", "ss", "extensions/v1beta1"), None, id="statefulset, of another group"),
-        pytest.param(owner("ReplicaSet", "ss"), None, id="a uid under another kind"),
-        pytest.param(owner("Job", "rs", "batch/v1"), None, id="another kind"),
-    ],
+@cases(
+    "reference, scale",
+    {
+        "replicaset, apps": (owner("ReplicaSet", "rs"), Scale("rs", 5)),
+        "replicaset, extensions": (owner("ReplicaSet", "rs", "extensions/v1beta1"), Scale("rs", 5)),
+        "replicaset, of another group": (owner("ReplicaSet", "rs", "invalid/v1"), None),
+        "replicaset, another one of its name": (owner("ReplicaSet", "other"), None),
+        "replicaset, that the cache does not have": (owner("ReplicaSet", "rs", name="other"), None),
+        "replicationcontroller": (owner("ReplicationController", "rc", "v1"), Scale("rc", 12)),
+        "an empty group is a group": (owner("ReplicationController", "rc", "/v1"), Scale("rc", 12)),
+        "replicationcontroller, another group": (owner("ReplicationController", "rc", "apps/v1"), None),
+        "replicationcontroller, another one": (owner("ReplicationController", "x", "v1"), None),
+        "statefulset": (owner("StatefulSet", "ss"), Scale("ss", 14)),
+        "statefulset, of another group": (owner("StatefulSet", "ss", "extensions/v1beta1"), None),
+        "a uid under another kind": (owner("ReplicaSet", "ss"), None),
+        "another kind": (owner("Job", "rs", "batch/v1"), None),
+    },
 )
 def test_who_is_found_in_caches(reference: OwnerReference, scale: Scale | None) -> None:
     """TestBasicFinderFunctions."""
     assert cached_scale(caches(), reference, "default") == scale
 
 
-@pytest.mark.parametrize(
-    ("reference", "above", "scale"),
-    [
-        pytest.param("apps/v1", owner("Deployment", "d", "extensions/v1"), Scale("d", 10), id="the Deployment counts"),
-        pytest.param("invalid/v1", owner("Deployment", "d"), None, id="the ReplicaSet is of another group"),
-        pytest.param("extensions/v1", owner("Deployment", "d", "deployment/v1"), None, id="so is the Deployment"),
-        pytest.param(
-            "extensions/v1", owner("InvalidKind", "d"), Scale("rs", 5), id="somebody else's ReplicaSet counts"
-        ),
-        pytest.param("apps/v1", owner("Deployment", "old"), None, id="another Deployment of its name"),
-        pytest.param("apps/v1", owner("Deployment", "d", name="other"), None, id="a Deployment that is not cached"),
-    ],
+@cases(
+    "reference, above, scale",
+    {
+        "the Deployment counts": ("apps/v1", owner("Deployment", "d", "extensions/v1"), Scale("d", 10)),
+        "the ReplicaSet is of another group": ("invalid/v1", owner("Deployment", "d"), None),
+        "so is the Deployment": ("extensions/v1", owner("Deployment", "d", "deployment/v1"), None),
+        "somebody else's ReplicaSet counts": ("extensions/v1", owner("InvalidKind", "d"), Scale("rs", 5)),
+        "another Deployment of its name": ("apps/v1", owner("Deployment", "old"), None),
+        "a Deployment that is not cached": ("apps/v1", owner("Deployment", "d", name="other"), None),
+    },
 )
 def test_who_is_found_above_a_replica_set(reference: str, above: OwnerReference, scale: Scale | None) -> None:
     """TestDeploymentFinderFunction."""
@@ -296,25 +290,24 @@ def expression(key: str, operator: str, *values: str) -> LabelSelector:
     return LabelSelector(match_expressions=(LabelSelectorRequirement(key=key, operator=operator, values=values),))
 
 
-@pytest.mark.parametrize(
-    ("selector", "selects"),
-    [
-        pytest.param(None, False, id="no selector selects nobody"),
-        pytest.param(LabelSelector(), True, id="TestNoSelector: an empty one selects all"),
-        pytest.param(LabelSelector(match_labels=LABELS), True, id="a label"),
-        pytest.param(LabelSelector(match_labels={"foo": "other"}), False, id="another value"),
-        pytest.param(LabelSelector(match_labels={**LABELS, "more": "x"}), False, id="a label more"),
-        pytest.param(expression("foo", "In", "a", "bar"), True, id="one of several"),
-        pytest.param(expression("foo", "In", "bar"), True, id="one of one"),
-        pytest.param(expression("foo", "NotIn", "bar"), False, id="none of these"),
-        pytest.param(expression("foo", "Exists"), True, id="any value"),
-        pytest.param(expression("foo", "DoesNotExist"), False, id="no value"),
-        pytest.param(
+@cases(
+    "selector, selects",
+    {
+        "no selector selects nobody": (None, False),
+        "TestNoSelector: an empty one selects all": (LabelSelector(), True),
+        "a label": (LabelSelector(match_labels=LABELS), True),
+        "another value": (LabelSelector(match_labels={"foo": "other"}), False),
+        "a label more": (LabelSelector(match_labels={**LABELS, "more": "x"}), False),
+        "one of several": (expression("foo", "In", "a", "bar"), True),
+        "one of one": (expression("foo", "In", "bar"), True),
+        "none of these": (expression("foo", "NotIn", "bar"), False),
+        "any value": (expression("foo", "Exists"), True),
+        "no value": (expression("foo", "DoesNotExist"), False),
+        "a label, and an expression against it": (
             LabelSelector(match_labels=LABELS, match_expressions=expression("foo", "NotIn", "bar").match_expressions),
             False,
-            id="a label, and an expression against it",
         ),
-    ],
+    },
 )
 def test_budgets_and_pods_find_each_other(selector: LabelSelector | None, selects: bool) -> None:
     one = pod("one")
@@ -335,12 +328,12 @@ def test_several_budgets_of_a_pod_are_found_by_name() -> None:
     assert [each.metadata.name for each in members.budgets_of(pod("one").metadata)] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "selector",
-    [
-        pytest.param(LabelSelector(match_labels={"k8s.io/too/many/slashes": "value"}), id="a key"),
-        pytest.param(expression("foo", "illegal", "bar"), id="an operator"),
-    ],
+    {
+        "a key": LabelSelector(match_labels={"k8s.io/too/many/slashes": "value"}),
+        "an operator": expression("foo", "illegal", "bar"),
+    },
 )
 def test_an_invalid_selector_selects_nothing(selector: LabelSelector) -> None:
     """TestInvalidSelectors."""
@@ -352,14 +345,14 @@ def test_an_invalid_selector_selects_nothing(selector: LabelSelector) -> None:
     assert not members.may_concern(mine, LABELS)
 
 
-@pytest.mark.parametrize(
-    ("selector", "answer"),
-    [
-        pytest.param(LabelSelector(match_labels=LABELS), True, id="the same label"),
-        pytest.param(LabelSelector(match_labels={"foo": "other"}), False, id="another value"),
-        pytest.param(LabelSelector(match_labels={"more": "x"}), True, id="a label that the pods may have beside it"),
-        pytest.param(LabelSelector(), True, id="all"),
-    ],
+@cases(
+    "selector, answer",
+    {
+        "the same label": (LabelSelector(match_labels=LABELS), True),
+        "another value": (LabelSelector(match_labels={"foo": "other"}), False),
+        "a label that the pods may have beside it": (LabelSelector(match_labels={"more": "x"}), True),
+        "all": (LabelSelector(), True),
+    },
 )
 def test_which_budgets_may_be_about_the_pods_of_a_workload(selector: LabelSelector, answer: bool) -> None:
     mine = selecting("mine", selector)
@@ -375,24 +368,18 @@ def target(status: str = "True", reason: str = "EvictionByEvictionAPI", since: f
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "seconds"),
-    [
-        pytest.param(pod("a", conditions=(target(since=121),)), 0, id="stale"),
-        pytest.param(pod("a", conditions=(target(since=119),)), 1, id="in progress"),
-        pytest.param(pod("a", conditions=(target(since=121),), terminating=True), None, id="actuated"),
-        pytest.param(pod("a"), None, id="no disruption"),
-        pytest.param(pod("a", conditions=(target("False"),)), None, id="cleared"),
-        pytest.param(
-            pod("a", conditions=(target(reason="TerminationByKubelet", since=999),)), None, id="the kubelet's"
-        ),
-        pytest.param(pod("a", conditions=(target(since=121),), phase="Failed"), None, id="it has run to its end"),
-        pytest.param(
-            pod("a", conditions=(PodCondition(type="DisruptionTarget", status="True"),)),
-            0,
-            id="since nobody knows when",
-        ),
-    ],
+@cases(
+    "given, seconds",
+    {
+        "stale": (pod("a", conditions=(target(since=121),)), 0),
+        "in progress": (pod("a", conditions=(target(since=119),)), 1),
+        "actuated": (pod("a", conditions=(target(since=121),), terminating=True), None),
+        "no disruption": (pod("a"), None),
+        "cleared": (pod("a", conditions=(target("False"),)), None),
+        "the kubelet's": (pod("a", conditions=(target(reason="TerminationByKubelet", since=999),)), None),
+        "it has run to its end": (pod("a", conditions=(target(since=121),), phase="Failed"), None),
+        "since nobody knows when": (pod("a", conditions=(PodCondition(type="DisruptionTarget", status="True"),)), 0),
+    },
 )
 def test_when_a_condition_is_stale(given: Pod, seconds: float | None) -> None:
     """TestStalePodDisruption."""

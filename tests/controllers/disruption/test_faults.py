@@ -19,21 +19,22 @@ from tests.controllers.disruption.scene import (
     workload,
 )
 from tests.controllers.node_world import PODS, World
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Action, Rule, conflict, fail, gone, lose_answer, lose_request, time_out
 from pilothouse.controllers.policy.disruption import DESCRIPTOR
 
 
-@pytest.mark.parametrize(
+@cases(
     "action",
-    [
-        pytest.param(conflict(), id="409"),
-        pytest.param(fail(500), id="500"),
-        pytest.param(fail(429), id="429"),
-        pytest.param(lose_request(), id="the request is lost"),
-        pytest.param(lose_answer(), id="the answer is lost"),
-        pytest.param(time_out(sent=True), id="the answer does not come"),
-    ],
+    {
+        "409": conflict(),
+        "500": fail(500),
+        "429": fail(429),
+        "the request is lost": lose_request(),
+        "the answer is lost": lose_answer(),
+        "the answer does not come": time_out(sent=True),
+    },
 )
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_write_that_fails_is_made_good(world: World, action: Action, times: int) -> None:

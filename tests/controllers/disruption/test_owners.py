@@ -3,7 +3,6 @@ server, in virtual time. Some rows mirror ``pkg/controller/disruption/disruption
 
 import asyncio
 
-import pytest
 from tests.controllers.disruption.scene import (
     APPS,
     LABELS,
@@ -17,6 +16,7 @@ from tests.controllers.disruption.scene import (
     workload,
 )
 from tests.controllers.node_world import PODS, World
+from tests.tables import cases
 
 
 async def test_a_custom_workload_is_asked_for_its_scale(world: World) -> None:
@@ -33,12 +33,12 @@ async def test_a_custom_workload_is_asked_for_its_scale(world: World) -> None:
     assert "get widgets/scale w" in world.requests()
 
 
-@pytest.mark.parametrize(
-    ("scale", "text"),
-    [
-        pytest.param(True, 'found no controllers for pod "p0"', id="the owner is gone"),
-        pytest.param(False, "widgets.example.com does not implement the scale subresource", id="the kind has none"),
-    ],
+@cases(
+    "scale, text",
+    {
+        "the owner is gone": (True, 'found no controllers for pod "p0"'),
+        "the kind has none": (False, "widgets.example.com does not implement the scale subresource"),
+    },
 )
 async def test_an_owner_without_a_scale_is_an_error(world: World, scale: bool, text: str) -> None:
     """TestScaleFinderNoResource."""

@@ -5,6 +5,7 @@ import re
 
 import pytest
 from tests.controllers.horizontal_pod_autoscaler.builders import DELAYS, NOW, ago, pod
+from tests.tables import cases
 
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import Groups, calculate_requests, group_pods
@@ -15,77 +16,66 @@ KNOWN = Sample(1)
 DONE = "Succeeded"
 
 
-@pytest.mark.parametrize(
-    ("pods", "known", "resource", "expected"),
-    [
-        pytest.param([], {}, "cpu", Groups(0, (), (), ()), id="void"),
-        pytest.param(
+@cases(
+    "pods, known, resource, expected",
+    {
+        "void": ([], {}, "cpu", Groups(0, (), (), ())),
+        "memory is believed from the start": (
             [pod("a", phase=DONE, ready="", started=None)],
             {"a": Sample(1, NOW, 60)},
             "memory",
             Groups(1, (), (), ()),
-            id="memory is believed from the start",
         ),
-        pytest.param(
+        "cpu: nobody knows whether it is ready": (
             [pod("a", phase=DONE, ready="", started=NOW)],
             {"a": KNOWN},
             "cpu",
             Groups(0, ("a",), (), ()),
-            id="cpu: nobody knows whether it is ready",
         ),
-        pytest.param(
+        "cpu: new, but measured since it is ready": (
             [pod("a", started=ago(60), since=ago(30))],
             {"a": Sample(1, NOW, 30)},
             "cpu",
             Groups(1, (), (), ()),
-            id="cpu: new, but measured since it is ready",
         ),
-        pytest.param(
+        "cpu: new, and measured over its start": (
             [pod("a", started=ago(60), since=ago(30))],
             {"a": Sample(1, NOW, 60)},
             "cpu",
             Groups(0, ("a",), (), ()),
-            id="cpu: new, and measured over its start",
         ),
-        pytest.param(
+        "cpu: the clock was put back by a day since it started, which upstream takes for a start": (
             [pod("a", started=ago(-86400), since=ago(-86390))],
             {"a": Sample(1, NOW, 60)},
             "cpu",
             Groups(1, (), (), ()),
-            id="cpu: the clock was put back by a day since it started, which upstream takes for a start",
         ),
-        pytest.param(
+        "cpu: old, and never ready since its first seconds": (
             [pod("a", ready="False", started=ago(600), since=ago(594))],
             {"a": KNOWN},
             "cpu",
             Groups(0, ("a",), (), ()),
-            id="cpu: old, and never ready since its first seconds",
         ),
-        pytest.param(
+        "cpu: old, and the sample too": (
             [pod("a", started=ago(180), since=ago(180))],
             {"a": Sample(1, ago(120), 60)},
             "cpu",
             Groups(1, (), (), ()),
-            id="cpu: old, and the sample too",
         ),
-        pytest.param(
+        "cpu: was ready for a while, and is not now": (
             [pod("a", ready="False", started=ago(600), since=ago(540))],
             {"a": KNOWN},
             "cpu",
             Groups(1, (), (), ()),
-            id="cpu: was ready for a while, and is not now",
         ),
-        pytest.param(
+        "cpu: unready just when the delay was over": (
             [pod("a", ready="False", started=ago(600), since=ago(590))],
             {"a": KNOWN},
             "cpu",
             Groups(1, (), (), ()),
-            id="cpu: unready just when the delay was over",
         ),
-        pytest.param(
-            [pod("a", phase=DONE, ready="", started=ago(180))], {}, "cpu", Groups(0, (), ("a",), ()), id="no sample"
-        ),
-        pytest.param(
+        "no sample": ([pod("a", phase=DONE, ready="", started=ago(180))], {}, "cpu", Groups(0, (), ("a",), ())),
+        "several pods": (
             [
                 pod("a", phase=DONE, ready="", started=NOW),
                 pod("b", phase=DONE, started=ago(180), since=ago(180)),
@@ -94,18 +84,16 @@ DONE = "Succeeded"
             {"a": KNOWN, "b": KNOWN},
             "cpu",
             Groups(1, ("a",), ("c",), ()),
-            id="several pods",
         ),
-        pytest.param([pod("a", phase="Pending")], {}, "cpu", Groups(0, ("a",), (), ()), id="pending is not ready"),
-        pytest.param(
+        "pending is not ready": ([pod("a", phase="Pending")], {}, "cpu", Groups(0, ("a",), (), ())),
+        "being deleted comes first": (
             [pod("a", phase="Pending", deleted=True)],
             {"a": KNOWN},
             "cpu",
             Groups(0, (), (), ("a",)),
-            id="being deleted comes first",
         ),
-        pytest.param([pod("a", phase="Failed")], {"a": KNOWN}, "cpu", Groups(0, (), (), ("a",)), id="failed"),
-    ],
+        "failed": ([pod("a", phase="Failed")], {"a": KNOWN}, "cpu", Groups(0, (), (), ("a",))),
+    },
 )
 def test_groups(pods: list[Pod], known: dict[str, Sample], resource: str, expected: Groups) -> None:
     assert group_pods(pods, known, resource, DELAYS, NOW) == expected
@@ -114,37 +102,27 @@ def test_groups(pods: list[Pod], known: dict[str, Sample], resource: str, expect
 TWO = {"c1": "100m", "c2": "50m"}
 
 
-@pytest.mark.parametrize(
-    ("pods", "container", "expected"),
-    [
-        pytest.param([], "", {}, id="void"),
-        pytest.param([pod("a", requests=TWO)], "", {"a": 150}, id="the containers' requests add up"),
-        pytest.param(
-            [pod("a", requests=TWO, whole={"cpu": "800m"})], "", {"a": 800}, id="what the pod asks for comes first"
-        ),
-        pytest.param(
+@cases(
+    "pods, container, expected",
+    {
+        "void": ([], "", {}),
+        "the containers' requests add up": ([pod("a", requests=TWO)], "", {"a": 150}),
+        "what the pod asks for comes first": ([pod("a", requests=TWO, whole={"cpu": "800m"})], "", {"a": 800}),
+        "also where a container asks for nothing": (
             [pod("a", requests={"c1": "", "c2": "50m"}, whole={"cpu": "800m"})],
             "",
             {"a": 800},
-            id="also where a container asks for nothing",
         ),
-        pytest.param([pod("a", requests=TWO)], "c1", {"a": 100}, id="one container"),
-        pytest.param(
-            [pod("a", requests=TWO, whole={"cpu": "800m"})], "c1", {"a": 100}, id="one container, whatever the pod asks"
-        ),
-        pytest.param(
+        "one container": ([pod("a", requests=TWO)], "c1", {"a": 100}),
+        "one container, whatever the pod asks": ([pod("a", requests=TWO, whole={"cpu": "800m"})], "c1", {"a": 100}),
+        "sidecars count, what ends before the pod begins does not": (
             [pod("a", requests={"c1": "100m"}, inits={"i": "20m"}, sidecars={"s": "50m"})],
             "",
             {"a": 150},
-            id="sidecars count, what ends before the pod begins does not",
         ),
-        pytest.param(
-            [pod("a", requests={"c1": "100m"}, sidecars={"s": "50m"})], "s", {"a": 50}, id="a sidecar can be named"
-        ),
-        pytest.param(
-            [pod("a", requests=TWO, whole={"memory": "1Gi"})], "", {"a": 150}, id="of something else the pod asks for"
-        ),
-    ],
+        "a sidecar can be named": ([pod("a", requests={"c1": "100m"}, sidecars={"s": "50m"})], "s", {"a": 50}),
+        "of something else the pod asks for": ([pod("a", requests=TWO, whole={"memory": "1Gi"})], "", {"a": 150}),
+    },
 )
 def test_requests(pods: list[Pod], container: str, expected: dict[str, int]) -> None:
     assert calculate_requests(pods, "cpu", container) == expected
@@ -158,20 +136,17 @@ def test_the_pods_own_requests_are_behind_a_gate() -> None:
         calculate_requests([pod("a", requests={"c1": ""}, whole={"cpu": "800m"})], "cpu", pod_level_resources=False)
 
 
-@pytest.mark.parametrize(
-    ("made", "container", "why"),
-    [
-        pytest.param(
-            pod("a", requests={"c1": "", "c2": "50m"}), "", "missing request for cpu in container c1 of Pod a", id="one"
-        ),
-        pytest.param(pod("a", requests=TWO), "c3", "container c3 not found in Pod a", id="NonExistentContainer"),
-        pytest.param(
+@cases(
+    "made, container, why",
+    {
+        "one": (pod("a", requests={"c1": "", "c2": "50m"}), "", "missing request for cpu in container c1 of Pod a"),
+        "NonExistentContainer": (pod("a", requests=TWO), "c3", "container c3 not found in Pod a"),
+        "the pod asks for something else, and nobody for this": (
             pod("a", requests={"c1": ""}, whole={"memory": "1Gi"}),
             "",
             "missing pod-level request for cpu in Pod a",
-            id="the pod asks for something else, and nobody for this",
         ),
-    ],
+    },
 )
 def test_without_requests_there_is_no_utilization(made: Pod, container: str, why: str) -> None:
     with pytest.raises(MetricUnavailable, match=f"^{re.escape(why)}$"):

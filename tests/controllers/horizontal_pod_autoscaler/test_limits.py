@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.controllers.horizontal_pod_autoscaler.builders import behavior, recent, rules, spread
+from tests.tables import cases
 
 from pilothouse.api.autoscaling import HPAScalingRules
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.limits import (
@@ -31,31 +32,31 @@ def arg(current: int, desired: int, least: int = 1, most: int = 1000) -> Normali
     return NormalizationArg(current=current, desired=desired, min_replicas=least, max_replicas=most)
 
 
-@pytest.mark.parametrize(
-    ("asked", "replicas", "reason"),
-    [
-        pytest.param(arg(5, 7, 3, 8), 7, "DesiredWithinRange", id="within"),
-        pytest.param(arg(3, 1, 2, 8), 2, "TooFewReplicas", id="below the minimum"),
-        pytest.param(arg(1, 0, 0, 10), 0, "DesiredWithinRange", id="0 is within where the minimum is 0"),
-        pytest.param(arg(20, 1000, 1, 10), 10, "TooManyReplicas", id="above the maximum"),
-        pytest.param(arg(3, 1000, 1, 2000), 6, "ScaleUpLimit", id="no more than twice"),
-        pytest.param(arg(1, 1000, 1, 2000), 4, "ScaleUpLimit", id="or four"),
-    ],
+@cases(
+    "asked, replicas, reason",
+    {
+        "within": (arg(5, 7, 3, 8), 7, "DesiredWithinRange"),
+        "below the minimum": (arg(3, 1, 2, 8), 2, "TooFewReplicas"),
+        "0 is within where the minimum is 0": (arg(1, 0, 0, 10), 0, "DesiredWithinRange"),
+        "above the maximum": (arg(20, 1000, 1, 10), 10, "TooManyReplicas"),
+        "no more than twice": (arg(3, 1000, 1, 2000), 6, "ScaleUpLimit"),
+        "or four": (arg(1, 1000, 1, 2000), 4, "ScaleUpLimit"),
+    },
 )
 def test_bounds_without_a_behavior(asked: NormalizationArg, replicas: int, reason: str) -> None:
     found = bound(asked)
     assert (found.replicas, found.reason) == (replicas, reason)
 
 
-@pytest.mark.parametrize(
-    ("known", "desired", "replicas", "left"),
-    [
-        pytest.param([], 5, 5, 1, id="empty log"),
-        pytest.param([(4, 120), (5, 60)], 3, 5, 3, id="the highest of the window"),
-        pytest.param([(1, 120), (2, 60)], 3, 3, 3, id="lower ones hold nothing up"),
-        pytest.param([(10, 600), (9, 540)], 3, 3, 2, id="what is older than the window is forgotten, its slot reused"),
-        pytest.param([(10, 600), (4, 60), (5, 120), (9, 540)], 3, 5, 4, id="older and newer ones, in any order"),
-    ],
+@cases(
+    "known, desired, replicas, left",
+    {
+        "empty log": ([], 5, 5, 1),
+        "the highest of the window": ([(4, 120), (5, 60)], 3, 5, 3),
+        "lower ones hold nothing up": ([(1, 120), (2, 60)], 3, 3, 3),
+        "what is older than the window is forgotten, its slot reused": ([(10, 600), (9, 540)], 3, 3, 2),
+        "older and newer ones, in any order": ([(10, 600), (4, 60), (5, 120), (9, 540)], 3, 5, 4),
+    },
 )
 def test_the_window_without_a_behavior(known: list[tuple[int, float]], desired: int, replicas: int, left: int) -> None:
     memory = recent(*known, now=NOW)
@@ -167,24 +168,23 @@ def test_the_smaller_policy_where_that_is_wanted() -> None:
 BOTH = rules((10, 60), (100, 60))
 
 
-@pytest.mark.parametrize(
-    ("known", "by", "counted", "left"),
-    [
-        pytest.param([], None, 0, [], id="without policies nobody remembers"),
-        pytest.param([], BOTH, 0, [5], id="the first"),
-        pytest.param([(7, 61)], None, 0, [7], id="without policies what is known stays"),
-        pytest.param([(7, 61)], BOTH, 0, [5], id="one too old is replaced"),
-        pytest.param([(7, 58)], BOTH, 7, [7, 5], id="one that counts stays"),
-        pytest.param([(7, 61), (6, 59)], rules((10, 60)), 6, [5, 6], id="one of two is replaced, in its place"),
-        pytest.param(
+@cases(
+    "known, by, counted, left",
+    {
+        "without policies nobody remembers": ([], None, 0, []),
+        "the first": ([], BOTH, 0, [5]),
+        "without policies what is known stays": ([(7, 61)], None, 0, [7]),
+        "one too old is replaced": ([(7, 61)], BOTH, 0, [5]),
+        "one that counts stays": ([(7, 58)], BOTH, 7, [7, 5]),
+        "one of two is replaced, in its place": ([(7, 61), (6, 59)], rules((10, 60)), 6, [5, 6]),
+        "the longest period decides, and the last slot is used": (
             [(8, 29), (6, 59), (7, 61), (9, 61)],
             rules((10, 60), (100, 30)),
             14,
             [8, 6, 7, 5],
-            id="the longest period decides, and the last slot is used",
         ),
-        pytest.param([(7, 58), (6, 59)], rules((10, 120), (100, 30)), 13, [7, 6, 5], id="both count"),
-    ],
+        "both count": ([(7, 58), (6, 59)], rules((10, 120), (100, 30)), 13, [7, 6, 5]),
+    },
 )
 @pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
 def test_what_was_changed_is_remembered(
@@ -204,31 +204,21 @@ def windows(up: int = 0, down: int = 0) -> Any:
     )
 
 
-@pytest.mark.parametrize(
-    ("known", "current", "desired", "window", "replicas", "left"),
-    [
-        pytest.param([], 100, 5, windows(), 5, [5], id="empty"),
-        pytest.param([(4, 120), (5, 60)], 100, 3, windows(down=180), 5, [4, 5, 3], id="down: the highest"),
-        pytest.param([(4, 120), (5, 60)], 1, 7, windows(up=300), 4, [4, 5, 7], id="up: the lowest"),
-        pytest.param([(1, 120), (2, 60)], 100, 3, windows(up=300), 3, [1, 2, 3], id="down: the window of up is none"),
-        pytest.param([(4, 120), (5, 60)], 1, 3, windows(down=300), 3, [4, 5, 3], id="up: the window of down is none"),
-        pytest.param([(10, 600), (9, 540)], 100, 3, windows(), 3, [10, 3], id="down: a slot is used again"),
-        pytest.param([(10, 600), (9, 540)], 1, 100, windows(), 100, [10, 100], id="up: a slot is used again"),
-        pytest.param(
-            [(10, 600), (4, 60), (5, 120), (9, 540)],
-            100,
-            3,
-            windows(down=180),
-            5,
-            [10, 4, 5, 3],
-            id="down, in any order",
-        ),
-        pytest.param(
-            [(10, 6000), (6, 60), (5, 120), (9, 180)], 1, 100, windows(up=300), 5, [100, 6, 5, 9], id="up, in any order"
-        ),
-        pytest.param([(2, 6000), (3, 180)], 2, 1, windows(300, 300), 2, [1, 3], id="both: a fall is no reason to rise"),
-        pytest.param([(2, 6000), (1, 180)], 2, 3, windows(300, 300), 2, [3, 1], id="both: a rise is no reason to fall"),
-    ],
+@cases(
+    "known, current, desired, window, replicas, left",
+    {
+        "empty": ([], 100, 5, windows(), 5, [5]),
+        "down: the highest": ([(4, 120), (5, 60)], 100, 3, windows(down=180), 5, [4, 5, 3]),
+        "up: the lowest": ([(4, 120), (5, 60)], 1, 7, windows(up=300), 4, [4, 5, 7]),
+        "down: the window of up is none": ([(1, 120), (2, 60)], 100, 3, windows(up=300), 3, [1, 2, 3]),
+        "up: the window of down is none": ([(4, 120), (5, 60)], 1, 3, windows(down=300), 3, [4, 5, 3]),
+        "down: a slot is used again": ([(10, 600), (9, 540)], 100, 3, windows(), 3, [10, 3]),
+        "up: a slot is used again": ([(10, 600), (9, 540)], 1, 100, windows(), 100, [10, 100]),
+        "down, in any order": ([(10, 600), (4, 60), (5, 120), (9, 540)], 100, 3, windows(down=180), 5, [10, 4, 5, 3]),
+        "up, in any order": ([(10, 6000), (6, 60), (5, 120), (9, 180)], 1, 100, windows(up=300), 5, [100, 6, 5, 9]),
+        "both: a fall is no reason to rise": ([(2, 6000), (3, 180)], 2, 1, windows(300, 300), 2, [1, 3]),
+        "both: a rise is no reason to fall": ([(2, 6000), (1, 180)], 2, 3, windows(300, 300), 2, [3, 1]),
+    },
 )
 def test_windows_with_a_behavior(
     known: list[tuple[int, float]], current: int, desired: int, window: Any, replicas: int, left: list[int]

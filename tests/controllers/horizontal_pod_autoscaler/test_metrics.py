@@ -4,7 +4,6 @@ their docstrings."""
 
 import asyncio
 
-import pytest
 from tests.controllers.horizontal_pod_autoscaler.scene import (
     CPU_50,
     CUSTOM,
@@ -20,6 +19,7 @@ from tests.controllers.horizontal_pod_autoscaler.scene import (
     scaling,
 )
 from tests.controllers.node_world import PODS
+from tests.tables import cases
 
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerOptions
 from pilothouse.env import Env
@@ -50,10 +50,10 @@ async def test_without_a_metrics_server_nothing_moves_and_it_is_said(env: Env) -
         assert await scene.size() == 3
 
 
-@pytest.mark.parametrize(
-    ("metric", "path", "values", "size", "asked", "name", "current"),
-    [
-        pytest.param(
+@cases(
+    "metric, path, values, size, asked, name, current",
+    {
+        "TestScaleUpCM": (
             per_pod("15"),
             f"{CUSTOM}/pods/*/qps",
             measured("20", "10", "30"),
@@ -61,9 +61,8 @@ async def test_without_a_metrics_server_nothing_moves_and_it_is_said(env: Env) -
             f"v1beta2 {CUSTOM}/pods/*/qps?labelSelector=app=web",
             "pods metric qps",
             {"averageValue": "20"},
-            id="TestScaleUpCM",
         ),
-        pytest.param(
+        "TestScaleUpCMObject": (
             of_object(type="Value", value="15"),
             f"{CUSTOM}/deployments.apps/other/qps",
             measured("20"),
@@ -71,9 +70,8 @@ async def test_without_a_metrics_server_nothing_moves_and_it_is_said(env: Env) -
             f"v1beta2 {CUSTOM}/deployments.apps/other/qps",
             "Deployment metric qps",
             {"value": "20"},
-            id="TestScaleUpCMObject",
         ),
-        pytest.param(
+        "an object metric of the namespace": (
             of_object("Namespace", "v1", type="Value", value="15"),
             f"{CUSTOM}/metrics/qps",
             measured("20"),
@@ -81,9 +79,8 @@ async def test_without_a_metrics_server_nothing_moves_and_it_is_said(env: Env) -
             f"v1beta2 {CUSTOM}/metrics/qps",
             "Namespace metric qps",
             {"value": "20"},
-            id="an object metric of the namespace",
         ),
-        pytest.param(
+        "TestScaleUpPerPodCMObject": (
             of_object(type="AverageValue", averageValue="10"),
             f"{CUSTOM}/deployments.apps/other/qps",
             measured("40"),
@@ -91,9 +88,8 @@ async def test_without_a_metrics_server_nothing_moves_and_it_is_said(env: Env) -
             f"v1beta2 {CUSTOM}/deployments.apps/other/qps",
             "external metric qps(nil)",
             {"averageValue": "13334m"},
-            id="TestScaleUpPerPodCMObject",
         ),
-        pytest.param(
+        "TestScaleUpCMExternal": (
             external(type="Value", value="6666m"),
             EXTERNAL,
             measured("8600m"),
@@ -101,9 +97,8 @@ async def test_without_a_metrics_server_nothing_moves_and_it_is_said(env: Env) -
             f"v1beta1 {EXTERNAL}",
             "external metric qps(nil)",
             {"value": "8600m"},
-            id="TestScaleUpCMExternal",
         ),
-        pytest.param(
+        "TestScaleUpPerPodCMExternal": (
             external(type="AverageValue", averageValue="2222m"),
             EXTERNAL,
             measured("4000m", "4600m"),
@@ -111,9 +106,8 @@ async def test_without_a_metrics_server_nothing_moves_and_it_is_said(env: Env) -
             f"v1beta1 {EXTERNAL}",
             "external metric qps(nil)",
             {"averageValue": "2867m"},
-            id="TestScaleUpPerPodCMExternal",
         ),
-    ],
+    },
 )
 async def test_metrics_of_other_apis(
     scene: Scene, metric: Doc, path: str, values: list[Doc], size: int, asked: str, name: str, current: Doc
@@ -183,38 +177,34 @@ async def test_the_largest_proposal_counts(scene: Scene) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("metric", "size", "current", "name"),
-    [
-        pytest.param(
+@cases(
+    "metric, size, current, name",
+    {
+        "an average of cpu": (
             resource(type="AverageValue", averageValue="25m"),
             4,
             {"averageValue": "50m"},
             "cpu resource",
-            id="an average of cpu",
         ),
-        pytest.param(
+        "an average of memory, in its own notation (TestBuildQuantity)": (
             resource("memory", type="AverageValue", averageValue="512Ki"),
             4,
             {"averageValue": "1Mi"},
             "memory resource",
-            id="an average of memory, in its own notation (TestBuildQuantity)",
         ),
-        pytest.param(
+        "TestScaleUpContainer": (
             resource(container="main", type="Utilization", averageUtilization=25),
             4,
             {"averageUtilization": 50, "averageValue": "50m"},
             "cpu container resource utilization (percentage of request)",
-            id="TestScaleUpContainer",
         ),
-        pytest.param(
+        "TestScaleDownContainerResource, within the window": (
             resource(container="main", type="AverageValue", averageValue="100m"),
             2,
             {"averageValue": "50m"},
             "cpu resource",
-            id="TestScaleDownContainerResource, within the window",
         ),
-    ],
+    },
 )
 async def test_resources_of_pods_and_containers(scene: Scene, metric: Doc, size: int, current: Doc, name: str) -> None:
     await scene.deploy(2)
@@ -229,45 +219,40 @@ async def test_resources_of_pods_and_containers(scene: Scene, metric: Doc, size:
     assert (await scene.message("ScalingActive")).endswith(f"calculate a replica count from {name}")
 
 
-@pytest.mark.parametrize(
-    ("metric", "reason", "why"),
-    [
-        pytest.param(
+@cases(
+    "metric, reason, why",
+    {
+        "TestEmptyMetrics": (
             CPU_50,
             "FailedGetResourceMetric",
             "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource "
             "metrics API",
-            id="TestEmptyMetrics",
         ),
-        pytest.param(
+        "of a container": (
             resource(container="none", type="Utilization", averageUtilization=25),
             "FailedGetContainerResourceMetric",
             "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource "
             "metrics API",
-            id="of a container",
         ),
-        pytest.param(
+        "failed get pods metric": (
             per_pod("15"),
             "FailedGetPodsMetric",
             "unable to get metric qps: unable to fetch metrics from custom metrics API: the server could not find the "
             "requested resource (get pods.custom.metrics.k8s.io *)",
-            id="failed get pods metric",
         ),
-        pytest.param(
+        "failed get object metric": (
             of_object(type="Value", value="1"),
             "FailedGetObjectMetric",
             "unable to get metric qps: unable to fetch metrics from custom metrics API: the server could not find the "
             "requested resource (get deployments.apps.custom.metrics.k8s.io other) on Deployment default/other",
-            id="failed get object metric",
         ),
-        pytest.param(
+        "failed get external metric": (
             external(type="Value", value="1"),
             "FailedGetExternalMetric",
             "unable to get external metric default/qps/nil: unable to fetch metrics from external metrics API: the "
             "server could not find the requested resource (get qps.external.metrics.k8s.io)",
-            id="failed get external metric",
         ),
-    ],
+    },
 )
 async def test_every_kind_of_metric_says_why_it_is_not_there(scene: Scene, metric: Doc, reason: str, why: str) -> None:
     """TestConditionFailedGetMetrics."""

@@ -8,6 +8,7 @@ import re
 
 import pytest
 from tests.controllers.horizontal_pod_autoscaler.builders import NOW, ago, doubled, samples, workload
+from tests.tables import cases
 
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.replica_count import (
     Count,
@@ -34,256 +35,221 @@ FIVE = (100, 300, 500, 250, 250)
 UNEVEN = ("0.9", "1.0", "1.1")
 
 
-@pytest.mark.parametrize(
-    ("pods", "known", "target", "expected"),
-    [
-        pytest.param(
-            workload(3, requests=ONE), doubled(300, 500, 700), 30, Count(5, 1000, 50), id="up, in proportion (scale up)"
-        ),
-        pytest.param(
+@cases(
+    "pods, known, target, expected",
+    {
+        "up, in proportion (scale up)": (workload(3, requests=ONE), doubled(300, 500, 700), 30, Count(5, 1000, 50)),
+        "up: one that is not ready counts as idle (unready pod scales less)": (
             workload(3, requests=ONE, ready="nyy"),
             doubled(300, 500, 700),
             30,
             Count(4, 1200, 60),
-            id="up: one that is not ready counts as idle (unready pod scales less)",
         ),
-        pytest.param(
+        "up: one that has just started counts as idle (hot-CPU pod scales less)": (
             workload(3, requests=ONE, started=(HOT, COOL, COOL)),
             doubled(300, 500, 700),
             30,
             Count(4, 1200, 60),
-            id="up: one that has just started counts as idle (hot-CPU pod scales less)",
         ),
-        pytest.param(
+        "idle ones turn the direction: nothing (unready pods ignored)": (
             workload(3, requests=ONE, ready="ynn"),
             doubled(400, 500, 700),
             30,
             Count(3, 800, 40),
-            id="idle ones turn the direction: nothing (unready pods ignored)",
         ),
-        pytest.param(
+        "the same for those that have just started (hot-CPU pods ignored)": (
             workload(3, requests=ONE, ready="ynn", started=(COOL, HOT, HOT)),
             doubled(400, 500, 700),
             30,
             Count(3, 800, 40),
-            id="the same for those that have just started (hot-CPU pods ignored)",
         ),
-        pytest.param(
+        "failed pods are none (failed pods ignored)": (
             workload(2, requests=ONE, ready="yynn", phases=(RUN, RUN, FAILED, FAILED)),
             doubled(500, 700),
             30,
             Count(4, 1200, 60),
-            id="failed pods are none (failed pods ignored)",
         ),
-        pytest.param(
+        "pods that are being deleted are none (pods being deleted are ignored)": (
             workload(2, requests=ONE, ready="yynn", phases=(RUN,) * 4, deleted="nnyy"),
             doubled(500, 700),
             30,
             Count(4, 1200, 60),
-            id="pods that are being deleted are none (pods being deleted are ignored)",
         ),
-        pytest.param(workload(5, requests=ONE), doubled(*FIVE), 50, Count(3, 560, 28), id="down (scale down)"),
-        pytest.param(
+        "down (scale down)": (workload(5, requests=ONE), doubled(*FIVE), 50, Count(3, 560, 28)),
+        "down: those that are not ready do not count (exclude unready pods)": (
             workload(5, requests=ONE, ready="yyynn"),
             doubled(*FIVE),
             50,
             Count(2, 600, 30),
-            id="down: those that are not ready do not count (exclude unready pods)",
         ),
-        pytest.param(
+        "down: nor those without a node (exclude unscheduled pods)": (
             workload(5, requests=ONE, ready="ynnnn", phases=(RUN, *[PENDING] * 4)),
             doubled(100),
             50,
             Count(1, 200, 10),
-            id="down: nor those without a node (exclude unscheduled pods)",
         ),
-        pytest.param(
+        "down: nor those that have just started (ignore hot-CPU pods)": (
             workload(5, requests=ONE, started=(COOL, COOL, COOL, HOT, HOT)),
             doubled(*FIVE),
             50,
             Count(2, 600, 30),
-            id="down: nor those that have just started (ignore hot-CPU pods)",
         ),
-        pytest.param(
+        "down: failed pods are none (failed pods ignored)": (
             workload(5, requests=ONE, ready="yyyyynn", phases=(*[RUN] * 5, FAILED, FAILED)),
             doubled(*FIVE),
             50,
             Count(3, 560, 28),
-            id="down: failed pods are none (failed pods ignored)",
         ),
-        pytest.param(
+        "down: nor those being deleted, kubernetes#83561 (still-running pods being deleted are ignored)": (
             workload(5, requests=ONE, ready="yyyyynn", phases=(RUN,) * 7, deleted="nnnnnyy"),
             doubled(*FIVE),
             50,
             Count(3, 560, 28),
-            id="down: nor those being deleted, kubernetes#83561 (still-running pods being deleted are ignored)",
         ),
-        pytest.param(
+        "a little off is nothing (Tolerance)": (
             workload(3, requests=UNEVEN),
             doubled(1010, 1030, 1020),
             100,
             Count(3, 2040, 102),
-            id="a little off is nothing (Tolerance)",
         ),
-        pytest.param(
+        "own tolerance: none (Outside of a 0% tolerance)": (
             workload(3, requests=UNEVEN, tolerances=Tolerances(0.0, 0.0)),
             doubled(909, 1010, 1111),
             100,
             Count(4, 2020, 101),
-            id="own tolerance: none (Outside of a 0% tolerance)",
         ),
-        pytest.param(
+        "own tolerance: much, upwards (Within a 200% scale-up tolerance)": (
             workload(3, requests=UNEVEN, tolerances=Tolerances(0.1, 2.0)),
             doubled(1890, 1910, 1900),
             100,
             Count(3, 3800, 190),
-            id="own tolerance: much, upwards (Within a 200% scale-up tolerance)",
         ),
-        pytest.param(
+        "own tolerance: that for down does not count upwards (Outside 8% scale-up tolerance)": (
             workload(3, requests=UNEVEN, tolerances=Tolerances(2.0, 0.08)),
             doubled(1100, 1080, 1090),
             100,
             Count(4, 2180, 109),
-            id="own tolerance: that for down does not count upwards (Outside 8% scale-up tolerance)",
         ),
-        pytest.param(
+        "own tolerance: much, downwards (Within a 36% scale-down tolerance)": (
             workload(3, requests=UNEVEN, tolerances=Tolerances(0.36, 0.1)),
             doubled(660, 640, 650),
             100,
             Count(3, 1300, 65),
-            id="own tolerance: much, downwards (Within a 36% scale-down tolerance)",
         ),
-        pytest.param(
+        "own tolerance: a little too small (Outside a 34% scale-down tolerance)": (
             workload(3, requests=UNEVEN, tolerances=Tolerances(0.34, 0.1)),
             doubled(660, 640, 650),
             100,
             Count(2, 1300, 65),
-            id="own tolerance: a little too small (Outside a 34% scale-down tolerance)",
         ),
-        pytest.param(
+        "samples of pods that are not known do not count (SuperfluousMetrics)": (
             workload(4, requests=ONE),
             doubled(4000, 9500, 3000, 7000, 3200, 2000),
             100,
             Count(24, 11750, 587),
-            id="samples of pods that are not known do not count (SuperfluousMetrics)",
         ),
-        pytest.param(
+        "down: pods without a sample use all they may (MissingMetrics)": (
             workload(4, requests=ONE),
             doubled(400, 95),
             100,
             Count(3, 495, 24),
-            id="down: pods without a sample use all they may (MissingMetrics)",
         ),
-        pytest.param(
+        "at the target pods without a sample change nothing (MissingMetricsNoChangeEq)": (
             workload(2, requests=ONE),
             doubled(1000),
             100,
             Count(2, 2000, 100),
-            id="at the target pods without a sample change nothing (MissingMetricsNoChangeEq)",
         ),
-        pytest.param(
+        "up: pods without a sample are idle, and damp it (MissingMetricsNoChangeGt)": (
             workload(2, requests=ONE),
             doubled(1900),
             100,
             Count(2, 3800, 190),
-            id="up: pods without a sample are idle, and damp it (MissingMetricsNoChangeGt)",
         ),
-        pytest.param(
+        "down: pods without a sample damp it (MissingMetricsNoChangeLt)": (
             workload(2, requests=ONE),
             doubled(600),
             100,
             Count(2, 1200, 60),
-            id="down: pods without a sample damp it (MissingMetricsNoChangeLt)",
         ),
-        pytest.param(
+        "within the tolerance with one of each kind (MissingMetricsUnreadyChange)": (
             workload(3, requests=ONE, ready="nyy"),
             doubled(100, 450),
             50,
             Count(3, 900, 45),
-            id="within the tolerance with one of each kind (MissingMetricsUnreadyChange)",
         ),
-        pytest.param(
+        "the same with one that has just started (MissingMetricsHotCpuNoChange)": (
             workload(3, requests=ONE, started=(HOT, COOL, COOL)),
             doubled(100, 450),
             50,
             Count(3, 900, 45),
-            id="the same with one that has just started (MissingMetricsHotCpuNoChange)",
         ),
-        pytest.param(
+        "up, with one of each kind idle (MissingMetricsUnreadyScaleUp)": (
             workload(3, requests=ONE, ready="nyy"),
             doubled(100, 2000),
             50,
             Count(4, 4000, 200),
-            id="up, with one of each kind idle (MissingMetricsUnreadyScaleUp)",
         ),
-        pytest.param(
+        "up, with one that has just started (MissingMetricsHotCpuScaleUp)": (
             workload(3, requests=ONE, ready="nyy", started=(HOT, COOL, COOL)),
             doubled(100, 2000),
             50,
             Count(4, 4000, 200),
-            id="up, with one that has just started (MissingMetricsHotCpuScaleUp)",
         ),
-        pytest.param(
+        "down, with one of each kind (MissingMetricsUnreadyScaleDown)": (
             workload(4, requests=ONE, ready="nyyy"),
             doubled(100, 100, 100),
             50,
             Count(3, 200, 10),
-            id="down, with one of each kind (MissingMetricsUnreadyScaleDown)",
         ),
-        pytest.param(
+        "down: beyond 100 % the target is what a pod may use (MissingMetricsScaleDownTargetOver100)": (
             workload(4, requests=("1.0", "1.0", "2.0", "2.0"), ready="nyyy"),
             doubled(200, 100, 100),
             300,
             Count(2, 200, 6),
-            id="down: beyond 100 % the target is what a pod may use (MissingMetricsScaleDownTargetOver100)",
         ),
-        pytest.param(
+        "a surplus pod of a rollout turns nothing round (DuringRollingUpdateWithMaxSurge)": (
             workload(2, requests=ONE, phases=(RUN,) * 3),
             doubled(100, 100),
             50,
             Count(2, 200, 10),
-            id="a surplus pod of a rollout turns nothing round (DuringRollingUpdateWithMaxSurge)",
         ),
-    ],
+    },
 )
 def test_shares_of_requests(pods: Pods, known: dict[str, Sample], target: int, expected: Count) -> None:
     assert by_utilization(pods, known, "cpu", "", target) == expected
 
 
-@pytest.mark.parametrize(
-    ("pods", "known", "target", "expected"),
-    [
-        pytest.param(workload(3, requests=ONE), samples(300, 500, 700), 30, Count(5, 500, 50), id="container metric"),
-        pytest.param(
+@cases(
+    "pods, known, target, expected",
+    {
+        "container metric": (workload(3, requests=ONE), samples(300, 500, 700), 30, Count(5, 500, 50)),
+        "hot-CPU container scales less": (
             workload(3, requests=ONE, started=(HOT, COOL, COOL)),
             samples(300, 500, 700),
             30,
             Count(4, 600, 60),
-            id="hot-CPU container scales less",
         ),
-        pytest.param(
+        "container metrics with failed pods ignored": (
             workload(2, requests=ONE, ready="yynn", phases=(RUN, RUN, FAILED, FAILED)),
             samples(500, 700),
             30,
             Count(4, 600, 60),
-            id="container metrics with failed pods ignored",
         ),
-        pytest.param(workload(5, requests=ONE), samples(*FIVE), 50, Count(3, 280, 28), id="scale down: container"),
-        pytest.param(
+        "scale down: container": (workload(5, requests=ONE), samples(*FIVE), 50, Count(3, 280, 28)),
+        "container metric excludes unready pods": (
             workload(5, requests=ONE, ready="yyynn"),
             samples(*FIVE),
             50,
             Count(2, 300, 30),
-            id="container metric excludes unready pods",
         ),
-        pytest.param(
+        "container metric excludes unscheduled pods": (
             workload(5, requests=ONE, ready="ynnnn", phases=(RUN, *[PENDING] * 4)),
             samples(*FIVE),
             50,
             Count(1, 100, 10),
-            id="container metric excludes unscheduled pods",
         ),
-    ],
+    },
 )
 def test_shares_of_the_requests_of_one_container(
     pods: Pods, known: dict[str, Sample], target: int, expected: Count
@@ -301,136 +267,117 @@ def test_the_smallest_difference_that_counts_is_the_tolerance() -> None:
     assert by_utilization(pods, known, "cpu", "", 55) == Count(10, 300, 50)
 
 
-@pytest.mark.parametrize(
-    ("pods", "known", "why"),
-    [
-        pytest.param(
+@cases(
+    "pods, known, why",
+    {
+        "samples of other pods only (DisjointResourcesMetrics)": (
             workload(1, requests=ONE),
             {"an-older-pod": Sample(100)},
             "no metrics returned matched known pods",
-            id="samples of other pods only (DisjointResourcesMetrics)",
         ),
-        pytest.param(
-            workload(1), doubled(200), "missing request for cpu in container c1 of Pod p0", id="EmptyCPURequest"
-        ),
-        pytest.param(
-            workload(0), doubled(200), "no pods returned by selector while calculating replica count", id="no pods"
-        ),
-        pytest.param(
+        "EmptyCPURequest": (workload(1), doubled(200), "missing request for cpu in container c1 of Pod p0"),
+        "no pods": (workload(0), doubled(200), "no pods returned by selector while calculating replica count"),
+        "none that counts": (
             workload(2, requests=ONE, ready="nn"),
             doubled(200, 200),
             "did not receive metrics for targeted pods (pods might be unready)",
-            id="none that counts",
         ),
-    ],
+    },
 )
 def test_without_samples_there_is_no_size(pods: Pods, known: dict[str, Sample], why: str) -> None:
     with pytest.raises(MetricUnavailable, match=f"^{re.escape(why)}$"):
         by_utilization(pods, known, "cpu", "", 100)
 
 
-@pytest.mark.parametrize(
-    ("pods", "known", "target", "expected"),
-    [
-        pytest.param(workload(3), samples(20000, 10000, 30000), 15000, Count(4, 20000), id="up (ScaleUpCM)"),
-        pytest.param(
+@cases(
+    "pods, known, target, expected",
+    {
+        "up (ScaleUpCM)": (workload(3), samples(20000, 10000, 30000), 15000, Count(4, 20000)),
+        "who is not ready counts: it is not cpu (ScaleUpCMUnreadyHotCpuNoLessScale)": (
             workload(3, ready="yyn", started=(COOL, COOL, HOT)),
             samples(50000, 10000, 30000),
             15000,
             Count(6, 30000),
-            id="who is not ready counts: it is not cpu (ScaleUpCMUnreadyHotCpuNoLessScale)",
         ),
-        pytest.param(
+        "and two of them (ScaleUpCMUnreadyHotCpuScaleWouldScaleDown)": (
             workload(3, ready="nyn", started=(HOT, COOL, HOT)),
             samples(50000, 15000, 30000),
             15000,
             Count(7, 31666),
-            id="and two of them (ScaleUpCMUnreadyHotCpuScaleWouldScaleDown)",
         ),
-        pytest.param(workload(5), samples(*[12000] * 5), 20000, Count(3, 12000), id="down (ScaleDownCM)"),
-        pytest.param(workload(3), samples(20000, 21000, 21000), 20000, Count(3, 20666), id="ToleranceCM"),
-        pytest.param(
+        "down (ScaleDownCM)": (workload(5), samples(*[12000] * 5), 20000, Count(3, 12000)),
+        "ToleranceCM": (workload(3), samples(20000, 21000, 21000), 20000, Count(3, 20666)),
+        "ConfigurableToleranceCM": (
             workload(3, tolerances=Tolerances(0.1, 0.01)),
             samples(20000, 21000, 21000),
             20000,
             Count(4, 20666),
-            id="ConfigurableToleranceCM",
         ),
-        pytest.param(
+        "at the target pods without a sample change nothing (PlainMetricReplicaCalcMissingMetricsNoChangeEq)": (
             workload(5),
             samples(20000, 19000, 21000),
             20000,
             Count(5, 20000),
-            id="at the target pods without a sample change nothing (PlainMetricReplicaCalcMissingMetricsNoChangeEq)",
         ),
-        pytest.param(
+        "a surplus pod of a rollout turns nothing round (DuringRollingUpdateWithMaxSurgeCM)": (
             workload(2, phases=(RUN,) * 3),
             samples(10000, 10000),
             17000,
             Count(2, 10000),
-            id="a surplus pod of a rollout turns nothing round (DuringRollingUpdateWithMaxSurgeCM)",
         ),
-    ],
+    },
 )
 def test_averages_per_pod(pods: Pods, known: dict[str, Sample], target: int, expected: Count) -> None:
     assert by_average(pods, known, target) == expected
 
 
-@pytest.mark.parametrize(
-    ("pods", "value", "target", "expected"),
-    [
-        pytest.param(workload(3), 20000, 15000, 4, id="ScaleUpCMObject"),
-        pytest.param(workload(3, ready="nyn"), 50000, 10000, 5, id="only ready pods count (IgnoresUnreadyPods)"),
-        pytest.param(workload(3, ready="nyn"), 8600, 4400, 2, id="likewise (ScaleUpCMExternalIgnoresUnreadyPods)"),
-        pytest.param(workload(5), 12000, 20000, 3, id="ScaleDownCMObject"),
-        pytest.param(workload(5), 8600, 14334, 3, id="ScaleDownCMExternal"),
-        pytest.param(workload(3), 20666, 20000, 3, id="ToleranceCMObject"),
-        pytest.param(workload(3), 8600, 8888, 3, id="ToleranceCMExternal"),
-        pytest.param(
-            workload(3, tolerances=Tolerances(0.1, 0.01)), 20666, 20000, 4, id="ConfigurableToleranceCMObject"
-        ),
-        pytest.param(
-            workload(3, tolerances=Tolerances(0.1, 0.01)), 8900, 8800, 4, id="ConfigurableToleranceCMExternal"
-        ),
-        pytest.param(workload(3), MAX_INT64, 1, MAX_INT32, id="no more than can be counted (ScaleUpOverflow)"),
-        pytest.param(workload(0), 500000, 100000, 5, id="from 0 at once to what is needed"),
-        pytest.param(workload(0), 1, 100000, 1, id="from 0 for anything at all"),
-        pytest.param(workload(0), 0, 100000, 0, id="at 0 for nothing"),
-    ],
+@cases(
+    "pods, value, target, expected",
+    {
+        "ScaleUpCMObject": (workload(3), 20000, 15000, 4),
+        "only ready pods count (IgnoresUnreadyPods)": (workload(3, ready="nyn"), 50000, 10000, 5),
+        "likewise (ScaleUpCMExternalIgnoresUnreadyPods)": (workload(3, ready="nyn"), 8600, 4400, 2),
+        "ScaleDownCMObject": (workload(5), 12000, 20000, 3),
+        "ScaleDownCMExternal": (workload(5), 8600, 14334, 3),
+        "ToleranceCMObject": (workload(3), 20666, 20000, 3),
+        "ToleranceCMExternal": (workload(3), 8600, 8888, 3),
+        "ConfigurableToleranceCMObject": (workload(3, tolerances=Tolerances(0.1, 0.01)), 20666, 20000, 4),
+        "ConfigurableToleranceCMExternal": (workload(3, tolerances=Tolerances(0.1, 0.01)), 8900, 8800, 4),
+        "no more than can be counted (ScaleUpOverflow)": (workload(3), MAX_INT64, 1, MAX_INT32),
+        "from 0 at once to what is needed": (workload(0), 500000, 100000, 5),
+        "from 0 for anything at all": (workload(0), 1, 100000, 1),
+        "at 0 for nothing": (workload(0), 0, 100000, 0),
+    },
 )
 def test_one_value(pods: Pods, value: int, target: int, expected: int) -> None:
     assert by_value(pods, value, target) == expected
 
 
-@pytest.mark.parametrize(
-    ("pods", "value", "target", "expected"),
-    [
-        pytest.param(workload(3), 20000, 5000, Count(4, 6667), id="ScaleUpCMPerPodObject"),
-        pytest.param(workload(3), 8600, 2150, Count(4, 2867), id="ScaleUpPerPodCMExternal"),
-        pytest.param(workload(5), 6000, 2000, Count(3, 1200), id="ScaleDownPerPodCMObject"),
-        pytest.param(workload(5), 8600, 2867, Count(3, 1720), id="ScaleDownPerPodCMExternal"),
-        pytest.param(workload(4), 20166, 5000, Count(4, 5042), id="TolerancePerPodCMObject"),
-        pytest.param(workload(3), 8600, 2900, Count(3, 2867), id="TolerancePerPodCMExternal"),
-        pytest.param(
+@cases(
+    "pods, value, target, expected",
+    {
+        "ScaleUpCMPerPodObject": (workload(3), 20000, 5000, Count(4, 6667)),
+        "ScaleUpPerPodCMExternal": (workload(3), 8600, 2150, Count(4, 2867)),
+        "ScaleDownPerPodCMObject": (workload(5), 6000, 2000, Count(3, 1200)),
+        "ScaleDownPerPodCMExternal": (workload(5), 8600, 2867, Count(3, 1720)),
+        "TolerancePerPodCMObject": (workload(4), 20166, 5000, Count(4, 5042)),
+        "TolerancePerPodCMExternal": (workload(3), 8600, 2900, Count(3, 2867)),
+        "ConfigurableTolerancePerPodCMObject": (
             workload(4, tolerances=Tolerances(0.1, 0.01)),
             20208,
             5000,
             Count(5, 5052),
-            id="ConfigurableTolerancePerPodCMObject",
         ),
-        pytest.param(
+        "ConfigurableTolerancePerPodCMExternal": (
             workload(3, tolerances=Tolerances(0.1, 0.01)),
             8600,
             2800,
             Count(4, 2867),
-            id="ConfigurableTolerancePerPodCMExternal",
         ),
-        pytest.param(workload(1), MAX_INT64, 1, Count(MAX_INT32, MAX_INT64), id="ExternalPerPodMetricReplicaOverflow"),
-        pytest.param(workload(1), MAX_INT64, MAX_INT64, Count(1, MAX_INT64), id="ExternalPerPodMetricUsageOverflow"),
-        pytest.param(
-            workload(2, reported=0), 8000, 2000, Count(4, 8000), id="before there are pods nobody has a share"
-        ),
-    ],
+        "ExternalPerPodMetricReplicaOverflow": (workload(1), MAX_INT64, 1, Count(MAX_INT32, MAX_INT64)),
+        "ExternalPerPodMetricUsageOverflow": (workload(1), MAX_INT64, MAX_INT64, Count(1, MAX_INT64)),
+        "before there are pods nobody has a share": (workload(2, reported=0), 8000, 2000, Count(4, 8000)),
+    },
 )
 def test_a_share_of_one_value(pods: Pods, value: int, target: int, expected: Count) -> None:
     assert by_share(pods, value, target) == expected

@@ -4,35 +4,32 @@ names stand in their docstrings."""
 
 import asyncio
 
-import pytest
 from tests.controllers.horizontal_pod_autoscaler.scene import CPU_50, HPAS, PERIOD, Doc, Scene
 from tests.controllers.node_world import PODS
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, delay
 
 
-@pytest.mark.parametrize(
-    ("target", "text", "error"),
-    [
-        pytest.param(
+@cases(
+    "target, text, error",
+    {
+        "no such object": (
             {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
             'deployments.apps "web" not found',
             "internal",
-            id="no such object",
         ),
-        pytest.param(
+        "no such kind": (
             {"apiVersion": "apps/v1", "kind": "Sloop", "name": "web"},
             'no matches for kind "Sloop" in group "apps"',
             "internal",
-            id="no such kind",
         ),
-        pytest.param(
+        "no version at all": (
             {"apiVersion": "a/b/c", "kind": "Sloop", "name": "web"},
             "unexpected GroupVersion string: a/b/c",
             "spec",
-            id="no version at all",
         ),
-    ],
+    },
 )
 async def test_a_target_that_is_not_there(scene: Scene, target: Doc, text: str, error: str) -> None:
     """TestConditionFailedGetScale."""
@@ -114,24 +111,22 @@ async def test_any_scale_subresource_will_do(scene: Scene) -> None:
     assert (await scene.world.see(f"{SLOOPS}/web"))["spec"] == {"crew": 4}
 
 
-@pytest.mark.parametrize(
-    ("selector", "event", "recorded", "message"),
-    [
-        pytest.param(
+@cases(
+    "selector, event, recorded, message",
+    {
+        "TestConditionInvalidSelectorMissing": (
             "",
             "SelectorRequired",
             "selector is required",
             "the HPA target's scale is missing a selector",
-            id="TestConditionInvalidSelectorMissing",
         ),
-        pytest.param(
+        "TestConditionInvalidSelectorUnparsable": (
             "cheddar cheese",
             "InvalidSelector",
             "couldn't convert selector into a corresponding internal selector object: ",
             "couldn't convert selector into a corresponding internal selector object: ",
-            id="TestConditionInvalidSelectorUnparsable",
         ),
-    ],
+    },
 )
 async def test_an_invalid_or_ambiguous_selector(
     scene: Scene, selector: str, event: str, recorded: str, message: str
@@ -146,13 +141,13 @@ async def test_an_invalid_or_ambiguous_selector(
     assert (await scene.world.see(f"{SLOOPS}/web"))["spec"] == {"crew": 2}
 
 
-@pytest.mark.parametrize(
-    ("other", "reason"),
-    [
-        pytest.param({"app": "web"}, "False AmbiguousSelector", id="full overlap"),
-        pytest.param({"tier": "front"}, "False AmbiguousSelector", id="partial overlap"),
-        pytest.param({"app": "other"}, "True ValidMetricFound", id="no overlap"),
-    ],
+@cases(
+    "other, reason",
+    {
+        "full overlap": ({"app": "web"}, "False AmbiguousSelector"),
+        "partial overlap": ({"tier": "front"}, "False AmbiguousSelector"),
+        "no overlap": ({"app": "other"}, "True ValidMetricFound"),
+    },
 )
 async def test_only_autoscalers_that_share_pods_are_rivals(scene: Scene, other: Doc, reason: str) -> None:
     """TestCondition(No)AmbiguousSelectorWhen…OverlapBetweenHPAs."""

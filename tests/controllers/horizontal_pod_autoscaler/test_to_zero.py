@@ -3,7 +3,6 @@
 
 import asyncio
 
-import pytest
 from tests.controllers.horizontal_pod_autoscaler.scene import (
     EXTERNAL,
     HPA,
@@ -14,6 +13,7 @@ from tests.controllers.horizontal_pod_autoscaler.scene import (
     measured,
     scaling,
 )
+from tests.tables import cases
 
 from pilothouse.apiserver.objects import with_revision
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerOptions
@@ -91,13 +91,13 @@ async def test_zero_that_was_set_by_hand_is_left_alone(env: Env) -> None:
         assert (await scene.reasons())["ScalingActive"] == "False ScalingDisabled"
 
 
-@pytest.mark.parametrize(
-    ("replicas", "cpu", "stays"),
-    [
-        pytest.param(2, 50, True, id="nothing changes: it stays"),
-        pytest.param(2, 100, False, id="with a change of the size"),
-        pytest.param(0, 50, False, id="at 0"),
-    ],
+@cases(
+    "replicas, cpu, stays",
+    {
+        "nothing changes: it stays": (2, 50, True),
+        "with a change of the size": (2, 100, False),
+        "at 0": (0, 50, False),
+    },
 )
 async def test_the_condition_of_the_gate_goes_when_it_is_off(
     scene: Scene, replicas: int, cpu: int, stays: bool

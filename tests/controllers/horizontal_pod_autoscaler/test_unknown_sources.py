@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.controllers.horizontal_pod_autoscaler.builders import workload
+from tests.tables import cases
 
 from pilothouse.api.autoscaling import (
     ExternalMetricSource,
@@ -20,39 +21,35 @@ NONE = "neither a value target nor an average value target was set"
 BAD = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operator="Like", values=("b",)),))
 
 
-@pytest.mark.parametrize(
-    ("spec", "reason", "why", "by_spec"),
-    [
-        pytest.param(
+@cases(
+    "spec, reason, why, by_spec",
+    {
+        "TestConditionInvalidSourceType": (
             MetricSpec(type="CheddarCheese"),
             "InvalidMetricSourceType",
             'unknown metric source type "CheddarCheese"',
             True,
-            id="TestConditionInvalidSourceType",
         ),
-        pytest.param(
+        "a resource without a target": (
             MetricSpec(type="Resource", resource=ResourceMetricSource(name="cpu")),
             "FailedGetResourceMetric",
             "invalid resource metric source: neither an average utilization target nor an average value (usage) target "
             "was set",
             False,
-            id="a resource without a target",
         ),
-        pytest.param(
+        "an object without a target": (
             MetricSpec(type="Object", object=ObjectMetricSource()),
             "FailedGetObjectMetric",
             f"invalid object metric source: {NONE}",
             False,
-            id="an object without a target",
         ),
-        pytest.param(
+        "something outside without a target": (
             MetricSpec(type="External", external=ExternalMetricSource()),
             "FailedGetExternalMetric",
             f"invalid external metric source: {NONE}",
             False,
-            id="something outside without a target",
         ),
-    ],
+    },
 )
 def test_what_cannot_be_asked_for_fails_before_anybody_is_asked(
     spec: MetricSpec, reason: str, why: str, by_spec: bool

@@ -4,6 +4,7 @@
 import pytest
 from msgspec.structs import replace
 from tests.controllers.job.builders import T0, at, ended, job, pod
+from tests.tables import cases
 
 from pilothouse.api.batch import (
     ExitCodesRequirement,
@@ -54,11 +55,11 @@ def counts(said: JobStatus) -> Counts:
     return uncounted.succeeded, uncounted.failed, said.succeeded, said.failed
 
 
-@pytest.mark.parametrize(
-    ("before", "pods", "awaited", "ending", "released", "first", "then"),
-    [
-        pytest.param(status(), [], (), None, 0, ((), (), 0, 0), ((), (), 0, 0), id="nothing"),
-        pytest.param(
+@cases(
+    "before, pods, awaited, ending, released, first, then",
+    {
+        "nothing": (status(), [], (), None, 0, ((), (), 0, 0), ((), (), 0, 0)),
+        "some have ended": (
             status(),
             [
                 pod("a", S),
@@ -74,9 +75,8 @@ def counts(said: JobStatus) -> Counts:
             5,
             (("a", "c"), ("b", "d", "e"), 0, 0),
             ((), (), 2, 3),
-            id="some have ended",
         ),
-        pytest.param(
+        "some before, some now": (
             status(2, 3, ("a", "e"), ("b", "f")),
             [
                 pod("e", S, tracked=False),
@@ -92,9 +92,8 @@ def counts(said: JobStatus) -> Counts:
             4,
             (("a", "c"), ("b", "d"), 3, 4),
             ((), (), 5, 6),
-            id="some before, some now",
         ),
-        pytest.param(
+        "finalizers that were taken away and still show": (
             status(2, 3, ("a", "g"), ("b", "h")),
             [pod(name, S if name in "aceg" else F) for name in "abcdefgh"],
             ("c", "d", "g", "h"),
@@ -102,9 +101,8 @@ def counts(said: JobStatus) -> Counts:
             4,
             (("a", "e"), ("b", "f"), 3, 4),
             ((), (), 5, 6),
-            id="finalizers that were taken away and still show",
         ),
-        pytest.param(
+        "it succeeds: what runs on has not failed": (
             status(),
             [pod("a", S), pod("b", F), pod("c", P)],
             (),
@@ -112,9 +110,8 @@ def counts(said: JobStatus) -> Counts:
             3,
             (("a",), ("b",), 0, 0),
             ((), (), 1, 1),
-            id="it succeeds: what runs on has not failed",
         ),
-        pytest.param(
+        "it fails: what runs has failed": (
             status(),
             [pod("a", S), pod("b", F), pod("c", R)],
             (),
@@ -122,9 +119,8 @@ def counts(said: JobStatus) -> Counts:
             3,
             (("a",), ("b", "c"), 0, 0),
             ((), (), 1, 2),
-            id="it fails: what runs has failed",
         ),
-        pytest.param(
+        "one that counts as failed succeeds after all: it stays failed": (
             status(bad=("a", "b")),
             [pod("a", F), pod("b", S)],
             (),
@@ -132,9 +128,8 @@ def counts(said: JobStatus) -> Counts:
             2,
             ((), ("a", "b"), 0, 0),
             ((), (), 0, 2),
-            id="one that counts as failed succeeds after all: it stays failed",
         ),
-        pytest.param(
+        "one that goes has been counted": (
             status(bad=("a",)),
             [pod("a", R, deleted=0, tracked=False)],
             (),
@@ -142,9 +137,8 @@ def counts(said: JobStatus) -> Counts:
             0,
             ((), (), 0, 1),
             ((), (), 0, 1),
-            id="one that goes has been counted",
         ),
-        pytest.param(
+        "more than fit into one status": (
             status(bad=("a", "b")),
             [*(pod(f"{number}", S) for number in range(500)), pod("b", F)],
             (),
@@ -152,9 +146,8 @@ def counts(said: JobStatus) -> Counts:
             499,
             (tuple(f"{number}" for number in range(499)), ("b",), 0, 1),
             ((), ("b",), 499, 1),
-            id="more than fit into one status",
         ),
-    ],
+    },
 )
 def test_counting(
     before: JobStatus,
@@ -191,10 +184,10 @@ def test_of_a_deleted_job_all_finalizers_go_and_what_runs_has_not_failed() -> No
     assert counts(decided.status) == (("a",), ("b",), 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("completions", "before", "pods", "released", "completed", "expected"),
-    [
-        pytest.param(
+@cases(
+    "completions, before, pods, released, completed, expected",
+    {
+        "new ones, one twice, one without index": (
             6,
             status(),
             [
@@ -207,27 +200,24 @@ def test_of_a_deleted_job_all_finalizers_go_and_what_runs_has_not_failed() -> No
             4,
             "1,3",
             ((), (), 2, 0),
-            id="new ones, one twice, one without index",
         ),
-        pytest.param(
+        "made smaller: an old one is out of range": (
             2,
             status(1, completed="3"),
             [pod("a", R, index=0), pod("b", R, index=1)],
             0,
             "",
             ((), (), 0, 0),
-            id="made smaller: an old one is out of range",
         ),
-        pytest.param(
+        "made smaller, and a new one in range": (
             2,
             status(1, completed="3"),
             [pod("a", R, index=0), pod("b", S, index=1)],
             1,
             "1",
             ((), (), 1, 0),
-            id="made smaller, and a new one in range",
         ),
-        pytest.param(
+        "failures count, but those of no index": (
             6,
             status(),
             [
@@ -240,9 +230,8 @@ def test_of_a_deleted_job_all_finalizers_go_and_what_runs_has_not_failed() -> No
             4,
             "",
             ((), ("a", "b", "c"), 0, 0),
-            id="failures count, but those of no index",
         ),
-        pytest.param(
+        "some before, some now": (
             7,
             status(5, 2, completed="0-2,4,6,7"),
             [
@@ -256,18 +245,16 @@ def test_of_a_deleted_job_all_finalizers_go_and_what_runs_has_not_failed() -> No
             4,
             "0-4,6",
             ((), ("a", "b"), 6, 2),
-            id="some before, some now",
         ),
-        pytest.param(
+        "more than fit into one status": (
             501,
             status(),
             [pod(f"{number}", S, index=number) for number in range(501)],
             500,
             "0-499",
             ((), (), 500, 0),
-            id="more than fit into one status",
         ),
-    ],
+    },
 )
 def test_counting_indexes(
     completions: int, before: JobStatus, pods: list[Pod], released: int, completed: str, expected: Counts
@@ -280,19 +267,18 @@ def test_counting_indexes(
     assert decided.full is (released == 500)
 
 
-@pytest.mark.parametrize(
-    ("pods", "released", "failed_indexes", "bad"),
-    [
-        pytest.param([pod("a", F, index=1, notes={FAILURE_COUNT: "0"})], 0, "", (), id="kept for its index"),
-        pytest.param(
+@cases(
+    "pods, released, failed_indexes, bad",
+    {
+        "kept for its index": ([pod("a", F, index=1, notes={FAILURE_COUNT: "0"})], 0, "", ()),
+        "replaced": (
             [pod("a", F, index=1, notes={FAILURE_COUNT: "0"}), pod("b", R, index=1, notes={FAILURE_COUNT: "1"})],
             1,
             "",
             ("a",),
-            id="replaced",
         ),
-        pytest.param([pod("a", F, index=1, notes={FAILURE_COUNT: "1"})], 1, "1", ("a",), id="its index has failed"),
-    ],
+        "its index has failed": ([pod("a", F, index=1, notes={FAILURE_COUNT: "1"})], 1, "1", ("a",)),
+    },
 )
 def test_counting_with_a_limit_per_index(pods: list[Pod], released: int, failed_indexes: str, bad: Uids) -> None:
     """TestTrackJobStatusAndRemoveFinalizers, with JobBackoffLimitPerIndex."""
@@ -302,16 +288,16 @@ def test_counting_with_a_limit_per_index(pods: list[Pod], released: int, failed_
     assert counts(decided.status)[1] == bad
 
 
-@pytest.mark.parametrize(
-    ("after", "ending", "expected"),
-    [
-        pytest.param(status(1), FAILS, True, id="all is counted, none runs"),
-        pytest.param(status(1), None, False, id="nothing is decided"),
-        pytest.param(status(good=("a",)), SUCCEEDS, False, id="one that succeeded is not counted"),
-        pytest.param(status(bad=("a",)), FAILS, False, id="one that failed is not counted"),
-        pytest.param(replace(status(), terminating=1), SUCCEEDS, False, id="one still goes"),
-        pytest.param(replace(status(), active=1), SUCCEEDS, False, id="one still runs"),
-    ],
+@cases(
+    "after, ending, expected",
+    {
+        "all is counted, none runs": (status(1), FAILS, True),
+        "nothing is decided": (status(1), None, False),
+        "one that succeeded is not counted": (status(good=("a",)), SUCCEEDS, False),
+        "one that failed is not counted": (status(bad=("a",)), FAILS, False),
+        "one still goes": (replace(status(), terminating=1), SUCCEEDS, False),
+        "one still runs": (replace(status(), active=1), SUCCEEDS, False),
+    },
 )
 def test_when_it_has_ended(after: JobStatus, ending: Ending | None, expected: bool) -> None:
     """TestTrackJobStatusAndRemoveFinalizers: "condition is delayed"; ``enactJobFinished``."""
@@ -319,25 +305,22 @@ def test_when_it_has_ended(after: JobStatus, ending: Ending | None, expected: bo
     assert has_ended(plan(seen, census, after, None), after, ending) is expected
 
 
-@pytest.mark.parametrize(
-    ("before", "type_", "value", "expected", "changed"),
-    [
-        pytest.param((), SUSPENDED, "True", [(SUSPENDED, "True")], True, id="a new one"),
-        pytest.param((), SUSPENDED, "False", [], False, id="a new one is not added as False"),
-        pytest.param(((SUSPENDED, "True"),), SUSPENDED, "True", [(SUSPENDED, "True")], False, id="as before"),
-        pytest.param(((SUSPENDED, "True"),), SUSPENDED, "False", [(SUSPENDED, "False")], True, id="another status"),
-        pytest.param(
+@cases(
+    "before, type_, value, expected, changed",
+    {
+        "a new one": ((), SUSPENDED, "True", [(SUSPENDED, "True")], True),
+        "a new one is not added as False": ((), SUSPENDED, "False", [], False),
+        "as before": (((SUSPENDED, "True"),), SUSPENDED, "True", [(SUSPENDED, "True")], False),
+        "another status": (((SUSPENDED, "True"),), SUSPENDED, "False", [(SUSPENDED, "False")], True),
+        "in its place": (
             (("Other", "True"), (SUSPENDED, "False"), ("More", "True")),
             SUSPENDED,
             "True",
             [("Other", "True"), (SUSPENDED, "True"), ("More", "True")],
             True,
-            id="in its place",
         ),
-        pytest.param(
-            (("Other", "True"),), SUSPENDED, "True", [("Other", "True"), (SUSPENDED, "True")], True, id="behind others"
-        ),
-    ],
+        "behind others": ((("Other", "True"),), SUSPENDED, "True", [("Other", "True"), (SUSPENDED, "True")], True),
+    },
 )
 def test_conditions(
     before: tuple[tuple[str, str], ...], type_: str, value: str, expected: list[tuple[str, str]], changed: bool
@@ -383,26 +366,24 @@ def owned(
 OVER = JobStatus(conditions=(JobCondition(type="Complete", status="True"),))
 
 
-@pytest.mark.parametrize(
-    ("candidate", "owner", "expected"),
-    [
-        pytest.param(owned(), None, True, id="its Job is gone"),
-        pytest.param(owned(uid="other"), job(), True, id="another Job has the name by now"),
-        pytest.param(owned(), job(), False, id="its Job runs"),
-        pytest.param(owned(), job(OVER), True, id="its Job is over"),
-        pytest.param(owned(), job(managed_by="example.com/other"), False, id="somebody else looks after its Job"),
-        pytest.param(owned(), job(OVER, managed_by="example.com/other"), False, id="somebody else's Job that is over"),
-        pytest.param(owned(), job(managed_by="kubernetes.io/job-controller"), False, id="ours by name"),
-        pytest.param(pod("a", R), None, True, id="nobody's"),
-        pytest.param(owned(controller=False), job(), True, id="a Job that does not control it"),
-        pytest.param(
-            owned(api_version="example.com/v1", controller=False), None, True, id="another kind, no controller"
-        ),
-        pytest.param(owned(kind="CronJob"), None, False, id="a CronJob's"),
-        pytest.param(owned(tracked=False), None, False, id="has none"),
-        pytest.param(owned(kind="StatefulSet", api_version="apps/v1"), None, False, id="of another kind of owner"),
-        pytest.param(owned(api_version="example.com/v1"), None, False, id="of another kind of Job"),
-    ],
+@cases(
+    "candidate, owner, expected",
+    {
+        "its Job is gone": (owned(), None, True),
+        "another Job has the name by now": (owned(uid="other"), job(), True),
+        "its Job runs": (owned(), job(), False),
+        "its Job is over": (owned(), job(OVER), True),
+        "somebody else looks after its Job": (owned(), job(managed_by="example.com/other"), False),
+        "somebody else's Job that is over": (owned(), job(OVER, managed_by="example.com/other"), False),
+        "ours by name": (owned(), job(managed_by="kubernetes.io/job-controller"), False),
+        "nobody's": (pod("a", R), None, True),
+        "a Job that does not control it": (owned(controller=False), job(), True),
+        "another kind, no controller": (owned(api_version="example.com/v1", controller=False), None, True),
+        "a CronJob's": (owned(kind="CronJob"), None, False),
+        "has none": (owned(tracked=False), None, False),
+        "of another kind of owner": (owned(kind="StatefulSet", api_version="apps/v1"), None, False),
+        "of another kind of Job": (owned(api_version="example.com/v1"), None, False),
+    },
 )
 def test_finalizers_of_orphans(candidate: Pod, owner: Job | None, expected: bool) -> None:
     """TestSyncOrphanPod; kubernetes#124798 for the last two."""

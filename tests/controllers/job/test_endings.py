@@ -4,7 +4,6 @@
 import datetime
 from typing import Any
 
-import pytest
 from tests.controllers.job.builders import T0, at, ended, job, pod
 from tests.controllers.job.observed import (
     EVICTED,
@@ -23,6 +22,7 @@ from tests.controllers.job.observed import (
     seen,
     succeeded,
 )
+from tests.tables import cases
 
 from pilothouse.api.batch import JobCondition, JobStatus, SuccessPolicy, SuccessPolicyRule
 from pilothouse.api.core import ContainerStatus, Pod
@@ -55,37 +55,33 @@ def restarted(name: str, phase: str, count: int, *, init: bool = False) -> Pod:
 FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),))
 
 
-@pytest.mark.parametrize(
-    ("spec", "status", "pods", "expected"),
-    [
-        pytest.param({}, JobStatus(), [], None, id="just begun"),
-        pytest.param({"backoff_limit": 0}, JobStatus(), failed(1), BACKOFF, id="no failure allowed"),
-        pytest.param({"backoff_limit": 1}, JobStatus(failed=1), failed(1), BACKOFF, id="one more than allowed"),
-        pytest.param({"backoff_limit": 1}, JobStatus(failed=1), running(1), None, id="as many as allowed"),
-        pytest.param({}, JobStatus(failed=7), [], BACKOFF, id="six are allowed where nothing is said"),
-        pytest.param({"backoff_limit": 0}, JobStatus(), running(1), None, id="none allowed, and none failed"),
-        pytest.param({"backoff_limit": 1}, JobStatus(), failed(1), None, id="one allowed, the first"),
-        pytest.param({"backoff_limit": 1}, JobStatus(), failed(2), BACKOFF, id="one allowed, the second"),
-        pytest.param({"backoff_limit": 6}, JobStatus(), [*running(1), *failed(6)], None, id="six allowed, the sixth"),
-        pytest.param({"backoff_limit": 6}, JobStatus(), failed(7), BACKOFF, id="six allowed, the seventh"),
-        pytest.param(
-            {"backoff_limit": 0, **INDEXED}, JobStatus(), indexed((0, S), (1, F), (2, R)), BACKOFF, id="indexed, too"
-        ),
-        pytest.param(
+@cases(
+    "spec, status, pods, expected",
+    {
+        "just begun": ({}, JobStatus(), [], None),
+        "no failure allowed": ({"backoff_limit": 0}, JobStatus(), failed(1), BACKOFF),
+        "one more than allowed": ({"backoff_limit": 1}, JobStatus(failed=1), failed(1), BACKOFF),
+        "as many as allowed": ({"backoff_limit": 1}, JobStatus(failed=1), running(1), None),
+        "six are allowed where nothing is said": ({}, JobStatus(failed=7), [], BACKOFF),
+        "none allowed, and none failed": ({"backoff_limit": 0}, JobStatus(), running(1), None),
+        "one allowed, the first": ({"backoff_limit": 1}, JobStatus(), failed(1), None),
+        "one allowed, the second": ({"backoff_limit": 1}, JobStatus(), failed(2), BACKOFF),
+        "six allowed, the sixth": ({"backoff_limit": 6}, JobStatus(), [*running(1), *failed(6)], None),
+        "six allowed, the seventh": ({"backoff_limit": 6}, JobStatus(), failed(7), BACKOFF),
+        "indexed, too": ({"backoff_limit": 0, **INDEXED}, JobStatus(), indexed((0, S), (1, F), (2, R)), BACKOFF),
+        "what is ignored does not count": (
             {"backoff_limit": 0, "pod_failure_policy": IGNORE_EVICTIONS},
             JobStatus(),
             [pod("a", F, conditions=EVICTED)],
             None,
-            id="what is ignored does not count",
         ),
-        pytest.param(
+        "what counts counts": (
             {"backoff_limit": 0, "pod_failure_policy": on_exit("Count", 5)},
             JobStatus(),
             [pod("a", F, containers=(ended("c", 5),))],
             BACKOFF,
-            id="what counts counts",
         ),
-        pytest.param(
+        "the policy comes before the limit": (
             {"backoff_limit": 0, "pod_failure_policy": on_exit("FailJob", 5)},
             JobStatus(),
             [pod("a", F, containers=(ended("c", 5),))],
@@ -94,186 +90,149 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
                 "PodFailurePolicy",
                 "Container c for pod default/a failed with exit code 5 matching FailJob rule at index 0",
             ),
-            id="the policy comes before the limit",
         ),
-        pytest.param(
+        "a pod that still goes is not judged": (
             {"pod_failure_policy": on_exit("FailJob", 5)},
             JobStatus(),
             [pod("a", R, deleted=0, containers=(ended("c", 5),))],
             None,
-            id="a pod that still goes is not judged",
         ),
-        pytest.param(
+        "nor one that succeeded": (
             {"pod_failure_policy": on_exit("FailJob", 5)},
             JobStatus(),
             [pod("a", S, containers=(ended("c", 5),))],
             None,
-            id="nor one that succeeded",
         ),
-        pytest.param(
+        "what was decided stays: failure": (
             {"pod_failure_policy": on_exit("FailJob", 5)},
             has(FAILURE_TARGET),
             [pod("a", F, containers=(ended("c", 5),))],
             Ending(FAILURE_TARGET, "R", "m"),
-            id="what was decided stays: failure",
         ),
-        pytest.param(
+        "what was decided stays: success": (
             {"backoff_limit": 0},
             has(SUCCESS_CRITERIA_MET),
             failed(3),
             Ending(SUCCESS_CRITERIA_MET, "R", "m"),
-            id="what was decided stays: success",
         ),
-        pytest.param({}, has(FAILURE_TARGET, "False"), running(1), None, id="FailureTarget=False says nothing"),
-        pytest.param({}, has(SUCCESS_CRITERIA_MET, "False"), running(1), None, id="SuccessCriteriaMet=False neither"),
-        pytest.param({"active_deadline_seconds": 100}, JobStatus(), running(1), DEADLINE, id="over its deadline"),
-        pytest.param({"active_deadline_seconds": 101}, JobStatus(), running(1), None, id="not yet over it"),
-        pytest.param(
-            {"active_deadline_seconds": 100, "suspend": True}, JobStatus(), [], None, id="suspended: no deadline"
-        ),
-        pytest.param(
+        "FailureTarget=False says nothing": ({}, has(FAILURE_TARGET, "False"), running(1), None),
+        "SuccessCriteriaMet=False neither": ({}, has(SUCCESS_CRITERIA_MET, "False"), running(1), None),
+        "over its deadline": ({"active_deadline_seconds": 100}, JobStatus(), running(1), DEADLINE),
+        "not yet over it": ({"active_deadline_seconds": 101}, JobStatus(), running(1), None),
+        "suspended: no deadline": ({"active_deadline_seconds": 100, "suspend": True}, JobStatus(), [], None),
+        "the limit comes before the deadline": (
             {"active_deadline_seconds": 1, "backoff_limit": 0},
             JobStatus(),
             failed(1),
             BACKOFF,
-            id="the limit comes before the deadline",
         ),
-        pytest.param(
+        "restarted as often as allowed": (
             {"backoff_limit": 1, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", R, 1)],
             BACKOFF,
-            id="restarted as often as allowed",
         ),
-        pytest.param(
-            {"backoff_limit": 2, "template": ON_FAILURE}, JobStatus(), [restarted("a", R, 1)], None, id="less often"
-        ),
-        pytest.param(
+        "less often": ({"backoff_limit": 2, "template": ON_FAILURE}, JobStatus(), [restarted("a", R, 1)], None),
+        "never, none allowed": (
             {"backoff_limit": 0, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", P, 0)],
             None,
-            id="never, none allowed",
         ),
-        pytest.param(
+        "once, none allowed": (
             {"backoff_limit": 0, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", P, 1)],
             BACKOFF,
-            id="once, none allowed",
         ),
-        pytest.param(
+        "restarts of all containers are added up": (
             {"backoff_limit": 3, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", R, 1), restarted("b", P, 2, init=True)],
             BACKOFF,
-            id="restarts of all containers are added up",
         ),
-        pytest.param(
-            {"backoff_limit": 1, "template": ON_FAILURE},
-            JobStatus(),
-            [restarted("a", P, 1)],
-            BACKOFF,
-            id="once, pending",
-        ),
-        pytest.param(
+        "once, pending": ({"backoff_limit": 1, "template": ON_FAILURE}, JobStatus(), [restarted("a", P, 1)], BACKOFF),
+        "two pods, once each": (
             {"backoff_limit": 2, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", R, 1), restarted("b", R, 1)],
             BACKOFF,
-            id="two pods, once each",
         ),
-        pytest.param(
+        "two pods, once each, pending": (
             {"backoff_limit": 2, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", P, 1), restarted("b", P, 1)],
             BACKOFF,
-            id="two pods, once each, pending",
         ),
-        pytest.param(
+        "two pods, once each, three allowed": (
             {"backoff_limit": 3, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", R, 1), restarted("b", R, 1)],
             None,
-            id="two pods, once each, three allowed",
         ),
-        pytest.param(
+        "all have succeeded, some after restarts": (
             {"backoff_limit": 6, "completions": 4, "template": ON_FAILURE},
             JobStatus(),
             [restarted(f"s{number}", S, count) for number, count in enumerate((1, 1, 2, 0))],
             None,
-            id="all have succeeded, some after restarts",
         ),
-        pytest.param(
+        "restarts of what has ended are over": (
             {"backoff_limit": 1, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", F, 3)],
             None,
-            id="restarts of what has ended are over",
         ),
-        pytest.param(
-            {"backoff_limit": 1, "template": NEVER}, JobStatus(), [restarted("a", R, 3)], None, id="another policy"
-        ),
-        pytest.param(
+        "another policy": ({"backoff_limit": 1, "template": NEVER}, JobStatus(), [restarted("a", R, 3)], None),
+        "too many indexes failed": (
             {**INDEXED, "backoff_limit_per_index": 0, "max_failed_indexes": 1},
             JobStatus(),
             indexed((0, F), (1, F), (2, R)),
             MANY,
-            id="too many indexes failed",
         ),
-        pytest.param(
+        "none may fail": (
             {**INDEXED, "backoff_limit_per_index": 0, "max_failed_indexes": 0},
             JobStatus(),
             indexed((0, F), (1, R), (2, R)),
             MANY,
-            id="none may fail",
         ),
-        pytest.param(
+        "an index failed, others run": (
             {**INDEXED, "backoff_limit_per_index": 0},
             JobStatus(),
             indexed((0, F), (1, R), (2, R)),
             None,
-            id="an index failed, others run",
         ),
-        pytest.param(
+        "an index failed, the others are done": (
             {**INDEXED, "backoff_limit_per_index": 0},
             JobStatus(),
             indexed((0, F), (1, S), (2, S)),
             SOME,
-            id="an index failed, the others are done",
         ),
-        pytest.param(
+        "no index failed": (
             {**INDEXED, "backoff_limit_per_index": 0},
             JobStatus(),
             indexed((0, S), (1, S), (2, S)),
             None,
-            id="no index failed",
         ),
-        pytest.param(
+        "enough have succeeded": (
             {**INDEXED, "success_policy": FIRST_SUFFICES},
             JobStatus(),
             indexed((0, S), (1, R)),
             Ending(SUCCESS_CRITERIA_MET, "SuccessPolicy", "Matched rules at index 0"),
-            id="enough have succeeded",
         ),
-        pytest.param(
-            {**INDEXED, "success_policy": FIRST_SUFFICES}, JobStatus(), indexed((0, R), (1, S)), None, id="not enough"
-        ),
-        pytest.param(
+        "not enough": ({**INDEXED, "success_policy": FIRST_SUFFICES}, JobStatus(), indexed((0, R), (1, S)), None),
+        "failure comes before the success policy": (
             {**INDEXED, "success_policy": FIRST_SUFFICES, "backoff_limit": 0},
             JobStatus(),
             indexed((0, S), (1, F)),
             BACKOFF,
-            id="failure comes before the success policy",
         ),
-        pytest.param(
+        "failed indexes come before it, too": (
             {**INDEXED, "success_policy": FIRST_SUFFICES, "backoff_limit_per_index": 0, "max_failed_indexes": 0},
             JobStatus(),
             indexed((0, S), (1, F)),
             MANY,
-            id="failed indexes come before it, too",
         ),
-    ],
+    },
 )
 def test_how_it_ends(spec: dict[str, Any], status: JobStatus, pods: list[Pod], expected: Ending | None) -> None:
     """TestControllerSyncJob, TestSyncJobPastDeadline, TestJobBackoffForOnFailure, TestJobBackoffOnRestartPolicyNever,
@@ -283,33 +242,33 @@ def test_how_it_ends(spec: dict[str, Any], status: JobStatus, pods: list[Pod], e
     assert decide_ending(sync, take_census(sync), T0) == expected
 
 
-@pytest.mark.parametrize(
-    ("spec", "started", "expected"),
-    [
-        pytest.param({}, T0, None, id="no deadline"),
-        pytest.param({"active_deadline_seconds": 10}, None, None, id="not begun"),
-        pytest.param({"active_deadline_seconds": 10, "suspend": True}, T0, None, id="suspended"),
-        pytest.param({"active_deadline_seconds": 10}, T0, 3.0, id="soon"),
-        pytest.param({"active_deadline_seconds": 5}, T0, -2.0, id="over"),
-    ],
+@cases(
+    "spec, started, expected",
+    {
+        "no deadline": ({}, T0, None),
+        "not begun": ({"active_deadline_seconds": 10}, None, None),
+        "suspended": ({"active_deadline_seconds": 10, "suspend": True}, T0, None),
+        "soon": ({"active_deadline_seconds": 10}, T0, 3.0),
+        "over": ({"active_deadline_seconds": 5}, T0, -2.0),
+    },
 )
 def test_the_deadline(spec: dict[str, Any], started: datetime.datetime | None, expected: float | None) -> None:
     """TestSyncPastDeadlineJobFinished, ``pastActiveDeadline``."""
     assert until_deadline(job(**spec), started, at(7)) == expected
 
 
-@pytest.mark.parametrize(
-    ("completions", "pods", "expected"),
-    [
-        pytest.param(5, succeeded(5), True, id="all of them"),
-        pytest.param(5, succeeded(4), False, id="not all"),
-        pytest.param(5, succeeded(6), True, id="more than all"),
-        pytest.param(None, succeeded(1), True, id="any, none runs"),
-        pytest.param(None, [*succeeded(1), *failed(1)], True, id="any, despite a failure"),
-        pytest.param(None, [*succeeded(1), *running(1)], False, id="any, and one still runs"),
-        pytest.param(None, failed(1), False, id="none"),
-        pytest.param(0, [], True, id="none are wanted"),
-    ],
+@cases(
+    "completions, pods, expected",
+    {
+        "all of them": (5, succeeded(5), True),
+        "not all": (5, succeeded(4), False),
+        "more than all": (5, succeeded(6), True),
+        "any, none runs": (None, succeeded(1), True),
+        "any, despite a failure": (None, [*succeeded(1), *failed(1)], True),
+        "any, and one still runs": (None, [*succeeded(1), *running(1)], False),
+        "none": (None, failed(1), False),
+        "none are wanted": (0, [], True),
+    },
 )
 def test_when_it_is_complete(completions: int | None, pods: list[Pod], expected: bool) -> None:
     """TestControllerSyncJob: "job finish", "WQ job finishing", "WQ job all finished"."""

@@ -3,54 +3,49 @@ v1.36 ``pkg/controller/job/job_controller_test.go`` and ``indexed_job_utils_test
 
 from typing import Any
 
-import pytest
 from tests.controllers.job.builders import T0, ended, job, pod
 from tests.controllers.job.observed import ANY_FAILURE, F, P, R, S, on_exit, seen
+from tests.tables import cases
 
 from pilothouse.api.batch import JobStatus, PodFailurePolicy, UncountedTerminatedPods
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.job.decide import FAILURE_COUNT, Seen, take_census
 
 
-@pytest.mark.parametrize(
-    ("limit", "policy", "pods", "before", "expected"),
-    [
-        pytest.param(0, None, [pod("a", F, index=0, notes={FAILURE_COUNT: "0"})], None, "0", id="none allowed"),
-        pytest.param(
-            1, None, [pod("a", F, index=1, notes={FAILURE_COUNT: "1"})], None, "1", id="one allowed, the second"
-        ),
-        pytest.param(
+@cases(
+    "limit, policy, pods, before, expected",
+    {
+        "none allowed": (0, None, [pod("a", F, index=0, notes={FAILURE_COUNT: "0"})], None, "0"),
+        "one allowed, the second": (1, None, [pod("a", F, index=1, notes={FAILURE_COUNT: "1"})], None, "1"),
+        "failed at once by the policy": (
             1,
             on_exit("FailIndex", 3),
             [pod("a", F, index=0, containers=(ended("c", 3),), notes={FAILURE_COUNT: "0"})],
             None,
             "0",
-            id="failed at once by the policy",
         ),
-        pytest.param(
+        "ignored by the policy": (
             0,
             on_exit("Ignore", 3),
             [pod("a", F, index=0, containers=(ended("c", 3),), notes={FAILURE_COUNT: "0"})],
             None,
             "",
-            id="ignored by the policy",
         ),
-        pytest.param(
+        "one of two": (
             1,
             None,
             [pod("a", F, index=0, notes={FAILURE_COUNT: "0"}), pod("b", F, index=1, notes={FAILURE_COUNT: "1"})],
             None,
             "1",
-            id="one of two",
         ),
-        pytest.param(0, None, [pod("a", F, index=0, tracked=False)], None, "", id="counted already"),
-        pytest.param(0, None, [pod("a", F, index=3)], None, "", id="past the last index"),
-        pytest.param(0, None, [pod("a", F, index=1)], "0", "0,1", id="one more"),
-        pytest.param(0, None, [pod("a", F, index=1)], "", "1", id="none before"),
-        pytest.param(0, None, [pod("a", F, index=1)], "9", "1", id="one before that is past the last index"),
-        pytest.param(0, None, [pod("a", R, index=1)], None, "", id="one that runs"),
-        pytest.param(0, None, [pod("a", F, index=1), pod("b", S, index=1)], None, "", id="one that has completed, too"),
-    ],
+        "counted already": (0, None, [pod("a", F, index=0, tracked=False)], None, ""),
+        "past the last index": (0, None, [pod("a", F, index=3)], None, ""),
+        "one more": (0, None, [pod("a", F, index=1)], "0", "0,1"),
+        "none before": (0, None, [pod("a", F, index=1)], "", "1"),
+        "one before that is past the last index": (0, None, [pod("a", F, index=1)], "9", "1"),
+        "one that runs": (0, None, [pod("a", R, index=1)], None, ""),
+        "one that has completed, too": (0, None, [pod("a", F, index=1), pod("b", S, index=1)], None, ""),
+    },
 )
 def test_failed_indexes(
     limit: int, policy: PodFailurePolicy | None, pods: list[Pod], before: str | None, expected: str
@@ -70,28 +65,23 @@ def counted(name: str, index: int, count: int, phase: str = F, **more: Any) -> P
     return pod(name, phase, index=index, notes={FAILURE_COUNT: str(count)}, **more)
 
 
-@pytest.mark.parametrize(
-    ("limit", "pods", "awaited", "expected"),
-    [
-        pytest.param(
-            1, [counted("a", 0, 0), counted("b", 1, 1), counted("c", 2, 0)], (), ["a", "c"], id="not of failed indexes"
-        ),
-        pytest.param(0, [counted("a", 0, 0, tracked=False)], (), [], id="not without finalizer"),
-        pytest.param(1, [counted("a", 0, 0)], ("a",), [], id="not when the finalizer was taken away"),
-        pytest.param(0, [counted("a", 4, 0)], (), [], id="not past the last index"),
-        pytest.param(1, [counted("a1", 0, 0), counted("a2", 0, 1, R)], (), [], id="not when replaced"),
-        pytest.param(1, [counted("a1", 0, 0), counted("a2", 0, 1, S)], (), [], id="not when the index has succeeded"),
-        pytest.param(
-            4, [counted("a1", 0, 0), counted("a3", 0, 2), counted("a2", 0, 1)], (), ["a3"], id="the most failures"
-        ),
-        pytest.param(
+@cases(
+    "limit, pods, awaited, expected",
+    {
+        "not of failed indexes": (1, [counted("a", 0, 0), counted("b", 1, 1), counted("c", 2, 0)], (), ["a", "c"]),
+        "not without finalizer": (0, [counted("a", 0, 0, tracked=False)], (), []),
+        "not when the finalizer was taken away": (1, [counted("a", 0, 0)], ("a",), []),
+        "not past the last index": (0, [counted("a", 4, 0)], (), []),
+        "not when replaced": (1, [counted("a1", 0, 0), counted("a2", 0, 1, R)], (), []),
+        "not when the index has succeeded": (1, [counted("a1", 0, 0), counted("a2", 0, 1, S)], (), []),
+        "the most failures": (4, [counted("a1", 0, 0), counted("a3", 0, 2), counted("a2", 0, 1)], (), ["a3"]),
+        "of as many failures the last": (
             4,
             [counted("a1", 0, 1, deleted=2), counted("a3", 0, 1, deleted=3), counted("a2", 0, 1, deleted=1)],
             (),
             ["a3"],
-            id="of as many failures the last",
         ),
-    ],
+    },
 )
 def test_who_is_kept_for_its_index(limit: int, pods: list[Pod], awaited: tuple[str, ...], expected: list[str]) -> None:
     """TestGetPodsWithDelayedDeletionPerIndex."""
@@ -101,17 +91,16 @@ def test_who_is_kept_for_its_index(limit: int, pods: list[Pod], awaited: tuple[s
     assert sorted(kept.metadata.name for kept in take_census(sync).kept.values()) == expected
 
 
-@pytest.mark.parametrize(
-    ("status", "pods", "awaited", "expected"),
-    [
-        pytest.param(
+@cases(
+    "status, pods, awaited, expected",
+    {
+        "those without finalizer are counted already": (
             JobStatus(succeeded=2, failed=1),
             [pod("a", S, tracked=False), pod("b", S), pod("c", S), pod("d", F, tracked=False), pod("e", F), pod("f")],
             (),
             (4, 2),
-            id="those without finalizer are counted already",
         ),
-        pytest.param(
+        "some are on the way to be counted": (
             JobStatus(
                 succeeded=1,
                 failed=1,
@@ -128,9 +117,8 @@ def test_who_is_kept_for_its_index(limit: int, pods: list[Pod], awaited: tuple[s
             ],
             (),
             (4, 4),
-            id="some are on the way to be counted",
         ),
-        pytest.param(
+        "of some the finalizer was taken away": (
             JobStatus(
                 succeeded=2,
                 failed=2,
@@ -147,9 +135,8 @@ def test_who_is_kept_for_its_index(limit: int, pods: list[Pod], awaited: tuple[s
             ],
             ("b", "f"),
             (4, 5),
-            id="of some the finalizer was taken away",
         ),
-        pytest.param(
+        "what goes before its end has failed": (
             JobStatus(succeeded=1, failed=1),
             [
                 pod("a", S, deleted=0),
@@ -161,9 +148,8 @@ def test_who_is_kept_for_its_index(limit: int, pods: list[Pod], awaited: tuple[s
             ],
             (),
             (2, 4),
-            id="what goes before its end has failed",
         ),
-    ],
+    },
 )
 def test_what_has_ended(
     status: JobStatus, pods: list[Pod], awaited: tuple[str, ...], expected: tuple[int, int]
@@ -174,17 +160,17 @@ def test_what_has_ended(
     assert (census.succeeded, census.failed) == expected
 
 
-@pytest.mark.parametrize(
-    ("policy", "phase", "expected"),
-    [
-        pytest.param({}, P, True, id="replaced when it goes: pending"),
-        pytest.param({}, R, True, id="replaced when it goes: running"),
-        pytest.param({}, S, False, id="replaced when it goes: succeeded"),
-        pytest.param({"pod_replacement_policy": "Failed"}, R, False, id="replaced when failed: running"),
-        pytest.param({"pod_replacement_policy": "Failed"}, F, True, id="replaced when failed: failed"),
-        pytest.param({"pod_failure_policy": ANY_FAILURE}, R, False, id="with a failure policy: running"),
-        pytest.param({"pod_failure_policy": ANY_FAILURE}, F, True, id="with a failure policy: failed"),
-    ],
+@cases(
+    "policy, phase, expected",
+    {
+        "replaced when it goes: pending": ({}, P, True),
+        "replaced when it goes: running": ({}, R, True),
+        "replaced when it goes: succeeded": ({}, S, False),
+        "replaced when failed: running": ({"pod_replacement_policy": "Failed"}, R, False),
+        "replaced when failed: failed": ({"pod_replacement_policy": "Failed"}, F, True),
+        "with a failure policy: running": ({"pod_failure_policy": ANY_FAILURE}, R, False),
+        "with a failure policy: failed": ({"pod_failure_policy": ANY_FAILURE}, F, True),
+    },
 )
 def test_whether_a_pod_that_goes_has_failed(policy: dict[str, Any], phase: str, expected: bool) -> None:
     """TestSyncJobWithJobPodFailurePolicy and TestControllerSyncJob, the rows of terminating pods."""

@@ -1,40 +1,40 @@
 """Sets of indexes. Rows mirror ``pkg/controller/job/indexed_job_utils_test.go`` of v1.36."""
 
-import pytest
 from tests.controllers.job.builders import job, pod
+from tests.tables import cases
 
 from pilothouse.controllers.workloads.job.decide import rank_victims
 from pilothouse.controllers.workloads.job.indexes import INDEX, UNKNOWN, Indexes, index_of, pending, pod_name_prefix
 
 
-@pytest.mark.parametrize(
-    ("text", "completions", "more", "expected", "total"),
-    [
-        pytest.param("", 10, (), "", 0, id="nothing"),
-        pytest.param("0,5", 10, (), "0,5", 2, id="single ones"),
-        pytest.param("0-1", 10, (), "0,1", 2, id="two neighbours are written apart"),
-        pytest.param("1,3-5,7", 10, (), "1,3-5,7", 5, id="an interval between single ones"),
-        pytest.param("0-9", 5, (), "0-4", 5, id="completions were lowered into an interval"),
-        pytest.param("0,7-9", 5, (), "0", 1, id="completions were lowered below an interval"),
-        pytest.param("0-2", 10, (3,), "0-3", 4, id="one joins the interval before"),
-        pytest.param("4-6", 10, (3,), "3-6", 4, id="one joins the interval behind"),
-        pytest.param("0-2,4-6", 10, (3,), "0-6", 7, id="one closes a gap"),
-        pytest.param("", 10, (7, 2, 3, 9, 4), "2-4,7,9", 5, id="in any order"),
-        pytest.param("1", 10, (1, 1), "1", 1, id="none counts twice"),
-        pytest.param("a-b", 10, (), "", 0, id="no numbers: nothing"),
-        pytest.param("0,,1", 10, (), "0,1", 2, id="an empty item is left out"),
-        pytest.param("0,1-foo,bar", 4, (3,), "0,3", 2, id="what is no interval is left out, the rest stays"),
-        pytest.param("", 2, (1,), "1", 1, id="one index"),
-        pytest.param("", 11, (5, 5, 10), "5,10", 2, id="two separate ones, one of them twice"),
-        pytest.param("", 8, (2, 3, 5, 6, 7), "2,3,5-7", 5, id="two intervals"),
-        pytest.param("", 6, (0, 2, 3, 4, 5), "0,2-5", 5, id="one index and one interval"),
-        pytest.param("0-5,8-10", 8, (), "0-5", 6, id="an old interval is out of range"),
-        pytest.param("0-5,8-10", 10, (), "0-5,8,9", 8, id="an old interval is out of range in part"),
-        pytest.param("0,4,5,10-12", 13, (2, 7, 8), "0,2,4,5,7,8,10-12", 9, id="old and new ones apart"),
-        pytest.param("3,4,6", 9, (2, 7, 8), "2-4,6-8", 6, id="old ones between new ones"),
-        pytest.param("2,7,8", 9, (3, 4, 6), "2-4,6-8", 6, id="new ones between old ones"),
-        pytest.param("2-7", 10, (0, 3, 5, 9), "0,2-7,9", 8, id="new ones within old ones"),
-    ],
+@cases(
+    "text, completions, more, expected, total",
+    {
+        "nothing": ("", 10, (), "", 0),
+        "single ones": ("0,5", 10, (), "0,5", 2),
+        "two neighbours are written apart": ("0-1", 10, (), "0,1", 2),
+        "an interval between single ones": ("1,3-5,7", 10, (), "1,3-5,7", 5),
+        "completions were lowered into an interval": ("0-9", 5, (), "0-4", 5),
+        "completions were lowered below an interval": ("0,7-9", 5, (), "0", 1),
+        "one joins the interval before": ("0-2", 10, (3,), "0-3", 4),
+        "one joins the interval behind": ("4-6", 10, (3,), "3-6", 4),
+        "one closes a gap": ("0-2,4-6", 10, (3,), "0-6", 7),
+        "in any order": ("", 10, (7, 2, 3, 9, 4), "2-4,7,9", 5),
+        "none counts twice": ("1", 10, (1, 1), "1", 1),
+        "no numbers: nothing": ("a-b", 10, (), "", 0),
+        "an empty item is left out": ("0,,1", 10, (), "0,1", 2),
+        "what is no interval is left out, the rest stays": ("0,1-foo,bar", 4, (3,), "0,3", 2),
+        "one index": ("", 2, (1,), "1", 1),
+        "two separate ones, one of them twice": ("", 11, (5, 5, 10), "5,10", 2),
+        "two intervals": ("", 8, (2, 3, 5, 6, 7), "2,3,5-7", 5),
+        "one index and one interval": ("", 6, (0, 2, 3, 4, 5), "0,2-5", 5),
+        "an old interval is out of range": ("0-5,8-10", 8, (), "0-5", 6),
+        "an old interval is out of range in part": ("0-5,8-10", 10, (), "0-5,8,9", 8),
+        "old and new ones apart": ("0,4,5,10-12", 13, (2, 7, 8), "0,2,4,5,7,8,10-12", 9),
+        "old ones between new ones": ("3,4,6", 9, (2, 7, 8), "2-4,6-8", 6),
+        "new ones between old ones": ("2,7,8", 9, (3, 4, 6), "2-4,6-8", 6),
+        "new ones within old ones": ("2-7", 10, (0, 3, 5, 9), "0,2-7,9", 8),
+    },
 )
 def test_texts_and_sets(text: str, completions: int, more: tuple[int, ...], expected: str, total: int) -> None:
     """TestCalculateSucceededIndexes, TestIntervalsHaveIndex."""
@@ -47,23 +47,19 @@ def test_texts_and_sets(text: str, completions: int, more: tuple[int, ...], expe
     ]
 
 
-@pytest.mark.parametrize(
-    ("count", "completions", "taken", "expected"),
-    [
-        pytest.param(0, 5, (), [], id="none wanted"),
-        pytest.param(3, 5, (), [0, 1, 2], id="the lowest"),
-        pytest.param(3, 8, ([0, 3], Indexes.of([1, 2])), [4, 5, 6], id="those that are not taken"),
-        pytest.param(3, 5, (Indexes.of([0, 1, 2, 4]),), [3], id="no more than there are"),
-        pytest.param(5, 3, (), [0, 1, 2], id="more than completions"),
-        pytest.param(3, 10, ([0, 1],), [2, 3, 4], id="the first are active"),
-        pytest.param(6, 6, ([6], Indexes.of([4, 5])), [0, 1, 2, 3], id="the last are active or have succeeded"),
-        pytest.param(
-            5, 20, ([3, 5, 8, UNKNOWN, UNKNOWN], Indexes.of([2, 3, 4, 9])), [0, 1, 6, 7, 10], id="mixed, some unknown"
-        ),
-        pytest.param(
-            5, 20, ([3, 9], Indexes.of([1, 5, 9]), Indexes.of([2, 6, 7])), [0, 4, 8, 10, 11], id="some have failed"
-        ),
-    ],
+@cases(
+    "count, completions, taken, expected",
+    {
+        "none wanted": (0, 5, (), []),
+        "the lowest": (3, 5, (), [0, 1, 2]),
+        "those that are not taken": (3, 8, ([0, 3], Indexes.of([1, 2])), [4, 5, 6]),
+        "no more than there are": (3, 5, (Indexes.of([0, 1, 2, 4]),), [3]),
+        "more than completions": (5, 3, (), [0, 1, 2]),
+        "the first are active": (3, 10, ([0, 1],), [2, 3, 4]),
+        "the last are active or have succeeded": (6, 6, ([6], Indexes.of([4, 5])), [0, 1, 2, 3]),
+        "mixed, some unknown": (5, 20, ([3, 5, 8, UNKNOWN, UNKNOWN], Indexes.of([2, 3, 4, 9])), [0, 1, 6, 7, 10]),
+        "some have failed": (5, 20, ([3, 9], Indexes.of([1, 5, 9]), Indexes.of([2, 6, 7])), [0, 4, 8, 10, 11]),
+    },
 )
 def test_the_lowest_that_are_missing(
     count: int, completions: int, taken: tuple[Indexes | list[int], ...], expected: list[int]
@@ -75,17 +71,16 @@ def test_the_lowest_that_are_missing(
 Active = tuple[str | None, str]
 
 
-@pytest.mark.parametrize(
-    ("pods", "at_least", "expected"),
-    [
-        pytest.param([("0", "Running"), ("1", "Running")], 0, [], id="one of each stays"),
-        pytest.param(
+@cases(
+    "pods, at_least, expected",
+    {
+        "one of each stays": ([("0", "Running"), ("1", "Running")], 0, []),
+        "all different: who is of no index, or of one past the last, goes": (
             [(None, "Pending"), ("2", "Pending"), ("5", "Running"), ("6", "Running")],
             0,
             [(None, "Pending"), ("6", "Running")],
-            id="all different: who is of no index, or of one past the last, goes",
         ),
-        pytest.param(
+        "of doubles the one that is furthest stays": (
             [
                 ("5", "Pending"),
                 ("0", "Running"),
@@ -98,9 +93,8 @@ Active = tuple[str | None, str]
             ],
             0,
             [("0", "Pending"), ("0", "Running"), ("3", "Pending"), ("6", "Pending"), ("6", "Running")],
-            id="of doubles the one that is furthest stays",
         ),
-        pytest.param(
+        "mixed": (
             [
                 (None, "Pending"),
                 ("invalid", "Running"),
@@ -112,15 +106,13 @@ Active = tuple[str | None, str]
             ],
             0,
             [(None, "Pending"), ("invalid", "Running"), ("-2", "Running"), ("1", "Pending"), ("1", "Pending")],
-            id="mixed",
         ),
-        pytest.param(
+        "as many as must go": (
             [("0", "Running"), ("1", "Pending"), ("2", "Running")],
             2,
             [("1", "Pending"), ("0", "Running")],
-            id="as many as must go",
         ),
-    ],
+    },
 )
 def test_who_goes(pods: list[Active], at_least: int, expected: list[Active]) -> None:
     """TestAppendDuplicatedIndexPodsForRemoval, and ``activePodsForRemoval``."""
@@ -133,27 +125,27 @@ def test_who_goes(pods: list[Active], at_least: int, expected: list[Active]) -> 
     assert [(victim.metadata.annotations.get(INDEX), victim.status.phase) for victim in victims] == expected
 
 
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
-        pytest.param({}, UNKNOWN, id="says none"),
-        pytest.param({"batch.kubernetes.io/job-completion-index": "3"}, 3, id="says it"),
-        pytest.param({"batch.kubernetes.io/job-completion-index": "-3"}, UNKNOWN, id="negative"),
-        pytest.param({"batch.kubernetes.io/job-completion-index": "abc"}, UNKNOWN, id="no number"),
-    ],
+@cases(
+    "annotations, expected",
+    {
+        "says none": ({}, UNKNOWN),
+        "says it": ({"batch.kubernetes.io/job-completion-index": "3"}, 3),
+        "negative": ({"batch.kubernetes.io/job-completion-index": "-3"}, UNKNOWN),
+        "no number": ({"batch.kubernetes.io/job-completion-index": "abc"}, UNKNOWN),
+    },
 )
 def test_the_index_of_a_pod(annotations: dict[str, str], expected: int) -> None:
     """``getCompletionIndex``."""
     assert index_of(annotations) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        pytest.param("indexed-job", "indexed-job-1", id="a short name"),
-        pytest.param("hhhhhooooo" * 7, "hhhhhooooo" * 5 + "hhhhh-1", id="a name that is too long by itself"),
-        pytest.param("hhhhhooooo" * 5 + "hhhhhoo", "hhhhhooooo" * 5 + "hhhhh-1", id="too long with the index"),
-    ],
+@cases(
+    "name, expected",
+    {
+        "a short name": ("indexed-job", "indexed-job-1"),
+        "a name that is too long by itself": ("hhhhhooooo" * 7, "hhhhhooooo" * 5 + "hhhhh-1"),
+        "too long with the index": ("hhhhhooooo" * 5 + "hhhhhoo", "hhhhhooooo" * 5 + "hhhhh-1"),
+    },
 )
 def test_long_names_are_cut_before_the_index(name: str, expected: str) -> None:
     """TestPodGenerateNameWithIndex."""

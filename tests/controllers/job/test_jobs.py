@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import PODS, Doc, World
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, lose_request
 from pilothouse.controllers.workloads.job import DESCRIPTOR, TRACKING, JobOptions
@@ -230,16 +231,15 @@ async def test_a_suspended_job_has_no_pods_and_none_of_them_failed(world: World,
     assert order[-4:] == ["patch pods", "patch pods", "delete pods", "delete pods"]
 
 
-@pytest.mark.parametrize(
-    ("deadline", "expected"),
-    [
-        pytest.param(300, ["Suspended JobResumed"], id="in time: it begins anew"),
-        pytest.param(
+@cases(
+    "deadline, expected",
+    {
+        "in time: it begins anew": (300, ["Suspended JobResumed"]),
+        "too late: the time that it was suspended counts once it is resumed": (
             30,
             ["Suspended JobSuspended", "FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"],
-            id="too late: the time that it was suspended counts once it is resumed",
         ),
-    ],
+    },
 )
 async def test_a_suspended_job_keeps_its_start_time_without_the_gate(
     env: Env, deadline: int, expected: list[str]

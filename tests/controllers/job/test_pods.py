@@ -3,7 +3,6 @@
 
 from typing import Any
 
-import pytest
 from tests.controllers.job.builders import T0, at, job, pod
 from tests.controllers.job.observed import (
     ANY_FAILURE,
@@ -24,6 +23,7 @@ from tests.controllers.job.observed import (
     seen,
     succeeded,
 )
+from tests.tables import cases
 
 from pilothouse.api.batch import PodFailurePolicy
 from pilothouse.api.core import Pod
@@ -44,85 +44,71 @@ from pilothouse.controllers.workloads.job.decide import (
 from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
 
 
-@pytest.mark.parametrize(
-    ("spec", "groups", "failures", "expected"),
-    [
-        pytest.param({"completions": 5}, [], NONE, 2, id="a start"),
-        pytest.param({}, [], NONE, 2, id="a start without completions"),
-        pytest.param({"completions": 5}, [pending(2)], NONE, 0, id="pending ones are there"),
-        pytest.param({"completions": 5, "parallelism": 3}, [running(3)], NONE, 0, id="as many as wanted"),
-        pytest.param({}, [running(2)], NONE, 0, id="as many as wanted without completions"),
-        pytest.param({"completions": 5}, [running(1), succeeded(1)], NONE, 1, id="too few"),
-        pytest.param({}, [running(1)], NONE, 1, id="too few without completions"),
-        pytest.param({}, [running(1), succeeded(1)], NONE, 0, id="without completions, one has succeeded: no more"),
-        pytest.param({}, [succeeded(2)], NONE, 0, id="without completions, all have succeeded"),
-        pytest.param(
+@cases(
+    "spec, groups, failures, expected",
+    {
+        "a start": ({"completions": 5}, [], NONE, 2),
+        "a start without completions": ({}, [], NONE, 2),
+        "pending ones are there": ({"completions": 5}, [pending(2)], NONE, 0),
+        "as many as wanted": ({"completions": 5, "parallelism": 3}, [running(3)], NONE, 0),
+        "as many as wanted without completions": ({}, [running(2)], NONE, 0),
+        "too few": ({"completions": 5}, [running(1), succeeded(1)], NONE, 1),
+        "too few without completions": ({}, [running(1)], NONE, 1),
+        "without completions, one has succeeded: no more": ({}, [running(1), succeeded(1)], NONE, 0),
+        "without completions, all have succeeded": ({}, [succeeded(2)], NONE, 0),
+        "without completions, one runs, one failed, one goes: replace what failed": (
             {"parallelism": 1, "pod_replacement_policy": "Failed"},
             [running(1), failed(1), going(1)],
             NONE,
             0,
-            id="without completions, one runs, one failed, one goes: replace what failed",
         ),
-        pytest.param(
+        "one runs, one failed, one goes": (
             {"parallelism": 1, "completions": 1},
             [running(1), failed(1), going(1)],
             NONE,
             0,
-            id="one runs, one failed, one goes",
         ),
-        pytest.param({"parallelism": 1, "completions": 1}, [going(1)], NONE, 1, id="one that goes is replaced"),
-        pytest.param(
+        "one that goes is replaced": ({"parallelism": 1, "completions": 1}, [going(1)], NONE, 1),
+        "one that goes is not replaced before it has failed": (
             {"parallelism": 1, "completions": 1, "pod_replacement_policy": "Failed"},
             [going(1)],
             NONE,
             0,
-            id="one that goes is not replaced before it has failed",
         ),
-        pytest.param(
+        "nor with a failure policy": (
             {"parallelism": 1, "completions": 1, "pod_failure_policy": ANY_FAILURE},
             [going(1)],
             NONE,
             0,
-            id="nor with a failure policy",
         ),
-        pytest.param(
+        "more going than wanted: still one too many runs": (
             {"parallelism": 1, "completions": 1, "pod_replacement_policy": "Failed"},
             [running(2), going(4)],
             NONE,
             -1,
-            id="more going than wanted: still one too many runs",
         ),
-        pytest.param(
+        "kubernetes#122235: the same with a failure policy": (
             {"parallelism": 1, "completions": 1, "pod_failure_policy": ANY_FAILURE},
             [running(2), going(4)],
             NONE,
             -1,
-            id="kubernetes#122235: the same with a failure policy",
         ),
-        pytest.param({"parallelism": 1, "completions": 1}, [], JUST_FAILED, 10.0, id="too few, just failed: wait"),
-        pytest.param({"parallelism": 1, "completions": 1}, [], Failures(0, T0), 1, id="too few, a success since"),
-        pytest.param({"completions": 5}, [running(3)], NONE, -1, id="too many"),
-        pytest.param({"completions": 5}, [running(3)], JUST_FAILED, -1, id="too many go without waiting"),
-        pytest.param({"completions": 5}, [running(10)], NONE, -8, id="far too many"),
-        pytest.param(
-            {"parallelism": 3, "completions": 4},
-            [running(3), succeeded(2)],
-            NONE,
-            -1,
-            id="more than are still to succeed",
-        ),
-        pytest.param({"completions": 5}, [running(1), succeeded(1), failed(1)], NONE, 1, id="some of each"),
-        pytest.param({"completions": 5}, [running(2), succeeded(2)], NONE, 0, id="nothing to do"),
-        pytest.param({"completions": 5}, [succeeded(5)], NONE, 0, id="all done"),
-        pytest.param({"completions": 5, "suspend": True}, [running(2)], NONE, -2, id="suspended: none runs"),
-        pytest.param({"completions": 5, "suspend": True}, [], NONE, 0, id="suspended, and none runs"),
-        pytest.param(
-            {"completions": 700, "suspend": True}, [running(700)], NONE, -700, id="suspended: all go, however many"
-        ),
-        pytest.param({"parallelism": 0, "completions": 5}, [running(2)], NONE, -2, id="no parallelism"),
-        pytest.param({"parallelism": 700, "completions": 700}, [], NONE, 500, id="not more than a burst"),
-        pytest.param({"parallelism": 0, "completions": 700}, [running(700)], NONE, -500, id="nor removed"),
-    ],
+        "too few, just failed: wait": ({"parallelism": 1, "completions": 1}, [], JUST_FAILED, 10.0),
+        "too few, a success since": ({"parallelism": 1, "completions": 1}, [], Failures(0, T0), 1),
+        "too many": ({"completions": 5}, [running(3)], NONE, -1),
+        "too many go without waiting": ({"completions": 5}, [running(3)], JUST_FAILED, -1),
+        "far too many": ({"completions": 5}, [running(10)], NONE, -8),
+        "more than are still to succeed": ({"parallelism": 3, "completions": 4}, [running(3), succeeded(2)], NONE, -1),
+        "some of each": ({"completions": 5}, [running(1), succeeded(1), failed(1)], NONE, 1),
+        "nothing to do": ({"completions": 5}, [running(2), succeeded(2)], NONE, 0),
+        "all done": ({"completions": 5}, [succeeded(5)], NONE, 0),
+        "suspended: none runs": ({"completions": 5, "suspend": True}, [running(2)], NONE, -2),
+        "suspended, and none runs": ({"completions": 5, "suspend": True}, [], NONE, 0),
+        "suspended: all go, however many": ({"completions": 700, "suspend": True}, [running(700)], NONE, -700),
+        "no parallelism": ({"parallelism": 0, "completions": 5}, [running(2)], NONE, -2),
+        "not more than a burst": ({"parallelism": 700, "completions": 700}, [], NONE, 500),
+        "nor removed": ({"parallelism": 0, "completions": 700}, [running(700)], NONE, -500),
+    },
 )
 def test_which_pods_to_make_and_to_remove(
     spec: dict[str, Any], groups: list[list[Pod]], failures: Failures, expected: float
@@ -143,30 +129,28 @@ def test_which_pods_to_make_and_to_remove(
     assert got == expected
 
 
-@pytest.mark.parametrize(
-    ("parallelism", "completions", "pods", "expected"),
-    [
-        pytest.param(2, 5, [], CreatePods(2, (0, 1)), id="a start"),
-        pytest.param(2, 3, [(0, S), (1, F), (1, S), (2, S)], None, id="completed"),
-        pytest.param(2, 3, [(0, S), (1, S), (1, S)], CreatePods(1, (2,)), id="an index twice"),
-        pytest.param(
+@cases(
+    "parallelism, completions, pods, expected",
+    {
+        "a start": (2, 5, [], CreatePods(2, (0, 1))),
+        "completed": (2, 3, [(0, S), (1, F), (1, S), (2, S)], None),
+        "an index twice": (2, 3, [(0, S), (1, S), (1, S)], CreatePods(1, (2,))),
+        "some run, some are done": (
             8,
             20,
             [(0, R), (2, S), (3, P), (4, S), (5, S), (7, S), (8, S), (9, S)],
             CreatePods(6, (1, 6, 10, 11, 12, 13)),
-            id="some run, some are done",
         ),
-        pytest.param(3, 4, [(0, F), (1, P), (2, F)], CreatePods(2, (0, 2)), id="some failed"),
-        pytest.param(
+        "some failed": (3, 4, [(0, F), (1, P), (2, F)], CreatePods(2, (0, 2))),
+        "pods without index go": (
             2,
             5,
             [(None, R), (None, S), (None, F), (None, P), (0, S), (1, R), (2, R)],
             ["i3", "i0"],
-            id="pods without index go",
         ),
-        pytest.param(5, 5, [(None, R), (0, S), (1, R), (2, R), (2, P)], ["i0", "i4"], id="doubles go"),
-        pytest.param(2, 5, [(0, S), (5, R), (6, S), (7, P), (8, F)], ["i1", "i3"], id="past the last index"),
-    ],
+        "doubles go": (5, 5, [(None, R), (0, S), (1, R), (2, R), (2, P)], ["i0", "i4"]),
+        "past the last index": (2, 5, [(0, S), (5, R), (6, S), (7, P), (8, F)], ["i1", "i3"]),
+    },
 )
 def test_which_indexes(
     parallelism: int, completions: int, pods: list[tuple[int | None, str]], expected: CreatePods | list[str] | None
@@ -183,12 +167,12 @@ def test_which_indexes(
         assert got == expected
 
 
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        pytest.param("Failed", CreatePods(1, (1,)), id="only failed: its index waits"),
-        pytest.param("TerminatingOrFailed", CreatePods(2, (0, 1)), id="its index is taken over"),
-    ],
+@cases(
+    "policy, expected",
+    {
+        "only failed: its index waits": ("Failed", CreatePods(1, (1,))),
+        "its index is taken over": ("TerminatingOrFailed", CreatePods(2, (0, 1))),
+    },
 )
 def test_an_index_whose_pod_goes(policy: str, expected: CreatePods) -> None:
     """TestControllerSyncJob, "indexed job with some pods deleted"."""
@@ -197,14 +181,14 @@ def test_an_index_whose_pod_goes(policy: str, expected: CreatePods) -> None:
     assert decide_pods(sync, take_census(sync)) == expected
 
 
-@pytest.mark.parametrize(
-    ("now", "expected"),
-    [
-        pytest.param(5, Wait(5.0), id="both wait: until the first may be made"),
-        pytest.param(9.5, Wait(1.0), id="never less than a second"),
-        pytest.param(12, CreatePods(1, (0,)), id="one may"),
-        pytest.param(30, CreatePods(2, (0, 1)), id="both may"),
-    ],
+@cases(
+    "now, expected",
+    {
+        "both wait: until the first may be made": (5, Wait(5.0)),
+        "never less than a second": (9.5, Wait(1.0)),
+        "one may": (12, CreatePods(1, (0,))),
+        "both may": (30, CreatePods(2, (0, 1))),
+    },
 )
 def test_each_index_waits_for_itself(now: float, expected: CreatePods | Wait) -> None:
     """TestGetPodCreationInfoForIndependentIndexes."""
@@ -215,14 +199,14 @@ def test_each_index_waits_for_itself(now: float, expected: CreatePods | Wait) ->
     assert decide_pods(sync, take_census(sync)) == expected
 
 
-@pytest.mark.parametrize(
-    ("counted", "ignored", "expected"),
-    [
-        pytest.param(None, None, 10.0, id="no annotation: one failure"),
-        pytest.param("2", None, 40.0, id="two before it"),
-        pytest.param("1", "1", 40.0, id="one before it that counted and one that did not"),
-        pytest.param("9", None, 600.0, id="at most ten minutes"),
-    ],
+@cases(
+    "counted, ignored, expected",
+    {
+        "no annotation: one failure": (None, None, 10.0),
+        "two before it": ("2", None, 40.0),
+        "one before it that counted and one that did not": ("1", "1", 40.0),
+        "at most ten minutes": ("9", None, 600.0),
+    },
 )
 def test_the_wait_of_an_index(counted: str | None, ignored: str | None, expected: float) -> None:
     """TestGetRemainingBackoffTimePerIndex."""
@@ -231,41 +215,39 @@ def test_the_wait_of_an_index(counted: str | None, ignored: str | None, expected
     assert until_replaced(job(), None, T0) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param(None, 0, id="none"),
-        pytest.param("2", 2, id="a number"),
-        pytest.param("2147483647", 2147483647, id="the largest"),
-        pytest.param("2147483648", 0, id="too large"),
-        pytest.param("-1", 0, id="negative"),
-        pytest.param("xyz", 0, id="no number"),
-    ],
+@cases(
+    "text, expected",
+    {
+        "none": (None, 0),
+        "a number": ("2", 2),
+        "the largest": ("2147483647", 2147483647),
+        "too large": ("2147483648", 0),
+        "negative": ("-1", 0),
+        "no number": ("xyz", 0),
+    },
 )
 def test_the_failures_that_a_pod_notes(text: str | None, expected: int) -> None:
     """TestGetIndexFailureCount."""
     assert failures_noted(pod("a", notes={FAILURE_COUNT: text} if text is not None else {})) == expected
 
 
-@pytest.mark.parametrize(
-    ("policy", "last", "expected"),
-    [
-        pytest.param(None, None, {FAILURE_COUNT: "0"}, id="the first"),
-        pytest.param(None, pod("a", F, notes={FAILURE_COUNT: "0"}), {FAILURE_COUNT: "1"}, id="after the first"),
-        pytest.param(None, pod("a", F, notes={FAILURE_COUNT: "3"}), {FAILURE_COUNT: "4"}, id="after the fourth"),
-        pytest.param(
+@cases(
+    "policy, last, expected",
+    {
+        "the first": (None, None, {FAILURE_COUNT: "0"}),
+        "after the first": (None, pod("a", F, notes={FAILURE_COUNT: "0"}), {FAILURE_COUNT: "1"}),
+        "after the fourth": (None, pod("a", F, notes={FAILURE_COUNT: "3"}), {FAILURE_COUNT: "4"}),
+        "after one that is ignored": (
             IGNORE_EVICTIONS,
             pod("a", F, conditions=EVICTED, notes={FAILURE_COUNT: "3"}),
             {FAILURE_COUNT: "3", IGNORED_FAILURE_COUNT: "1"},
-            id="after one that is ignored",
         ),
-        pytest.param(
+        "what was ignored is passed on": (
             IGNORE_EVICTIONS,
             pod("a", F, notes={FAILURE_COUNT: "3", IGNORED_FAILURE_COUNT: "2"}),
             {FAILURE_COUNT: "4", IGNORED_FAILURE_COUNT: "2"},
-            id="what was ignored is passed on",
         ),
-    ],
+    },
 )
 def test_the_failures_that_the_next_pod_notes(
     policy: PodFailurePolicy | None, last: Pod | None, expected: dict[str, str]
@@ -274,15 +256,15 @@ def test_the_failures_that_the_next_pod_notes(
     assert next_failure_counts(job(pod_failure_policy=policy), last) == expected
 
 
-@pytest.mark.parametrize(
-    ("policy", "pods", "expected"),
-    [
-        pytest.param("TerminatingOrFailed", [], "new", id="nothing happened"),
-        pytest.param("TerminatingOrFailed", failed(1), "recreate_terminating_or_failed", id="one failed"),
-        pytest.param("TerminatingOrFailed", going(1), "recreate_terminating_or_failed", id="one goes"),
-        pytest.param("Failed", failed(1), "recreate_failed", id="one failed, only failed ones are replaced"),
-        pytest.param("Failed", [], "new", id="nothing happened, only failed ones are replaced"),
-    ],
+@cases(
+    "policy, pods, expected",
+    {
+        "nothing happened": ("TerminatingOrFailed", [], "new"),
+        "one failed": ("TerminatingOrFailed", failed(1), "recreate_terminating_or_failed"),
+        "one goes": ("TerminatingOrFailed", going(1), "recreate_terminating_or_failed"),
+        "one failed, only failed ones are replaced": ("Failed", failed(1), "recreate_failed"),
+        "nothing happened, only failed ones are replaced": ("Failed", [], "new"),
+    },
 )
 def test_why_pods_are_made(policy: str, pods: list[Pod], expected: str) -> None:
     """``recordJobPodsCreationTotal``; TestJobPodReplacementPolicy of test/integration/job."""

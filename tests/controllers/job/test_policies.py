@@ -6,6 +6,7 @@ import datetime
 import pytest
 from tests.controllers.job.builders import T0, at, ended, job, pod
 from tests.controllers.job.observed import INDEXED, seen
+from tests.tables import cases
 
 from pilothouse.api.batch import (
     ExitCodesRequirement,
@@ -40,78 +41,61 @@ def fails(text: str) -> PolicyMatch:
     return PolicyMatch(action="FailJob", message=text)
 
 
-@pytest.mark.parametrize(
-    ("rules", "failed", "expected"),
-    [
-        pytest.param([], EXIT_2, NO_RULE, id="no rules"),
-        pytest.param([codes("Ignore", "In", 1, 2)], EXIT_2, PolicyMatch(counts=False, action="Ignore"), id="ignored"),
-        pytest.param([codes("Ignore", "In", 1, 3)], EXIT_2, NO_RULE, id="another code"),
-        pytest.param([codes("Count", "NotIn", 1, 3)], EXIT_2, PolicyMatch(action="Count"), id="none of these codes"),
-        pytest.param([codes("Count", "NotIn", 2)], EXIT_2, NO_RULE, id="one of these codes"),
-        pytest.param(
-            [codes("FailJob", "NotIn", 5)],
-            pod("p", "Failed", containers=(ended("main", 0),)),
-            NO_RULE,
-            id="0 never fits",
-        ),
-        pytest.param(
+@cases(
+    "rules, failed, expected",
+    {
+        "no rules": ([], EXIT_2, NO_RULE),
+        "ignored": ([codes("Ignore", "In", 1, 2)], EXIT_2, PolicyMatch(counts=False, action="Ignore")),
+        "another code": ([codes("Ignore", "In", 1, 3)], EXIT_2, NO_RULE),
+        "none of these codes": ([codes("Count", "NotIn", 1, 3)], EXIT_2, PolicyMatch(action="Count")),
+        "one of these codes": ([codes("Count", "NotIn", 2)], EXIT_2, NO_RULE),
+        "0 never fits": ([codes("FailJob", "NotIn", 5)], pod("p", "Failed", containers=(ended("main", 0),)), NO_RULE),
+        "the Job fails": (
             [codes("FailJob", "In", 2)],
             EXIT_2,
             fails("Container main for pod default/p failed with exit code 2 matching FailJob rule at index 0"),
-            id="the Job fails",
         ),
-        pytest.param([codes("FailJob", "In", 2, container="other")], EXIT_2, NO_RULE, id="another container"),
-        pytest.param(
+        "another container": ([codes("FailJob", "In", 2, container="other")], EXIT_2, NO_RULE),
+        "an init container": (
             [codes("FailJob", "In", 5)],
             pod("p", "Failed", containers=(ended("main", 2),), init_containers=(ended("init", 5),)),
             fails("Container init for pod default/p failed with exit code 5 matching FailJob rule at index 0"),
-            id="an init container",
         ),
-        pytest.param(
+        "the first rule that fits": (
             [condition("Ignore", "DisruptionTarget"), codes("FailJob", "In", 2)],
             EXIT_2,
             fails("Container main for pod default/p failed with exit code 2 matching FailJob rule at index 1"),
-            id="the first rule that fits",
         ),
-        pytest.param(
-            [condition("Ignore", "DisruptionTarget")], EVICTED, PolicyMatch(counts=False, action="Ignore"), id="evicted"
-        ),
-        pytest.param([condition("Ignore", "DisruptionTarget", "False")], EVICTED, NO_RULE, id="another status"),
-        pytest.param(
+        "evicted": ([condition("Ignore", "DisruptionTarget")], EVICTED, PolicyMatch(counts=False, action="Ignore")),
+        "another status": ([condition("Ignore", "DisruptionTarget", "False")], EVICTED, NO_RULE),
+        "evicted, and the Job fails": (
             [condition("FailJob", "DisruptionTarget")],
             EVICTED,
             fails("Pod default/p has condition DisruptionTarget matching FailJob rule at index 0"),
-            id="evicted, and the Job fails",
         ),
-        pytest.param([codes("FailIndex", "In", 2)], EXIT_2, PolicyMatch(action="FailIndex"), id="the index fails"),
-        pytest.param(
+        "the index fails": ([codes("FailIndex", "In", 2)], EXIT_2, PolicyMatch(action="FailIndex")),
+        "evicted, and the index fails": (
             [condition("FailIndex", "DisruptionTarget")],
             EVICTED,
             PolicyMatch(action="FailIndex"),
-            id="evicted, and the index fails",
         ),
-        pytest.param(
-            [condition("Count", "DisruptionTarget")], EVICTED, PolicyMatch(action="Count"), id="evicted, and it counts"
-        ),
-        pytest.param(
+        "evicted, and it counts": ([condition("Count", "DisruptionTarget")], EVICTED, PolicyMatch(action="Count")),
+        "an unknown action about exit codes is passed over": (
             [codes("Unknown", "In", 1, 2), codes("FailJob", "In", 2, 3)],
             EXIT_2,
             fails("Container main for pod default/p failed with exit code 2 matching FailJob rule at index 1"),
-            id="an unknown action about exit codes is passed over",
         ),
-        pytest.param(
+        "an unknown action about conditions is passed over": (
             [condition("Unknown", "DisruptionTarget"), condition("Ignore", "DisruptionTarget")],
             EVICTED,
             PolicyMatch(counts=False, action="Ignore"),
-            id="an unknown action about conditions is passed over",
         ),
-        pytest.param(
+        "an unknown operator fits nothing": (
             [codes("Ignore", "Unknown", 1, 2), codes("FailJob", "In", 2, 3)],
             EXIT_2,
             fails("Container main for pod default/p failed with exit code 2 matching FailJob rule at index 1"),
-            id="an unknown operator fits nothing",
         ),
-        pytest.param(
+        "containers that succeeded are passed over": (
             [codes("FailJob", "NotIn", 111)],
             pod(
                 "p",
@@ -120,45 +104,38 @@ def fails(text: str) -> PolicyMatch:
                 init_containers=(ended("init", 0),),
             ),
             NO_RULE,
-            id="containers that succeeded are passed over",
         ),
-        pytest.param(
+        "any failure": (
             [codes("FailJob", "NotIn", 0)],
             pod("p", "Failed", containers=(ended("main", 1), ended("support", 0))),
             fails("Container main for pod default/p failed with exit code 1 matching FailJob rule at index 0"),
-            id="any failure",
         ),
-        pytest.param(
+        "the second rule fits": (
             [codes("Count", "In", 1, 2, 3), codes("FailJob", "In", 4, 5, 6)],
             pod("p", "Failed", containers=(ended("main", 6),)),
             fails("Container main for pod default/p failed with exit code 6 matching FailJob rule at index 1"),
-            id="the second rule fits",
         ),
-        pytest.param(
+        "a container that has not ended is passed over": (
             [codes("Count", "In", 1, 2, 3)],
             pod("p", "Failed", containers=(ContainerStatus(name="foo"), ended("bar", 2))),
             PolicyMatch(action="Count"),
-            id="a container that has not ended is passed over",
         ),
-        pytest.param(
+        "a status of Unknown, asked for": (
             [condition("Ignore", "DisruptionTarget", "Unknown")],
             pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="Unknown"),)),
             PolicyMatch(counts=False, action="Ignore"),
-            id="a status of Unknown, asked for",
         ),
-        pytest.param(
+        "a status of False, asked for": (
             [condition("Ignore", "DisruptionTarget", "False")],
             pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="False"),)),
             PolicyMatch(counts=False, action="Ignore"),
-            id="a status of False, asked for",
         ),
-        pytest.param(
+        "a status of False, not asked for": (
             [condition("Ignore", "DisruptionTarget")],
             pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="False"),)),
             NO_RULE,
-            id="a status of False, not asked for",
         ),
-        pytest.param(
+        "the first of many": (
             [
                 codes("Count", "NotIn", 8),
                 codes("Ignore", "In", 1, 2, 3),
@@ -168,9 +145,8 @@ def fails(text: str) -> PolicyMatch:
             ],
             pod("p", "Failed", containers=(ended("main", 32),)),
             PolicyMatch(action="Count"),
-            id="the first of many",
         ),
-    ],
+    },
 )
 def test_what_becomes_of_a_failed_pod(rules: list[PodFailurePolicyRule], failed: Pod, expected: PolicyMatch) -> None:
     """TestMatchPodFailurePolicy."""
@@ -191,46 +167,46 @@ def test_a_rule_that_fails_an_index_is_the_last_that_is_read(rule: PodFailurePol
     assert decide_ending(observed, census, None) is None
 
 
-@pytest.mark.parametrize(
-    ("rules", "succeeded", "expected"),
-    [
-        pytest.param([("0-2", None)], "", None, id="none has succeeded"),
-        pytest.param([("0-2", None)], "0,1", None, id="not all of them"),
-        pytest.param([("0-2", None)], "0-4", 0, id="all of them, and others"),
-        pytest.param([("0-5", 2)], "1,4", 0, id="enough of them"),
-        pytest.param([("0-5", 3)], "1,4,8,9", None, id="others do not count"),
-        pytest.param([(None, 3)], "1,4,8", 0, id="enough of all"),
-        pytest.param([(None, 4)], "1,4,8", None, id="not enough of all"),
-        pytest.param([("0,2", None), ("4", None)], "4", 1, id="the second rule"),
-        pytest.param([("a", None), (None, 1)], "4", 1, id="a rule that makes no sense is left out"),
-        pytest.param([("1-3,5-9", None)], "0-6,7-9", 0, id="across intervals"),
-        pytest.param([], "0", None, id="no rules"),
-        pytest.param([("invalid-form", None)], "0", None, id="no list"),
-        pytest.param([("0-2", None)], "0-2,4-7", 0, id="an interval of two"),
-        pytest.param([("3", None)], "0-2", None, id="another index"),
-        pytest.param([("9", None), ("4,6", None)], "0-2,4-7", 1, id="one of two rules"),
-        pytest.param([("0,1", None), ("5", None)], "0-2,4-7", 0, id="both rules: the first"),
-        pytest.param([("3-6", 2)], "0-2,4-7", 0, id="two of an interval"),
-        pytest.param([("3-6", 2)], "0-2,6,7", None, id="one of an interval is not two"),
-        pytest.param([(None, 4)], "", None, id="a number, and none has succeeded"),
-        pytest.param([("2-4,6-8", None)], "1-9", 0, id="a subset"),
-        pytest.param([("2-4,6-9", None)], "2-4,6-9", 0, id="the same"),
-        pytest.param([("", None)], "1-3", None, id="an empty list"),
-        pytest.param([("", None)], "", None, id="an empty list, and none has succeeded"),
-        pytest.param([("10-12,14-16", None)], "1-3,5-7", None, id="all past the last"),
-        pytest.param([("1-3,5-7", None)], "2-4,6-8", None, id="overlapping in front"),
-        pytest.param([("1-3,5-7", 4)], "2-4,6-8", 0, id="overlapping in front, enough of them"),
-        pytest.param([("2-4,6-9", None)], "1-3,5-7", None, id="overlapping behind"),
-        pytest.param([("2-4,6-9", 4)], "1-3,5-7", 0, id="overlapping behind, enough of them"),
-        pytest.param([("0-4,6-9", None)], "1-3,7,8", None, id="around"),
-        pytest.param([("0-4,6-9", 5)], "1-3,7,8", 0, id="around, enough of them"),
-        pytest.param([("0-6,8-9", None)], "1-3,5-9", None, id="overlapping two behind"),
-        pytest.param([("0-6,8-9", 7)], "1-3,5-9", 0, id="overlapping two behind, enough of them"),
-        pytest.param([("0-5,7-9", None)], "1-5,7-9", None, id="overlapping in front, the same behind"),
-        pytest.param([("0-5,7-9", 8)], "1-5,7-9", 0, id="overlapping in front, the same behind, enough of them"),
-        pytest.param([("0-3,6-9", None)], "1-9", None, id="two in one, the first overlapping"),
-        pytest.param([("0-3,6-9", 7)], "1-9", 0, id="two in one, the first overlapping, enough of them"),
-    ],
+@cases(
+    "rules, succeeded, expected",
+    {
+        "none has succeeded": ([("0-2", None)], "", None),
+        "not all of them": ([("0-2", None)], "0,1", None),
+        "all of them, and others": ([("0-2", None)], "0-4", 0),
+        "enough of them": ([("0-5", 2)], "1,4", 0),
+        "others do not count": ([("0-5", 3)], "1,4,8,9", None),
+        "enough of all": ([(None, 3)], "1,4,8", 0),
+        "not enough of all": ([(None, 4)], "1,4,8", None),
+        "the second rule": ([("0,2", None), ("4", None)], "4", 1),
+        "a rule that makes no sense is left out": ([("a", None), (None, 1)], "4", 1),
+        "across intervals": ([("1-3,5-9", None)], "0-6,7-9", 0),
+        "no rules": ([], "0", None),
+        "no list": ([("invalid-form", None)], "0", None),
+        "an interval of two": ([("0-2", None)], "0-2,4-7", 0),
+        "another index": ([("3", None)], "0-2", None),
+        "one of two rules": ([("9", None), ("4,6", None)], "0-2,4-7", 1),
+        "both rules: the first": ([("0,1", None), ("5", None)], "0-2,4-7", 0),
+        "two of an interval": ([("3-6", 2)], "0-2,4-7", 0),
+        "one of an interval is not two": ([("3-6", 2)], "0-2,6,7", None),
+        "a number, and none has succeeded": ([(None, 4)], "", None),
+        "a subset": ([("2-4,6-8", None)], "1-9", 0),
+        "the same": ([("2-4,6-9", None)], "2-4,6-9", 0),
+        "an empty list": ([("", None)], "1-3", None),
+        "an empty list, and none has succeeded": ([("", None)], "", None),
+        "all past the last": ([("10-12,14-16", None)], "1-3,5-7", None),
+        "overlapping in front": ([("1-3,5-7", None)], "2-4,6-8", None),
+        "overlapping in front, enough of them": ([("1-3,5-7", 4)], "2-4,6-8", 0),
+        "overlapping behind": ([("2-4,6-9", None)], "1-3,5-7", None),
+        "overlapping behind, enough of them": ([("2-4,6-9", 4)], "1-3,5-7", 0),
+        "around": ([("0-4,6-9", None)], "1-3,7,8", None),
+        "around, enough of them": ([("0-4,6-9", 5)], "1-3,7,8", 0),
+        "overlapping two behind": ([("0-6,8-9", None)], "1-3,5-9", None),
+        "overlapping two behind, enough of them": ([("0-6,8-9", 7)], "1-3,5-9", 0),
+        "overlapping in front, the same behind": ([("0-5,7-9", None)], "1-5,7-9", None),
+        "overlapping in front, the same behind, enough of them": ([("0-5,7-9", 8)], "1-5,7-9", 0),
+        "two in one, the first overlapping": ([("0-3,6-9", None)], "1-9", None),
+        "two in one, the first overlapping, enough of them": ([("0-3,6-9", 7)], "1-9", 0),
+    },
 )
 def test_which_rule_is_met(rules: list[tuple[str | None, int | None]], succeeded: str, expected: int | None) -> None:
     """TestMatchSuccessPolicy."""
@@ -240,22 +216,22 @@ def test_which_rule_is_met(rules: list[tuple[str | None, int | None]], succeeded
     assert met_rule(policy, 10, Indexes.parse(succeeded, 10)) == expected
 
 
-@pytest.mark.parametrize(
-    ("before", "succeeded", "failed", "expected"),
-    [
-        pytest.param(Failures(2, at(5)), [], [], Failures(2, at(5)), id="nothing new"),
-        pytest.param(NONE, [], [10, 12, 11], Failures(3, at(12)), id="failures: the last counts"),
-        pytest.param(Failures(1, at(5)), [], [10], Failures(2, at(10)), id="one more failure"),
-        pytest.param(Failures(3, at(5)), [10], [], NONE, id="a success ends the row"),
-        pytest.param(Failures(3, at(5)), [10], [9, 11, 12], Failures(2, at(12)), id="only those after the success"),
-        pytest.param(Failures(3, at(5)), [10], [9], NONE, id="all before the success"),
-        pytest.param(NONE, [], [10], Failures(1, at(10)), id="the first failure"),
-        pytest.param(Failures(2), [], [10], Failures(3, at(10)), id="two without a time before it"),
-        pytest.param(NONE, [8], [10, 6, 7, 9], Failures(2, at(10)), id="two failures, a success, two failures"),
-        pytest.param(NONE, [10], [10], NONE, id="success and failure at once"),
-        pytest.param(NONE, [10], [], NONE, id="a success"),
-        pytest.param(NONE, [], [], NONE, id="nothing ever"),
-    ],
+@cases(
+    "before, succeeded, failed, expected",
+    {
+        "nothing new": (Failures(2, at(5)), [], [], Failures(2, at(5))),
+        "failures: the last counts": (NONE, [], [10, 12, 11], Failures(3, at(12))),
+        "one more failure": (Failures(1, at(5)), [], [10], Failures(2, at(10))),
+        "a success ends the row": (Failures(3, at(5)), [10], [], NONE),
+        "only those after the success": (Failures(3, at(5)), [10], [9, 11, 12], Failures(2, at(12))),
+        "all before the success": (Failures(3, at(5)), [10], [9], NONE),
+        "the first failure": (NONE, [], [10], Failures(1, at(10))),
+        "two without a time before it": (Failures(2), [], [10], Failures(3, at(10))),
+        "two failures, a success, two failures": (NONE, [8], [10, 6, 7, 9], Failures(2, at(10))),
+        "success and failure at once": (NONE, [10], [10], NONE),
+        "a success": (NONE, [10], [], NONE),
+        "nothing ever": (NONE, [], [], NONE),
+    },
 )
 def test_failures_in_a_row(before: Failures, succeeded: list[int], failed: list[int], expected: Failures) -> None:
     """TestNewBackoffRecord."""
@@ -264,30 +240,19 @@ def test_failures_in_a_row(before: Failures, succeeded: list[int], failed: list[
     assert after(before, good, bad) == expected
 
 
-@pytest.mark.parametrize(
-    ("ended_pod", "expected"),
-    [
-        pytest.param(
-            pod("p", "Failed", containers=(ended("a", 1, seconds=5), ended("b", 1, seconds=9))), at(9), id="last"
-        ),
-        pytest.param(
-            pod("p", "Failed", containers=(ended("a", 1, seconds=5), ended("b", 1)), ready=False),
-            T0,
-            id="not ready since",
-        ),
-        pytest.param(pod("p", "Failed", deleted=30), at(30), id="to be deleted"),
-        pytest.param(pod("p", "Failed", deleted=30, grace=30), at(0), id="told to go before its grace period"),
-        pytest.param(
+@cases(
+    "ended_pod, expected",
+    {
+        "last": (pod("p", "Failed", containers=(ended("a", 1, seconds=5), ended("b", 1, seconds=9))), at(9)),
+        "not ready since": (pod("p", "Failed", containers=(ended("a", 1, seconds=5), ended("b", 1)), ready=False), T0),
+        "to be deleted": (pod("p", "Failed", deleted=30), at(30)),
+        "told to go before its grace period": (pod("p", "Failed", deleted=30, grace=30), at(0)),
+        "one container runs on: to be deleted": (
             pod("p", "Failed", containers=(ended("a", 1, seconds=5), ContainerStatus(name="b")), deleted=7),
             at(7),
-            id="one container runs on: to be deleted",
         ),
-        pytest.param(
-            pod("p", "Failed", containers=(ended("a", 1),), ready=True, deleted=7),
-            at(7),
-            id="ready since is no end",
-        ),
-        pytest.param(
+        "ready since is no end": (pod("p", "Failed", containers=(ended("a", 1),), ready=True, deleted=7), at(7)),
+        "a sidecar ends last; other init containers do not count": (
             pod(
                 "p",
                 "Failed",
@@ -296,9 +261,8 @@ def test_failures_in_a_row(before: Failures, succeeded: list[int], failed: list[
                 sidecars=("s",),
             ),
             at(8),
-            id="a sidecar ends last; other init containers do not count",
         ),
-        pytest.param(
+        "a container runs on, all sidecars have ended: the last of them": (
             pod(
                 "p",
                 "Failed",
@@ -308,9 +272,8 @@ def test_failures_in_a_row(before: Failures, succeeded: list[int], failed: list[
                 deleted=30,
             ),
             at(8),
-            id="a container runs on, all sidecars have ended: the last of them",
         ),
-        pytest.param(
+        "a sidecar runs on: to be deleted": (
             pod(
                 "p",
                 "Failed",
@@ -320,30 +283,29 @@ def test_failures_in_a_row(before: Failures, succeeded: list[int], failed: list[
                 deleted=30,
             ),
             at(30),
-            id="a sidecar runs on: to be deleted",
         ),
-        pytest.param(pod("p", "Failed"), T0, id="made"),
-    ],
+        "made": (pod("p", "Failed"), T0),
+    },
 )
 def test_when_a_pod_ended(ended_pod: Pod, expected: datetime.datetime) -> None:
     """TestGetFinishedTime."""
     assert finished_at(ended_pod) == expected
 
 
-@pytest.mark.parametrize(
-    ("failures", "second", "expected"),
-    [
-        pytest.param(NONE, 0, 0.0, id="no failure"),
-        pytest.param(Failures(1, T0), 0, 10.0, id="the first"),
-        pytest.param(Failures(2, T0), 5, 15.0, id="the second, some time ago"),
-        pytest.param(Failures(3, T0), 0, 40.0, id="the third"),
-        pytest.param(Failures(1, T0), 11, 0.0, id="long enough ago"),
-        pytest.param(Failures(1, T0), 1, 9.0, id="the first, a second ago"),
-        pytest.param(Failures(1, T0), 10, 0.0, id="exactly long enough ago"),
-        pytest.param(Failures(6, T0), 0, 320.0, id="the sixth, still below ten minutes"),
-        pytest.param(Failures(7, T0), 0, 600.0, id="never more than ten minutes"),
-        pytest.param(Failures(1000, T0), 0, 600.0, id="however many"),
-    ],
+@cases(
+    "failures, second, expected",
+    {
+        "no failure": (NONE, 0, 0.0),
+        "the first": (Failures(1, T0), 0, 10.0),
+        "the second, some time ago": (Failures(2, T0), 5, 15.0),
+        "the third": (Failures(3, T0), 0, 40.0),
+        "long enough ago": (Failures(1, T0), 11, 0.0),
+        "the first, a second ago": (Failures(1, T0), 1, 9.0),
+        "exactly long enough ago": (Failures(1, T0), 10, 0.0),
+        "the sixth, still below ten minutes": (Failures(6, T0), 0, 320.0),
+        "never more than ten minutes": (Failures(7, T0), 0, 600.0),
+        "however many": (Failures(1000, T0), 0, 600.0),
+    },
 )
 def test_the_wait_after_failures(failures: Failures, second: int, expected: float) -> None:
     """TestGetRemainingBackoffTime."""

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from tests.controllers.api_world import PODS
 from tests.controllers.replicaset.world import WEB, World, controlled, world
+from tests.tables import cases
 
 from pilothouse.api.wire import Request
 from pilothouse.client.interceptor import Action, Replace, Rule, conflict, delay, fail, gone, lose_answer, time_out
@@ -23,12 +24,12 @@ async def test_an_old_pod_cache_leads_to_no_second_batch(world: World) -> None:
     assert len(await world.owned()) == 3
 
 
-@pytest.mark.parametrize(
-    ("waits", "created"),
-    [
-        pytest.param(True, 3, id="the guard knows that the cache is old, for however long"),
-        pytest.param(False, 6, id="expectations alone give up after five minutes"),
-    ],
+@cases(
+    "waits, created",
+    {
+        "the guard knows that the cache is old, for however long": (True, 3),
+        "expectations alone give up after five minutes": (False, 6),
+    },
 )
 async def test_a_cache_that_stays_old_for_more_than_five_minutes(env: Env, waits: bool, created: int) -> None:
     """kubernetes#129795, first half: without the consistency store the pods are made a second time."""
@@ -45,12 +46,12 @@ async def test_a_cache_that_stays_old_for_more_than_five_minutes(env: Env, waits
         assert (skips > 0) == waits
 
 
-@pytest.mark.parametrize(
-    ("waits", "seconds"),
-    [
-        pytest.param(True, 15, id="as soon as the cache has passed them"),
-        pytest.param(False, 330, id="without the guard only when the expectation expires"),
-    ],
+@cases(
+    "waits, seconds",
+    {
+        "as soon as the cache has passed them": (True, 15),
+        "without the guard only when the expectation expires": (False, 330),
+    },
 )
 async def test_pods_that_came_and_went_between_two_lists_are_made_again(env: Env, waits: bool, seconds: float) -> None:
     """kubernetes#129795, second half: no event will ever tell that they were created."""

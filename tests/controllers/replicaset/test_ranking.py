@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.controllers.replicaset.builders import NOW, ago, pod
+from tests.tables import cases
 
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.replicaset.ranking import ActivePodsWithRanks
@@ -273,29 +274,26 @@ def test_whoever_every_stayer_yields_to_is_chosen(shapes: list[tuple], data: st.
         assert names == set(expected)
 
 
-@pytest.mark.parametrize(
-    ("pods", "victims", "expected"),
-    [
-        pytest.param(
+@cases(
+    "pods, victims, expected",
+    {
+        "age of the victim over that of the youngest, in whole numbers": (
             [pod("old", created=ago(seconds=100)), pod("young", created=ago(seconds=40))],
             ["old"],
             [2.0],
-            id="age of the victim over that of the youngest, in whole numbers",
         ),
-        pytest.param(
+        "unready victims are not counted": (
             [pod("unready", created=ago(seconds=100), ready=False), pod("young", created=ago(seconds=40))],
             ["unready"],
             [],
-            id="unready victims are not counted",
         ),
-        pytest.param(
+        "a youngest pod without age is no divisor": (
             [pod("old", created=ago(seconds=100)), pod("young", created=NOW)],
             ["old"],
             [],
-            id="a youngest pod without age is no divisor",
         ),
-        pytest.param([pod("a", ready=False)], ["a"], [], id="no ready pod, no ratio"),
-    ],
+        "no ready pod, no ratio": ([pod("a", ready=False)], ["a"], []),
+    },
 )
 def test_age_ratios(pods: list[Pod], victims: list[str], expected: list[float]) -> None:
     assert ActivePodsWithRanks(pods).age_ratios([p for p in pods if p.metadata.name in victims], NOW) == expected

@@ -4,8 +4,8 @@ Rows marked "upstream" are those of v1.36 ``pkg/controller/replicaset/replica_se
 """
 
 import msgspec
-import pytest
 from tests.controllers.replicaset.builders import NOW, ago, pod, replica_set
+from tests.tables import cases
 
 from pilothouse.api.apps import ReplicaSetCondition, ReplicaSetStatus
 from pilothouse.api.core import Pod
@@ -14,50 +14,34 @@ from pilothouse.controllers.workloads.replicaset.status import Failure, StatusCo
 FULL = {"app": "web", "type": "production"}
 
 
-@pytest.mark.parametrize(
-    ("pods", "min_ready_seconds", "expected"),
-    [
-        pytest.param([], 0, StatusCounts(), id="no pods"),
-        pytest.param(
+@cases(
+    "pods, min_ready_seconds, expected",
+    {
+        "no pods": ([], 0, StatusCounts()),
+        "upstream: 1 fully labelled pod": (
             [pod("a", labels=FULL)],
             0,
             StatusCounts(active=1, fully_labeled=1, ready=1, available=1),
-            id="upstream: 1 fully labelled pod",
         ),
-        pytest.param(
-            [pod("a"), pod("b")],
-            0,
-            StatusCounts(active=2, ready=2, available=2),
-            id="upstream: 2 not fully labelled pods",
-        ),
-        pytest.param(
+        "upstream: 2 not fully labelled pods": ([pod("a"), pod("b")], 0, StatusCounts(active=2, ready=2, available=2)),
+        "upstream: 1 not fully labelled pod, 1 fully labelled (and more)": (
             [pod("a"), pod("b", labels={**FULL, "more": "yes"})],
             0,
             StatusCounts(active=2, fully_labeled=1, ready=2, available=2),
-            id="upstream: 1 not fully labelled pod, 1 fully labelled (and more)",
         ),
-        pytest.param(
-            [pod("a", labels=FULL, ready=False)],
-            0,
-            StatusCounts(active=1, fully_labeled=1),
-            id="upstream: 1 non-ready pod",
-        ),
-        pytest.param(
+        "upstream: 1 non-ready pod": ([pod("a", labels=FULL, ready=False)], 0, StatusCounts(active=1, fully_labeled=1)),
+        "upstream: 1 ready but non-available pod": (
             [pod("a", labels=FULL, ready_since=ago(seconds=3599))],
             3600,
             StatusCounts(active=1, fully_labeled=1, ready=1),
-            id="upstream: 1 ready but non-available pod",
         ),
-        pytest.param(
+        "available from the very second on": (
             [pod("a", labels=FULL, ready_since=ago(seconds=3600))],
             3600,
             StatusCounts(active=1, fully_labeled=1, ready=1, available=1),
-            id="available from the very second on",
         ),
-        pytest.param(
-            [pod("a")], 1, StatusCounts(active=1, ready=1), id="ready since nobody knows when is not available"
-        ),
-    ],
+        "ready since nobody knows when is not available": ([pod("a")], 1, StatusCounts(active=1, ready=1)),
+    },
 )
 def test_count(pods: list[Pod], min_ready_seconds: int, expected: StatusCounts) -> None:
     counted = count(pods, terminating=0, template_labels=FULL, min_ready_seconds=min_ready_seconds, now=NOW)
@@ -76,20 +60,16 @@ def failure(reason: str) -> ReplicaSetCondition:
     )
 
 
-@pytest.mark.parametrize(
-    ("conditions", "failed", "expected"),
-    [
-        pytest.param((), None, (), id="upstream: no failure, no condition"),
-        pytest.param(
-            (OTHER,), Failure("oh", -1), (OTHER, failure("FailedCreate")), id="upstream: failed while pods were missing"
-        ),
-        pytest.param((), Failure("oh", 1), (failure("FailedDelete"),), id="upstream: failed with too many pods"),
-        pytest.param((), Failure("oh", 0), (failure(""),), id="failed at the right number: no reason"),
-        pytest.param((OLD_FAILURE, OTHER), None, (OTHER,), id="upstream: no failure any more: the condition goes"),
-        pytest.param(
-            (OLD_FAILURE,), Failure("oh", -1), (OLD_FAILURE,), id="upstream: fails again: message and time of the first"
-        ),
-    ],
+@cases(
+    "conditions, failed, expected",
+    {
+        "upstream: no failure, no condition": ((), None, ()),
+        "upstream: failed while pods were missing": ((OTHER,), Failure("oh", -1), (OTHER, failure("FailedCreate"))),
+        "upstream: failed with too many pods": ((), Failure("oh", 1), (failure("FailedDelete"),)),
+        "failed at the right number: no reason": ((), Failure("oh", 0), (failure(""),)),
+        "upstream: no failure any more: the condition goes": ((OLD_FAILURE, OTHER), None, (OTHER,)),
+        "upstream: fails again: message and time of the first": ((OLD_FAILURE,), Failure("oh", -1), (OLD_FAILURE,)),
+    },
 )
 def test_conditions(
     conditions: tuple[ReplicaSetCondition, ...], failed: Failure | None, expected: tuple[ReplicaSetCondition, ...]
@@ -111,21 +91,19 @@ def test_the_status_is_about_the_synced_generation() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
+@cases(
+    "status, expected",
+    {
         # traces/01: the first status of a ReplicaSet without pods
-        pytest.param(
+        "zeros are left out, but not replicas and terminatingReplicas": (
             ReplicaSetStatus(terminating_replicas=0, observed_generation=1),
             {"replicas": 0, "terminatingReplicas": 0, "observedGeneration": 1},
-            id="zeros are left out, but not replicas and terminatingReplicas",
         ),
-        pytest.param(
+        "terminating pods that are not reported are not sent": (
             ReplicaSetStatus(replicas=2, observed_generation=1),
             {"replicas": 2, "observedGeneration": 1},
-            id="terminating pods that are not reported are not sent",
         ),
-        pytest.param(
+        "times have whole seconds": (
             ReplicaSetStatus(conditions=(failure("FailedCreate"),)),
             {
                 "replicas": 0,
@@ -139,9 +117,8 @@ def test_the_status_is_about_the_synced_generation() -> None:
                     }
                 ],
             },
-            id="times have whole seconds",
         ),
-    ],
+    },
 )
 def test_encode(status: ReplicaSetStatus, expected: object) -> None:
     assert msgspec.json.decode(encode(status)) == expected

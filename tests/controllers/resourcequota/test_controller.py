@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import PODS, Doc, World
+from tests.tables import cases
 
 from pilothouse.client.errors import Forbidden
 from pilothouse.client.interceptor import Rule, delay, fail, gone, lose_answer
@@ -256,15 +257,15 @@ async def test_devices_of_claims_are_counted_by_class(world: World) -> None:
     assert await used(world) == dict(zip(hard, ("3", "1"), strict=True))
 
 
-@pytest.mark.parametrize(
+@cases(
     "fault",
-    [
-        pytest.param(Rule(fail(409), verb="update", resource="resourcequotas", nth=1), id="a conflict"),
-        pytest.param(Rule(fail(500), verb="update", resource="resourcequotas", nth=1), id="an error of the server"),
-        pytest.param(Rule(lose_answer(), verb="update", resource="resourcequotas", nth=1), id="a lost answer"),
-        pytest.param(Rule(delay(3.0), verb="watch", resource="pods"), id="pods are seen late"),
-        pytest.param(Rule(delay(3.0), verb="watch", resource="resourcequotas"), id="quotas are seen late"),
-    ],
+    {
+        "a conflict": Rule(fail(409), verb="update", resource="resourcequotas", nth=1),
+        "an error of the server": Rule(fail(500), verb="update", resource="resourcequotas", nth=1),
+        "a lost answer": Rule(lose_answer(), verb="update", resource="resourcequotas", nth=1),
+        "pods are seen late": Rule(delay(3.0), verb="watch", resource="pods"),
+        "quotas are seen late": Rule(delay(3.0), verb="watch", resource="resourcequotas"),
+    },
 )
 async def test_it_comes_out_right_under_faults(world: World, fault: Any) -> None:
     world.faults.add(fault)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.remains import remains
+from tests.tables import cases
 
 from pilothouse.api.core import (
     ContainerStatus,
@@ -50,52 +51,34 @@ def quota(
     )
 
 
-@pytest.mark.parametrize(
-    ("known", "counted", "expected"),
-    [
-        pytest.param(quota(FULL), NONE, (FULL, NONE), id="the first sync"),
-        pytest.param(
-            quota({"cpu": "4"}, {"cpu": "3"}, {"cpu": "0"}), {"cpu": "0"}, ({"cpu": "4"}, {"cpu": "0"}), id="new limits"
-        ),
-        pytest.param(quota({"cpu": "4"}, {"cpu": "4"}, {"cpu": "0"}), {"cpu": "0"}, None, id="nothing is different"),
-        pytest.param(
-            quota({"cpu": "4"}, {"cpu": "4000m"}, {"cpu": "1"}), {"cpu": "1000m"}, None, id="the same, spelt otherwise"
-        ),
-        pytest.param(
-            quota({"pods": "9"}, {"pods": "9"}, {"pods": "3"}), {"pods": "2"}, ({"pods": "9"}, {"pods": "2"}), id="less"
-        ),
-        pytest.param(
-            quota({"pods": "9"}, {"pods": "9"}, {"pods": "1"}), {"pods": "2"}, ({"pods": "9"}, {"pods": "2"}), id="more"
-        ),
-        pytest.param(
-            quota({"pods": "1"}),
-            {},
-            ({"pods": "1"}, {}),
-            id="nothing could be counted: the limits are told all the same",
-        ),
-        pytest.param(
+@cases(
+    "known, counted, expected",
+    {
+        "the first sync": (quota(FULL), NONE, (FULL, NONE)),
+        "new limits": (quota({"cpu": "4"}, {"cpu": "3"}, {"cpu": "0"}), {"cpu": "0"}, ({"cpu": "4"}, {"cpu": "0"})),
+        "nothing is different": (quota({"cpu": "4"}, {"cpu": "4"}, {"cpu": "0"}), {"cpu": "0"}, None),
+        "the same, spelt otherwise": (quota({"cpu": "4"}, {"cpu": "4000m"}, {"cpu": "1"}), {"cpu": "1000m"}, None),
+        "less": (quota({"pods": "9"}, {"pods": "9"}, {"pods": "3"}), {"pods": "2"}, ({"pods": "9"}, {"pods": "2"})),
+        "more": (quota({"pods": "9"}, {"pods": "9"}, {"pods": "1"}), {"pods": "2"}, ({"pods": "9"}, {"pods": "2"})),
+        "nothing could be counted: the limits are told all the same": (quota({"pods": "1"}), {}, ({"pods": "1"}, {})),
+        "one of two could be counted": (
             quota({"pods": "1", "configmaps": "1"}),
             {"configmaps": "0"},
             ({"pods": "1", "configmaps": "1"}, {"configmaps": "0"}),
-            id="one of two could be counted",
         ),
-        pytest.param(
+        "what could not be counted keeps its number": (
             quota({"pods": "2", "secrets": "3"}, {"pods": "2", "secrets": "3"}, {"pods": "1", "secrets": "1"}),
             {"secrets": "2"},
             ({"pods": "2", "secrets": "3"}, {"pods": "1", "secrets": "2"}),
-            id="what could not be counted keeps its number",
         ),
-        pytest.param(
+        "what is not limited any more is not told of": (
             quota({"pods": "2"}, {"pods": "2", "cpu": "1"}, {"pods": "1", "cpu": "1"}),
             {"pods": "1"},
             ({"pods": "2"}, {"pods": "1"}),
-            id="what is not limited any more is not told of",
         ),
-        pytest.param(
-            quota({"pods": "2"}, {"pods": "2"}, {"pods": "1"}), {"pods": "1", "cpu": "9"}, None, id="nor what never was"
-        ),
-        pytest.param(quota({}), {}, None, id="no limits at all"),
-    ],
+        "nor what never was": (quota({"pods": "2"}, {"pods": "2"}, {"pods": "1"}), {"pods": "1", "cpu": "9"}, None),
+        "no limits at all": (quota({}), {}, None),
+    },
 )
 def test_what_is_written(
     known: ResourceQuota, counted: dict[str, str], expected: tuple[dict[str, str], dict[str, str]] | None
@@ -111,22 +94,19 @@ def test_what_gives_something_back() -> None:
     assert not gives_back(known, amounts({"pods": "3"}))
 
 
-@pytest.mark.parametrize(
-    ("known", "expected"),
-    [
-        pytest.param(quota({"cpu": "4"}), True, id="no status"),
-        pytest.param(quota({"cpu": "4"}, {"cpu": "4"}), True, id="limits, and nothing known of what is used"),
-        pytest.param(
+@cases(
+    "known, expected",
+    {
+        "no status": (quota({"cpu": "4"}), True),
+        "limits, and nothing known of what is used": (quota({"cpu": "4"}, {"cpu": "4"}), True),
+        "nor of an extended resource": (
             quota({"requests.example/foobars.example.com": "4"}, {"requests.example/foobars.example.com": "4"}),
             True,
-            id="nor of an extended resource",
         ),
-        pytest.param(quota({"cpu": "4"}, {"cpu": "6"}, {"cpu": "0"}), True, id="other limits"),
-        pytest.param(
-            quota({"foobars.example.com": "4"}, {"foobars.example.com": "4"}), False, id="what nobody can count"
-        ),
-        pytest.param(quota({"cpu": "4"}, {"cpu": "4"}, {"cpu": "0"}), False, id="everything is known"),
-    ],
+        "other limits": (quota({"cpu": "4"}, {"cpu": "6"}, {"cpu": "0"}), True),
+        "what nobody can count": (quota({"foobars.example.com": "4"}, {"foobars.example.com": "4"}), False),
+        "everything is known": (quota({"cpu": "4"}, {"cpu": "4"}, {"cpu": "0"}), False),
+    },
 )
 def test_which_quotas_go_first(known: ResourceQuota, expected: bool) -> None:
     assert is_urgent(known, standing_evaluators()) is expected
@@ -144,20 +124,20 @@ def pod(phase: str = "Running", *, status: Any = None, deadline: int | None = No
 DELETED: dict[str, Any] = {"deletion_timestamp": NOW - datetime.timedelta(seconds=60)}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param(pod(status={"cpu": "2"}), pod(status={"cpu": "2"}), False, id="nothing that counts"),
-        pytest.param(pod(status={"cpu": "2"}), pod(status={"cpu": "3"}), True, id="it has been given more"),
-        pytest.param(pod(), pod(status={"cpu": "3"}), True, id="it has been given something at all"),
-        pytest.param(pod(), pod(deadline=5), True, id="it has got a deadline"),
-        pytest.param(pod(deadline=5), pod(deadline=3), False, id="it has another deadline"),
-        pytest.param(pod("Pending"), pod("Running"), False, id="it runs"),
-        pytest.param(pod(), pod("Succeeded"), True, id="it is done"),
-        pytest.param(pod("Failed"), pod("Succeeded"), False, id="it was done before"),
-        pytest.param(pod(), pod(**DELETED, deletion_grace_period_seconds=30), True, id="its grace is over"),
-        pytest.param(pod(), pod(**DELETED, deletion_grace_period_seconds=90), False, id="its grace is not over"),
-    ],
+@cases(
+    "old, new, expected",
+    {
+        "nothing that counts": (pod(status={"cpu": "2"}), pod(status={"cpu": "2"}), False),
+        "it has been given more": (pod(status={"cpu": "2"}), pod(status={"cpu": "3"}), True),
+        "it has been given something at all": (pod(), pod(status={"cpu": "3"}), True),
+        "it has got a deadline": (pod(), pod(deadline=5), True),
+        "it has another deadline": (pod(deadline=5), pod(deadline=3), False),
+        "it runs": (pod("Pending"), pod("Running"), False),
+        "it is done": (pod(), pod("Succeeded"), True),
+        "it was done before": (pod("Failed"), pod("Succeeded"), False),
+        "its grace is over": (pod(), pod(**DELETED, deletion_grace_period_seconds=30), True),
+        "its grace is not over": (pod(), pod(**DELETED, deletion_grace_period_seconds=90), False),
+    },
 )
 def test_which_changes_of_a_pod_count(old: Pod, new: Pod, expected: bool) -> None:
     assert pod_matters(old, new, NOW) is expected
@@ -182,18 +162,17 @@ def claim(**status: Any) -> PersistentVolumeClaim:
     return PersistentVolumeClaim(status=PersistentVolumeClaimStatus(**status))
 
 
-@pytest.mark.parametrize(
-    ("new", "expected"),
-    [
-        pytest.param(claim(), False, id="nothing that counts"),
-        pytest.param(claim(allocated_resources={"storage": "1Gi"}), True, id="it has room"),
-        pytest.param(claim(current_volume_attributes_class_name="fast"), True, id="it is of a class"),
-        pytest.param(
+@cases(
+    "new, expected",
+    {
+        "nothing that counts": (claim(), False),
+        "it has room": (claim(allocated_resources={"storage": "1Gi"}), True),
+        "it is of a class": (claim(current_volume_attributes_class_name="fast"), True),
+        "it is being changed": (
             claim(modify_volume_status=ModifyVolumeStatus(target_volume_attributes_class_name="fast")),
             True,
-            id="it is being changed",
         ),
-    ],
+    },
 )
 def test_which_changes_of_a_claim_count(new: PersistentVolumeClaim, expected: bool) -> None:
     assert claim_matters(claim(), new, NOW) is expected

@@ -5,7 +5,7 @@ Mirrors v1.36 ``pkg/controller/daemon/update_test.go`` (TestControlledHistories 
 """
 
 import msgspec
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.apps import ControllerRevision
 from pilothouse.api.meta import ObjectMeta, OwnerReference
@@ -34,37 +34,34 @@ def test_the_data_is_a_patch_with_sorted_keys() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        pytest.param(b'{"a":1}', b'{"a":1}', True, id="equal bytes"),
-        pytest.param(b'{"a":1,"b":2}', b'{ "b": 2, "a": 1 }', True, id="another spelling"),
-        pytest.param(b'{"a":1}', b'{"a":2}', False, id="another value"),
-        pytest.param(
+@cases(
+    "one, other, same",
+    {
+        "equal bytes": (b'{"a":1}', b'{"a":1}', True),
+        "another spelling": (b'{"a":1,"b":2}', b'{ "b": 2, "a": 1 }', True),
+        "another value": (b'{"a":1}', b'{"a":2}', False),
+        "written before v1.34": (
             b'{"spec":{"template":{"metadata":{"creationTimestamp":null,"labels":{}}}}}',
             b'{"spec":{"template":{"metadata":{"labels":{}}}}}',
             True,
-            id="written before v1.34",
         ),
-        pytest.param(b'{"a":[1,2]}', b'{"a":[2,1]}', False, id="lists have an order"),
-    ],
+        "lists have an order": (b'{"a":[1,2]}', b'{"a":[2,1]}', False),
+    },
 )
 def test_revisions_are_recognised_by_what_they_mean(one: bytes, other: bytes, same: bool) -> None:
     assert same_data(one, other) is same
 
 
-@pytest.mark.parametrize(
-    ("old", "limit", "live", "expected"),
-    [
-        pytest.param([revision(1), revision(2)], 2, set(), [], id="as many as are kept"),
-        pytest.param([revision(3), revision(1), revision(2)], 2, set(), ["r1"], id="the oldest goes"),
-        pytest.param([revision(1), revision(2)], 0, set(), ["r1", "r2"], id="none are kept"),
-        pytest.param(
-            [revision(1, "a"), revision(2, "b"), revision(3, "c")], 1, {"a"}, ["r2", "r3"], id="one in use stays"
-        ),
-        pytest.param([revision(1, "a"), revision(2, "b")], 0, {"a", "b"}, [], id="all in use: more than the limit"),
-        pytest.param([revision(1, ""), revision(2)], 1, {""}, ["r1"], id="no label is no mark of use"),
-    ],
+@cases(
+    "old, limit, live, expected",
+    {
+        "as many as are kept": ([revision(1), revision(2)], 2, set(), []),
+        "the oldest goes": ([revision(3), revision(1), revision(2)], 2, set(), ["r1"]),
+        "none are kept": ([revision(1), revision(2)], 0, set(), ["r1", "r2"]),
+        "one in use stays": ([revision(1, "a"), revision(2, "b"), revision(3, "c")], 1, {"a"}, ["r2", "r3"]),
+        "all in use: more than the limit": ([revision(1, "a"), revision(2, "b")], 0, {"a", "b"}, []),
+        "no label is no mark of use": ([revision(1, ""), revision(2)], 1, {""}, ["r1"]),
+    },
 )
 def test_old_revisions_go_when_no_pod_has_them(
     old: list[ControllerRevision], limit: int, live: set[str], expected: list[str]

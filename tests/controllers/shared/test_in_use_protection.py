@@ -2,7 +2,7 @@
 
 import datetime
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.shared.in_use_protection import Due, what_is_due
@@ -11,16 +11,16 @@ OURS, OTHER = "kubernetes.io/pvc-protection", "example.com/hold"
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-@pytest.mark.parametrize(
-    ("going", "finalizers", "expected"),
-    [
-        pytest.param(False, (), Due.PROTECT, id="lives without"),
-        pytest.param(False, (OTHER,), Due.PROTECT, id="lives with another's only"),
-        pytest.param(False, (OTHER, OURS), Due.NOTHING, id="lives and is protected"),
-        pytest.param(True, (OURS,), Due.LET_GO, id="is being deleted"),
-        pytest.param(True, (OURS, OTHER), Due.LET_GO, id="is being deleted, and others hold it, too"),
-        pytest.param(True, (OTHER,), Due.NOTHING, id="is being deleted, and only others hold it"),
-    ],
+@cases(
+    "going, finalizers, expected",
+    {
+        "lives without": (False, (), Due.PROTECT),
+        "lives with another's only": (False, (OTHER,), Due.PROTECT),
+        "lives and is protected": (False, (OTHER, OURS), Due.NOTHING),
+        "is being deleted": (True, (OURS,), Due.LET_GO),
+        "is being deleted, and others hold it, too": (True, (OURS, OTHER), Due.LET_GO),
+        "is being deleted, and only others hold it": (True, (OTHER,), Due.NOTHING),
+    },
 )
 def test_what_is_due(going: bool, finalizers: tuple[str, ...], expected: Due) -> None:
     meta = ObjectMeta(name="c", finalizers=finalizers, deletion_timestamp=NOW if going else None)

@@ -1,6 +1,6 @@
 """Which failed writes may have happened all the same."""
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.meta import Status, StatusDetails
 from pilothouse.client.errors import ApiError, ConnectionLost, ConnectionRefused
@@ -14,27 +14,25 @@ def answer(code: int, reason: str, message: str = "", details: StatusDetails | N
     return ApiError(Status(code=code, reason=reason, message=message, details=details))
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        pytest.param(ConnectionLost("broken"), True, id="the connection broke"),
-        pytest.param(TimeoutError("10 s"), True, id="nobody answered in time"),
-        pytest.param(ConnectionRefused("nobody"), False, id="nobody listened"),
-        pytest.param(answer(403, "Forbidden"), False, id="it was refused"),
-        pytest.param(answer(409, "AlreadyExists"), False, id="the generated name was taken"),
-        pytest.param(
+@cases(
+    "error, expected",
+    {
+        "the connection broke": (ConnectionLost("broken"), True),
+        "nobody answered in time": (TimeoutError("10 s"), True),
+        "nobody listened": (ConnectionRefused("nobody"), False),
+        "it was refused": (answer(403, "Forbidden"), False),
+        "the generated name was taken": (answer(409, "AlreadyExists"), False),
+        "the generated name was taken, as servers before v1.23 say it": (
             answer(500, "ServerTimeout", f"The POST operation against Pod {AGAIN}"),
             False,
-            id="the generated name was taken, as servers before v1.23 say it",
         ),
-        pytest.param(
+        "the store did not answer in time": (
             answer(500, "ServerTimeout", f"The create operation against pods {AGAIN}", WAIT),
             True,
-            id="the store did not answer in time",
         ),
-        pytest.param(answer(500, "InternalError"), True, id="the server failed"),
-        pytest.param(answer(504, "Timeout"), True, id="a gateway gave up"),
-    ],
+        "the server failed": (answer(500, "InternalError"), True),
+        "a gateway gave up": (answer(504, "Timeout"), True),
+    },
 )
 def test_a_failed_write_may_have_happened(error: Exception, expected: bool) -> None:
     assert may_have_happened(error) is expected

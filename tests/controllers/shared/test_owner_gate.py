@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.runtime.cluster import Cluster
+from tests.tables import cases
 
 from pilothouse.api.apps import REPLICA_SETS, ReplicaSet
 from pilothouse.api.core import PODS
@@ -121,7 +122,7 @@ async def test_an_owner_that_the_server_no_longer_has_is_not_synced_though_the_c
     assert scene.forgotten == []
 
 
-@pytest.mark.parametrize("gone", [pytest.param(False, id="owner cached"), pytest.param(True, id="owner gone")])
+@cases("gone", {"owner cached": False, "owner gone": True})
 async def test_a_cache_behind_an_own_write_is_not_acted_upon_whatever_it_shows(scene: Scene, gone: bool) -> None:
     uid = "gone" if gone else (await scene.owner()).uid
     scene.gate.writes.wrote(KEY, uid, PODS.group_resource, FAR_AHEAD)

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.controllers.node_world import World
+from tests.tables import cases
 
 from pilothouse.api.discovery import EndpointSlice
 from pilothouse.api.meta import ObjectMeta
@@ -42,13 +43,13 @@ async def test_creates_come_before_updates_and_updates_before_deletes(world: Wor
     assert counted(world) == [3, 1, 1], "what was gone already is no change"
 
 
-@pytest.mark.parametrize(
-    ("verb", "before", "changes"),
-    [
-        pytest.param("create", ["create"], [0, 0, 0], id="a create"),
-        pytest.param("update", ["create", "update"], [1, 0, 0], id="an update"),
-        pytest.param("delete", ["create", "update", "delete"], [1, 1, 0], id="a delete"),
-    ],
+@cases(
+    "verb, before, changes",
+    {
+        "a create": ("create", ["create"], [0, 0, 0]),
+        "an update": ("update", ["create", "update"], [1, 0, 0]),
+        "a delete": ("delete", ["create", "update", "delete"], [1, 1, 0]),
+    },
 )
 async def test_the_first_that_fails_is_the_last(
     world: World, verb: str, before: list[str], changes: list[float]

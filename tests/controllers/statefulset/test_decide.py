@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.statefulset.builders import BY_SET, DATA, NEW, OLD, by_pod, claim, observed, pod, pods
+from tests.tables import cases
 
 from pilothouse.controllers.workloads.statefulset.decide import (
     CreatePod,
@@ -25,37 +26,37 @@ def delete(ordinal: int, revision: str = NEW) -> DeletePod:
     return DeletePod(f"web-{ordinal}", revision)
 
 
-@pytest.mark.parametrize(
-    ("states", "living"),
-    [
-        pytest.param("...", [create(0)], id="nothing there: the first"),
-        pytest.param("+..", [create(1)], id="the first is well: the second"),
-        pytest.param("-..", [], id="the first is not ready: wait"),
-        pytest.param("p..", [], id="the first is pending: wait"),
-        pytest.param("x..", [], id="the first is on its way out: wait"),
-        pytest.param("+.+", [create(1)], id="a gap is filled"),
-        pytest.param("-.+", [], id="a gap waits for the one before"),
-        pytest.param(".++", [create(0)], id="the first again"),
-        pytest.param("+++", [], id="all is well"),
-        pytest.param("f++", [(delete(0),)], id="one that failed is deleted"),
-        pytest.param("s++", [(delete(0),)], id="one that succeeded is deleted too"),
-        pytest.param("+f.", [(delete(1),)], id="none is made beyond one that failed"),
-        pytest.param("-f.", [], id="nor is one deleted beyond one that is not well"),
-    ],
+@cases(
+    "states, living",
+    {
+        "nothing there: the first": ("...", [create(0)]),
+        "the first is well: the second": ("+..", [create(1)]),
+        "the first is not ready: wait": ("-..", []),
+        "the first is pending: wait": ("p..", []),
+        "the first is on its way out: wait": ("x..", []),
+        "a gap is filled": ("+.+", [create(1)]),
+        "a gap waits for the one before": ("-.+", []),
+        "the first again": (".++", [create(0)]),
+        "all is well": ("+++", []),
+        "one that failed is deleted": ("f++", [(delete(0),)]),
+        "one that succeeded is deleted too": ("s++", [(delete(0),)]),
+        "none is made beyond one that failed": ("+f.", [(delete(1),)]),
+        "nor is one deleted beyond one that is not well": ("-f.", []),
+    },
 )
 def test_ordered_pods_are_attended_to_one_after_the_other(states: str, living: list[Any]) -> None:
     plan = decide(observed(pods(*states)))
     assert plan == Plan(living=tuple(living))
 
 
-@pytest.mark.parametrize(
-    ("states", "living"),
-    [
-        pytest.param("...", [create(0), create(1), create(2)], id="all at once"),
-        pytest.param("-.x", [create(1)], id="nobody waits for anybody"),
-        pytest.param("ff.", [(delete(0),), (delete(1),), create(2)], id="those that failed go, the rest comes"),
-        pytest.param("+++", [], id="all is well"),
-    ],
+@cases(
+    "states, living",
+    {
+        "all at once": ("...", [create(0), create(1), create(2)]),
+        "nobody waits for anybody": ("-.x", [create(1)]),
+        "those that failed go, the rest comes": ("ff.", [(delete(0),), (delete(1),), create(2)]),
+        "all is well": ("+++", []),
+    },
 )
 def test_parallel_pods_are_attended_to_together(states: str, living: list[Any]) -> None:
     plan = decide(observed(pods(*states), ordered=False))
@@ -73,17 +74,17 @@ def test_a_pod_must_be_ready_for_long_enough() -> None:
         assert decide(observed([pod("web-0", since=since)], min_ready_seconds=30)).living == living
 
 
-@pytest.mark.parametrize(
-    ("states", "doomed"),
-    [
-        pytest.param("+++", [delete(2)], id="the highest goes first"),
-        pytest.param("++x", [], id="one at a time"),
-        pytest.param("++-", [delete(2)], id="the one that is not well may go itself"),
-        pytest.param("+-+", [delete(2)], id="one that is too many itself holds nobody up"),
-        pytest.param("+--", [], id="of two only the lowest may, and it is not its turn"),
-        pytest.param("-++", [], id="one that stays and is not well holds it up"),
-        pytest.param(".++", [], id="one that is missing comes first"),
-    ],
+@cases(
+    "states, doomed",
+    {
+        "the highest goes first": ("+++", [delete(2)]),
+        "one at a time": ("++x", []),
+        "the one that is not well may go itself": ("++-", [delete(2)]),
+        "one that is too many itself holds nobody up": ("+-+", [delete(2)]),
+        "of two only the lowest may, and it is not its turn": ("+--", []),
+        "one that stays and is not well holds it up": ("-++", []),
+        "one that is missing comes first": (".++", []),
+    },
 )
 def test_ordered_pods_that_are_too_many_go_one_after_the_other(states: str, doomed: list[DeletePod]) -> None:
     plan = decide(observed(pods(*states), wanted=1))
@@ -96,13 +97,13 @@ def test_parallel_pods_that_are_too_many_go_together() -> None:
     assert plan.condemned == (delete(3), delete(2))
 
 
-@pytest.mark.parametrize(
-    ("start", "living", "condemned"),
-    [
-        pytest.param(0, [], [], id="from zero"),
-        pytest.param(1, [create(3)], [], id="one higher: the new one comes first"),
-        pytest.param(5, [create(5)], [], id="far higher"),
-    ],
+@cases(
+    "start, living, condemned",
+    {
+        "from zero": (0, [], []),
+        "one higher: the new one comes first": (1, [create(3)], []),
+        "far higher": (5, [create(5)], []),
+    },
 )
 def test_ordinals_begin_at_their_start(start: int, living: list[Any], condemned: list[Any]) -> None:
     """TestStatefulSetControlWithStartOrdinal; TestStatefulSetStartOrdinal of test/integration/statefulset."""
@@ -123,18 +124,18 @@ def test_a_set_that_is_being_deleted_only_reports() -> None:
 # The update
 
 
-@pytest.mark.parametrize(
-    ("states", "partition", "update"),
-    [
-        pytest.param(["+o", "+o", "+o"], 0, [2], id="the highest first"),
-        pytest.param(["+o", "+o", "+"], 0, [1], id="then the next"),
-        pytest.param(["+", "+", "+"], 0, [], id="all are updated"),
-        pytest.param(["+o", "+o", "+o"], 2, [2], id="down to the partition"),
-        pytest.param(["+o", "+o", "+"], 2, [], id="but not below"),
-        pytest.param(["+o", "+o", "+o"], 3, [], id="all are below"),
-        pytest.param(["+o", "+o", "+o"], None, [2], id="no rollingUpdate: all"),
-        pytest.param(["+o", "+", "+o"], 0, [2], id="one that was left over"),
-    ],
+@cases(
+    "states, partition, update",
+    {
+        "the highest first": (["+o", "+o", "+o"], 0, [2]),
+        "then the next": (["+o", "+o", "+"], 0, [1]),
+        "all are updated": (["+", "+", "+"], 0, []),
+        "down to the partition": (["+o", "+o", "+o"], 2, [2]),
+        "but not below": (["+o", "+o", "+"], 2, []),
+        "all are below": (["+o", "+o", "+o"], 3, []),
+        "no rollingUpdate: all": (["+o", "+o", "+o"], None, [2]),
+        "one that was left over": (["+o", "+", "+o"], 0, [2]),
+    },
 )
 def test_an_update_goes_from_the_top_down(states: list[str], partition: int | None, update: list[int]) -> None:
     """TestStatefulSetControlRollingUpdate, …WithPartition."""
@@ -172,24 +173,22 @@ def test_scaling_comes_before_updating() -> None:
     assert (plan.condemned, plan.update) == ((delete(2, OLD),), (delete(1, OLD),))
 
 
-@pytest.mark.parametrize(
-    ("states", "bound", "update"),
-    [
-        pytest.param(["+o", "+o", "+o", "+o"], 2, [3, 2], id="two at once"),
-        pytest.param(["+o", "+o", "+o", "-"], 2, [2], id="one that is missing counts"),
-        pytest.param(["+o", "+o", "-", "-"], 2, [], id="no room"),
-        pytest.param(["-o", "+o", "+o", "+o"], 2, [3], id="also one below counts, and is not preferred"),
-        pytest.param(["-o", "-o", "-o", "-o"], 2, [], id="over the bound nothing goes, as v1.36 has it"),
-        pytest.param(["+o", "+o", "+o", "xo"], 2, [2], id="one on its way out is not deleted again"),
-        pytest.param(["+o", "+o", "+o", "fo"], 2, [], id="an old one that has ended takes the room again"),
-        pytest.param(
-            ["+o", "+o", "+o", "fo"], 3, [2], id="an old one that has ended takes the room again, not all of it"
-        ),
-        pytest.param(["+o", "+o", "+o", "f"], 2, [2], id="a new one that has ended only counts as missed"),
-        pytest.param(["fo", "+o", "+o", "+o"], 2, [3], id="room is given from the top"),
-        pytest.param(["+o", "+o", "+o", "+o"], 1, [3], id="one: one after the other"),
-        pytest.param(["+", "+", "+", "+"], 4, [], id="all are updated"),
-    ],
+@cases(
+    "states, bound, update",
+    {
+        "two at once": (["+o", "+o", "+o", "+o"], 2, [3, 2]),
+        "one that is missing counts": (["+o", "+o", "+o", "-"], 2, [2]),
+        "no room": (["+o", "+o", "-", "-"], 2, []),
+        "also one below counts, and is not preferred": (["-o", "+o", "+o", "+o"], 2, [3]),
+        "over the bound nothing goes, as v1.36 has it": (["-o", "-o", "-o", "-o"], 2, []),
+        "one on its way out is not deleted again": (["+o", "+o", "+o", "xo"], 2, [2]),
+        "an old one that has ended takes the room again": (["+o", "+o", "+o", "fo"], 2, []),
+        "an old one that has ended takes the room again, not all of it": (["+o", "+o", "+o", "fo"], 3, [2]),
+        "a new one that has ended only counts as missed": (["+o", "+o", "+o", "f"], 2, [2]),
+        "room is given from the top": (["fo", "+o", "+o", "+o"], 2, [3]),
+        "one: one after the other": (["+o", "+o", "+o", "+o"], 1, [3]),
+        "all are updated": (["+", "+", "+", "+"], 4, []),
+    },
 )
 def test_max_unavailable_bounds_an_update(states: list[str], bound: int, update: list[int]) -> None:
     """TestStatefulSetControlRollingUpdateWithMaxUnavailable, its rows of ParallelPodManagement."""
@@ -202,17 +201,17 @@ def test_max_unavailable_keeps_to_the_partition() -> None:
     assert plan.update == (delete(3, OLD),)
 
 
-@pytest.mark.parametrize(
-    ("ordinal", "rules", "from_current"),
-    [
-        pytest.param(0, {"partition": 1}, True, id="below the partition: as it was"),
-        pytest.param(1, {"partition": 1}, False, id="at the partition: updated"),
-        pytest.param(0, {"partition": 0}, False, id="no partition: updated"),
-        pytest.param(1, {"partition": None, "current_replicas": 2}, True, id="no rollingUpdate, below currentReplicas"),
-        pytest.param(1, {"partition": None, "current_replicas": 1}, False, id="no rollingUpdate, above"),
-        pytest.param(1, {"partition": 2, "strategy": "OnDelete"}, True, id="the partition counts whatever the type"),
-        pytest.param(0, {"partition": None, "current_replicas": 2, "strategy": "OnDelete"}, False, id="OnDelete: new"),
-    ],
+@cases(
+    "ordinal, rules, from_current",
+    {
+        "below the partition: as it was": (0, {"partition": 1}, True),
+        "at the partition: updated": (1, {"partition": 1}, False),
+        "no partition: updated": (0, {"partition": 0}, False),
+        "no rollingUpdate, below currentReplicas": (1, {"partition": None, "current_replicas": 2}, True),
+        "no rollingUpdate, above": (1, {"partition": None, "current_replicas": 1}, False),
+        "the partition counts whatever the type": (1, {"partition": 2, "strategy": "OnDelete"}, True),
+        "OnDelete: new": (0, {"partition": None, "current_replicas": 2, "strategy": "OnDelete"}, False),
+    },
 )
 def test_a_missing_pod_is_made_from_the_revision_of_its_place(
     ordinal: int, rules: dict[str, Any], from_current: bool
@@ -252,14 +251,14 @@ SCALED = Policy(when_deleted=DELETE, when_scaled=DELETE)
 KEPT = Policy(when_deleted=DELETE, when_scaled=RETAIN)
 
 
-@pytest.mark.parametrize(
-    ("claims", "living"),
-    [
-        pytest.param((), [(FillClaims("web-0"),)], id="missing"),
-        pytest.param((claim("data-web-0", BY_SET),), [], id="as it should be"),
-        pytest.param((claim("data-web-0"),), [(FillClaims("web-0"),)], id="without owner"),
-        pytest.param((claim("data-web-0", BY_SET, terminating=True),), [(FillClaims("web-0"),)], id="on its way out"),
-    ],
+@cases(
+    "claims, living",
+    {
+        "missing": ((), [(FillClaims("web-0"),)]),
+        "as it should be": ((claim("data-web-0", BY_SET),), []),
+        "without owner": ((claim("data-web-0"),), [(FillClaims("web-0"),)]),
+        "on its way out": ((claim("data-web-0", BY_SET, terminating=True),), [(FillClaims("web-0"),)]),
+    },
 )
 def test_a_pending_pod_gets_the_claims_that_it_lacks(claims: Any, living: list[Any]) -> None:
     """TestStatefulSetControl: RecreatesPVCForPendingPod; TestStatefulPodControlUpdatePodClaimForRetentionPolicy."""
@@ -284,12 +283,12 @@ def test_claims_of_pods_that_are_too_many_are_settled_before_the_pod_goes() -> N
     assert decide(observed(found, wanted=1, templates=DATA, claims=claims, policy=KEPT)).settle == ()
 
 
-@pytest.mark.parametrize(
-    ("policy", "living", "awaited"),
-    [
-        pytest.param(SCALED, (), ("data-web-0",), id="it will be deleted: wait"),
-        pytest.param(KEPT, (create(0),), (), id="claims are kept when pods are scaled away: take it"),
-    ],
+@cases(
+    "policy, living, awaited",
+    {
+        "it will be deleted: wait": (SCALED, (), ("data-web-0",)),
+        "claims are kept when pods are scaled away: take it": (KEPT, (create(0),), ()),
+    },
 )
 def test_a_claim_of_the_pod_before_is_not_given_to_a_new_one(policy: Policy, living: Any, awaited: Any) -> None:
     """TestPodClaimIsStale."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.statefulset.builders import BY_SET, SET_UID, by_pod, owned_by, stateful_set
+from tests.tables import cases
 
 from pilothouse.api.meta import OwnerReference
 from pilothouse.controllers.workloads.statefulset.retention import (
@@ -121,13 +122,13 @@ def test_references_to_earlier_objects_are_stale() -> None:
     assert is_stale((POD,), pod_holder("web-1", "")), "a pod that is yet to be made owns nothing"
 
 
-@pytest.mark.parametrize(
-    ("written", "policy"),
-    [
-        pytest.param({}, Policy(), id="nothing: kept"),
-        pytest.param({"whenDeleted": "Delete", "whenScaled": "Retain"}, Policy(DELETE, RETAIN), id="as written"),
-        pytest.param({"whenDeleted": "Delete", "whenScaled": "Maybe"}, Policy(), id="what nobody knows: kept"),
-    ],
+@cases(
+    "written, policy",
+    {
+        "nothing: kept": ({}, Policy()),
+        "as written": ({"whenDeleted": "Delete", "whenScaled": "Retain"}, Policy(DELETE, RETAIN)),
+        "what nobody knows: kept": ({"whenDeleted": "Delete", "whenScaled": "Maybe"}, Policy()),
+    },
 )
 def test_the_policy_of_a_spec(written: dict[str, str], policy: Policy) -> None:
     spec = {"persistentVolumeClaimRetentionPolicy": written} if written else {}

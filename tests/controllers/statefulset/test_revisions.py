@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.apps import ControllerRevision
 from pilothouse.api.meta import ObjectMeta
@@ -82,15 +83,15 @@ def test_revisions_are_in_order() -> None:
     assert [each.metadata.name for each in found] == ["z", "y", "a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("limit", "live", "gone"),
-    [
-        pytest.param(1, {"d"}, ["a", "b"], id="the oldest go"),
-        pytest.param(3, {"d"}, [], id="no more than the limit"),
-        pytest.param(0, {"d"}, ["a", "b", "c"], id="none is kept"),
-        pytest.param(0, {"d", "a"}, ["b", "c"], id="but what a pod carries"),
-        pytest.param(-1, {"d"}, [], id="below zero: all are kept"),
-    ],
+@cases(
+    "limit, live, gone",
+    {
+        "the oldest go": (1, {"d"}, ["a", "b"]),
+        "no more than the limit": (3, {"d"}, []),
+        "none is kept": (0, {"d"}, ["a", "b", "c"]),
+        "but what a pod carries": (0, {"d", "a"}, ["b", "c"]),
+        "below zero: all are kept": (-1, {"d"}, []),
+    },
 )
 def test_unused_revisions_over_the_limit_are_deleted(limit: int, live: set[str], gone: list[str]) -> None:
     """TestStatefulSetControlLimitsHistory."""
@@ -98,48 +99,41 @@ def test_unused_revisions_over_the_limit_are_deleted(limit: int, live: set[str],
     assert [each.metadata.name for each in surplus(found, frozenset(live), limit)] == gone
 
 
-@pytest.mark.parametrize(
-    ("older", "same"),
-    [
-        pytest.param({}, True, id="the same"),
-        pytest.param({"schedulerName": None, "dnsPolicy": None}, True, id="defaults that were not there then"),
-        pytest.param({"tolerations": []}, True, id="a list without items"),
-        pytest.param({"nodeSelector": None}, True, id="null"),
-        pytest.param({"schedulerName": "mine"}, False, id="another value"),
-        pytest.param({"hostNetwork": True}, False, id="something more"),
-        pytest.param(
-            {"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]}, True, id="a bare container"
-        ),
-        pytest.param(
-            {"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.9"}]}, False, id="another image"
-        ),
-    ],
+@cases(
+    "older, same",
+    {
+        "the same": ({}, True),
+        "defaults that were not there then": ({"schedulerName": None, "dnsPolicy": None}, True),
+        "a list without items": ({"tolerations": []}, True),
+        "null": ({"nodeSelector": None}, True),
+        "another value": ({"schedulerName": "mine"}, False),
+        "something more": ({"hostNetwork": True}, False),
+        "a bare container": ({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]}, True),
+        "another image": ({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.9"}]}, False),
+    },
 )
 def test_what_differs_only_by_defaults_means_the_same(older: dict[str, Any], same: bool) -> None:
     """TestStatefulSetCompatibility (1.33 → 1.34), kubernetes#135017."""
     assert means_the_same(data(**older), data()) == same
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        pytest.param({}, {"schedulingGroup": {"podGroupName": "a"}}, id="GenericWorkload"),
-        pytest.param(
+@cases(
+    "before, after",
+    {
+        "GenericWorkload": ({}, {"schedulingGroup": {"podGroupName": "a"}}),
+        "ContainerStopSignals": (
             {"os": {"name": "linux"}},
             {"os": {"name": "linux"}, "containers": [{**MAIN, "lifecycle": {"stopSignal": "SIGUSR1"}}]},
-            id="ContainerStopSignals",
         ),
-        pytest.param(
+        "ClusterTrustBundleProjection": (
             {"volumes": [projected({})]},
             {"volumes": [projected({"clusterTrustBundle": {"name": "a", "path": "ca"}})]},
-            id="ClusterTrustBundleProjection",
         ),
-        pytest.param(
+        "PodCertificateRequest": (
             {"volumes": [projected({})]},
             {"volumes": [projected({"podCertificate": {"signerName": "a/b", "keyType": "ED25519"}})]},
-            id="PodCertificateRequest",
         ),
-    ],
+    },
 )
 def test_fields_behind_gates_make_a_revision_like_any_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     """An API server whose gates are on keeps them. ``Scheme.Default`` only adds (v1.36

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.controllers.api_world import PODS, REVISIONS
 from tests.controllers.statefulset.world import CLAIMS, TEMPLATE, WEB, World, controlled
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer, namespace_ends, time_out
 from pilothouse.controllers.workloads.statefulset import StatefulSetOptions
@@ -38,25 +39,21 @@ async def test_pods_and_claims_are_created_with_events(world: World) -> None:
     assert {status[name] for name in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")} == {1}
 
 
-@pytest.mark.parametrize(
-    ("verb", "resource", "recorded"),
-    [
-        pytest.param(
-            "create", "pods", ("FailedCreate", "Create Pod web-0 in StatefulSet web failed error: no"), id="a pod"
-        ),
-        pytest.param(
+@cases(
+    "verb, resource, recorded",
+    {
+        "a pod": ("create", "pods", ("FailedCreate", "Create Pod web-0 in StatefulSet web failed error: no")),
+        "a claim": (
             "create",
             "persistentvolumeclaims",
             ("FailedCreate", "Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: no"),
-            id="a claim",
         ),
-        pytest.param(
+        "a claim, told of the pod": (
             "create",
             "persistentvolumeclaims",
             ("FailedCreate", "Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: no"),
-            id="a claim, told of the pod",
         ),
-    ],
+    },
 )
 async def test_what_cannot_be_created_is_reported_and_retried(
     world: World, verb: str, resource: str, recorded: tuple[str, str]

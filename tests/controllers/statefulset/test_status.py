@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers.statefulset.builders import NEW, NOW, OLD, pod, pods, stateful_set
+from tests.tables import cases
 
 from pilothouse.controllers.workloads.statefulset.replicas import Rules, Tally, rules_of, split_replicas, tally
 from pilothouse.controllers.workloads.statefulset.status import encode, next_status
@@ -25,15 +26,15 @@ SAME: dict[str, Any] = {
 SEEN = Tally(replicas=3, ready=3, available=3, current=2, updated=1)
 
 
-@pytest.mark.parametrize(
-    ("states", "counted"),
-    [
-        pytest.param([], Tally(), id="nobody"),
-        pytest.param(["+", "+o"], Tally(replicas=2, ready=2, available=2, current=1, updated=1), id="one of each"),
-        pytest.param(["x", "xo"], Tally(replicas=2, ready=2, available=2), id="on their way out: of no revision"),
-        pytest.param(["-", "p"], Tally(replicas=2, updated=2), id="not ready"),
-        pytest.param(["f"], Tally(replicas=1, updated=1), id="one that failed is there"),
-    ],
+@cases(
+    "states, counted",
+    {
+        "nobody": ([], Tally()),
+        "one of each": (["+", "+o"], Tally(replicas=2, ready=2, available=2, current=1, updated=1)),
+        "on their way out: of no revision": (["x", "xo"], Tally(replicas=2, ready=2, available=2)),
+        "not ready": (["-", "p"], Tally(replicas=2, updated=2)),
+        "one that failed is there": (["f"], Tally(replicas=1, updated=1)),
+    },
 )
 def test_pods_are_counted(states: list[str], counted: Tally) -> None:
     assert tally(pods(*states), RULES, OLD, NEW, NOW) == counted
@@ -86,17 +87,17 @@ def test_what_the_server_drops_is_no_difference() -> None:
 DONE = Tally(replicas=3, ready=3, available=0, current=0, updated=3)
 
 
-@pytest.mark.parametrize(
-    ("seen", "rules", "current"),
-    [
-        pytest.param(DONE, RULES, NEW, id="all there are ready and updated: done, available or not"),
-        pytest.param(Tally(replicas=3, ready=2, updated=3), RULES, OLD, id="one is not ready"),
-        pytest.param(Tally(replicas=3, ready=3, updated=2, current=1), RULES, OLD, id="one is not updated"),
-        pytest.param(Tally(replicas=4, ready=4, updated=4), RULES, OLD, id="one is too many"),
-        pytest.param(Tally(replicas=2, ready=2, updated=2), RULES, OLD, id="one is missing"),
-        pytest.param(DONE, Rules(name="web", wanted=3, strategy="OnDelete"), OLD, id="OnDelete never ends"),
-        pytest.param(Tally(), Rules(name="web", wanted=0), NEW, id="nobody is wanted: done"),
-    ],
+@cases(
+    "seen, rules, current",
+    {
+        "all there are ready and updated: done, available or not": (DONE, RULES, NEW),
+        "one is not ready": (Tally(replicas=3, ready=2, updated=3), RULES, OLD),
+        "one is not updated": (Tally(replicas=3, ready=3, updated=2, current=1), RULES, OLD),
+        "one is too many": (Tally(replicas=4, ready=4, updated=4), RULES, OLD),
+        "one is missing": (Tally(replicas=2, ready=2, updated=2), RULES, OLD),
+        "OnDelete never ends": (DONE, Rules(name="web", wanted=3, strategy="OnDelete"), OLD),
+        "nobody is wanted: done": (Tally(), Rules(name="web", wanted=0), NEW),
+    },
 )
 def test_an_update_is_over_when_all_are_ready_and_updated(seen: Tally, rules: Rules, current: str) -> None:
     found = report(seen, rules=rules)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.node_world import World, started
+from tests.tables import cases
 
 from pilothouse.api.batch import Job, JobCondition, JobSpec, JobStatus
 from pilothouse.api.meta import ObjectMeta
@@ -32,27 +33,26 @@ def job(
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "seconds"),
-    [
-        pytest.param(job(10), None, id="has not finished"),
-        pytest.param(job(None, ("Complete", "True", T0)), None, id="has no time to live"),
-        pytest.param(job(10, ("Complete", "True", T0), deleted=True), None, id="is being deleted"),
-        pytest.param(job(10, ("Complete", "False", T0)), None, id="a condition that is not True is no end"),
-        pytest.param(job(10, ("SuccessCriteriaMet", "True", T0)), None, id="an interim condition is no end"),
-        pytest.param(job(0, ("Complete", "True", T0)), 0, id="complete, no time at all"),
-        pytest.param(job(10, ("Complete", "True", T0)), 10, id="complete"),
-        pytest.param(job(10, ("Failed", "True", T0)), 10, id="failed"),
-        pytest.param(
+@cases(
+    "given, seconds",
+    {
+        "has not finished": (job(10), None),
+        "has no time to live": (job(None, ("Complete", "True", T0)), None),
+        "is being deleted": (job(10, ("Complete", "True", T0), deleted=True), None),
+        "a condition that is not True is no end": (job(10, ("Complete", "False", T0)), None),
+        "an interim condition is no end": (job(10, ("SuccessCriteriaMet", "True", T0)), None),
+        "complete, no time at all": (job(0, ("Complete", "True", T0)), 0),
+        "complete": (job(10, ("Complete", "True", T0)), 10),
+        "failed": (job(10, ("Failed", "True", T0)), 10),
+        "the terminal condition counts, not the interim one": (
             job(
                 10,
                 ("FailureTarget", "True", T0 - datetime.timedelta(seconds=5)),
                 ("Failed", "True", T0),
             ),
             10,
-            id="the terminal condition counts, not the interim one",
         ),
-    ],
+    },
 )
 def test_when_a_job_is_due(given: Job, seconds: int | None) -> None:
     """TestTimeLeft."""

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers.upstream_coverage import Cases, missing
+from tests.tables import cases
 
 from pilothouse.api.admissionregistration import (
     ValidatingAdmissionPolicy,
@@ -66,21 +67,21 @@ def many(group: str, count: int) -> dict[Named, list[TypeName]]:
     return {Named(group, "v1", f"r{n:02}s"): [TypeName(group, "v1", f"R{n:02}")] for n in range(count)}
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        pytest.param(ValidatingAdmissionPolicySpec(), [], id="about nothing"),
-        pytest.param(spec(rule()), [DEPLOYMENT], id="one"),
-        pytest.param(spec(rule(), rule("", "v1", "pods")), [POD, DEPLOYMENT], id="two, sorted"),
-        pytest.param(spec(rule(), rule()), [DEPLOYMENT], id="twice the same"),
-        pytest.param(spec(rule("apps", "v1", "*")), [], id="all resources"),
-        pytest.param(spec(rule("apps", "v1", "*", "deployments")), [DEPLOYMENT], id="all, and one by name"),
-        pytest.param(spec(rule("apps", "v1", "deployments/*")), [], id="parts of a resource"),
-        pytest.param(spec(rule("apps", "v1", "deployments/scale")), [], id="a part of a resource"),
-        pytest.param(spec(rule(), rule("apps", "*")), [DEPLOYMENT], id="all versions"),
-        pytest.param(spec(rule("*")), [], id="all groups"),
-        pytest.param(spec(rule("apps", "v1", "unheardof")), [], id="nobody knows it"),
-    ],
+@cases(
+    "found, expected",
+    {
+        "about nothing": (ValidatingAdmissionPolicySpec(), []),
+        "one": (spec(rule()), [DEPLOYMENT]),
+        "two, sorted": (spec(rule(), rule("", "v1", "pods")), [POD, DEPLOYMENT]),
+        "twice the same": (spec(rule(), rule()), [DEPLOYMENT]),
+        "all resources": (spec(rule("apps", "v1", "*")), []),
+        "all, and one by name": (spec(rule("apps", "v1", "*", "deployments")), [DEPLOYMENT]),
+        "parts of a resource": (spec(rule("apps", "v1", "deployments/*")), []),
+        "a part of a resource": (spec(rule("apps", "v1", "deployments/scale")), []),
+        "all versions": (spec(rule(), rule("apps", "*")), [DEPLOYMENT]),
+        "all groups": (spec(rule("*")), []),
+        "nobody knows it": (spec(rule("apps", "v1", "unheardof")), []),
+    },
 )
 def test_which_types_are_checked(found: ValidatingAdmissionPolicySpec, expected: list[TypeName]) -> None:
     assert types_to_check(found, lambda named: SERVED.get(named, ())) == expected
@@ -100,13 +101,13 @@ def test_ten_types_of_one_rule_are_enough() -> None:
     assert len(checked("b", "c")) == 10
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        pytest.param(None, None, id="none"),
-        pytest.param({"apiVersion": "v1", "kind": "ConfigMap"}, TypeName("", "v1", "ConfigMap"), id="a core one"),
-        pytest.param({"apiVersion": "a.b/v2", "kind": "C"}, TypeName("a.b", "v2", "C"), id="one of a group"),
-    ],
+@cases(
+    "kind, expected",
+    {
+        "none": (None, None),
+        "a core one": ({"apiVersion": "v1", "kind": "ConfigMap"}, TypeName("", "v1", "ConfigMap")),
+        "one of a group": ({"apiVersion": "a.b/v2", "kind": "C"}, TypeName("a.b", "v2", "C")),
+    },
 )
 def test_what_the_parameters_are(kind: dict[str, str] | None, expected: TypeName | None) -> None:
     assert type_of_params(spec(paramKind=kind)) == expected
@@ -208,20 +209,16 @@ async def test_errors_of_the_compiler_have_a_position() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("variables", "expression", "expected"),
-    [
-        pytest.param({"works": "true"}, "variables.works", "", id="one"),
-        pytest.param({"works": "true"}, "variables.other", "undefined field 'other'", id="another one"),
-        pytest.param(
-            {"name": "'x'"}, "variables.name == object.foo", "applied to '(string, int)", id="one of another type"
-        ),
-        pytest.param({"name": "object.foo == 'x'"}, "variables.name == object.foo", "", id="one that is wrong itself"),
-        pytest.param(
-            {"a": "1", "b": "variables.a + 1"}, "variables.b == 'x'", "applied to '(int, string)", id="of two"
-        ),
-        pytest.param({"all": "[1, 2]"}, "variables.all.exists(n, n == 'x')", "", id="lists go unchecked"),
-    ],
+@cases(
+    "variables, expression, expected",
+    {
+        "one": ({"works": "true"}, "variables.works", ""),
+        "another one": ({"works": "true"}, "variables.other", "undefined field 'other'"),
+        "one of another type": ({"name": "'x'"}, "variables.name == object.foo", "applied to '(string, int)"),
+        "one that is wrong itself": ({"name": "object.foo == 'x'"}, "variables.name == object.foo", ""),
+        "of two": ({"a": "1", "b": "variables.a + 1"}, "variables.b == 'x'", "applied to '(int, string)"),
+        "lists go unchecked": ({"all": "[1, 2]"}, "variables.all.exists(n, n == 'x')", ""),
+    },
 )
 async def test_variables_have_types(variables: dict[str, str], expression: str, expected: str) -> None:
     given = [Variable(name=name, expression=source) for name, source in variables.items()]
@@ -243,27 +240,23 @@ def refers(name: str) -> dict[str, Any]:
     return {"allOf": [{"$ref": f"#/components/schemas/{name}"}], "default": {}}
 
 
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        pytest.param({"type": "string"}, {"type": "string"}, id="nothing to fill in"),
-        pytest.param(refers("Meta"), SCHEMAS["Meta"], id="a reference"),
-        pytest.param(
-            {"type": "array", "items": refers("Meta")}, {"type": "array", "items": SCHEMAS["Meta"]}, id="list"
-        ),
-        pytest.param(
+@cases(
+    "schema, expected",
+    {
+        "nothing to fill in": ({"type": "string"}, {"type": "string"}),
+        "a reference": (refers("Meta"), SCHEMAS["Meta"]),
+        "list": ({"type": "array", "items": refers("Meta")}, {"type": "array", "items": SCHEMAS["Meta"]}),
+        "quantities by name": (
             {"type": "object", "additionalProperties": refers("Quantity")},
             {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}},
-            id="quantities by name",
         ),
-        pytest.param(refers("Port"), {"x-kubernetes-int-or-string": True}, id="a number or a name"),
-        pytest.param(refers("Absent"), {"x-kubernetes-int-or-string": True}, id="a reference to nothing"),
-        pytest.param(
+        "a number or a name": (refers("Port"), {"x-kubernetes-int-or-string": True}),
+        "a reference to nothing": (refers("Absent"), {"x-kubernetes-int-or-string": True}),
+        "what contains itself": (
             refers("Tree"),
             {"type": "object", "properties": {"left": {"type": "object"}, "n": {"type": "integer"}}},
-            id="what contains itself",
         ),
-    ],
+    },
 )
 def test_references_are_filled_in(schema: dict[str, Any], expected: dict[str, Any]) -> None:
     assert filled(SCHEMAS, schema) == expected

@@ -6,6 +6,7 @@ Mirrors KWOK ``pkg/utils/expression/query_test.go`` and ``selector_test.go``, an
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.nodes.stages.expressions import ExpressionError, compile_expression
 
@@ -73,20 +74,20 @@ def test_results(text: str, expected: Any) -> None:
     assert compile_expression(text)(POD) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "position", "reason"),
-    [
-        pytest.param("", 0, "ends too early", id="empty"),
-        pytest.param(".a |", 4, "ends too early", id="a pipe into nothing"),
-        pytest.param(".a = 1", 3, "not supported", id="assignment"),
-        pytest.param(".a[", 3, "ends too early", id="an open bracket"),
-        pytest.param("(.a", 3, "ends too early", id="an open parenthesis"),
-        pytest.param(".a .b )", 6, "not expected", id="too many"),
-        pytest.param(".a | frobnicate(1)", 5, "no function", id="an unknown function"),
-        pytest.param("if .a then 1 else 2 end", 0, "no function", id="conditions"),
-        pytest.param('"\\(.a)"', 0, "interpolation", id="string interpolation"),
-        pytest.param("$x", 0, "not supported", id="variables"),
-    ],
+@cases(
+    "text, position, reason",
+    {
+        "empty": ("", 0, "ends too early"),
+        "a pipe into nothing": (".a |", 4, "ends too early"),
+        "assignment": (".a = 1", 3, "not supported"),
+        "an open bracket": (".a[", 3, "ends too early"),
+        "an open parenthesis": ("(.a", 3, "ends too early"),
+        "too many": (".a .b )", 6, "not expected"),
+        "an unknown function": (".a | frobnicate(1)", 5, "no function"),
+        "conditions": ("if .a then 1 else 2 end", 0, "no function"),
+        "string interpolation": ('"\\(.a)"', 0, "interpolation"),
+        "variables": ("$x", 0, "not supported"),
+    },
 )
 def test_what_is_not_supported_is_said_with_its_place(text: str, position: int, reason: str) -> None:
     with pytest.raises(ExpressionError, match=reason) as caught:

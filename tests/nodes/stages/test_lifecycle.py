@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.nodes.stages import StageError
 from pilothouse.nodes.stages.lifecycle import (
@@ -55,27 +56,27 @@ def where(key: str, operator: str, *values: str) -> dict[str, Any]:
 READY = '.status.conditions.[] | select(.type == "Ready") | .status'
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param({}, True, id="an empty selector matches everything"),
-        pytest.param({"selector": {"matchLabels": {"app": "web"}}}, True, id="label"),
-        pytest.param({"selector": {"matchLabels": {"app": "db"}}}, False, id="another label"),
-        pytest.param({"selector": {"matchAnnotations": {"w": "7"}}}, True, id="annotation"),
-        pytest.param({"selector": {"matchAnnotations": {"w": "7", "x": "1"}}}, False, id="all of them"),
-        pytest.param(where(".status.phase", "In", "Pending", "Running"), True, id="In"),
-        pytest.param(where(".status.phase", "In", "Pending"), False, id="not In"),
-        pytest.param(where(".status.phase", "NotIn", "Pending"), True, id="NotIn"),
-        pytest.param(where(".status.none", "NotIn", "Pending"), True, id="NotIn: nothing there"),
-        pytest.param(where(".status.none[]", "NotIn", "Pending"), True, id="NotIn: can't be looked at"),
-        pytest.param(where(READY, "In", "True"), True, id="a condition"),
-        pytest.param(where(".spec.hostNetwork", "In", "false"), True, id="booleans as words"),
-        pytest.param(where(".spec.priority", "In", "5"), True, id="numbers as words"),
-        pytest.param(where(".metadata.deletionTimestamp", "DoesNotExist"), True, id="DoesNotExist"),
-        pytest.param(where(".metadata.deletionTimestamp", "Exists"), False, id="Exists"),
-        pytest.param(where(".status.none[]", "DoesNotExist"), True, id="DoesNotExist: can't be looked at"),
-        pytest.param(where(".spec.hostNetwork", "Exists"), True, id="false exists"),
-    ],
+@cases(
+    "spec, expected",
+    {
+        "an empty selector matches everything": ({}, True),
+        "label": ({"selector": {"matchLabels": {"app": "web"}}}, True),
+        "another label": ({"selector": {"matchLabels": {"app": "db"}}}, False),
+        "annotation": ({"selector": {"matchAnnotations": {"w": "7"}}}, True),
+        "all of them": ({"selector": {"matchAnnotations": {"w": "7", "x": "1"}}}, False),
+        "In": (where(".status.phase", "In", "Pending", "Running"), True),
+        "not In": (where(".status.phase", "In", "Pending"), False),
+        "NotIn": (where(".status.phase", "NotIn", "Pending"), True),
+        "NotIn: nothing there": (where(".status.none", "NotIn", "Pending"), True),
+        "NotIn: can't be looked at": (where(".status.none[]", "NotIn", "Pending"), True),
+        "a condition": (where(READY, "In", "True"), True),
+        "booleans as words": (where(".spec.hostNetwork", "In", "false"), True),
+        "numbers as words": (where(".spec.priority", "In", "5"), True),
+        "DoesNotExist": (where(".metadata.deletionTimestamp", "DoesNotExist"), True),
+        "Exists": (where(".metadata.deletionTimestamp", "Exists"), False),
+        "DoesNotExist: can't be looked at": (where(".status.none[]", "DoesNotExist"), True),
+        "false exists": (where(".spec.hostNetwork", "Exists"), True),
+    },
 )
 def test_selectors(spec: dict[str, Any], expected: bool) -> None:
     assert matches(stage(**spec), POD) is expected
@@ -86,18 +87,18 @@ FROM_NONE = {"weightFrom": {"expressionFrom": ".metadata.none"}}
 FROM_TEXT = {"weightFrom": {"expressionFrom": ".status.phase"}}
 
 
-@pytest.mark.parametrize(
-    ("specs", "expected"),
-    [
-        pytest.param([{}, {}], [("0", 1), ("1", 1)], id="no weights: all alike"),
-        pytest.param([{"weight": 3}, {"weight": 1}], [("0", 3), ("1", 1)], id="weights"),
-        pytest.param([{"weight": 3}, {}], [("0", 3)], id="nothing beside a weight is never drawn"),
-        pytest.param([{"weight": 1, **FROM_W}, {"weight": 2}], [("0", 7), ("1", 2)], id="a weight of the object"),
-        pytest.param([{"weight": 1, **FROM_NONE}, {"weight": 2}], [("0", 1), ("1", 2)], id="or else its own"),
-        pytest.param([FROM_TEXT, {}], [("1", 1)], id="no number: not drawn"),
-        pytest.param([FROM_TEXT, FROM_TEXT], [("0", 1), ("1", 1)], id="no numbers at all: all alike"),
-        pytest.param([where(".a", "Exists"), {"weight": 0}], [("1", 1)], id="only one matches"),
-    ],
+@cases(
+    "specs, expected",
+    {
+        "no weights: all alike": ([{}, {}], [("0", 1), ("1", 1)]),
+        "weights": ([{"weight": 3}, {"weight": 1}], [("0", 3), ("1", 1)]),
+        "nothing beside a weight is never drawn": ([{"weight": 3}, {}], [("0", 3)]),
+        "a weight of the object": ([{"weight": 1, **FROM_W}, {"weight": 2}], [("0", 7), ("1", 2)]),
+        "or else its own": ([{"weight": 1, **FROM_NONE}, {"weight": 2}], [("0", 1), ("1", 2)]),
+        "no number: not drawn": ([FROM_TEXT, {}], [("1", 1)]),
+        "no numbers at all: all alike": ([FROM_TEXT, FROM_TEXT], [("0", 1), ("1", 1)]),
+        "only one matches": ([where(".a", "Exists"), {"weight": 0}], [("1", 1)]),
+    },
 )
 def test_which_stages_are_possible(specs: list[dict[str, Any]], expected: list[tuple[str, int]]) -> None:
     stages = [stage(str(number), **spec) for number, spec in enumerate(specs)]
@@ -119,38 +120,28 @@ def delay(**parts: Any) -> dict[str, Any]:
     return {"delay": parts}
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param({}, (), id="none"),
-        pytest.param(delay(durationMilliseconds=1500), (1.5,), id="fixed"),
-        pytest.param(delay(durationMilliseconds=1000, jitterDurationMilliseconds=5000), (1.0, 5.0), id="a range"),
-        pytest.param(
-            delay(durationMilliseconds=5000, jitterDurationMilliseconds=1000), (1.0,), id="a jitter below: itself"
-        ),
-        pytest.param(
-            delay(durationMilliseconds=1000, durationFrom={"expressionFrom": '.metadata.annotations["d"]'}), (3.0,),
-            id="a duration of the object",
-        ),
-        pytest.param(
-            delay(durationMilliseconds=1000, durationFrom={"expressionFrom": ".metadata.none"}), (1.0,),
-            id="or else its own",
-        ),
-        pytest.param(
+@cases(
+    "spec, expected",
+    {
+        "none": ({}, ()),
+        "fixed": (delay(durationMilliseconds=1500), (1.5,)),
+        "a range": (delay(durationMilliseconds=1000, jitterDurationMilliseconds=5000), (1.0, 5.0)),
+        "a jitter below: itself": (
+            delay(durationMilliseconds=5000, jitterDurationMilliseconds=1000), (1.0,)),
+        "a duration of the object": (
+            delay(durationMilliseconds=1000, durationFrom={"expressionFrom": '.metadata.annotations["d"]'}), (3.0,)),
+        "or else its own": (
+            delay(durationMilliseconds=1000, durationFrom={"expressionFrom": ".metadata.none"}), (1.0,)),
+        "until an instant": (
             delay(durationMilliseconds=1000, jitterDurationFrom={"expressionFrom": '.metadata.annotations["at"]'}),
-            (1.0, 9.0), id="until an instant",
-        ),
-        pytest.param(
-            delay(durationMilliseconds=1000, jitterDurationFrom={"expressionFrom": ".metadata.none"}), (1.0,),
-            id="a jitter that is not there",
-        ),
-        pytest.param(
-            delay(durationFrom={"jq": {"expression": '.metadata.annotations["d"]'}}), (3.0,), id="the newer spelling"
-        ),
-        pytest.param(
-            delay(durationMilliseconds=1000, durationFrom={"expressionFrom": ".status.phase"}), (1.0,), id="no duration"
-        ),
-    ],
+            (1.0, 9.0)),
+        "a jitter that is not there": (
+            delay(durationMilliseconds=1000, jitterDurationFrom={"expressionFrom": ".metadata.none"}), (1.0,)),
+        "the newer spelling": (
+            delay(durationFrom={"jq": {"expression": '.metadata.annotations["d"]'}}), (3.0,)),
+        "no duration": (
+            delay(durationMilliseconds=1000, durationFrom={"expressionFrom": ".status.phase"}), (1.0,)),
+    },
 )  # fmt: skip
 def test_delays(spec: dict[str, Any], expected: tuple[float, ...]) -> None:
     found = stage(**spec)
@@ -162,45 +153,39 @@ def test_delays(spec: dict[str, Any], expected: tuple[float, ...]) -> None:
 ROOT = "/metadata/finalizers"
 
 
-@pytest.mark.parametrize(
-    ("step", "present", "expected"),
-    [
-        pytest.param(ChangeFinalizers(add=("a",)), [], [{"op": "add", "path": ROOT, "value": ["a"]}], id="the first"),
-        pytest.param(
-            ChangeFinalizers(add=("a", "b")), ["b"], [{"op": "add", "path": f"{ROOT}/-", "value": "a"}], id="one more"
+@cases(
+    "step, present, expected",
+    {
+        "the first": (ChangeFinalizers(add=("a",)), [], [{"op": "add", "path": ROOT, "value": ["a"]}]),
+        "one more": (ChangeFinalizers(add=("a", "b")), ["b"], [{"op": "add", "path": f"{ROOT}/-", "value": "a"}]),
+        "one less": (ChangeFinalizers(remove=("a",)), ["a", "b"], [{"op": "remove", "path": f"{ROOT}/0"}]),
+        "the last": (ChangeFinalizers(remove=("a",)), ["a"], [{"op": "remove", "path": ROOT}]),
+        "not there": (ChangeFinalizers(remove=("x",)), ["a"], []),
+        "all": (ChangeFinalizers(empty=True), ["a", "b"], [{"op": "remove", "path": ROOT}]),
+        "none there": (ChangeFinalizers(empty=True), [], []),
+        "all, and another": (
+            ChangeFinalizers(add=("c",), empty=True),
+            ["a"],
+            [{"op": "remove", "path": ROOT}, {"op": "add", "path": ROOT, "value": ["c"]}],
         ),
-        pytest.param(
-            ChangeFinalizers(remove=("a",)), ["a", "b"], [{"op": "remove", "path": f"{ROOT}/0"}], id="one less"
-        ),
-        pytest.param(ChangeFinalizers(remove=("a",)), ["a"], [{"op": "remove", "path": ROOT}], id="the last"),
-        pytest.param(ChangeFinalizers(remove=("x",)), ["a"], [], id="not there"),
-        pytest.param(ChangeFinalizers(empty=True), ["a", "b"], [{"op": "remove", "path": ROOT}], id="all"),
-        pytest.param(ChangeFinalizers(empty=True), [], [], id="none there"),
-        pytest.param(
-            ChangeFinalizers(add=("c",), empty=True), ["a"],
-            [{"op": "remove", "path": ROOT}, {"op": "add", "path": ROOT, "value": ["c"]}], id="all, and another",
-        ),
-    ],
-)  # fmt: skip
+    },
+)
 def test_changes_of_finalizers(step: ChangeFinalizers, present: list[str], expected: list[Any]) -> None:
     assert finalizer_operations(step, present) == expected
 
 
-@pytest.mark.parametrize(
-    ("patch", "media", "expected"),
-    [
-        pytest.param({"template": "a: {{ .metadata.name }}"}, "strategic-merge-patch", {"a": "p"}, id="strategic"),
-        pytest.param({"template": "a: 1", "root": "status"}, "strategic-merge-patch", {"status": {"a": 1}}, id="root"),
-        pytest.param({"template": "a: 1", "type": "merge"}, "merge-patch", {"a": 1}, id="merge"),
-        pytest.param(
+@cases(
+    "patch, media, expected",
+    {
+        "strategic": ({"template": "a: {{ .metadata.name }}"}, "strategic-merge-patch", {"a": "p"}),
+        "root": ({"template": "a: 1", "root": "status"}, "strategic-merge-patch", {"status": {"a": 1}}),
+        "merge": ({"template": "a: 1", "type": "merge"}, "merge-patch", {"a": 1}),
+        "json": (
             {"template": "- {op: add, path: /a, value: 1}", "root": "status", "type": "json"}, "json-patch",
-            [{"op": "add", "path": "/status/a", "value": 1}], id="json",
-        ),
-        pytest.param(
-            {"template": "at: 2026-01-01T12:00:00Z"}, "strategic-merge-patch", {"at": "2026-01-01T12:00:00Z"},
-            id="times stay text",
-        ),
-    ],
+            [{"op": "add", "path": "/status/a", "value": 1}]),
+        "times stay text": (
+            {"template": "at: 2026-01-01T12:00:00Z"}, "strategic-merge-patch", {"at": "2026-01-01T12:00:00Z"}),
+    },
 )  # fmt: skip
 def test_what_is_sent(patch: dict[str, Any], media: str, expected: Any) -> None:
     made = stage(steps=[{"patch": patch}])
@@ -210,15 +195,13 @@ def test_what_is_sent(patch: dict[str, Any], media: str, expected: Any) -> None:
     assert (found, json.loads(body)) == (f"application/{media}+json", expected)
 
 
-@pytest.mark.parametrize(
-    ("patch", "complaint"),
-    [
-        pytest.param({"template": "a: [{{ .metadata.name }}"}, "renders to what is not valid YAML: line ", id="YAML"),
-        pytest.param(
-            {"template": "{{ index .metadata.none 0 }}"}, "template for p, line 1, column 4: index of", id="run"
-        ),
-        pytest.param({"template": "a: 1", "type": "json"}, "a JSON patch is a list of operations", id="json"),
-    ],
+@cases(
+    "patch, complaint",
+    {
+        "YAML": ({"template": "a: [{{ .metadata.name }}"}, "renders to what is not valid YAML: line "),
+        "run": ({"template": "{{ index .metadata.none 0 }}"}, "template for p, line 1, column 4: index of"),
+        "json": ({"template": "a: 1", "type": "json"}, "a JSON patch is a list of operations"),
+    },
 )
 def test_what_cannot_be_sent_is_said_with_its_place(patch: dict[str, Any], complaint: str) -> None:
     made = stage(steps=[{"patch": patch}])

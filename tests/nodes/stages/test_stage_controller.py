@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.controllers.remains import remains
 from tests.nodes.world import QUIET, World, world
+from tests.tables import cases
 
 from pilothouse.api.core import PODS
 from pilothouse.client import merge_patch
@@ -156,13 +157,13 @@ async def test_an_immediate_stage_needs_no_change_by_others(w: World) -> None:
     assert [c.status for c in (await w.existing()).status.conditions if c.type == "x"] == ["2"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "template",
-    [
-        pytest.param("podIP: {{ index .spec.none 0 }}", id="a template that fails"),
-        pytest.param("podIP: [", id="no YAML"),
-        pytest.param("podIP: {a: 1}", id="rejected by the API server"),
-    ],
+    {
+        "a template that fails": "podIP: {{ index .spec.none 0 }}",
+        "no YAML": "podIP: [",
+        "rejected by the API server": "podIP: {a: 1}",
+    },
 )
 async def test_a_stage_that_fails_is_logged_and_tried_again_after_a_change(
     env: Env, template: str, caplog: Any

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.scheduler.build import HOSTNAME, Algorithm, affinity, anti_affinity, cluster, node, pod, spread, term
+from tests.tables import cases
 
 from pilothouse.api.core import Pod
 from pilothouse.api.policy import PodDisruptionBudget
@@ -70,75 +71,63 @@ def web(name: str, *args: Any, **parts: Any) -> Pod:
     return low(name, *args, labels={"app": "web"}, **parts)
 
 
-@pytest.mark.parametrize(
-    ("placed", "wanted", "expected"),
-    [
+@cases(
+    "placed, wanted, expected",
+    {
         # TestDryRunPreemption
-        pytest.param(
+        "the pods of lower priority are not enough": (
             [low("a", "2"), low("b", "2", HIGH)],
             pod("p", "3", priority=HIGH),
             None,
-            id="the pods of lower priority are not enough",
         ),
-        pytest.param([low("a", "4")], pod("p", "3", priority=HIGH), ["a"], id="the only pod"),
-        pytest.param(
-            [low("a", "4", HIGH)], pod("p", "3", priority=HIGH), None, id="a pod of equal priority is no victim"
-        ),
-        pytest.param(
+        "the only pod": ([low("a", "4")], pod("p", "3", priority=HIGH), ["a"]),
+        "a pod of equal priority is no victim": ([low("a", "4", HIGH)], pod("p", "3", priority=HIGH), None),
+        "no more than needed: the most important pods are put back first": (
             [low("a", "1"), low("b", "1"), low("c", "2", MIDDLE)],
             pod("p", "1", priority=HIGH),
             ["b"],
-            id="no more than needed: the most important pods are put back first",
         ),
-        pytest.param(
+        "pods are put back one by one, the most important first": (
             [low("a", "1", MIDDLE), low("b", "2"), low("c", "1", LOW)],
             pod("p", "2", priority=HIGH),
             ["b"],
-            id="pods are put back one by one, the most important first",
         ),
-        pytest.param(
+        "of equal priority the pod that runs longer stays": (
             [low("old", "2", minutes=60), low("young", "2", minutes=5)],
             pod("p", "2", priority=HIGH),
             ["young"],
-            id="of equal priority the pod that runs longer stays",
         ),
-        pytest.param(
+        "all pods": (
             [low("a", "1"), low("b", "1"), low("c", "1"), low("d", "1")],
             pod("p", "4", priority=HIGH),
             ["a", "b", "c", "d"],
-            id="all pods",
         ),
-        pytest.param(
+        "the pod with the host port": (
             [low("a", "1", ports=[{"containerPort": 1, "hostPort": 80}]), low("b", "1")],
             pod("p", "1", priority=HIGH, ports=[{"containerPort": 1, "hostPort": 80}]),
             ["a"],
-            id="the pod with the host port",
         ),
-        pytest.param(
+        "the pod that its anti-affinity matches": (
             [low("a", "1", labels={"app": "x"}), low("b", "1", labels={"app": "web"})],
             pod("p", "1", priority=HIGH, affinity=anti_affinity(term(app="web"))),
             ["b"],
-            id="the pod that its anti-affinity matches",
         ),
-        pytest.param(
+        "the pod with anti-affinity to it": (
             [low("a", "1", affinity=anti_affinity(term(app="web"))), low("b", "1")],
             pod("p", "1", priority=HIGH, labels={"app": "web"}),
             ["a"],
-            id="the pod with anti-affinity to it",
         ),
-        pytest.param(
+        "never the pod that its affinity matches": (
             [low("a", "4", labels={"app": "web"})],
             pod("p", "1", priority=HIGH, affinity=affinity(term(app="web"))),
             None,
-            id="never the pod that its affinity matches",
         ),
-        pytest.param(
+        "a terminating pod is a victim too": (
             [low("a", "4", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
             pod("p", "1", priority=HIGH),
             ["a"],
-            id="a terminating pod is a victim too",
         ),
-    ],
+    },
 )
 def test_victims_on_a_node(placed: list[Pod], wanted: Pod, expected: list[str] | None) -> None:
     cache = cluster([node("n", labels={HOSTNAME: "n"})], {"n": placed})
@@ -146,33 +135,25 @@ def test_victims_on_a_node(placed: list[Pod], wanted: Pod, expected: list[str] |
     assert found == (("n", expected, 0) if expected is not None else None)
 
 
-@pytest.mark.parametrize(
-    ("placed", "budgets", "cpu", "expected", "violations"),
-    [
-        pytest.param([web("a"), low("b")], [budget(0)], "3", ["b"], 0, id="the protected pod is put back first"),
-        pytest.param([web("a"), web("b")], [budget(1)], "3", ["a"], 0, id="one disruption is allowed"),
-        pytest.param([web("a"), web("b")], [budget(0)], "4", ["a", "b"], 2, id="violations cannot be avoided"),
-        pytest.param([web("a"), web("b")], [budget(1)], "4", ["a", "b"], 1, id="one violation"),
-        pytest.param(
-            [web("a"), low("b", priority=MIDDLE)],
-            [budget(0)],
-            "3",
-            ["b"],
-            0,
-            id="protection matters more than priority",
-        ),
-        pytest.param([web("a")], [budget(0, namespace="other")], "4", ["a"], 0, id="budgets of other namespaces"),
-        pytest.param([web("a")], [budget(0, app="")], "4", ["a"], 0, id="an empty selector protects no pod"),
-        pytest.param(
+@cases(
+    "placed, budgets, cpu, expected, violations",
+    {
+        "the protected pod is put back first": ([web("a"), low("b")], [budget(0)], "3", ["b"], 0),
+        "one disruption is allowed": ([web("a"), web("b")], [budget(1)], "3", ["a"], 0),
+        "violations cannot be avoided": ([web("a"), web("b")], [budget(0)], "4", ["a", "b"], 2),
+        "one violation": ([web("a"), web("b")], [budget(1)], "4", ["a", "b"], 1),
+        "protection matters more than priority": ([web("a"), low("b", priority=MIDDLE)], [budget(0)], "3", ["b"], 0),
+        "budgets of other namespaces": ([web("a")], [budget(0, namespace="other")], "4", ["a"], 0),
+        "an empty selector protects no pod": ([web("a")], [budget(0, app="")], "4", ["a"], 0),
+        "pods in disruptedPods are not counted again": (
             [web("a")],
             [budget(0, disruptedPods={"a": "2026-01-01T00:00:00Z"})],
             "4",
             ["a"],
             0,
-            id="pods in disruptedPods are not counted again",
         ),
-        pytest.param([web("a")], [budget(5), budget(0, name="c")], "4", ["a"], 1, id="one of two budgets is enough"),
-    ],
+        "one of two budgets is enough": ([web("a")], [budget(5), budget(0, name="c")], "4", ["a"], 1),
+    },
 )
 def test_pdb_violations(
     placed: list[Pod], budgets: list[PodDisruptionBudget], cpu: str, expected: list[str], violations: int
@@ -188,40 +169,33 @@ def test_pdb_violations(
     assert victims(result) == ("n", expected, violations)
 
 
-@pytest.mark.parametrize(
-    ("placed", "budgets", "expected"),
-    [
+@cases(
+    "placed, budgets, expected",
+    {
         # TestPickOneNodeForPreemption
-        pytest.param(
-            {"n1": [web("a", "4")], "n2": [low("b", "4", MIDDLE)]}, [budget(0)], "n2", id="fewest PDB violations"
-        ),
-        pytest.param({"n1": [low("a", "4", MIDDLE)], "n2": [low("b", "4")]}, [], "n2", id="lowest highest priority"),
-        pytest.param(
+        "fewest PDB violations": ({"n1": [web("a", "4")], "n2": [low("b", "4", MIDDLE)]}, [budget(0)], "n2"),
+        "lowest highest priority": ({"n1": [low("a", "4", MIDDLE)], "n2": [low("b", "4")]}, [], "n2"),
+        "lowest sum of priorities": (
             {"n1": [low("a", "2", MIDDLE), low("b", "2", MIDDLE)], "n2": [low("c", "2", MIDDLE), low("d", "2")]},
             [],
             "n2",
-            id="lowest sum of priorities",
         ),
-        pytest.param({"n1": [low("a", "2"), low("b", "2")], "n2": [low("c", "4")]}, [], "n2", id="fewest pods"),
-        pytest.param(
+        "fewest pods": ({"n1": [low("a", "2"), low("b", "2")], "n2": [low("c", "4")]}, [], "n2"),
+        "fewest pods also of negative priority": (
             {"n1": [low("a", "2", -5), low("b", "2", -5)], "n2": [low("c", "4", -5)]},
             [],
             "n2",
-            id="fewest pods also of negative priority",
         ),
-        pytest.param(
-            {"n1": [low("a", "4", minutes=60)], "n2": [low("b", "4", minutes=5)]}, [], "n2", id="latest start time"
-        ),
-        pytest.param(
+        "latest start time": ({"n1": [low("a", "4", minutes=60)], "n2": [low("b", "4", minutes=5)]}, [], "n2"),
+        "latest start time among victims of highest priority": (
             {
                 "n1": [low("a", "2", MIDDLE, 60), low("b", "2", LOW, 1)],
                 "n2": [low("c", "2", MIDDLE, 5), low("d", "2", LOW, 90)],
             },
             [],
             "n2",
-            id="latest start time among victims of highest priority",
         ),
-    ],
+    },
 )
 def test_pick_one_node_for_preemption(
     placed: dict[str, list[Pod]], budgets: list[PodDisruptionBudget], expected: str
@@ -239,61 +213,55 @@ LEAVING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("placed", "wanted", "nominated", "message", "keeps"),
-    [
+@cases(
+    "placed, wanted, nominated, message, keeps",
+    {
         # TestPodEligibleToPreemptOthers, TestPostFilter
-        pytest.param(
+        "preemptionPolicy Never": (
             low("a", "4"),
             pod("p", "1", priority=HIGH, preemptionPolicy="Never"),
             "",
             "preemption: not eligible due to preemptionPolicy=Never.",
             True,
-            id="preemptionPolicy Never",
         ),
-        pytest.param(
+        "a victim is terminating on the nominated node": (
             pod("a", "4", **LEAVING),
             pod("p", "1", priority=HIGH),
             "n",
             "preemption: not eligible due to a terminating pod on the nominated node.",
             True,
-            id="a victim is terminating on the nominated node",
         ),
-        pytest.param(
+        "a pod is terminating for another reason": (
             pod("a", "4", meta=LEAVING["meta"]),
             pod("p", "1", priority=HIGH),
             "n",
             "",
             False,
-            id="a pod is terminating for another reason",
         ),
-        pytest.param(
+        "no pod of lower priority": (
             low("a", "4"),
             pod("p", "1"),
             "",
             "preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, "
             "1 Preemption is not helpful for scheduling.",
             False,
-            id="no pod of lower priority",
         ),
-        pytest.param(
+        "larger than any node": (
             low("a", "4"),
             pod("p", "9", priority=HIGH),
             "n",
             "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
             False,
-            id="larger than any node",
         ),
-        pytest.param(
+        "affinity comes after resources": (
             low("a", "2", HIGH),
             pod("p", "3", priority=HIGH, affinity=affinity(term(app="x"))),
             "",
             "preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, "
             "1 Preemption is not helpful for scheduling.",
             False,
-            id="affinity comes after resources",
         ),
-    ],
+    },
 )
 def test_eligibility_and_message(placed: Pod, wanted: Pod, nominated: str, message: str, keeps: bool) -> None:
     cache = cluster([node("n"), node("cordoned", unschedulable=True)], {"n": [placed]})

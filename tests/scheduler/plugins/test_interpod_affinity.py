@@ -3,7 +3,6 @@
 
 from typing import Any
 
-import pytest
 from tests.scheduler.build import (
     HOSTNAME,
     ZONE,
@@ -19,6 +18,7 @@ from tests.scheduler.build import (
     statuses,
     term,
 )
+from tests.tables import cases
 
 from pilothouse.api.core import Pod
 from pilothouse.scheduler.backend.cache import Cache
@@ -48,51 +48,36 @@ ALL = {"a1", "a2", "b1", "bare"}
 MATCH = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "db"]}]}}
 
 
-@pytest.mark.parametrize(
-    ("placed", "wanted", "expected"),
-    [
-        pytest.param({"a1": [web()]}, pod(), ALL, id="no affinity"),
-        pytest.param({"a1": [web()]}, pod(affinity=affinity(term(app="web"))), {"a1"}, id="affinity, by node"),
-        pytest.param(
-            {"a1": [web()]}, pod(affinity=affinity(term(ZONE, app="web"))), {"a1", "a2"}, id="affinity, by zone"
-        ),
-        pytest.param(
-            {"a1": [web()]}, pod(affinity=affinity(term(app="db"))), set(), id="affinity without a matching pod"
-        ),
-        pytest.param(
-            {"a1": [web(namespace="other")]},
-            pod(affinity=affinity(term(app="web"))),
-            set(),
-            id="only its own namespace",
-        ),
-        pytest.param(
+@cases(
+    "placed, wanted, expected",
+    {
+        "no affinity": ({"a1": [web()]}, pod(), ALL),
+        "affinity, by node": ({"a1": [web()]}, pod(affinity=affinity(term(app="web"))), {"a1"}),
+        "affinity, by zone": ({"a1": [web()]}, pod(affinity=affinity(term(ZONE, app="web"))), {"a1", "a2"}),
+        "affinity without a matching pod": ({"a1": [web()]}, pod(affinity=affinity(term(app="db"))), set()),
+        "only its own namespace": ({"a1": [web(namespace="other")]}, pod(affinity=affinity(term(app="web"))), set()),
+        "namespaces by name": (
             {"a1": [web(namespace="other")]},
             pod(affinity=affinity(term(app="web", namespaces=["other"]))),
             {"a1"},
-            id="namespaces by name",
         ),
-        pytest.param(
+        "namespaces by label": (
             {"a1": [web(namespace="other")], "b1": [web("q", namespace="third")]},
             pod(affinity=affinity(term(app="web", namespaceSelector={"matchLabels": {"team": "b"}}))),
             {"a1", "b1"},
-            id="namespaces by label",
         ),
-        pytest.param(
+        "all namespaces": (
             {"a1": [web(namespace="other")]},
             pod(affinity=affinity(term(app="web", namespaceSelector={}))),
             {"a1"},
-            id="all namespaces",
         ),
-        pytest.param(
-            {"a1": [web()]}, pod(affinity=affinity({"topologyKey": HOSTNAME, **MATCH})), {"a1"}, id="by expression"
-        ),
-        pytest.param(
+        "by expression": ({"a1": [web()]}, pod(affinity=affinity({"topologyKey": HOSTNAME, **MATCH})), {"a1"}),
+        "two affinity terms: one pod must match both": (
             {"a1": [web()], "b1": [pod("q", labels={"app": "db"})]},
             pod(affinity=affinity(term(app="web"), term(ZONE, app="db"))),
             set(),
-            id="two affinity terms: one pod must match both",
         ),
-        pytest.param(
+        "one pod matches two terms, by node and by zone": (
             {"a1": [pod("q", labels={"app": "web", "tier": "x"})]},
             pod(
                 affinity=affinity(
@@ -100,102 +85,78 @@ MATCH = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "In",
                 )
             ),
             {"a1"},
-            id="one pod matches two terms, by node and by zone",
         ),
-        pytest.param(
-            {}, web(affinity=affinity(term(ZONE, app="web"))), {"a1", "a2", "b1"}, id="the first pod of a group"
-        ),
-        pytest.param(
+        "the first pod of a group": ({}, web(affinity=affinity(term(ZONE, app="web"))), {"a1", "a2", "b1"}),
+        "one on a node without the label does not count": (
             {"bare": [web("q")]},
             web(affinity=affinity(term(ZONE, app="web"))),
             {"a1", "a2", "b1"},
-            id="one on a node without the label does not count",
         ),
-        pytest.param(
-            {"a1": [web()]}, pod(affinity=affinity({"topologyKey": HOSTNAME})), set(), id="no selector matches no pod"
-        ),
-        pytest.param(
-            {"a1": [web()]}, pod(affinity=anti_affinity(term(app="web"))), ALL - {"a1"}, id="anti-affinity, by node"
-        ),
-        pytest.param(
-            {"a1": [web()]},
-            pod(affinity=anti_affinity(term(ZONE, app="web"))),
-            {"b1", "bare"},
-            id="anti-affinity, by zone",
-        ),
-        pytest.param(
+        "no selector matches no pod": ({"a1": [web()]}, pod(affinity=affinity({"topologyKey": HOSTNAME})), set()),
+        "anti-affinity, by node": ({"a1": [web()]}, pod(affinity=anti_affinity(term(app="web"))), ALL - {"a1"}),
+        "anti-affinity, by zone": ({"a1": [web()]}, pod(affinity=anti_affinity(term(ZONE, app="web"))), {"b1", "bare"}),
+        "anti-affinity, matching pod on a node without the label": (
             {"bare": [web()]},
             pod(affinity=anti_affinity(term(ZONE, app="web"))),
             ALL,
-            id="anti-affinity, matching pod on a node without the label",
         ),
-        pytest.param(
+        "two anti-affinity terms": (
             {"a1": [web()], "b1": [pod("q", labels={"app": "db"})]},
             pod(affinity=anti_affinity(term(app="web"), term(app="db"))),
             {"a2", "bare"},
-            id="two anti-affinity terms",
         ),
-        pytest.param(
+        "affinity and anti-affinity": (
             {"a1": [web()], "a2": [pod("q", labels={"app": "db"})]},
             pod(affinity={**affinity(term(ZONE, app="web")), **anti_affinity(term(app="db"))}),
             {"a1"},
-            id="affinity and anti-affinity",
         ),
-        pytest.param(
+        "anti-affinity of an existing pod": (
             {"a1": [pod("q", affinity=anti_affinity(term(app="web")))]},
             web(),
             ALL - {"a1"},
-            id="anti-affinity of an existing pod",
         ),
-        pytest.param(
+        "others want it out of their zone": (
             {"a1": [pod("q", affinity=anti_affinity(term(ZONE, app="web")))]},
             web(),
             {"b1", "bare"},
-            id="others want it out of their zone",
         ),
-        pytest.param(
+        "others elsewhere do not": (
             {"a1": [pod("q", namespace="other", affinity=anti_affinity(term(app="web")))]},
             web(),
             ALL,
-            id="others elsewhere do not",
         ),
-        pytest.param(
+        "anti-affinity of an existing pod to all namespaces": (
             {"a1": [pod("q", namespace="other", affinity=anti_affinity(term(app="web", namespaceSelector={})))]},
             web(),
             ALL - {"a1"},
-            id="anti-affinity of an existing pod to all namespaces",
         ),
-        pytest.param(
+        "affinity of an existing pod does not filter": (
             {"a1": [pod("q", affinity=affinity(term(app="db")))]},
             web(),
             ALL,
-            id="affinity of an existing pod does not filter",
         ),
-        pytest.param(
+        "matchLabelKeys: only those of its own revision": (
             {
                 "a1": [pod("q", labels={"app": "web", "hash": "1"})],
                 "b1": [pod("r", labels={"app": "web", "hash": "2"})],
             },
             pod(labels={"hash": "2"}, affinity=affinity(term(app="web", matchLabelKeys=["hash"]))),
             {"b1"},
-            id="matchLabelKeys: only those of its own revision",
         ),
-        pytest.param(
+        "mismatchLabelKeys: only those of other revisions": (
             {
                 "a1": [pod("q", labels={"app": "web", "hash": "1"})],
                 "b1": [pod("r", labels={"app": "web", "hash": "2"})],
             },
             pod(labels={"hash": "2"}, affinity=anti_affinity(term(app="web", mismatchLabelKeys=["hash"]))),
             ALL - {"a1"},
-            id="mismatchLabelKeys: only those of other revisions",
         ),
-        pytest.param(
+        "terminating pods count": (
             {"a1": [web(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})]},
             pod(affinity=anti_affinity(term(app="web"))),
             ALL - {"a1"},
-            id="terminating pods count",
         ),
-    ],
+    },
 )
 def test_nodes_that_pass_the_required_terms(placed: dict[str, list[Pod]], wanted: Pod, expected: set[str]) -> None:
     assert set(fitting(two_zones(placed), wanted, NAMESPACES)) == expected
@@ -234,65 +195,52 @@ def test_the_filter_follows_changes_of_pods() -> None:
 TO, AWAY = "podAffinity", "podAntiAffinity"
 
 
-@pytest.mark.parametrize(
-    ("placed", "wanted", "expected"),
-    [
-        pytest.param({"a1": [web()]}, pod(), None, id="no preferred terms"),
-        pytest.param(
-            {"a1": [web()]},
-            pod(affinity=preferred(TO, 5, term(ZONE, app="web"))),
-            [100, 100, 0, 0],
-            id="affinity, by zone",
-        ),
-        pytest.param(
+@cases(
+    "placed, wanted, expected",
+    {
+        "no preferred terms": ({"a1": [web()]}, pod(), None),
+        "affinity, by zone": ({"a1": [web()]}, pod(affinity=preferred(TO, 5, term(ZONE, app="web"))), [100, 100, 0, 0]),
+        "twice as many, twice as good": (
             {"a1": [web("w1"), web("w2")], "b1": [web("w3")]},
             pod(affinity=preferred(TO, 5, term(ZONE, app="web"))),
             [100, 100, 50, 0],
-            id="twice as many, twice as good",
         ),
-        pytest.param(
+        "anti-affinity, by node": (
             {"a1": [web()]},
             pod(affinity=preferred(AWAY, 5, term(app="web"))),
             [0, 100, 100, 100],
-            id="anti-affinity, by node",
         ),
-        pytest.param(
+        "affinity and anti-affinity": (
             {"a1": [web()], "b1": [pod("q", labels={"app": "db"})]},
             pod(affinity={**preferred(TO, 8, term(app="web")), **preferred(AWAY, 8, term(app="db"))}),
             [100, 50, 0, 50],
-            id="affinity and anti-affinity",
         ),
-        pytest.param(
+        "affinity of an existing pod": (
             {"a1": [pod("q", affinity=preferred(TO, 5, term(ZONE, app="web")))]},
             web(),
             [100, 100, 0, 0],
-            id="affinity of an existing pod",
         ),
-        pytest.param(
+        "anti-affinity of an existing pod": (
             {"a1": [pod("q", affinity=preferred(AWAY, 5, term(ZONE, app="web")))]},
             web(),
             [0, 0, 100, 100],
-            id="anti-affinity of an existing pod",
         ),
-        pytest.param(
+        "required affinity of an existing pod: hardPodAffinityWeight 1": (
             {"a1": [pod("q", labels={"x": "y"}, affinity=affinity(term(ZONE, app="web")))]},
             web(),
             [100, 100, 0, 0],
-            id="required affinity of an existing pod: hardPodAffinityWeight 1",
         ),
-        pytest.param(
+        "affinity of an existing pod to another namespace": (
             {"a1": [pod("q", namespace="other", affinity=preferred(TO, 5, term(app="web")))]},
             web(),
             None,
-            id="affinity of an existing pod to another namespace",
         ),
-        pytest.param(
+        "weights that cancel each other out": (
             {"a1": [web(), pod("q", affinity=preferred(AWAY, 5, term(app="web")))]},
             web("p", affinity=preferred(TO, 5, term(app="web"))),
             None,
-            id="weights that cancel each other out",
         ),
-    ],
+    },
 )
 def test_scores_of_preferred_terms(placed: dict[str, list[Pod]], wanted: Pod, expected: list[int] | None) -> None:
     cache = two_zones(placed)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from tests.scheduler.build import filter_status, node, pod
+from tests.tables import cases
 
 from pilothouse.api.core import Pod
 from pilothouse.scheduler.plugins.node_ports import PORTS_NOT_FREE
@@ -13,25 +13,20 @@ def port(number: int, address: str = "", protocol: str = "TCP") -> dict[str, Any
     return {"containerPort": 80, "hostPort": number, "hostIP": address, "protocol": protocol}
 
 
-@pytest.mark.parametrize(
-    ("taken", "wanted", "fits"),
-    [
+@cases(
+    "taken, wanted, fits",
+    {
         # nodeports/node_ports_test.go
-        pytest.param([port(80)], [], True, id="no host port"),
-        pytest.param([port(80, "127.0.0.1")], [port(9090, "127.0.0.1")], True, id="another port"),
-        pytest.param([port(80, "127.0.0.1")], [port(80, "127.0.0.1")], False, id="the same port"),
-        pytest.param([port(80, "127.0.0.1")], [port(80, "127.0.0.2")], True, id="the same port, another address"),
-        pytest.param([port(80, protocol="UDP")], [port(80)], True, id="the same port, another protocol"),
-        pytest.param([port(80, "127.0.0.1")], [port(80)], False, id="all addresses requested, one used"),
-        pytest.param([port(80, "0.0.0.0")], [port(80, "127.0.0.1")], False, id="one address requested, all used"),
-        pytest.param([port(80)], [port(80)], False, id="all addresses requested, all used"),
-        pytest.param(
-            [port(8001, "127.0.0.1"), port(8002)],
-            [port(8000), port(8001)],
-            False,
-            id="one of two requested ports is used",
-        ),
-    ],
+        "no host port": ([port(80)], [], True),
+        "another port": ([port(80, "127.0.0.1")], [port(9090, "127.0.0.1")], True),
+        "the same port": ([port(80, "127.0.0.1")], [port(80, "127.0.0.1")], False),
+        "the same port, another address": ([port(80, "127.0.0.1")], [port(80, "127.0.0.2")], True),
+        "the same port, another protocol": ([port(80, protocol="UDP")], [port(80)], True),
+        "all addresses requested, one used": ([port(80, "127.0.0.1")], [port(80)], False),
+        "one address requested, all used": ([port(80, "0.0.0.0")], [port(80, "127.0.0.1")], False),
+        "all addresses requested, all used": ([port(80)], [port(80)], False),
+        "one of two requested ports is used": ([port(8001, "127.0.0.1"), port(8002)], [port(8000), port(8001)], False),
+    },
 )
 def test_filter(taken: list[dict[str, Any]], wanted: list[dict[str, Any]], fits: bool) -> None:
     assert filter_status(pod(ports=wanted), node(), pod("q", ports=taken)) == (None if fits else PORTS_NOT_FREE)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from tests.scheduler.build import filter_status, info, node, pod
+from tests.tables import cases
 
 from pilothouse.api.core import Node, Pod
 from pilothouse.scheduler.framework.status import Status
@@ -17,70 +17,50 @@ def init(cpu: str, policy: str = "") -> dict[str, Any]:
     return {"name": "i", "resources": {"requests": {"cpu": cpu}}, **({"restartPolicy": policy} if policy else {})}
 
 
-@pytest.mark.parametrize(
-    ("wanted", "placed", "reasons", "unresolvable"),
-    [
+@cases(
+    "wanted, placed, reasons, unresolvable",
+    {
         # noderesources/fit_test.go: TestEnoughRequests, TestNotEnoughRequests, TestRestartableInitContainers,
         # TestPodLevelResources
-        pytest.param(pod(), pod("q", "4", "8Gi"), (), False, id="a pod without requests always fits"),
-        pytest.param(pod("p", "2"), pod("q", "2"), (), False, id="fits exactly"),
-        pytest.param(
-            pod("p", "1", "1Gi"), pod("q", "4", "8Gi"), ("cpu", "memory"), False, id="cpu and memory are insufficient"
-        ),
-        pytest.param(pod("p", "1"), pod("q", "4"), ("cpu",), False, id="cpu is insufficient"),
-        pytest.param(pod("p", "", "1Gi"), pod("q", "4", "8Gi"), ("memory",), False, id="memory is insufficient"),
-        pytest.param(pod("p", "5"), pod("q"), ("cpu",), True, id="more than allocatable: unresolvable"),
-        pytest.param(pod(more={GPU: "2"}), pod("q"), (), False, id="an extended resource"),
-        pytest.param(
-            pod(more={GPU: "2"}), pod("q", more={GPU: "1"}), (GPU,), False, id="an extended resource is insufficient"
-        ),
-        pytest.param(
+        "a pod without requests always fits": (pod(), pod("q", "4", "8Gi"), (), False),
+        "fits exactly": (pod("p", "2"), pod("q", "2"), (), False),
+        "cpu and memory are insufficient": (pod("p", "1", "1Gi"), pod("q", "4", "8Gi"), ("cpu", "memory"), False),
+        "cpu is insufficient": (pod("p", "1"), pod("q", "4"), ("cpu",), False),
+        "memory is insufficient": (pod("p", "", "1Gi"), pod("q", "4", "8Gi"), ("memory",), False),
+        "more than allocatable: unresolvable": (pod("p", "5"), pod("q"), ("cpu",), True),
+        "an extended resource": (pod(more={GPU: "2"}), pod("q"), (), False),
+        "an extended resource is insufficient": (pod(more={GPU: "2"}), pod("q", more={GPU: "1"}), (GPU,), False),
+        "an extended resource that the node lacks": (
             pod(more={"example.com/x": "1"}),
             pod("q"),
             ("example.com/x",),
             True,
-            id="an extended resource that the node lacks",
         ),
-        pytest.param(pod(more={"ephemeral-storage": "1Gi"}), pod("q"), ("ephemeral-storage",), True, id="storage"),
-        pytest.param(
+        "storage": (pod(more={"ephemeral-storage": "1Gi"}), pod("q"), ("ephemeral-storage",), True),
+        "all insufficient resources, extended ones last": (
             pod(more={GPU: "3", "cpu": "9", "ephemeral-storage": "1"}),
             pod("q"),
             ("cpu", "ephemeral-storage", GPU),
             True,
-            id="all insufficient resources, extended ones last",
         ),
-        pytest.param(
-            pod("p", "1", initContainers=[init("3")]), pod("q", "1"), (), False, id="init containers run first"
-        ),
-        pytest.param(
-            pod("p", "1", initContainers=[init("4")]), pod("q", "1"), ("cpu",), False, id="the largest init container"
-        ),
-        pytest.param(
+        "init containers run first": (pod("p", "1", initContainers=[init("3")]), pod("q", "1"), (), False),
+        "the largest init container": (pod("p", "1", initContainers=[init("4")]), pod("q", "1"), ("cpu",), False),
+        "init containers run one after the other": (
             pod("p", "1", initContainers=[init("3"), init("3")]),
             pod("q", "1"),
             (),
             False,
-            id="init containers run one after the other",
         ),
-        pytest.param(
-            pod("p", "1", initContainers=[init("3", "Always")]),
-            pod("q", "1"),
-            ("cpu",),
-            False,
-            id="sidecars keep running",
-        ),
-        pytest.param(
+        "sidecars keep running": (pod("p", "1", initContainers=[init("3", "Always")]), pod("q", "1"), ("cpu",), False),
+        "a sidecar runs beside later init containers": (
             pod("p", "1", initContainers=[init("2", "Always"), init("2")]),
             pod("q", "1"),
             ("cpu",),
             False,
-            id="a sidecar runs beside later init containers",
         ),
-        pytest.param(pod("p", "1", overhead={"cpu": "3"}), pod("q", "1"), ("cpu",), False, id="overhead is added"),
-        pytest.param(
-            pod("p", "1", resources={"requests": {"cpu": "4"}}), pod("q", "1"), ("cpu",), False, id="pod-level requests"
-        ),
-    ],
+        "overhead is added": (pod("p", "1", overhead={"cpu": "3"}), pod("q", "1"), ("cpu",), False),
+        "pod-level requests": (pod("p", "1", resources={"requests": {"cpu": "4"}}), pod("q", "1"), ("cpu",), False),
+    },
 )
 def test_filter(wanted: Pod, placed: Pod, reasons: tuple[str, ...], unresolvable: bool) -> None:
     found = filter_status(wanted, node(more={GPU: "2"}), placed)
@@ -98,45 +78,36 @@ def test_the_number_of_pods_is_limited() -> None:
     assert filter_status(pod("p", "5"), full, pod("q")) == both
 
 
-@pytest.mark.parametrize(
-    ("wanted", "there", "placed", "expected"),
-    [
+@cases(
+    "wanted, there, placed, expected",
+    {
         # noderesources/least_allocated_test.go
-        pytest.param(pod("p", "0", "0"), node(cpu="4", memory="10000"), [], 100, id="no requests"),
-        pytest.param(
-            pod("p", "3", "5000"), node(cpu="4", memory="10000"), [], (25 + 50) // 2, id="a quarter and a half left"
-        ),
-        pytest.param(pod("p", "3", "5000"), node(cpu="6", memory="10000"), [], (50 + 50) // 2, id="half and half left"),
-        pytest.param(
+        "no requests": (pod("p", "0", "0"), node(cpu="4", memory="10000"), [], 100),
+        "a quarter and a half left": (pod("p", "3", "5000"), node(cpu="4", memory="10000"), [], (25 + 50) // 2),
+        "half and half left": (pod("p", "3", "5000"), node(cpu="6", memory="10000"), [], (50 + 50) // 2),
+        "requests of pods on the node": (
             pod("p", "0", "0"),
             node(cpu="10", memory="20000"),
             [pod("q", "3", "0"), pod("r", "3", "5000")],
             (40 + 75) // 2,
-            id="requests of pods on the node",
         ),
-        pytest.param(
+        "requests of pods on the node and of the pod": (
             pod("p", "3", "5000"),
             node(cpu="10", memory="20000"),
             [pod("q", "3", "0"), pod("r", "3", "5000")],
             (10 + 50) // 2,
-            id="requests of pods on the node and of the pod",
         ),
-        pytest.param(pod("p", "5", "0"), node(cpu="4", memory="10000"), [], (0 + 100) // 2, id="more than there is"),
-        pytest.param(
-            pod("p", "1", "0"), node(cpu="4", memory="0"), [], 75, id="a resource that the node lacks is left out"
-        ),
+        "more than there is": (pod("p", "5", "0"), node(cpu="4", memory="10000"), [], (0 + 100) // 2),
+        "a resource that the node lacks is left out": (pod("p", "1", "0"), node(cpu="4", memory="0"), [], 75),
         # noderesources/resource_allocation_test.go: a container without requests counts as 100m and 200Mi
-        pytest.param(
-            pod(), node(cpu="1", memory="2000Mi"), [], (90 + 90) // 2, id="defaults for a pod without requests"
-        ),
-        pytest.param(
+        "defaults for a pod without requests": (pod(), node(cpu="1", memory="2000Mi"), [], (90 + 90) // 2),
+        "defaults container by container": (
             pod(containers=[{"name": "a"}, {"name": "b", "resources": {"requests": {"cpu": "400m"}}}]),
             node(cpu="1", memory="2000Mi"),
             [],
             (50 + 80) // 2,
-            id="defaults container by container",
         ),
-    ],
+    },
 )
 def test_least_allocated(wanted: Pod, there: Node, placed: list[Pod], expected: int) -> None:
     assert least_allocated(PodInfo(wanted), info(there, *placed)) == expected

@@ -4,8 +4,8 @@
 import math
 from typing import Any
 
-import pytest
 from tests.scheduler.build import HOSTNAME, ZONE, Algorithm, cluster, fitting, node, pod, spread, statuses
+from tests.tables import cases
 
 from pilothouse.api.core import Pod
 from pilothouse.machinery.labels import parse_selector
@@ -45,78 +45,65 @@ def only(zone: str) -> dict[str, Any]:
     return {"nodeSelector": {ZONE: zone}}
 
 
-@pytest.mark.parametrize(
-    ("cache", "wanted", "expected"),
-    [
-        pytest.param(zones(), web(spread(ZONE)), "a1 a2 b1 b2", id="no matching pods"),
-        pytest.param(zones((1, 0, 0, 0)), web(spread(ZONE)), "b1 b2", id="one zone has more"),
-        pytest.param(zones((1, 1, 1, 0)), web(spread(ZONE)), "b1 b2", id="the zone with the fewest"),
-        pytest.param(zones((2, 1, 1, 0)), web(spread(ZONE, 3)), "a1 a2 b1 b2", id="a larger skew is allowed"),
-        pytest.param(zones((2, 1, 0, 3)), web(spread(HOSTNAME)), "b1", id="by node"),
-        pytest.param(
+@cases(
+    "cache, wanted, expected",
+    {
+        "no matching pods": (zones(), web(spread(ZONE)), "a1 a2 b1 b2"),
+        "one zone has more": (zones((1, 0, 0, 0)), web(spread(ZONE)), "b1 b2"),
+        "the zone with the fewest": (zones((1, 1, 1, 0)), web(spread(ZONE)), "b1 b2"),
+        "a larger skew is allowed": (zones((2, 1, 1, 0)), web(spread(ZONE, 3)), "a1 a2 b1 b2"),
+        "by node": (zones((2, 1, 0, 3)), web(spread(HOSTNAME)), "b1"),
+        "the pod does not match itself": (
             zones((1, 0, 0, 0)),
             pod(topologySpreadConstraints=[spread(ZONE)]),
             "a1 a2 b1 b2",
-            id="the pod does not match itself",
         ),
-        pytest.param(
+        "the pod does not match itself, maxSkew is exceeded": (
             zones((2, 0, 0, 0)),
             pod(topologySpreadConstraints=[spread(ZONE)]),
             "b1 b2",
-            id="the pod does not match itself, maxSkew is exceeded",
         ),
-        pytest.param(
-            zones((1, 0, 0, 0), namespace="other"), web(spread(ZONE)), "a1 a2 b1 b2", id="other namespaces don't count"
-        ),
-        pytest.param(
+        "other namespaces don't count": (zones((1, 0, 0, 0), namespace="other"), web(spread(ZONE)), "a1 a2 b1 b2"),
+        "terminating pods do not count (kubernetes#87621)": (
             zones((1, 0, 0, 0), meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
             web(spread(ZONE)),
             "a1 a2 b1 b2",
-            id="terminating pods do not count (kubernetes#87621)",
         ),
-        pytest.param(
-            zones((1, 0, 1, 0)), web(spread(ZONE), spread(HOSTNAME)), "a2 b2", id="two constraints, both hold"
-        ),
-        pytest.param(zones((1, 0, 2, 2)), web(spread(ZONE), spread(HOSTNAME)), "a2", id="two constraints, one node"),
-        pytest.param(
-            zones((1, 0, 0, 0)), web(spread(ZONE, soft=True)), "a1 a2 b1 b2", id="a soft constraint does not filter"
-        ),
-        pytest.param(
+        "two constraints, both hold": (zones((1, 0, 1, 0)), web(spread(ZONE), spread(HOSTNAME)), "a2 b2"),
+        "two constraints, one node": (zones((1, 0, 2, 2)), web(spread(ZONE), spread(HOSTNAME)), "a2"),
+        "a soft constraint does not filter": (zones((1, 0, 0, 0)), web(spread(ZONE, soft=True)), "a1 a2 b1 b2"),
+        "a node without the label is rejected": (
             cluster(
                 [*(node(n, labels={HOSTNAME: n, ZONE: n[0]}) for n in NAMES), node("bare", labels={HOSTNAME: "bare"})],
                 webs((1, 0, 1, 0)),
             ),
             web(spread(ZONE)),
             "a1 a2 b1 b2",
-            id="a node without the label is rejected",
         ),
-        pytest.param(
+        "a node without one of two labels is in no domain": (
             cluster(
                 [*(node(n, labels={HOSTNAME: n, ZONE: n[0]}) for n in NAMES), node("bare", labels={HOSTNAME: "bare"})],
                 {**webs((1, 1, 1, 1))},
             ),
             web(spread(ZONE), spread(HOSTNAME)),
             "a1 a2 b1 b2",
-            id="a node without one of two labels is in no domain",
         ),
         # minDomains
-        pytest.param(zones((1, 0, 1, 0)), web(spread(ZONE, minDomains=3)), "", id="too few domains: the minimum is 0"),
-        pytest.param(zones((1, 0, 1, 0)), web(spread(ZONE, minDomains=2)), "a1 a2 b1 b2", id="enough domains"),
-        pytest.param(zones((1, 0, 1, 0)), web(spread(ZONE, 2, minDomains=3)), "a1 a2 b1 b2", id="too few, larger skew"),
+        "too few domains: the minimum is 0": (zones((1, 0, 1, 0)), web(spread(ZONE, minDomains=3)), ""),
+        "enough domains": (zones((1, 0, 1, 0)), web(spread(ZONE, minDomains=2)), "a1 a2 b1 b2"),
+        "too few, larger skew": (zones((1, 0, 1, 0)), web(spread(ZONE, 2, minDomains=3)), "a1 a2 b1 b2"),
         # nodeAffinityPolicy and nodeTaintsPolicy
-        pytest.param(
+        "zones that node affinity excludes do not count": (
             zones((1, 0, 0, 0)),
             web(spread(ZONE), **only("a")),
             "a1 a2",
-            id="zones that node affinity excludes do not count",
         ),
-        pytest.param(
+        "nodeAffinityPolicy Ignore: all zones count": (
             zones((1, 0, 0, 0)),
             web(spread(ZONE, nodeAffinityPolicy="Ignore"), **only("a")),
             "",
-            id="nodeAffinityPolicy Ignore: all zones count",
         ),
-        pytest.param(
+        "tainted nodes count": (
             cluster(
                 [
                     node("a1", labels={HOSTNAME: "a1", ZONE: "a"}),
@@ -126,9 +113,8 @@ def only(zone: str) -> dict[str, Any]:
             ),
             web(spread(ZONE)),
             "",
-            id="tainted nodes count",
         ),
-        pytest.param(
+        "nodeTaintsPolicy Honor: tainted nodes do not count": (
             cluster(
                 [
                     node("a1", labels={HOSTNAME: "a1", ZONE: "a"}),
@@ -138,16 +124,14 @@ def only(zone: str) -> dict[str, Any]:
             ),
             web(spread(ZONE, nodeTaintsPolicy="Honor")),
             "a1",
-            id="nodeTaintsPolicy Honor: tainted nodes do not count",
         ),
         # matchLabelKeys
-        pytest.param(
+        "pods of other revisions don't count": (
             zones((1, 0, 0, 0), namespace="ns"),
             web(spread(ZONE, matchLabelKeys=["hash"]), labels={"hash": "2"}),
             "a1 a2 b1 b2",
-            id="pods of other revisions don't count",
         ),
-    ],
+    },
 )
 def test_nodes_that_pass_the_hard_constraints(cache: Cache, wanted: Pod, expected: str) -> None:
     assert " ".join(sorted(fitting(cache, wanted))) == expected
@@ -182,36 +166,32 @@ def four(a1: int, a2: int, b1: int, b2: int) -> dict[str, int]:
     return dict(zip(NAMES, (a1, a2, b1, b2), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("cache", "wanted", "expected"),
-    [
-        pytest.param(zones(), web(spread(ZONE, soft=True)), None, id="no matching pods"),
-        pytest.param(zones((1, 1, 1, 1)), web(spread(HOSTNAME, soft=True)), None, id="one matching pod on each node"),
+@cases(
+    "cache, wanted, expected",
+    {
+        "no matching pods": (zones(), web(spread(ZONE, soft=True)), None),
+        "one matching pod on each node": (zones((1, 1, 1, 1)), web(spread(HOSTNAME, soft=True)), None),
         # 2, 1, 0, 3 times ln 6 = 1.79: 4, 2, 0, 5
-        pytest.param(zones((2, 1, 0, 3)), web(spread(HOSTNAME, soft=True)), four(20, 60, 100, 0), id="by node"),
+        "by node": (zones((2, 1, 0, 3)), web(spread(HOSTNAME, soft=True)), four(20, 60, 100, 0)),
         # 3 and 1 times ln 4 = 1.39: 4 and 1
-        pytest.param(zones((2, 1, 0, 1)), web(spread(ZONE, soft=True)), four(25, 25, 100, 100), id="by zone"),
+        "by zone": (zones((2, 1, 0, 1)), web(spread(ZONE, soft=True)), four(25, 25, 100, 100)),
         # zone: 4.16 and 1.39, node: 3.58, 1.79, 0, 1.79: 8, 6, 1, 3
-        pytest.param(
+        "by zone and node": (
             zones((2, 1, 0, 1)),
             web(spread(ZONE, soft=True), spread(HOSTNAME, soft=True)),
             four(12, 37, 100, 75),
-            id="by zone and node",
         ),
         # maxSkew - 1 makes differences smaller: 2*1.79+4, 1.79+4, 4, 3*1.79+4: 8, 6, 4, 9
-        pytest.param(
-            zones((2, 1, 0, 3)), web(spread(HOSTNAME, 5, soft=True)), four(55, 77, 100, 44), id="a larger skew"
-        ),
-        pytest.param(
+        "a larger skew": (zones((2, 1, 0, 3)), web(spread(HOSTNAME, 5, soft=True)), four(55, 77, 100, 44)),
+        "a node without the label gets 0": (
             cluster(
                 [node("a1", labels={HOSTNAME: "a1", ZONE: "a"}), node("bare", labels={HOSTNAME: "bare"})],
                 {"a1": [pod("q", labels={"app": "web"})]},
             ),
             web(spread(ZONE, soft=True)),
             {"a1": 100, "bare": 0},
-            id="a node without the label gets 0",
         ),
-    ],
+    },
 )
 def test_scores_of_soft_constraints(cache: Cache, wanted: Pod, expected: dict[str, int] | None) -> None:
     assert scores(cache, wanted) == expected

@@ -7,7 +7,7 @@ v1.36 ``pkg/scheduler/framework/plugins/volumebinding/binder_test.go``.
 from typing import Any
 
 import msgspec
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import Node, PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume, StorageClass
@@ -55,54 +55,44 @@ def waits(
     return UnboundClaim(claim(name, size), msgspec.convert(body, StorageClass), chosen, volumes)
 
 
-@pytest.mark.parametrize(
-    ("bound", "waiting", "reasons"),
-    [
-        pytest.param([volume("v")], [], (), id="bound to a volume without node affinity"),
-        pytest.param([volume("v", on="node1")], [], (), id="bound to a volume of this node"),
-        pytest.param(
-            [volume("v", on="node2")], [], (ERR_REASON_NODE_CONFLICT,), id="bound to a volume of another node"
-        ),
-        pytest.param([None], [], (ERR_REASON_PV_NOT_EXIST,), id="bound to a volume that does not exist"),
-        pytest.param([], [waits(volume("v", on="node1"))], (), id="a volume of this node"),
-        pytest.param([], [waits(volume("v", on="node2"))], (ERR_REASON_BIND_CONFLICT,), id="a volume of another node"),
-        pytest.param(
-            [], [waits(volume("v"), size="9Gi")], (ERR_REASON_BIND_CONFLICT,), id="a volume that is too small"
-        ),
-        pytest.param([], [waits()], (ERR_REASON_BIND_CONFLICT,), id="no volume"),
-        pytest.param([], [waits(provisioner="")], (ERR_REASON_BIND_CONFLICT,), id="no provisioner"),
-        pytest.param([], [waits(provisioner=MADE)], (), id="can be provisioned"),
-        pytest.param([], [waits(provisioner=ZONAL)], (), id="can be provisioned in this zone"),
-        pytest.param([], [waits(provisioner=MADE, chosen="node1")], (), id="being provisioned for this node"),
-        pytest.param(
+@cases(
+    "bound, waiting, reasons",
+    {
+        "bound to a volume without node affinity": ([volume("v")], [], ()),
+        "bound to a volume of this node": ([volume("v", on="node1")], [], ()),
+        "bound to a volume of another node": ([volume("v", on="node2")], [], (ERR_REASON_NODE_CONFLICT,)),
+        "bound to a volume that does not exist": ([None], [], (ERR_REASON_PV_NOT_EXIST,)),
+        "a volume of this node": ([], [waits(volume("v", on="node1"))], ()),
+        "a volume of another node": ([], [waits(volume("v", on="node2"))], (ERR_REASON_BIND_CONFLICT,)),
+        "a volume that is too small": ([], [waits(volume("v"), size="9Gi")], (ERR_REASON_BIND_CONFLICT,)),
+        "no volume": ([], [waits()], (ERR_REASON_BIND_CONFLICT,)),
+        "no provisioner": ([], [waits(provisioner="")], (ERR_REASON_BIND_CONFLICT,)),
+        "can be provisioned": ([], [waits(provisioner=MADE)], ()),
+        "can be provisioned in this zone": ([], [waits(provisioner=ZONAL)], ()),
+        "being provisioned for this node": ([], [waits(provisioner=MADE, chosen="node1")], ()),
+        "being provisioned for another node": (
             [],
             [waits(provisioner=MADE, chosen="node2")],
             (ERR_REASON_BIND_CONFLICT,),
-            id="being provisioned for another node",
         ),
-        pytest.param(
+        "one volume for two claims": (
             [],
             [waits(volume("v"), name="a"), waits(volume("v"), name="b")],
             (ERR_REASON_BIND_CONFLICT,),
-            id="one volume for two claims",
         ),
-        pytest.param([], [waits(volume("v", claim="a"))], (), id="a volume reserved for the claim"),
-        pytest.param(
+        "a volume reserved for the claim": ([], [waits(volume("v", claim="a"))], ()),
+        "a volume reserved for another claim": (
             [],
             [waits(volume("v", on="node2", claim="a"), volume("w"))],
             (ERR_REASON_BIND_CONFLICT,),
-            id="a volume reserved for another claim",
         ),
-        pytest.param(
-            [volume("v", on="node2")], [waits()], (ERR_REASON_NODE_CONFLICT, ERR_REASON_BIND_CONFLICT), id="two reasons"
-        ),
-        pytest.param(
+        "two reasons": ([volume("v", on="node2")], [waits()], (ERR_REASON_NODE_CONFLICT, ERR_REASON_BIND_CONFLICT)),
+        "volumes after one that does not exist are not checked": (
             [None, volume("v", on="node2")],
             [],
             (ERR_REASON_PV_NOT_EXIST,),
-            id="volumes after one that does not exist are not checked",
         ),
-    ],
+    },
 )
 def test_filter(bound: list[PersistentVolume | None], waiting: list[UnboundClaim], reasons: tuple[str, ...]) -> None:
     status = PodVolumeClaims(bound=bound, unbound=waiting).filter_node(node())
