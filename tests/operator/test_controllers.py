@@ -22,6 +22,7 @@ from pilothouse.operator import (
     generation_changed,
     label_changed,
 )
+from pilothouse.runtime.rate_limiters import ExponentialFailureLimiter
 from pilothouse.testing import AsyncCluster
 
 
@@ -57,6 +58,20 @@ async def test_a_class_keeps_state_between_syncs(cluster: AsyncCluster) -> None:
         await asyncio.sleep(10)
         assert await cluster.list(*THING) == []
         assert finalized == ["one"] * 3
+
+
+async def test_a_rate_limiter_says_when_a_failed_sync_is_repeated(cluster: AsyncCluster) -> None:
+    app, times = App("things"), []
+
+    @app.controller(THINGS, rate_limiter=lambda _env: ExponentialFailureLimiter(10.0, 30.0))
+    async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
+        times.append(ctx.env.monotonic())
+        raise RetryLater("not yet")
+
+    async with cluster.running(app.run):
+        await cluster.create(thing())
+        await asyncio.sleep(95)
+    assert [round(later - earlier) for earlier, later in itertools.pairwise(times)] == [10, 20, 30, 30]
 
 
 @pytest.mark.parametrize(

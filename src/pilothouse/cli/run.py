@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 with lazy_imports():
     from pilothouse import operator, serving
     from pilothouse.cli import dev
-    from pilothouse.client import errors
+    from pilothouse.client import errors, in_cluster
     from pilothouse.operator import endpoints
     from pilothouse.runtime import election
 
@@ -66,7 +66,12 @@ def flag_set(program: str) -> FlagSet:
     flags.add(
         "leader election",
         Flag("leader-elect", BOOL, False, "Run controllers only while this process holds the Lease"),
-        Flag("leader-elect-namespace", STRING, "default", "Namespace of the Lease; its name is the name of the App"),
+        Flag(
+            "leader-elect-namespace",
+            STRING,
+            "",
+            "Namespace of the Lease, whose name is that of the App; empty: the pod's own, or default outside of a pod",
+        ),
         Flag(
             "leader-elect-lease-duration",
             DURATION,
@@ -124,7 +129,7 @@ async def run_app(app: "App", parsed: Parsed) -> int:
     settings = operator.Settings(
         namespaces=parsed["namespaces"],
         leader_elect=parsed["leader-elect"],
-        lease_namespace=parsed["leader-elect-namespace"],
+        lease_namespace=parsed["leader-elect-namespace"] or in_cluster.namespace() or "default",
         lease_duration_seconds=parsed["leader-elect-lease-duration"],
         renew_deadline_seconds=parsed["leader-elect-renew-deadline"],
         retry_period_seconds=parsed["leader-elect-retry-period"],

@@ -29,6 +29,7 @@ from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.election import Fence, LeaderElector
 from pilothouse.runtime.events import EventRecorder
 from pilothouse.runtime.informer import InformerFactory
+from pilothouse.runtime.rate_limiters import RateLimiter, default_controller_limiter
 
 T = TypeVar("T", bound=Cached)
 R = TypeVar("R", bound="type[Reconciler[Any]]")
@@ -113,13 +114,17 @@ class App:
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
         selector: str = "",
         workers: int = 1,
+        rate_limiter: Callable[[Env], RateLimiter[str]] = default_controller_limiter,
     ) -> "_Declare[T]":
         """Decorate the function or ``Reconciler`` class that syncs objects of this kind.
 
         An object is synced when it changes (``predicates`` must all agree to an update), when an object of a kind in
         ``owns`` changes that it controls, and when one of its ``references`` changes. Kinds in ``reads`` are only
         cached. ``indexes`` are of the primary kind, ``selector`` is a label selector for it. One object is synced by
-        one of ``workers`` at a time. ``finalizer`` is for classes; functions have ``ControllerFunction.finalizer``.
+        one of ``workers`` at a time. After a failure it waits as long as the ``rate_limiter`` says, which is made
+        for each run (``pilothouse.runtime.rate_limiters``; the default waits 5 ms, doubling up to 1000 s, and lets ten
+        failures per second pass after the first hundred). ``finalizer`` is for classes; functions have
+        ``ControllerFunction.finalizer``.
 
         Raises ``ValueError`` for a name that another controller of the app has, for a wrong finalizer or selector, and
         for no workers.
@@ -154,6 +159,7 @@ class App:
             indexes=dict(indexes or {}),
             selector=selector,
             workers=workers,
+            rate_limiter=rate_limiter,
             status_fields=resource.status_fields if isinstance(resource, CustomResource) else None,
         )
         return _Declare(self, declaration)

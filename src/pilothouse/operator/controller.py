@@ -56,6 +56,7 @@ class DeclaredController(Controller):
             workers=declaration.workers,
             waits_for=tuple(found.values()),
             metrics=metrics,
+            limiter=declaration.rate_limiter(env),
             queue_name=f"{declaration.name}/{namespace}" if namespace else "",
         )
         self._declaration = declaration

@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.kinds import Kind
+from pilothouse.env import Env
 from pilothouse.operator.custom_resource import CustomResource, kind_of
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.controller import Requeue
+from pilothouse.runtime.rate_limiters import RateLimiter
 
 Predicate = Callable[[Any, Any], bool]
 """Whether an update, from the old object to the new one, is worth a sync."""
@@ -47,6 +49,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     indexes: dict[str, Callable[[Any], Iterable[str]]]
     selector: str
     workers: int
+    rate_limiter: Callable[[Env], RateLimiter[str]]
     status_fields: frozenset[str] | None = None
     """Those of a custom resource; None if they are not known."""
 
