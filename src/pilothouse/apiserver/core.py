@@ -2,16 +2,19 @@
 
 import copy
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from pilothouse.api.logs import PodLogs
+from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import Chain
 from pilothouse.apiserver.authorization.authorizer import AlwaysAllow, Authorizer
 from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.long_work import LongWork
-from pilothouse.apiserver.objects import Timestamps
+from pilothouse.apiserver.objects import Object, Timestamps
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.registry import registration_of
+from pilothouse.apiserver.registry.generic import conversions
 from pilothouse.apiserver.registry.generic.attributes import AttributeCache
 from pilothouse.apiserver.registry.generic.managed_fields import FieldManager
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -21,7 +24,11 @@ from pilothouse.apiserver.serializers.results import RawResult, Result
 from pilothouse.env import Env
 from pilothouse.storage import Change, Record, Staged, Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _NO_PLUGINS = Chain()
+_MOST_CONVERSIONS = 100
 Handler = Callable[["Core", Call], Awaitable[Result | RawResult]]
 """Answers one verb of one resource or subresource; raises ``StatusError`` for anything that is not success."""
 
@@ -100,18 +107,70 @@ class Core:
         return staged.change.value
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:
-        """A stored object as the version of ``info`` shows it. Objects are stored once, whatever the versions
-        served."""
+        """A stored object that no webhook has to convert, as the version of ``info`` shows it. Objects are stored once,
+        whatever the versions served."""
         if info.custom is not None:
-            if not value.startswith(info.head):
-                # Conversion "None": only the apiVersion differs.
-                value = info.head + value[value.index(b'"metadata":') :]
+            assert not self.needs_webhook(info, value), "what a webhook has to convert is shown by `shown`"
             fitted: bytes = info.custom.fitted(value)
             return fitted
         if value.startswith(info.head):
             return value
         strategy = self.strategy(info)
         return strategy.from_storage(info, value)
+
+    def needs_webhook(self, info: ResourceInfo, value: bytes) -> bool:
+        """Whether a conversion webhook has to be called to show a stored object in the version of ``info``."""
+        return info.custom is not None and info.custom.converter is not None and not value.startswith(info.head)
+
+    async def shown(self, info: ResourceInfo, value: bytes, *, fresh: bool = False) -> bytes:
+        """A stored object as the version of ``info`` shows it. ``fresh``: a webhook that has to convert it is called
+        even if it has done so before. Raises ``StatusError`` when it cannot be converted."""
+        if not self.needs_webhook(info, value):
+            return self.view(info, value)
+        shown: list[bytes] = await info.custom.converter.shown(info, [value], fresh=fresh)
+        return shown[0]
+
+    async def shown_all(self, info: ResourceInfo, values: Sequence[bytes]) -> list[bytes]:
+        """The same for several objects, which are converted together."""
+        if info.custom is not None and info.custom.converter is not None:
+            shown: list[bytes] = await info.custom.converter.shown(info, values)
+            return shown
+        return [self.view(info, value) for value in values]
+
+    async def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
+        """An object of the version of ``info`` in the storage version. May share parts with ``obj``. Raises
+        ``StatusError`` when it cannot be converted."""
+        strategy = self.strategy(info)
+        if info.custom is not None and info.custom.converter is not None and strategy.stored_as(info) is not info:
+            stored: Object = await info.custom.converter.stored(info, obj)
+            return stored
+        return strategy.to_storage(info, obj)
+
+    async def run_converting(
+        self, info: ResourceInfo, size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """``long_work.run`` of something that follows managed fields, which may be of other versions: where a webhook
+        converts to them, the function is called again after each conversion that it needs."""
+        if info.custom is None or info.custom.converter is None:
+            return await self.long_work.run(size, function, *args, **kwargs)
+        results: dict[conversions.Key, Object | StatusError] = {}
+        token = conversions.known.set(results)
+        try:
+            for _ in range(_MOST_CONVERSIONS):
+                try:
+                    return await self.long_work.run(size, function, *args, **kwargs)
+                except conversions.ConversionNeeded as needed:
+                    try:
+                        results[needed.key] = await info.custom.converter.convert(
+                            needed.obj, needed.key[0], pruned=False
+                        )
+                    except StatusError as error:
+                        results[needed.key] = error
+        finally:
+            conversions.known.reset(token)
+        raise errors.plain(
+            f"managedFields are in too many versions: they need more than {_MOST_CONVERSIONS} conversions"
+        )
 
     def namespace(self, name: str) -> Record | None:
         """The namespace of that name, as the next write will find it."""

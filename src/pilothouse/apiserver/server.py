@@ -142,6 +142,7 @@ class ApiServer:
         self.background: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """What else ``run`` does, by name."""
         self.custom_resources = CustomResources(self.core)
+        self.metrics_sources.append(self.custom_resources.metrics)
         self._unsettled = bootstrap_objects.stage_objects(self.core)
         self._lagging: LaggingReads | None = None
 

@@ -46,11 +46,16 @@ class ApplyConflicts(Exception):
         return field_sets.of_paths(*(path for _manager, path in self.conflicts))
 
 
+class ConversionFailed(Exception):
+    """An object cannot be had in the version that a manager wrote in."""
+
+
 class Versions:
     """The types of an object in the versions that managers wrote in, and its forms there.
 
     ``type_of`` is None for a version that is not served any more. ``convert`` is only asked for versions that have a
-    type, and gives the object in that version. ``fixed``: types are those that entries were written under.
+    type, gives the object in that version, and raises ``ConversionFailed``. ``fixed``: types are those that entries
+    were written under.
     """
 
     def __init__(
@@ -68,9 +73,14 @@ class Versions:
         self.steps: dict[Any, Any] = {}
         """What ``managed_fields`` remembers of differences between objects of these types."""
 
-    def convert(self, obj: Object, source: str, target: str) -> Object:
-        """The object of one version in another."""
-        return obj if source == target else self._convert(obj, source, target)
+    def convert(self, obj: Object, source: str, target: str, failure: str) -> Object:
+        """The object of one version in another. Raises ``ConversionFailed``, which begins with ``failure``."""
+        if source == target:
+            return obj
+        try:
+            return self._convert(obj, source, target)
+        except ConversionFailed as error:
+            raise ConversionFailed(f"{failure}: {error}") from None
 
 
 def update(
@@ -100,7 +110,7 @@ def apply(
     """The object with the configuration applied, and who owns what then.
 
     What the manager applied the last time and does not now goes, unless another manager owns it. Raises
-    ``ApplyConflicts`` when others own what would get another value.
+    ``ApplyConflicts`` when others own what would get another value, and ``ConversionFailed``.
     """
     _reconcile(owners, versions)
     version = versions.version
@@ -145,8 +155,8 @@ def _settle(
     def between(version: str, type_: MergeType) -> Comparison:
         found = compared.get(version)
         if found is None:
-            old = versions.convert(live, versions.version, version)
-            now = versions.convert(new, versions.version, version)
+            old = versions.convert(live, versions.version, version, "failed to convert old object")
+            now = versions.convert(new, versions.version, version, "failed to convert new object")
             raw = compare(old, now, type_)
             found = compared[version] = Comparison(*(counts(fields, version) for fields in raw))
         return found
@@ -189,12 +199,16 @@ def _prune(merged: Object, versions: Versions, owners: Owners, last: Owned) -> O
     if type_ is None:
         return merged
     source = versions.version
-    before = versions.convert(merged, source, last.version)
+    failure = f"{_NOT_PRUNED}: failed to convert merged object to last applied version"
+    before = versions.convert(merged, source, last.version, failure)
     named = with_named_fields(last.fields, type_)
     pruned = _object(remove_fields(before, named, type_), before)
     pruned = _add_back_owned(before, pruned, versions, owners, last.version)
     pruned = _add_back_dangling(before, pruned, named, type_)
-    return versions.convert(pruned, last.version, source)
+    return versions.convert(pruned, last.version, source, _NOT_PRUNED)
+
+
+_NOT_PRUNED = "failed to prune fields"
 
 
 def _object(value: Any, whole: Object) -> Object:
@@ -212,7 +226,9 @@ def _add_back_owned(merged: Object, pruned: Object, versions: Versions, owners: 
         type_ = versions.type_of(target)
         if type_ is None:
             continue
-        merged, pruned = versions.convert(merged, at, target), versions.convert(pruned, at, target)
+        failure = f"{_NOT_PRUNED}: failed add back owned items: failed to convert {{}} object at version {target}"
+        merged = versions.convert(merged, at, target, failure.format("merged"))
+        pruned = versions.convert(pruned, at, target, failure.format("pruned"))
         at = target
         has = with_named_fields(field_set(merged, type_), type_)
         kept = union(
@@ -220,7 +236,7 @@ def _add_back_owned(merged: Object, pruned: Object, versions: Versions, owners: 
             with_named_fields(fields, type_),
         )
         pruned = _object(remove_fields(merged, difference(has, kept), type_), merged)
-    return versions.convert(pruned, at, version)
+    return versions.convert(pruned, at, version, f"{_NOT_PRUNED}: failed add back owned items")
 
 
 def _add_back_dangling(merged: Object, pruned: Object, last: FieldSet, type_: MergeType) -> Object:

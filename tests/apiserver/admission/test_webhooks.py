@@ -448,3 +448,52 @@ async def test_answers_of_webhooks_hold_no_more_than_they_may(tmp_path: Path) ->
     await asyncio.gather(*calls, return_exceptions=True)
     server.close()
     assert set(errors) == {'Post "https://localhost": the answers of webhooks take too much room'}
+
+
+@pytest.mark.parametrize(
+    ("answers", "requests", "status"),
+    [
+        pytest.param([b"429 T\r\nRetry-After: 0", b"503 U\r\nRetry-After: 0", b"200 OK"], 3, 200, id="later"),
+        pytest.param([b"429 T\r\nRetry-After: 0"] * 20, 11, 429, id="ten times"),
+        pytest.param([b"429 T", b"200 OK"], 1, 429, id="not without a number"),
+        pytest.param([b"503 U\r\nRetry-After: Fri, 31 Dec 1999", b"200 OK"], 1, 503, id="not at a date"),
+        pytest.param([b"400 B\r\nRetry-After: 0", b"200 OK"], 1, 400, id="not what is the client's error"),
+    ],
+)
+@pytest.mark.real_loop(timeout=60)
+async def test_a_webhook_is_called_again_when_it_asks_for_that(
+    tmp_path: Path, answers: list[bytes], requests: int, status: int
+) -> None:
+    """client-go ``rest/with_retry.go`` (v0.36)."""
+    hook = RealHook(tmp_path, ["localhost"])
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % left.pop(0))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=hook.context)
+    port = server.sockets[0].getsockname()[1]
+    target = Target("https://localhost", "127.0.0.1", port, "localhost", "/", hook.ca_bundle)
+    found, _body = await send(target, b"{}")
+    server.close()
+    assert (found, len(answers) - len(left)) == (status, requests)
+
+
+@pytest.mark.real_loop(timeout=60)
+async def test_headers_of_an_answer_are_bounded_with_it(tmp_path: Path) -> None:
+    hook = RealHook(tmp_path, ["localhost"])
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n" + b"X-Long: %s\r\n" % (b"x" * 1000) * 9000 + b"\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=hook.context)
+    port = server.sockets[0].getsockname()[1]
+    target = Target("https://localhost", "127.0.0.1", port, "localhost", "/", hook.ca_bundle)
+    with pytest.raises(CallError, match="the answer is too large"):
+        await send(target, b"{}")
+    server.close()

@@ -7,7 +7,8 @@ one has gone.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors
@@ -23,16 +24,26 @@ from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions impor
 from pilothouse.apiserver.request_info import NO_QUERY, RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.results import ObjectResult, Result
+from pilothouse.env import TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.storage import Change, Mismatch, Record, Staged
 
+if TYPE_CHECKING:
+    from pilothouse.apiserver.apiextensions.conversion import converter
+
 with lazy_imports():
     from pilothouse.apiserver.apiextensions import serving
+    from pilothouse.apiserver.apiextensions.conversion import factory
+    from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions import (
+        validation as definition_validation,
+    )
 
 
 GROUP = "apiextensions.k8s.io"
 RESOURCE = "customresourcedefinitions"
 _PREFIX = f"{GROUP}/{RESOURCE}/"
+_RETRY_SECONDS = 10.0
+"""After a deletion that a conversion webhook has failed."""
 _SYSTEM = Identity("system:apiserver", (MASTERS,))
 _NAMES = ("plural", "singular", "shortNames", "kind", "listKind")
 _REASONS = {
@@ -55,6 +66,7 @@ class CustomResources:
         """Storage prefix of a resource → its definition that is being deleted."""
         self._due: dict[str, None] = {}
         self._notify: asyncio.Future[None] | None = None
+        self._converter_factory: factory.ConverterFactory | None = None
         core.store.on_commit.append(self._follow)
         for record in core.store.list(_PREFIX).records:
             self._serve(decode(record.value))
@@ -77,9 +89,13 @@ class CustomResources:
         }
         result = await handlers[call.asked.verb](core, call)
         if isinstance(result, ObjectResult):
-            await self.settle(read_head(result.value).metadata.name)
+            names = [read_head(result.value).metadata.name]
         else:
-            for name in list(self._terminating.values()):
+            names = list(self._terminating.values())
+        for name in names:
+            if self._may_take_long(name):
+                self._enqueue(name)
+            else:
                 await self.settle(name)
         return result
 
@@ -110,20 +126,44 @@ class CustomResources:
         if self._served.get(name) != state:
             was = self._served.get(name)
             self._served[name] = state
-            infos = serving.versions_of(definition)
+            infos = serving.versions_of(definition, self._converter(definition))
             before = self._core.table.custom(name)
             self._core.table.set_custom(name, infos)
+            self._forget(before)
             served = [info.version for info in infos]
             # Upstream takes down the storage of a definition that has changed, and the watches with it.
             changed = was is not None and was[:2] != state[:2]
             self._end_watches([info for info in before if changed or info.version not in served])
 
+    @property
+    def converter_factory(self) -> "factory.ConverterFactory":
+        """Makes what converts by webhook; there is none before the first definition that has one."""
+        if self._converter_factory is None:
+            self._converter_factory = factory.ConverterFactory(self._core)
+        return self._converter_factory
+
+    def metrics(self) -> str:
+        """The series of conversion webhooks, for ``/metrics``."""
+        return "" if self._converter_factory is None else self._converter_factory.metrics.registry.exposition()
+
+    def _converter(self, definition: Object) -> "converter.Converter | None":
+        """What converts the objects of a definition; None where only their API version differs."""
+        if (definition["spec"].get("conversion") or {}).get("strategy") != "Webhook":
+            return None
+        return self.converter_factory.converter(definition)
+
+    def _forget(self, infos: Iterable[ResourceInfo]) -> None:
+        if self._converter_factory is not None:
+            self._converter_factory.forget(infos)
+
     def _withdraw(self, definition: Object) -> None:
         spec, name = definition["spec"], definition["metadata"]["name"]
         self._terminating.pop(f"{spec['group']}/{spec['names']['plural']}/", None)
         self._served.pop(name, None)
-        self._end_watches(list(self._core.table.custom(name)))
+        gone = self._core.table.custom(name)
+        self._end_watches(list(gone))
         self._core.table.set_custom(name, ())
+        self._forget(gone)
 
     def _end_watches(self, infos: list[ResourceInfo]) -> None:
         gone = {(info.group, info.version, info.resource) for info in infos}
@@ -142,13 +182,26 @@ class CustomResources:
         """Settle definitions as things change, until cancelled."""
         for record in self._core.store.list(_PREFIX).records:
             self._due[record.key[len(_PREFIX) :]] = None
-        while True:
-            while self._due:
-                name = next(iter(self._due))
-                del self._due[name]
+        under_way: dict[str, None] = {}
+
+        async def settle_slowly(name: str) -> None:
+            try:
                 await self.settle(name)
-            self._notify = asyncio.get_running_loop().create_future()
-            await self._notify
+            finally:
+                del under_way[name]
+
+        async with TaskGroup("definitions whose webhooks are waited for") as group:
+            while True:
+                while self._due:
+                    name = next(iter(self._due))
+                    del self._due[name]
+                    if not self._may_take_long(name):
+                        await self.settle(name)
+                    elif name not in under_way:
+                        under_way[name] = None
+                        group.start(settle_slowly(name), name=f"deletion of the objects of {name}")
+                self._notify = asyncio.get_running_loop().create_future()
+                await self._notify
 
     async def settle(self, name: str) -> None:
         """Bring the conditions of one definition up to date; finish its deletion as far as that is possible."""
@@ -176,9 +229,11 @@ class CustomResources:
                 set_condition(status, now, "Established", False, "NotAccepted", "not all names are accepted")
             status["acceptedNames"] = dict(names) if good else accepted
         if serving.is_true({"status": status}, "NamesAccepted") and not serving.is_true(definition, "Established"):
-            set_condition(
-                status, now, "Established", True, "InitialNamesAccepted", "the initial names have been accepted"
-            )
+            detail = ("InitialNamesAccepted", "the initial names have been accepted")
+            usable = not definition_validation.ca_bundle_errors(definition)
+            if not usable:
+                detail = ("InvalidCABundle", "The conversion webhook CABundle is invalid")
+            set_condition(status, now, "Established", usable, *detail)
         approval = approval_of(definition)
         if approval is not None:
             set_condition(status, now, CONDITION, approval.holds, approval.reason, approval.message)
@@ -216,9 +271,7 @@ class CustomResources:
         spec = definition["spec"]
         prefix = f"{spec['group']}/{spec['names']['plural']}/"
         infos = self._core.table.custom(name)
-        if infos:
-            for record in self._core.store.list(prefix).records:
-                await self._delete_instance(infos[0], record)
+        failure = await self._delete_instances(infos[0].custom.strategy.storage, prefix) if infos else ""
         left = bool(self._core.store.count(prefix)) and bool(infos)
         record_now = self._record(name)
         if record_now is None or read_head(record_now.value).metadata.uid != definition["metadata"]["uid"]:
@@ -226,7 +279,10 @@ class CustomResources:
         definition = decode(record_now.value)
         status: Object = dict(definition.get("status") or {})
         now = self._core.time.now()
-        if left:
+        if left and failure:
+            detail = ("InstanceDeletionFailed", f"could not list instances: {failure}")
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._enqueue, name)
+        elif left:
             detail = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
         elif infos:
             detail = ("InstanceDeletionCompleted", "removed all instances")
@@ -242,6 +298,31 @@ class CustomResources:
                 return
         if definition != decode(record_now.value):
             await self._write(record_now, definition)
+
+    async def _delete_instances(self, storage: ResourceInfo, prefix: str) -> str:
+        """Delete the objects of a definition, in the storage version; why that is not possible, "" when it is.
+
+        Only objects that are stored in another version have to be converted.
+        """
+        records = self._core.store.list(prefix).records
+        try:
+            await self._core.shown_all(storage, [record.value for record in records])
+            for record in records:
+                await self._delete_instance(storage, record)
+        except errors.StatusError as error:
+            return error.message
+        return ""
+
+    def _may_take_long(self, name: str) -> bool:
+        """Whether a webhook has to convert objects of a definition before they can be deleted."""
+        infos = self._core.table.custom(name)
+        if not infos or name not in self._terminating.values():
+            return False
+        storage = infos[0].custom.strategy.storage
+        if storage.custom.converter is None:
+            return False
+        records = self._core.store.list(storage.prefix).records
+        return any(self._core.needs_webhook(storage, record.value) for record in records)
 
     async def _delete_instance(self, info: ResourceInfo, record: Record) -> None:
         head = read_head(record.value).metadata

@@ -1,6 +1,6 @@
 """Rows of the resource table for a definition."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,6 +24,10 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.resources import ResourceInfo, Subresource
 from pilothouse.machinery.bodies import DecodeError, decode_body
 
+if TYPE_CHECKING:
+    from pilothouse.apiserver.apiextensions.conversion.converter import Converter
+
+
 _BLOCKING = (
     "FieldValueRequired",
     "FieldValueNotSupported",
@@ -41,7 +45,11 @@ _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 class CustomVersion(msgspec.Struct, frozen=True, eq=False):
-    """What the definition says about one version, beyond its place in the resource table."""
+    """What the definition says about one version, beyond its place in the resource table.
+
+    ``versions`` are all versions of the definition by API version, this one included, served or not. ``converter``
+    converts between them; None for the strategy ``None``, by which only the API version differs.
+    """
 
     definition: str
     storage_version: str
@@ -50,18 +58,30 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
     scale: ScalePaths | None
     strategy: Strategy
     terminating: bool
+    api_version: str = ""
+    versions: dict[str, ResourceInfo] = {}
+    converter: Any = None
+    """Its ``Converter``."""
     seen: dict[bytes, bytes] = {}
     """Stored objects and how the schema of today shows them; the last ones that are not large."""
 
     def fitted(self, value: bytes) -> bytes:
-        """A stored object with today's defaults, and without what the schema does not know any more: it may have been
-        stored under another one (apiextensions ``pkg/apiserver/customresource_handler.go``, the codec of the
-        storage, v0.36)."""
+        """A stored object that no webhook has to convert, in this version.
+
+        It has today's defaults, and nothing that the schema does not know any more: it may have been stored under
+        another one. Defaults are those of the version that it is stored in (apiextensions
+        ``pkg/apiserver/customresource_handler.go``, the codec of the storage, v0.36).
+        """
         shown = self.seen.get(value)
         if shown is None:
             obj = decode(value)
-            schema.prune(obj, self.openapi)
-            schema.apply_defaults(obj, self.openapi)
+            stored_as = self.versions.get(obj["apiVersion"])
+            if stored_as is None or stored_as.custom is self:
+                self.fit(obj)
+            else:
+                stored_as.custom.fit(obj)
+                schema.prune(obj, self.openapi)
+            obj["apiVersion"] = self.api_version
             text = encode(obj)
             shown = value if text == value else text
             if len(value) <= _LARGEST_SEEN:
@@ -69,6 +89,11 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
                     self.seen.clear()
                 self.seen[value] = shown
         return shown
+
+    def fit(self, obj: Object) -> None:
+        """Prune and default an object that is stored in this version, in place."""
+        schema.prune(obj, self.openapi)
+        schema.apply_defaults(obj, self.openapi)
 
     def prune(self, obj: Object) -> list[str]:
         """Remove what the schema does not know; the removed fields in the words of a strict error.
@@ -120,21 +145,31 @@ def is_true(definition: Object, condition: str) -> bool:
     return any(found.get("type") == condition and found.get("status") == "True" for found in conditions)
 
 
-def versions_of(definition: Object) -> tuple[ResourceInfo, ...]:
-    """The rows for the served versions of a definition, in its order; none before its names are accepted."""
+def versions_of(definition: Object, converter: "Converter | None" = None) -> tuple[ResourceInfo, ...]:
+    """The rows for the served versions of a definition, in its order; none before its names are accepted.
+
+    ``converter`` is that of its webhook, where it has one.
+    """
     if not is_true(definition, "NamesAccepted") and not is_true(definition, "Established"):
         return ()
     spec = definition["spec"]
     storage = next(version for version in spec["versions"] if version.get("storage"))
-    stored_as = _row(definition, storage, None)
-    return tuple(
-        stored_as if version is storage else _row(definition, version, stored_as)
+    versions: dict[str, ResourceInfo] = {} if converter is None else converter.versions
+    stored_as = _row(definition, storage, None, versions, converter)
+    rows = [
+        stored_as if version is storage else _row(definition, version, stored_as, versions, converter)
         for version in spec["versions"]
-        if version.get("served")
-    )
+    ]
+    return tuple(row for row, version in zip(rows, spec["versions"], strict=True) if version.get("served"))
 
 
-def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) -> ResourceInfo:
+def _row(
+    definition: Object,
+    version: Object,
+    stored_as: ResourceInfo | None,
+    versions: dict[str, ResourceInfo],
+    converter: "Converter | None",
+) -> ResourceInfo:
     spec, names = definition["spec"], definition["spec"]["names"]
     openapi: dict[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     given = version.get("subresources") or {}
@@ -191,6 +226,9 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
         scale,
         strategy,
         strategy.terminating,
+        f"{spec['group']}/{version['name']}",
+        versions,
+        converter,
     )
     info = ResourceInfo(
         spec["group"],
@@ -206,6 +244,7 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
         custom=custom,
     )
     strategy.storage = stored_as or info
+    versions[info.api_version] = info
     return info
 
 

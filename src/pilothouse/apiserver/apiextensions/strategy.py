@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pilothouse.apiserver import errors
+from pilothouse.apiserver.apiextensions import schema
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_meta import STANDARD_FINALIZERS
@@ -84,7 +85,10 @@ class CustomStrategy(Strategy):
         return self.storage
 
     def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
-        return {name: _written(value) for name, value in obj.items() if name not in ("kind", "apiVersion")}
+        stored = {name: _written(value) for name, value in obj.items() if name not in ("kind", "apiVersion")}
+        if info is not self.storage:
+            schema.prune(stored, self.storage.custom.openapi)
+        return stored
 
     def unsupported_field(self, path: str) -> str:
         return f"field label not supported: {path}"

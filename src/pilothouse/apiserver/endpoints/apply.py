@@ -59,7 +59,8 @@ async def _create(core: Core, call: Call, config: Object, repeated: list[str], o
     info = call.info
     type_ = core.managed_fields.tracker(info).type
     await core.long_work.run(call.size, check_config, config, info.api_version, info.kind, type_)
-    new, owners = await core.long_work.run(call.size, core.managed_fields.applied, call, None, b"", config, options)
+    size, applied = call.size, core.managed_fields.applied
+    new, owners = await core.run_converting(info, size, applied, call, None, b"", config, options)
     new = _placed(call, new)
     twice = note_duplicates(call, options, repeated)
     if twice is not None:

@@ -44,7 +44,7 @@ async def create_object(
     meta["uid"] = core.env.uid()
     meta["creationTimestamp"] = core.time.now()
     obj["kind"], obj["apiVersion"] = info.kind, info.api_version
-    await core.long_work.run(call.size, _complete, core, call, obj, options, sent, owners)
+    await core.run_converting(info, call.size, _complete, core, call, obj, options, sent, owners)
 
     write = Admission(
         operation="CREATE",
@@ -133,7 +133,7 @@ def _is_revision(text: str) -> bool:
 async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, generated: bool) -> ObjectResult:
     info, store, strategy = call.info, core.store, call.strategy
     stored_as = strategy.stored_as(info)
-    stored = strategy.to_storage(info, obj)
+    stored = await core.to_storage(info, obj)
     meta = stored["metadata"]
 
     def make(revision: int) -> bytes:
@@ -147,7 +147,7 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
         if options.dry_run:
             taken = store.staged(key)
             if taken is None:
-                shown = core.view(info, encode_object(stored_as, stored))
+                shown = await core.shown(info, encode_object(stored_as, stored))
                 return ObjectResult(201, info, shown, tuple(call.warnings))
         else:
             try:
@@ -156,7 +156,7 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
                 taken = mismatch.current
             else:
                 value = await core.commit(staged)
-                return ObjectResult(201, info, core.view(info, value), tuple(call.warnings))
+                return ObjectResult(201, info, await core.shown(info, value), tuple(call.warnings))
         assert taken is not None, "a create only fails on an object that is there"
         being_deleted = b'"deletionTimestamp":"' in taken.value
         if not generated:

@@ -56,7 +56,7 @@ async def delete(core: Core, call: Call) -> Result:
         group = {"group": info.group} if info.group else {}
         details = {"name": call.name, **group, "kind": info.resource, "uid": read_head(value).metadata.uid}
         return StatusResult(code, msgspec.json.encode(errors.success(details)), warnings)
-    return ObjectResult(code, info, core.view(info, value), warnings)
+    return ObjectResult(code, info, await core.shown(info, value), warnings)
 
 
 async def delete_one(core: Core, call: Call, options: DeleteOptions) -> tuple[bytes, bool]:
@@ -65,7 +65,7 @@ async def delete_one(core: Core, call: Call, options: DeleteOptions) -> tuple[by
         record = core.store.staged(call.key)
         if record is None:
             raise errors.not_found(call.info, call.name)
-        obj = read_stored(core, call, record)
+        obj = await read_stored(core, call, record)
         check_preconditions(call, obj, options)
         write = Admission(
             operation="DELETE",
@@ -230,12 +230,12 @@ def _mark_as_deleting(core: Core, call: Call, meta: Object) -> None:
 async def _write(core: Core, call: Call, record: Record, obj: Object, options: DeleteOptions) -> Record:
     """Store what has become of the object; the same record when nothing has."""
     obj["metadata"] = ordered_metadata(obj["metadata"])
-    if obj == read_stored(core, call, record):
+    if obj == await read_stored(core, call, record):
         return record
     if options.is_dry_run:
         return Record(record.key, encode_object(call.info, obj), record.revision, record.created)
     strategy = call.strategy
-    stored, stored_as = strategy.to_storage(call.info, obj), strategy.stored_as(call.info)
+    stored, stored_as = await core.to_storage(call.info, obj), strategy.stored_as(call.info)
     staged = stage_object(core.store, stored_as, record.key, stored, expected=record.revision)
     await core.commit(staged)
     assert staged.record is not None, "an update leaves a record"

@@ -57,7 +57,7 @@ async def evict(core: Core, call: Call) -> StatusResult:
     # From here on the pod's metadata and status are written, as through pods/status.
     asked = msgspec.structs.replace(call.asked, subresource="status", query=NO_QUERY)
     one = msgspec.structs.replace(call, asked=asked, admitted=True)
-    pod = _pod(core, one)
+    pod = await _pod(core, one)
     attempts = 1 if _revision(options) else _ATTEMPTS
     for attempt in range(attempts):
         if not _needs_no_budget(pod):
@@ -71,7 +71,7 @@ async def evict(core: Core, call: Call) -> StatusResult:
             if error.code != 409 or attempt == attempts - 1:
                 raise
             await asyncio.sleep(_PAUSE_SECONDS)
-            pod = _pod(core, one)
+            pod = await _pod(core, one)
             continue
         return _evicted(one)
     await _evict_within_budget(core, one, pod, options)
@@ -154,11 +154,11 @@ def _with_revision(options: DeleteOptions, pod: Object) -> DeleteOptions:
 # The pod
 
 
-def _pod(core: Core, call: Call) -> Object:
+async def _pod(core: Core, call: Call) -> Object:
     record = core.store.staged(call.key)
     if record is None:
         raise errors.not_found(call.info, call.name)
-    return read_stored(core, call, record)
+    return await read_stored(core, call, record)
 
 
 def _phase(pod: Object) -> str:
@@ -285,7 +285,7 @@ async def _charge(core: Core, call: Call, info: ResourceInfo, name: str, options
         if record is None:
             raise errors.not_found(info, name)
         if options.is_dry_run:
-            charged(read_stored(core, own, record))
+            charged(await read_stored(core, own, record))
             return
         try:
             await change(core, own, charged, NO_OPTIONS)

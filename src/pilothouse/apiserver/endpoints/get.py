@@ -35,7 +35,8 @@ async def get(core: Core, call: Call) -> ObjectResult:
     record = core.store.get(call.key)
     if record is None:
         raise errors.not_found(call.info, call.name)
-    return ObjectResult(200, call.info, core.view(call.info, record.value))
+    # One without a version is not answered by what the watch cache has (``cacher/delegator.go``, v1.36).
+    return ObjectResult(200, call.info, await core.shown(call.info, record.value, fresh=not wanted))
 
 
 def parse_revision(text: str, *, cached: bool = True) -> int:
@@ -88,6 +89,7 @@ async def list_objects(core: Core, call: Call) -> ListResult:
         # The cache answers, and pays no heed to a limit then (pkg/storage/cacher/cacher.go, computeListLimit).
         options = msgspec.structs.replace(options, limit=0)
     limit = options.limit
+    shown: list[bytes] | None = None
     if selection.empty:
         try:
             page = store.list(prefix, after=after, limit=limit, revision=revision)
@@ -95,6 +97,11 @@ async def list_objects(core: Core, call: Call) -> ListResult:
             raise _expired(core, options, after, prefix) from gone
         records, more, remaining = page.records, page.more, page.remaining if page.more else None
         revision = page.revision
+    elif info.custom is not None and info.custom.converter is not None:
+        records, shown, more, revision = await _select_converted(
+            core, call, selection, options, after, prefix, revision
+        )
+        remaining = None
     else:
         records, more, revision = _select(core, call, selection, options, prefix, after, revision)
         remaining = None
@@ -102,9 +109,9 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     if more:
         continue_ = encode_token(revision, records[-1].key[len(prefix) :])
     head = info.head
-    values = [record.value for record in records]
-    if values and (info.custom is not None or not values[0].startswith(head)):
-        values = [core.view(info, value) for value in values]
+    values = [record.value for record in records] if shown is None else shown
+    if values and shown is None and (info.custom is not None or not values[0].startswith(head)):
+        values = await core.shown_all(info, values)
     return ListResult(info, values, revision, continue_, remaining, tuple(call.warnings))
 
 
@@ -144,6 +151,41 @@ def _select(
                 left = store.list(prefix, after=record.key, limit=1, revision=revision).records
                 return selected, bool(left), revision
     return selected, False, revision
+
+
+_CONVERTED_AT_ONCE = 500
+"""Objects that are converted before it is known whether they are selected."""
+
+
+async def _select_converted(
+    core: Core, call: Call, selection: Selection, options: ListOptions, after: str, prefix: str, revision: int
+) -> tuple[list[Record], list[bytes], bool, int]:
+    """``_select`` where a webhook converts: what it makes of an object is selected by. Also the objects as they are
+    shown."""
+    store, reader, limit = core.store, call.strategy.attributes, options.limit
+    keys = keys_selected(core, call, selection) if not revision or revision == store.revision else None
+    if keys is not None:
+        found = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
+        records, revision = [record for record in found if record.key > after], store.revision
+    else:
+        try:
+            page = store.list(prefix, after=after, revision=revision)
+        except Compacted as gone:
+            raise _expired(core, options, after, prefix) from gone
+        records, revision = page.records, page.revision
+    selected: list[Record] = []
+    shown: list[bytes] = []
+    for begin in range(0, len(records), _CONVERTED_AT_ONCE):
+        some = records[begin : begin + _CONVERTED_AT_ONCE]
+        values = await core.shown_all(call.info, [record.value for record in some])
+        for record, value in zip(some, values, strict=True):
+            if not selection.matches(reader.read(value)):
+                continue
+            selected.append(record)
+            shown.append(value)
+            if limit and len(selected) == limit:
+                return selected, shown, record is not records[-1] and not _is_single(call, selection), revision
+    return selected, shown, False, revision
 
 
 def keys_selected(core: Core, call: Call, selection: Selection) -> list[str] | None:

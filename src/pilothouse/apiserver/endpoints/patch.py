@@ -56,7 +56,7 @@ async def patch(core: Core, call: Call) -> ObjectResult:
 def stored_owners(core: Core, call: Call) -> list[Any]:
     """The managedFields of the object that a call is about, as it is stored now."""
     record = core.store.staged(call.key)
-    entries = b"" if record is None else split(core.view(call.info, record.value))[1]
+    entries = b"" if record is None else split(record.value)[1]
     return msgspec.json.decode(entries, type=list[Any]) if entries else []
 
 

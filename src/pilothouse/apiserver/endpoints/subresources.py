@@ -34,7 +34,7 @@ def _existing(core: Core, call: Call) -> Record:
 
 async def get_status(core: Core, call: Call) -> ObjectResult:
     """GET of /status: the whole object."""
-    return ObjectResult(200, call.info, core.view(call.info, _existing(core, call).value))
+    return ObjectResult(200, call.info, await core.shown(call.info, _existing(core, call).value, fresh=True))
 
 
 # scale
@@ -105,7 +105,7 @@ def _scale_result(call: Call, obj: Object) -> ObjectResult:
 
 async def get_scale(core: Core, call: Call) -> ObjectResult:
     """GET of /scale."""
-    return _scale_result(call, read_stored(core, call, _existing(core, call)))
+    return _scale_result(call, await read_stored(core, call, _existing(core, call)))
 
 
 async def update_scale(core: Core, call: Call) -> ObjectResult:

@@ -140,9 +140,9 @@ async def change(
         record = core.store.staged(call.key)
         if record is None:
             raise errors.not_found(call.info, call.name)
-        plain, owners = split(core.view(call.info, record.value))
+        plain, owners = split(await core.shown(call.info, record.value))
         size = call.size + len(plain)
-        old, obj, after = await core.long_work.run(size, make, plain, owners, record.key)
+        old, obj, after = await core.run_converting(call.info, size, make, plain, owners, record.key)
         meta: Object = obj.setdefault("metadata", {})
         uid: str = meta.get("uid") or ""
         is_another = uid not in ("", old["metadata"]["uid"])
@@ -186,9 +186,9 @@ def _insists(meta: Object, old: Object) -> str:
     return "" if version == old["resourceVersion"] else version
 
 
-def read_stored(core: Core, call: Call, record: Record) -> Object:
+async def read_stored(core: Core, call: Call, record: Record) -> Object:
     """A stored object in the version of the call, free to be changed; its managedFields stay encoded."""
-    plain, owners = split(core.view(call.info, record.value))
+    plain, owners = split(await core.shown(call.info, record.value))
     obj = decode(plain, record.key)
     put_entries(obj, owners)
     return obj
@@ -223,7 +223,7 @@ async def _replace(
             return after
         return core.managed_fields.updated(call, old, obj, known, options) if tracked else known
 
-    owners = await core.long_work.run(size, complete)
+    owners = await core.run_converting(info, size, complete)
     put_entries(obj, owners)
     put_entries(old, known)
     write = Admission(
@@ -264,20 +264,22 @@ async def _replace(
     stored_as = strategy.stored_as(info)
     as_shown = record.value.startswith(stored_as.head) and core.view(stored_as, record.value) == record.value
     unread = record.created == record.revision and strategy.defaulted_when_read(obj)
-    if obj == old and as_shown and not link and not unread:
+    if obj == old and as_shown and not link and not unread and not core.needs_webhook(info, record.value):
         # What is stored in another version, or as another schema had it, is written all the same, as upstream compares
-        # what is to be stored, and not what it says: storage versions are migrated by writes that change nothing.
+        # what is to be stored, and not what it says: storage versions are migrated by writes that change nothing. A
+        # webhook may say something else of it than it has said before.
         return ObjectResult(200, info, core.view(info, record.value), warnings)
-    stored = strategy.to_storage(info, obj)
+    stored = await core.to_storage(info, obj)
     if stored_as is not info and not link and not unread and _is_stored(stored_as, stored, record):
-        return ObjectResult(200, info, core.view(info, record.value), warnings)  # only its shown form has changed
+        # Only its shown form has changed.
+        return ObjectResult(200, info, await core.shown(info, record.value), warnings)
     if options.dry_run:
         if link:
             # Nothing but storage drops it (apiserver pkg/storage/api_object_versioner.go, v1.36).
             stored["metadata"] = {**ordered_metadata(stored["metadata"]), "selfLink": link}
-            shown = core.view(info, encode_object(stored_as, stored, ordered=True))
+            shown = await core.shown(info, encode_object(stored_as, stored, ordered=True))
             return ObjectResult(200, info, shown, warnings)
-        return ObjectResult(200, info, core.view(info, encode_object(stored_as, stored)), warnings)
+        return ObjectResult(200, info, await core.shown(info, encode_object(stored_as, stored)), warnings)
     is_ordered = stored["metadata"] is meta
     meta = stored["metadata"]
 
@@ -288,7 +290,7 @@ async def _replace(
         return value
 
     value = await core.commit(core.store.stage(record.key, make, expected=record.revision))
-    return ObjectResult(200, info, core.view(info, value), warnings)
+    return ObjectResult(200, info, await core.shown(info, value), warnings)
 
 
 def _check(call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> Iterable[str]:

@@ -1,6 +1,8 @@
 """watch: initial events, changes, bookmarks, timeouts, and 410 for compacted versions."""
 
 import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.call import Call
@@ -12,7 +14,11 @@ from pilothouse.apiserver.options import ListOptions, read_list_options
 from pilothouse.apiserver.registry.generic.selection_predicate import Attributes, Selection
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.results import WatchEvent
+from pilothouse.env import Log
 from pilothouse.storage import Change, Compacted, Record, Watcher
+
+T = TypeVar("T")
+_log = Log("apiserver")
 
 _LAST_BOOKMARK_SECONDS = 2.0
 _BATCH_BYTES = 256 * 1024
@@ -25,7 +31,33 @@ async def watch(core: Core, call: Call) -> "Watch":
     selection = selection_of(core, call)
     wanted = options.resource_version
     revision = parse_revision(wanted) if wanted else 0
-    return Watch(core, call, selection, options, revision)
+    watching = Watch(core, call, selection, options, revision)
+    if watching.converts:
+        try:
+            await watching.convert_first()
+        except StatusError as error:
+            watching.stop()
+            # As while upstream's cache of the version cannot be filled (``cacher.Watch``, v1.36).
+            raise errors.too_many_requests(f"storage is (re)initializing: {error.message}") from None
+        except BaseException:
+            watching.stop()
+            raise
+    return watching
+
+
+def _converted(change: Change, shown: Mapping[bytes, bytes], *, needs_before: bool) -> Change:
+    """A change whose objects are in another version; ``shown`` has them by how they are stored."""
+    before = change.before
+    if before is not None and (needs_before or change.type == "DELETED"):
+        before = Record(before.key, shown[before.value], before.revision, before.created)
+    else:
+        before = None
+    if change.type == "DELETED":
+        assert before is not None, "what is deleted was there"
+        value = with_revision(before.value, before.revision, change.revision)
+    else:
+        value = shown[change.value]
+    return Change(change.revision, change.key, change.type, value, before)
 
 
 class Watch:
@@ -34,7 +66,8 @@ class Watch:
     Nothing is read before the iteration begins, except that history from then on is reserved when the start allows it.
     Events come in revision order. No bookmark is the same as the one before, but for the last of the watch. It ends at
     its time limit, when ``close`` is called, when its reader falls behind, when the store closes, or when its resource
-    is no longer served.
+    is no longer served. Where a webhook converts, it also ends when a change cannot be converted, without an event that
+    says so, as upstream's do: its client goes on from the last event.
     """
 
     def __init__(self, core: Core, call: Call, selection: Selection, options: ListOptions, revision: int) -> None:
@@ -54,6 +87,11 @@ class Watch:
         """What is sent before anything is followed; None until it is known."""
         self._sent = 0
         """How much of it is sent."""
+        self.converts = call.info.custom is not None and call.info.custom.converter is not None
+        """Whether a webhook may have to convert what is sent."""
+        self._initial_records: list[Record] = []
+        """What is to be converted and sent before anything is followed."""
+        self._converting: asyncio.Timeout | None = None
         now = core.env.monotonic()
         seconds = options.timeout_seconds
         if not seconds:
@@ -92,8 +130,11 @@ class Watch:
             return
         self._first = []
         if self._initial:
-            view = self._core.view
-            self._first += [WatchEvent("ADDED", view(info, record.value)) for record in self._now()]
+            if self.converts:
+                self._initial_records = self._current_records()
+            else:
+                view = self._core.view
+                self._first += [WatchEvent("ADDED", view(info, record.value)) for record in self._now()]
             if self._options.bookmarks:
                 self._bookmarked = after
                 self._first.append(self._bookmark(after, initial_end=True))
@@ -102,15 +143,71 @@ class Watch:
         self._first = [WatchEvent("ERROR", error.body)]
         self._deadline = self._core.env.monotonic()
 
-    def _now(self) -> list[Record]:
+    async def convert_first(self) -> None:
+        """Convert what is sent first, and what has been written since then. Raises ``StatusError``. Does nothing while
+        that is not known yet."""
+        if self._first is None or self._watcher is None:
+            return
+        records, self._initial_records = self._initial_records, []
+        values = await self._core.shown_all(self.info, [record.value for record in records])
+        read = self._call.strategy.attributes.read
+        selection = self._selection
+        initial = [WatchEvent("ADDED", value) for value in values if selection.empty or selection.matches(read(value))]
+        changes = await self._convert(self._watcher.take())
+        self._first = [*initial, *self._first, *self._events(changes)]
+
+    async def _convert(self, changes: list[Change]) -> list[Change]:
+        """The changes in the version of the watch. All who watch it share them."""
+        needs_before = not self._selection.empty
+        key = (self.info, "converted", needs_before)
+        values: list[bytes] = []
+        for change in changes:
+            if change.memo is not None and key in change.memo:
+                continue
+            if change.type != "DELETED":
+                values.append(change.value)
+            if change.before is not None and (needs_before or change.type == "DELETED"):
+                values.append(change.before.value)
+        shown = dict(zip(values, await self._core.shown_all(self.info, values), strict=True))
+        converted = []
+        for change in changes:
+            memo = change.memo
+            if memo is None:
+                memo = change.memo = {}
+            if key not in memo:
+                memo[key] = _converted(change, shown, needs_before=needs_before)
+            converted.append(memo[key])
+        return converted
+
+    async def _within_watch(self, converting: Coroutine[Any, Any, T]) -> T | None:
+        """What is converted; None when the watch ends: because it is time, it is closed, or that is not possible."""
+        try:
+            async with asyncio.timeout_at(self._deadline) as limit:
+                self._converting = limit
+                try:
+                    return await converting
+                finally:
+                    self._converting = None
+        except TimeoutError:
+            self.stop()
+        except StatusError as error:
+            _log.warning("A watch ends, for a change could not be converted", error=error.message)
+            self.stop()
+        return None
+
+    def _current_records(self) -> list[Record]:
+        """The records that the watch may be about, as far as that can be said without looking into them."""
         core, call, selection = self._core, self._call, self._selection
         store = core.store
         keys = None if selection.empty else keys_selected(core, call, selection)
+        prefix = call.info.list_prefix(call.namespace)
         if keys is None:
-            records = store.list(call.info.list_prefix(call.namespace)).records
-        else:
-            prefix = call.info.list_prefix(call.namespace)
-            records = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
+            return store.list(prefix).records
+        return [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
+
+    def _now(self) -> list[Record]:
+        core, call, selection = self._core, self._call, self._selection
+        records = self._current_records()
         if selection.empty:
             return records
         attributes_of, resource, reader = core.attributes.of, call.info.prefix, call.strategy.attributes
@@ -128,12 +225,16 @@ class Watch:
                 self._fail(error)
             else:
                 self._begin()
+                if self.converts:
+                    await self._within_watch(self.convert_first())
         if self._first:
             return self._next_of(self._first)
         watcher = self._watcher
         while not self._closed and watcher is not None:
             changes = watcher.take()
             if changes:
+                if self.converts:
+                    changes = await self._within_watch(self._convert(changes)) or []
                 events = self._events(changes)
                 if events:
                     return events
@@ -228,7 +329,7 @@ class Watch:
         key = (self.info, type_)
         event: WatchEvent | None = memo.get(key)
         if event is None:
-            event = memo[key] = WatchEvent(type_, self._core.view(self.info, change.value), {})
+            event = memo[key] = WatchEvent(type_, self._show(change.value), {})
         return event
 
     def _selected(self, change: Change, selection: Selection) -> WatchEvent | None:
@@ -247,8 +348,11 @@ class Watch:
         event: WatchEvent | None = memo.get(key)
         if event is None:
             value = with_revision(change.before.value, change.before.revision, change.revision)
-            event = memo[key] = WatchEvent("DELETED", self._core.view(self.info, value), {})
+            event = memo[key] = WatchEvent("DELETED", self._show(value), {})
         return event
+
+    def _show(self, value: bytes) -> bytes:
+        return value if self.converts else self._core.view(self.info, value)
 
     def _attributes(self, change: Change, *, before: bool) -> Attributes:
         memo = change.memo
@@ -285,6 +389,8 @@ class Watch:
     def stop(self) -> None:
         """``close`` for callers that don't wait."""
         self._closed = True
+        if self._converting is not None and not self._converting.expired():
+            self._converting.reschedule(self._core.env.monotonic())
         self._core.watches.pop(self, None)
         self._core.quiet.pop(self.stir, None)
         if self._alarm is not None:

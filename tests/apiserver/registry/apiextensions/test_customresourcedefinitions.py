@@ -1,6 +1,7 @@
 """What becomes of CustomResourceDefinitions that are written to: names, conditions, stored versions, deletion. As a
 kube-apiserver v1.20.2 answers, and where that has changed, upstream's code of v1.36."""
 
+import base64
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.tables import cases
 from pilothouse.apiserver.apiextensions.controller import CustomResources
 from pilothouse.apiserver.apiextensions.structural import validate_schema
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.serving.certificates import make_authority
 from pilothouse.storage import Record
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -137,6 +139,148 @@ async def test_no_name_but_its_own_may_be_generated(api: Api) -> None:
     body["metadata"] = {"name": "foos.example.com", "generateName": "foo-"}
     detail = 'Invalid value: "foo-": must be spec.names.plural+"."+spec.group'
     assert causes(await api.post(DEFINITIONS, body)) == [("metadata.generateName", detail)]
+
+
+SERVICE: Object = {"namespace": "n", "name": "s"}
+CONFIG = "spec.conversion.webhookClientConfig"
+REVIEWS = "spec.conversion.conversionReviewVersions"
+EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is required")
+
+
+@pytest.mark.parametrize(
+    ("conversion", "expected"),
+    [
+        pytest.param(
+            {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}},
+            [(CONFIG, "Required value: required when strategy is set to Webhook")],
+            id="no client config",
+        ),
+        pytest.param(
+            {"strategy": "Webhook", "webhook": {"clientConfig": {}, "conversionReviewVersions": ["v1"]}},
+            [EXACTLY_ONE],
+            id="neither url nor service",
+        ),
+        pytest.param(
+            {
+                "strategy": "Webhook",
+                "webhook": {
+                    "clientConfig": {"url": "https://a", "service": SERVICE},
+                    "conversionReviewVersions": ["v1"],
+                },
+            },
+            [EXACTLY_ONE],
+            id="both",
+        ),
+        pytest.param(
+            {
+                "strategy": "Webhook",
+                "webhook": {"clientConfig": {"url": "http://a/?b#c"}, "conversionReviewVersions": ["v1"]},
+            },
+            [
+                (f"{CONFIG}.url", "Invalid value: \"http\": 'https' is the only allowed URL scheme; desired format: "
+                 "https://host[/path]"),
+                (f"{CONFIG}.url", 'Invalid value: "c": fragments are not permitted in the URL'),
+                (f"{CONFIG}.url", 'Invalid value: "b": query parameters are not permitted in the URL'),
+            ],
+            id="a url that is not called",
+        ),
+        pytest.param(
+            {
+                "strategy": "Webhook",
+                "webhook": {
+                    "clientConfig": {"service": {"port": 70000, "path": "a//b"}},
+                    "conversionReviewVersions": ["v1"],
+                },
+            },
+            [
+                (f"{CONFIG}.service.name", "Required value"),
+                (f"{CONFIG}.service.namespace", "Required value"),
+                (
+                    f"{CONFIG}.service.port",
+                    "Invalid value: 70000: port is not valid: must be between 1 and 65535, inclusive",
+                ),
+                (f"{CONFIG}.service.path", "Invalid value: \"a//b\": must start with a '/'"),
+                (f"{CONFIG}.service.path", 'Invalid value: "a//b": segment[0] may not be empty'),
+                (f"{CONFIG}.service.path", 'Invalid value: "a//b": segment[1] may not be empty'),
+            ],
+            id="a service that is none",
+        ),
+        pytest.param(
+            {"strategy": "Webhook", "webhook": {"clientConfig": {"service": SERVICE}}},
+            [(REVIEWS, "Required value")],
+            id="no review versions",
+        ),
+        pytest.param(
+            {
+                "strategy": "Webhook",
+                "webhook": {"clientConfig": {"service": SERVICE}, "conversionReviewVersions": ["v0", "v0", "1v"]},
+            },
+            [
+                (f"{REVIEWS}[1]", 'Invalid value: "v0": duplicate version'),
+                (
+                    f"{REVIEWS}[2]",
+                    'Invalid value: "1v": a DNS-1035 label must consist of lower case alphanumeric characters or '
+                    "'-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',"
+                    "  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
+                ),
+                (REVIEWS, 'Invalid value: ["v0","v0","1v"]: must include at least one of v1, v1beta1'),
+            ],
+            id="review versions that nobody knows",
+        ),
+        pytest.param(
+            {"strategy": "None", "webhook": {"clientConfig": {"url": "https://a"}, "conversionReviewVersions": ["v1"]}},
+            [
+                (CONFIG, "Forbidden: should not be set when strategy is not set to Webhook"),
+                (REVIEWS, "Forbidden: should not be set when strategy is not set to Webhook"),
+            ],
+            id="a webhook without its strategy",
+        ),
+        pytest.param(
+            {"strategy": "NonExisting"},
+            [
+                (
+                    "spec.conversion.strategy",
+                    'Unsupported value: "NonExisting": supported values: "None", "Webhook"',
+                )
+            ],
+            id="a strategy that is none",
+        ),
+    ],
+)  # fmt: skip
+async def test_conversions_are_validated(api: Api, conversion: Object, expected: list[tuple[str, str]]) -> None:
+    """``validateCustomResourceConversion`` (v1.36)."""
+    assert causes(await api.post(DEFINITIONS, definition(conversion=conversion))) == expected
+
+
+def webhook(bundle: bytes | None = None, versions: tuple[str, ...] = ("v1",)) -> Object:
+    config: Object = {"url": "https://a"}
+    if bundle is not None:
+        config["caBundle"] = base64.b64encode(bundle).decode()
+    return {"strategy": "Webhook", "webhook": {"clientConfig": config, "conversionReviewVersions": list(versions)}}
+
+
+async def test_a_definition_whose_bundle_is_none_is_not_established(api: Api) -> None:
+    """As upstream since v1.31: a bundle that was good may not become bad."""
+    await api.made(DEFINITIONS, definition(conversion=webhook(b"no bundle")))
+    bad = await api.get(FOOS)
+    assert conditions(bad) == {"NamesAccepted": ("True", "NoConflicts"), "Established": ("False", "InvalidCABundle")}
+    assert bad.body["status"]["conditions"][1]["message"] == "The conversion webhook CABundle is invalid"
+    good = make_authority("a", api.env.now()).certificate
+    await api.patch(FOOS, {"spec": {"conversion": webhook(good)}})
+    assert conditions(await api.get(FOOS))["Established"] == ("True", "InitialNamesAccepted")
+    for bundle, why in (
+        (b"no bundle", "unable to parse bytes as PEM block"),
+        (b" ", "unable to parse bytes as PEM block"),
+        (b"-----BEGIN X-----\nAAAA\n-----END X-----\n", "unable to parse bytes as PEM block"),
+        (b"-----BEGIN X-----\nAAAA\n-----END X-----", "no valid certificate authority data seen"),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "failed to parse certificate: "),
+    ):
+        ((field, message),) = causes(await api.patch(FOOS, {"spec": {"conversion": webhook(bundle)}}))
+        assert field == "spec.conversion.webhookClientConfig.caBundle"
+        shown = base64.b64encode(bundle).decode()
+        assert message.startswith(f'Invalid value: "{shown}": unable to load root certificates: {why}')
+    more = b"# comment\n" + good + b"\nrest"
+    assert (await api.patch(FOOS, {"spec": {"conversion": webhook(more)}})).status == 200
 
 
 async def test_a_conversion_that_says_nothing_lacks_its_strategy(api: Api) -> None:

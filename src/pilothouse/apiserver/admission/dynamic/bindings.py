@@ -3,7 +3,7 @@
 After k8s.io/apiserver ``pkg/admission/plugin/policy/generic`` (v0.36).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 import msgspec
 
@@ -70,9 +70,9 @@ def by_policy(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
     return found
 
 
-def bound(
+async def bound(
     core: Core, write: Admission, criteria: Criteria, param_kind: Object | None, bindings: Iterable[Binding]
-) -> Iterator[Bound | Misconfigured]:
+) -> AsyncIterator[Bound | Misconfigured]:
     """What a policy is to be evaluated with for this write, in the order of its bindings; nothing where it is not about
     the write. The parameters of a binding are looked up when it is its turn."""
     try:
@@ -88,7 +88,7 @@ def bound(
         try:
             if binding.criteria is not None and binding.criteria.match(core, write) is None:
                 continue
-            parameters = list(_find_parameters(core, param_kind, binding.param_ref, write.namespace))
+            parameters = await _find_parameters(core, param_kind, binding.param_ref, write.namespace)
         except (StatusError, _ParameterError) as error:
             yield Misconfigured(binding.name, f"failed to configure binding: {error}")
             continue
@@ -100,11 +100,13 @@ class _ParameterError(ValueError):
     """Parameters that cannot be had."""
 
 
-def _find_parameters(core: Core, kind: Object | None, ref: Object | None, namespace: str) -> Iterator[Object | None]:
-    """The objects to evaluate with: one None when there are no parameters. Raises ``_ParameterError``."""
+async def _find_parameters(
+    core: Core, kind: Object | None, ref: Object | None, namespace: str
+) -> Sequence[Object | None]:
+    """The objects to evaluate with: one None when there are no parameters. Raises ``_ParameterError``, and
+    ``StatusError`` for what cannot be converted."""
     if kind is None or ref is None:
-        yield None
-        return
+        return [None]
     info = _parameter_resource(core, kind)
     where = ref.get("namespace") or ""
     if info.namespaced:
@@ -119,18 +121,19 @@ def _find_parameters(core: Core, kind: Object | None, ref: Object | None, namesp
     if ref.get("name"):
         record = core.store.staged(info.key(where, ref["name"]))
         if record is not None:
-            found.append(decode(core.view(info, record.value)))
+            found.append(decode(await core.shown(info, record.value)))
     elif ref.get("selector") is not None:
         matches = selector_from(msgspec.convert(ref["selector"], LabelSelector)).matches
-        for record in core.store.list(info.list_prefix(where)).records:
-            obj = decode(core.view(info, record.value))
+        records = core.store.list(info.list_prefix(where)).records
+        for value in await core.shown_all(info, [record.value for record in records]):
+            obj = decode(value)
             if matches(obj["metadata"].get("labels") or {}):
                 found.append(obj)
     else:
         raise _ParameterError("one of name or selector must be provided")
     if not found and ref.get("parameterNotFoundAction") == "Deny":
         raise _ParameterError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    yield from found
+    return found
 
 
 def _parameter_resource(core: Core, kind: Object) -> ResourceInfo:

@@ -103,14 +103,17 @@ def _too_many() -> Exception:
 
 
 class VersionedAttributes:
-    """What all expressions see of one write in one version, and how large it is (upstream's type of this name)."""
+    """What all expressions see of one write in one version, and how large it is (upstream's type of this name). ``obj``
+    and ``old`` are the objects of the write in that version."""
 
-    def __init__(self, core: Core, write: Admission, info: ResourceInfo) -> None:
+    def __init__(
+        self, core: Core, write: Admission, info: ResourceInfo, obj: Object | None, old: Object | None
+    ) -> None:
         self.core = core
         self.ask = _asker(core, write.identity)
         self.values: dict[str, Any] = {
-            "object": converted(core, write, write.obj, info),
-            "oldObject": converted(core, write, write.old, info),
+            "object": obj,
+            "oldObject": old,
             "request": admission_request(write, info, ""),
             "params": None,
             "namespaceObject": _namespace(core, write),
@@ -127,6 +130,12 @@ class VersionedAttributes:
         return self._extent
 
 
+async def versioned_attributes(core: Core, write: Admission, info: ResourceInfo) -> VersionedAttributes:
+    """What expressions see of a write in the version of ``info``. Raises ``NotConverted``."""
+    obj = await converted(core, write, write.obj, info)
+    return VersionedAttributes(core, write, info, obj, await converted(core, write, write.old, info))
+
+
 class VersionedAttributeAccessor:
     """Makes the attributes of one write once for each version, while the object does not change."""
 
@@ -134,12 +143,12 @@ class VersionedAttributeAccessor:
         self._core, self._write = core, write
         self._made: dict[str, VersionedAttributes] = {}
 
-    def attributes(self, info: ResourceInfo) -> VersionedAttributes:
-        """Those in the version of ``info``."""
+    async def attributes(self, info: ResourceInfo) -> VersionedAttributes:
+        """Those in the version of ``info``. Raises ``NotConverted``."""
         key = f"{info.api_version}/{info.resource}"
         made = self._made.get(key)
         if made is None:
-            made = self._made[key] = VersionedAttributes(self._core, self._write, info)
+            made = self._made[key] = await versioned_attributes(self._core, self._write, info)
         return made
 
 

@@ -19,10 +19,10 @@ from pilothouse.apiserver.admission.dynamic.expressions import (
     Inputs,
     MatchConditions,
     Scope,
-    VersionedAttributes,
+    versioned_attributes,
 )
 from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
-from pilothouse.apiserver.admission.dynamic.requests import convert, converted
+from pilothouse.apiserver.admission.dynamic.requests import NotConverted, convert, converted
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
@@ -158,7 +158,7 @@ class MutatingAdmissionPolicy(Plugin):
                 failures.append(Decision("policy", policy.name, binding, message, reason))
 
         changed = False
-        for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
+        async for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
             if not isinstance(each, Bound):
                 failed(each.binding, each.message)
                 continue
@@ -166,20 +166,22 @@ class MutatingAdmissionPolicy(Plugin):
                 changed |= await self._mutate(write, policy, each.info, each.parameters)
             except ExpressionError as error:
                 failed(each.binding.name, str(error), "Invalid")
+            except NotConverted as error:
+                failed(each.binding.name, f"failed to configure binding: failed to convert object version: {error.why}")
         return changed
 
     async def _mutate(self, write: Admission, policy: Policy, info: ResourceInfo, parameters: Object | None) -> bool:
-        if not await policy.conditions.match(Inputs(VersionedAttributes(self._core, write, info), parameters)):
+        if not await policy.conditions.match(Inputs(await versioned_attributes(self._core, write, info), parameters)):
             return False
         changed = False
         for mutation in policy.mutations:
             # Each mutation sees the result of those before it.
-            inputs = Inputs(VersionedAttributes(self._core, write, info), parameters)
-            obj = converted(self._core, write, write.obj, info)
+            inputs = Inputs(await versioned_attributes(self._core, write, info), parameters)
+            obj = await converted(self._core, write, write.obj, info)
             assert obj is not None, "there is an object to change"
             wanted = await mutation.apply(inputs, copy.deepcopy(obj), info)
             if info is not write.info:
-                wanted = convert(self._core, info, write.info, wanted)
+                wanted = await convert(self._core, info, write.info, wanted)
             changed |= adopt(self._core, write, wanted)
         return changed
 

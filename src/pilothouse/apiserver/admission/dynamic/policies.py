@@ -17,6 +17,7 @@ from pilothouse.apiserver.admission.dynamic.expressions import (
     VersionedAttributeAccessor,
 )
 from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
+from pilothouse.apiserver.admission.dynamic.requests import NotConverted
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
 from pilothouse.cel.limits import Budget, OutOfBudget
@@ -100,9 +101,15 @@ class ValidatingAdmissionPolicy(Plugin):
     async def _evaluate(
         self, write: Admission, accessor: VersionedAttributeAccessor, policy: Policy, bindings: list[Binding]
     ) -> AsyncIterator[Decision]:
-        for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
+        async for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
             if isinstance(each, Bound):
-                inputs = Inputs(accessor.attributes(each.info), each.parameters)
+                try:
+                    inputs = Inputs(await accessor.attributes(each.info), each.parameters)
+                except NotConverted as error:
+                    if not policy.fails_open:
+                        why = f"failed to configure binding: failed to convert object version: {error.why}"
+                        yield Decision(_KIND, policy.name, each.binding.name, why)
+                    continue
                 async for decision in self._evaluate_binding(write, policy, each.binding, inputs):
                     yield decision
             elif not policy.fails_open:

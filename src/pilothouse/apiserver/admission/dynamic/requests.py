@@ -5,6 +5,7 @@ After k8s.io/apiserver ``pkg/admission/plugin/webhook/request/admissionreview.go
 
 from typing import Any
 
+from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import Admission
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode, encode_object
@@ -14,17 +15,33 @@ from pilothouse.apiserver.resources import ResourceInfo
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
-def converted(core: Core, write: Admission, obj: Object | None, info: ResourceInfo) -> Object | None:
-    """An object of the write in a version that the resource is served in, with nothing in it left encoded."""
+class NotConverted(errors.StatusError):
+    """The conversion webhook of a custom resource has failed: an internal error, where no policy makes less of it."""
+
+    def __init__(self, why: str) -> None:
+        internal = errors.internal(why)
+        super().__init__(internal.code, internal.reason, internal.message, details=internal.details)
+        self.why = why
+
+
+async def converted(core: Core, write: Admission, obj: Object | None, info: ResourceInfo) -> Object | None:
+    """An object of the write in a version that the resource is served in, with nothing in it left encoded. Raises
+    ``NotConverted``."""
     if obj is None:
         return None
     if info is write.info:
         return with_plain_owners(obj)
-    return convert(core, write.info, info, obj)
+    return await convert(core, write.info, info, obj)
 
 
-def convert(core: Core, source: ResourceInfo, target: ResourceInfo, obj: Object) -> Object:
-    """An object of one version in another one."""
+async def convert(core: Core, source: ResourceInfo, target: ResourceInfo, obj: Object) -> Object:
+    """An object of one version in another one. Raises ``NotConverted``."""
+    if source.custom is not None and source.custom.converter is not None:
+        try:
+            result: Object = await source.custom.converter.convert(obj, target, pruned=False)
+        except errors.StatusError as error:
+            raise NotConverted(error.message) from None
+        return result
     strategy = core.strategy(source)
     stored = encode_object(strategy.stored_as(source), strategy.to_storage(source, obj))
     return decode(core.view(target, stored))

@@ -31,11 +31,13 @@ with lazy_imports():
     import httptools  # a server without a port does without it, until a webhook is called
 
 _LARGEST = 8 << 20
-"""Bytes of one answer: a patch that replaces a whole object of 3 MiB, in base64, twice."""
+"""Bytes of one answer, headers included: a patch that replaces a whole object of 3 MiB, in base64, twice."""
 _UNFINISHED = Budget(24 << 20)
 """What answers hold together that are not complete."""
 _MOST_REQUESTS = 10  # of which the first is no redirect (net/http ``defaultCheckRedirect``)
+_MOST_RETRIES = 10  # client-go ``rest/request.go``
 _REDIRECTS = {301: "GET", 302: "GET", 303: "GET", 307: "POST", 308: "POST"}
+_MOST_DIGITS = 10
 _TLS_SECONDS = 10.0  # client-go's; the webhook's own time is seldom longer
 
 
@@ -113,12 +115,25 @@ def _resolve(core: Core, namespace: str, name: str, port: int) -> tuple[str, int
 
 
 async def send(target: Target, body: bytes) -> tuple[int, bytes]:
+    """POST until the webhook does not ask to be called later, as client-go's rest client does: an answer that has a
+    Retry-After is asked for again, if it is a 429 or an error of the server."""
+    for _ in range(_MOST_RETRIES):
+        answer = await _follow(target, body)
+        if answer.retry_after is None or not (answer.status == 429 or answer.status >= 500):
+            break
+        await asyncio.sleep(answer.retry_after)
+    else:
+        answer = await _follow(target, body)
+    return answer.status, bytes(answer.body)
+
+
+async def _follow(target: Target, body: bytes) -> "_Answer":
     """One POST on a connection of its own, and on to where an answer points, as Go's http.Client goes."""
     there, method = target, "POST"
     for _ in range(_MOST_REQUESTS):
         answer = await _ask(there, method, body if method == "POST" else b"")
         if answer.status not in _REDIRECTS or not answer.location:
-            return answer.status, bytes(answer.body)
+            return answer
         if method == "POST":
             method = _REDIRECTS[answer.status]
         there = _redirected(target, there, answer.location)
@@ -189,12 +204,16 @@ class _Answer:
     def __init__(self) -> None:
         self.status = 0
         self.location = ""
+        self.retry_after: int | None = None
+        """Seconds; None where the answer does not say so in a number."""
         self.body = bytearray()
         self.complete = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() == b"location":
             self.location = value.decode("latin-1")
+        elif name.lower() == b"retry-after" and value.isdigit() and len(value) < _MOST_DIGITS:
+            self.retry_after = int(value)
 
     def on_body(self, data: bytes) -> None:
         self.body += data
@@ -207,6 +226,7 @@ async def _read(reader: asyncio.StreamReader, hold: Callable[[int], None]) -> _A
     answer = _Answer()
     parser: Any = httptools.HttpResponseParser(answer)
     begun = False
+    received = 0
     while not answer.complete:
         data = await reader.read(1 << 16)
         if not data:
@@ -215,8 +235,9 @@ async def _read(reader: asyncio.StreamReader, hold: Callable[[int], None]) -> _A
             raise OSError("EOF")
         begun = True
         hold(len(data))
+        received += len(data)
         parser.feed_data(data)
-        if len(answer.body) > _LARGEST:
+        if received > _LARGEST:
             raise OSError("the answer is too large")
     answer.status = parser.get_status_code()
     return answer

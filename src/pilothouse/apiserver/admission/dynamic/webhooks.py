@@ -18,7 +18,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import Admission, Plugin
 from pilothouse.apiserver.admission.dynamic.adopting import adopt
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
-from pilothouse.apiserver.admission.dynamic.expressions import Inputs, MatchConditions, Scope, VersionedAttributes
+from pilothouse.apiserver.admission.dynamic.expressions import Inputs, MatchConditions, Scope, versioned_attributes
 from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
 from pilothouse.apiserver.admission.dynamic.requests import admission_request, convert, converted
 from pilothouse.apiserver.admission.dynamic.webhook_calls import (
@@ -87,7 +87,9 @@ class Webhooks(Plugin):
             return info
         try:
             return (
-                info if await webhook.conditions.match(Inputs(VersionedAttributes(self._core, write, info))) else None
+                info
+                if await webhook.conditions.match(Inputs(await versioned_attributes(self._core, write, info)))
+                else None
             )
         except ExpressionError as error:
             if webhook.ignores_failures:
@@ -113,8 +115,8 @@ class Webhooks(Plugin):
     async def _call(self, write: Admission, webhook: Webhook, info: ResourceInfo) -> Object:
         uid, api_version = self._core.env.uid(), f"admission.k8s.io/{webhook.version}"
         request = admission_request(write, info, uid)
-        request["object"] = converted(self._core, write, write.obj, info)
-        request["oldObject"] = converted(self._core, write, write.old, info)
+        request["object"] = await converted(self._core, write, write.obj, info)
+        request["oldObject"] = await converted(self._core, write, write.old, info)
         review = {"kind": "AdmissionReview", "apiVersion": api_version, "request": request}
         try:
             target = find_target(self._core, webhook.config, webhook.timeout)
@@ -263,11 +265,11 @@ class MutatingWebhooks(Webhooks):
                 f"admission webhook {quote(webhook.name)} attempted to modify the object, which is not supported for "
                 "this operation"
             )
-        sent = converted(self._core, write, write.obj, info)
+        sent = await converted(self._core, write, write.obj, info)
         try:
             patched = apply_json_patch(copy.deepcopy(sent), operations)
         except PatchError as error:
             raise errors.internal(error.message) from None
         if info is not write.info:
-            patched = convert(self._core, info, write.info, patched)
+            patched = await convert(self._core, info, write.info, patched)
         return True, adopt(self._core, write, patched)

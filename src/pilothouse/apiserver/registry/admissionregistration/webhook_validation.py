@@ -1,8 +1,10 @@
 """Validation of webhooks. After kubernetes' ``pkg/apis/admissionregistration/validation/validation.go`` (v1.36)."""
 
+import base64
+import re
 from urllib.parse import urlsplit
 
-from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
+from pilothouse.apiserver.field_errors import ErrorList, invalid, named, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.admissionregistration.expressions import validate_match_conditions
 from pilothouse.apiserver.registry.admissionregistration.rules import (
@@ -12,9 +14,15 @@ from pilothouse.apiserver.registry.admissionregistration.rules import (
     validate_rule_with_operations,
 )
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
 
+with lazy_imports():
+    from cryptography import x509
+
+
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
+_PEM_BLOCK = re.compile(rb"-----BEGIN ([^-\r\n]+)-----\s(.*?)-----END \1-----", re.DOTALL)
 
 
 def validate_webhook(webhook: Object, name: str, path: str) -> ErrorList:
@@ -120,3 +128,29 @@ def validate_webhook_url(url: str, path: str) -> ErrorList:
         if wrong:
             errors.append(invalid(path, value, text))
     return errors
+
+
+def validate_ca_bundle(bundle: str, path: str) -> ErrorList:
+    """A bundle, in base64, must have one certificate at least (apiserver ``pkg/util/webhook/validation.go``, and
+    client-go ``transport/transport.go``, v0.36)."""
+    if not bundle:
+        return []
+    why = _ca_bundle_error(base64.b64decode(bundle))
+    return [invalid(path, named(bundle), f"unable to load root certificates: {why}")] if why else []
+
+
+def _ca_bundle_error(data: bytes) -> str:
+    blocks = list(_PEM_BLOCK.finditer(data))
+    first = ""
+    for block in blocks:
+        kind, text = block.groups()
+        if kind != b"CERTIFICATE" or b":" in text:
+            continue
+        try:
+            x509.load_der_x509_certificate(base64.b64decode(text))
+        except ValueError as error:
+            first = first or f"failed to parse certificate: {error}"
+        else:
+            return ""
+    rest = data[blocks[-1].end() :] if blocks else data
+    return first or ("unable to parse bytes as PEM block" if rest else "no valid certificate authority data seen")

@@ -15,16 +15,19 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.objects import Object, Timestamps, decode, encode_object
 from pilothouse.apiserver.options import WriteOptions
+from pilothouse.apiserver.registry.generic.conversions import ConversionNeeded, converted
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
+from pilothouse.env import Log
 from pilothouse.machinery import field_sets, managed_fields, merge_types, scale_fields
-from pilothouse.machinery.apply import ApplyConflicts, Versions
+from pilothouse.machinery.apply import ApplyConflicts, ConversionFailed, Versions
 from pilothouse.machinery.field_sets import FieldSet
 from pilothouse.machinery.field_walks import ItemError, all_errors, error_text
 from pilothouse.machinery.managed_fields import Entries, Writer
 from pilothouse.machinery.merge_types import MergeType
 from pilothouse.machinery.remembered import remembered
 
+_log = Log("apiserver")
 SERVER = "kube-apiserver"
 """The manager of what the server itself writes."""
 _NONE: Any = object()
@@ -225,14 +228,19 @@ class Tracker:
             return self._only(fields, version)
         return field_sets.recursive_difference(fields, self._reset)
 
-    def _served(self, version: str) -> ResourceInfo | None:
+    def _version(self, version: str) -> ResourceInfo | None:
+        """A version that the resource has; a custom one may have some that are not served."""
         group, _slash, name = version.rpartition("/")
-        return self._core.table.find(group, name, self.info.resource)
+        served = self._core.table.find(group, name, self.info.resource)
+        if served is None and self.info.custom is not None:
+            unserved: ResourceInfo | None = self.info.custom.versions.get(version)
+            return unserved
+        return served
 
     def _type_of(self, version: str) -> MergeType | None:
         if version in self._types:
             return self._types[version]
-        info = self.info if version == self.info.api_version else self._served(version)
+        info = self.info if version == self.info.api_version else self._version(version)
         found: MergeType | None = None
         if info is not None:
             if info.custom is not None:
@@ -243,15 +251,24 @@ class Tracker:
         return found
 
     def _convert(self, obj: Object, source: str, target: str) -> Object:
-        there, here = self._served(target), self._served(source)
+        there, here = self._version(target), self._version(source)
         assert there is not None, "only versions with a type are converted to"
         assert here is not None, "and from"
         if there.custom is not None:
-            return {**obj, "apiVersion": target}
+            return self._convert_custom({**obj, "apiVersion": source}, there)
         strategy = self._core.strategy(here)
         whole = {**obj, "metadata": {"name": "", **(obj.get("metadata") or {})}}
         stored = encode_object(strategy.stored_as(here), strategy.to_storage(here, whole))
         return decode(self._core.view(there, stored))
+
+    def _convert_custom(self, obj: Object, target: ResourceInfo) -> Object:
+        if target.custom.converter is None:
+            return {**obj, "apiVersion": target.api_version}
+        # By way of the version of the request (``newCRDVersionConverter``).
+        for step in (self.info, target):
+            if obj["apiVersion"] != step.api_version:
+                obj = converted(obj, step)
+        return obj
 
 
 class FieldManager:
@@ -282,9 +299,13 @@ class FieldManager:
         before = None if not sent or managed_fields.is_reset(sent) else managed_fields.read_entries(_plain(sent))
         if before:
             live, who = tracker.zero, Writer(manager_of(call, options), info.api_version)
-            entries = managed_fields.follow(
-                before, live, obj, tracker.versions, tracker.counts, who, self._core.time.now
-            )
+            try:
+                entries = managed_fields.follow(
+                    before, live, obj, tracker.versions, tracker.counts, who, self._core.time.now
+                )
+            except ConversionFailed as error:
+                _log.warning("An object goes without managed fields", kind=info.group_kind, error=str(error))
+                return
             put_entries(obj, managed_fields.encode_entries(entries) if entries else b"")
             return
         key = self._shared_key(call, obj)
@@ -390,7 +411,12 @@ class FieldManager:
                 return b""
             entries = managed_fields.decode_entries(known)
         assert entries is not None, "there are entries, of the one or the other"
-        return self.follow(call, old, obj, entries, b"" if given else known, manager_of(call, options))
+        try:
+            return self.follow(call, old, obj, entries, b"" if given else known, manager_of(call, options))
+        except ConversionNeeded:
+            if sent is not _NONE:
+                obj["metadata"]["managedFields"] = sent  # it is computed once more
+            raise
 
     def applied(
         self, call: Call, live: Object | None, known: bytes, config: Object, options: WriteOptions
@@ -420,6 +446,8 @@ class FieldManager:
             )
         except ApplyConflicts as error:
             raise conflict(error) from None
+        except ConversionFailed as error:
+            raise errors.plain(str(error)) from None
         except ItemError:
             if live is None:
                 raise
@@ -493,6 +521,10 @@ class FieldManager:
                 entries, old, obj, tracker.versions, tracker.counts, who, self._core.time.now, tracker.skip
             )
         except ItemError:
+            return b""
+        except ConversionFailed as error:
+            # The write goes on without any (managedfields/internal/fieldmanager.go, ``UpdateNoErrors``, v1.36).
+            _log.warning("Managed fields of an object are lost", kind=call.info.group_kind, error=str(error))
             return b""
         # Entries that say the same twice are written again (``decode_entries``).
         if result is entries and known and known.count(_ENTRY) == len(entries):

@@ -36,9 +36,15 @@ def validate_custom_resource_definition(obj: Object) -> ErrorList:
 def validate_custom_resource_definition_update(obj: Object, old: Object) -> ErrorList:
     errors: ErrorList = []
     if obj["spec"] != old["spec"]:
-        errors = _validate_custom_resource_definition_spec(obj["spec"], _unchanged_schemas(obj, old))
         conditions = (old.get("status") or {}).get("conditions") or ()
-        if any(found.get("type") == "Established" and found.get("status") == "True" for found in conditions):
+        established = any(found.get("type") == "Established" and found.get("status") == "True" for found in conditions)
+        errors = _validate_custom_resource_definition_spec(
+            obj["spec"],
+            _unchanged_schemas(obj, old),
+            known_review_version=_has_known_review_version(old["spec"].get("conversion") or {}),
+            ca_bundle=established and not ca_bundle_errors(old),
+        )
+        if established:
             errors += _validate_immutable(obj, old, (("scope",), ("names", "kind")))
         errors += _validate_immutable(obj, old, (("group",), ("names", "plural")))
     errors += _validate_stored_versions(obj)
@@ -101,9 +107,16 @@ def _validate_stored_versions(obj: Object) -> ErrorList:
     ]
 
 
-def _validate_custom_resource_definition_spec(spec: Object, unchanged: frozenset[str] = frozenset()) -> ErrorList:
+def _validate_custom_resource_definition_spec(
+    spec: Object,
+    unchanged: frozenset[str] = frozenset(),
+    *,
+    known_review_version: bool = True,
+    ca_bundle: bool = False,
+) -> ErrorList:
     """The errors in the spec, in upstream's order. The versions named in ``unchanged`` have the schema that they
-    had."""
+    had. ``known_review_version``: the server must know one of the ``conversionReviewVersions``; ``ca_bundle``: the
+    bundle of the webhook must be one. An update may leave wrong what was."""
     group, versions = spec.get("group") or "", spec.get("versions") or []
     errors: ErrorList = []
     if not group:
@@ -150,7 +163,7 @@ def _validate_custom_resource_definition_spec(spec: Object, unchanged: frozenset
     if preserves and conversion.get("strategy") != "None":
         detail = "must be None if spec.preserveUnknownFields is true"
         errors.append(invalid("spec.conversion.strategy", named(conversion.get("strategy") or ""), detail))
-    return errors + _validate_conversion(conversion)
+    return errors + _validate_conversion(conversion, known_review_version=known_review_version, ca_bundle=ca_bundle)
 
 
 def _has_defaults(node: Any) -> bool:
@@ -412,7 +425,23 @@ def _validate_selectable_fields(version: Object, schema: Object, parent: str) ->
     return errors
 
 
-def _validate_conversion(conversion: Object) -> ErrorList:
+def ca_bundle_errors(definition: Object) -> ErrorList:
+    """What is wrong with the ``caBundle`` of the conversion webhook of a definition; nothing where there is none."""
+    webhook = (definition["spec"].get("conversion") or {}).get("webhook") or {}
+    bundle = (webhook.get("clientConfig") or {}).get("caBundle") or ""
+    return webhook_validation.validate_ca_bundle(bundle, "spec.conversion.webhookClientConfig.caBundle")
+
+
+def _has_known_review_version(conversion: Object) -> bool:
+    """Whether the server knows a version of ConversionReview that the webhook accepts, or there are none."""
+    versions = (conversion.get("webhook") or {}).get("conversionReviewVersions") or []
+    return not versions or any(version in _REVIEW_VERSIONS for version in versions)
+
+
+_REVIEW_VERSIONS = ("v1", "v1beta1")
+
+
+def _validate_conversion(conversion: Object, *, known_review_version: bool, ca_bundle: bool) -> ErrorList:
     strategy, webhook, where = conversion.get("strategy"), conversion.get("webhook") or {}, "spec.conversion"
     errors: ErrorList = []
     if not strategy:
@@ -425,7 +454,11 @@ def _validate_conversion(conversion: Object) -> ErrorList:
             errors.append(required(f"{where}.webhookClientConfig", "required when strategy is set to Webhook"))
         else:
             errors += _validate_webhook_client_config(config, f"{where}.webhookClientConfig")
-        return errors + _validate_conversion_review_versions(versions, f"{where}.conversionReviewVersions")
+            if ca_bundle:
+                errors += ca_bundle_errors({"spec": {"conversion": conversion}})
+        return errors + _validate_conversion_review_versions(
+            versions, f"{where}.conversionReviewVersions", known=known_review_version
+        )
     detail = "should not be set when strategy is not set to Webhook"
     if config is not None:
         errors.append(forbidden(f"{where}.webhookClientConfig", detail))
@@ -444,7 +477,7 @@ def _validate_webhook_client_config(config: Object, path: str) -> ErrorList:
     return [required(path, "exactly one of url or service is required")]
 
 
-def _validate_conversion_review_versions(versions: list[str], path: str) -> ErrorList:
+def _validate_conversion_review_versions(versions: list[str], path: str, *, known: bool) -> ErrorList:
     if not versions:
         return [required(path)]
     errors: ErrorList = []
@@ -453,6 +486,6 @@ def _validate_conversion_review_versions(versions: list[str], path: str) -> Erro
             errors.append(invalid(f"{path}[{position}]", version, "duplicate version"))
         else:
             errors += [invalid(f"{path}[{position}]", version, text) for text in dns_1035_label_errors(version)]
-    if not any(version in ("v1", "v1beta1") for version in versions):
+    if known and not any(version in _REVIEW_VERSIONS for version in versions):
         errors.append(invalid(path, versions, "must include at least one of v1, v1beta1"))
     return errors

@@ -1,0 +1,175 @@
+"""``Converter``: objects of one definition between its versions, by its webhook.
+
+What is stored is read in steps (apiextensions-apiserver ``pkg/apiserver/customresource_handler.go``, the codec of the
+storage, v0.36): pruned and defaulted by the schema of the version that it is stored in, converted, pruned by the schema
+of the version that was asked for. What is written is converted, and pruned by the schema of the storage version.
+Objects of one list are sent together, by ``_MOST_BYTES`` of them and ``_MOST_OBJECTS``: upstream's cache calls the
+webhook for each.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.apiextensions.conversion.cache import ConversionCache
+from pilothouse.apiserver.apiextensions.conversion.reviews import cut
+from pilothouse.apiserver.apiextensions.conversion.webhook_converter import WebhookConverter
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.objects import Object, decode, encode, encode_object
+from pilothouse.apiserver.registry.generic.managed_fields import with_plain_owners
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.bodies import DecodeError
+
+_MOST_BYTES = 1 << 20
+_MOST_OBJECTS = 1000
+_Shown = dict[bytes, bytes]
+"""By stored bytes: the object in the version that was asked for."""
+
+
+class Converter:
+    """Converts by webhook. ``versions`` are all versions of the definition by API version, served or not; the maker
+    fills them in."""
+
+    def __init__(self, core: Core, webhook: WebhookConverter, cache: ConversionCache) -> None:
+        self.versions: dict[str, ResourceInfo] = {}
+        self.webhook = webhook
+        self._core = core
+        self._cache = cache
+        self._under_way: dict[tuple[ResourceInfo, bytes], asyncio.Future[_Shown | StatusError | None]] = {}
+        """Who else asks for an object waits for the call that is under way. None: that was given up, ask again."""
+
+    # Reading
+
+    async def shown(self, target: ResourceInfo, values: Sequence[bytes], *, fresh: bool = False) -> list[bytes]:
+        """Stored objects in the version of ``target``. ``fresh``: the webhook is called whatever it said before.
+
+        Raises ``StatusError`` when one of them cannot be had.
+        """
+        found: _Shown = {}
+        others: list[bytes] = []
+        for value in dict.fromkeys(values):
+            if value.startswith(target.head):
+                found[value] = self._core.view(target, value)
+            else:
+                others.append(value)
+        if others:
+            found |= await self._called(target, others) if fresh else await self._shared(target, others)
+        return [found[value] for value in values]
+
+    async def _shared(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
+        """From the cache, from calls under way, and from one of our own for the rest."""
+        found: _Shown = {}
+        while len(found) < len(values):
+            mine: list[bytes] = []
+            waits: dict[asyncio.Future[_Shown | StatusError | None], None] = {}
+            for value in values:
+                if value in found:
+                    continue
+                known = self._cache.get(target, value)
+                if known is not None:
+                    found[value] = known
+                elif (call := self._under_way.get((target, value))) is not None:
+                    waits[call] = None
+                else:
+                    mine.append(value)
+            if mine:
+                found |= await self._call_for_all(target, mine)
+            for call in waits:
+                await asyncio.wait([call])
+                result = call.result()
+                if isinstance(result, StatusError):
+                    raise result
+                found |= {value: result[value] for value in values if value in result} if result else {}
+        return found
+
+    async def _call_for_all(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
+        call: asyncio.Future[_Shown | StatusError | None] = asyncio.get_running_loop().create_future()
+        for value in values:
+            self._under_way[target, value] = call
+        result: _Shown | StatusError | None = None
+        try:
+            result = await self._called(target, values)
+        except StatusError as error:
+            result = error
+            raise
+        finally:
+            for value in values:
+                del self._under_way[target, value]
+            call.set_result(result)
+        return result
+
+    async def _called(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
+        found: _Shown = {}
+        work = self._core.long_work
+        for batch in _batches(values):
+            size = sum(map(len, batch))
+            objects = await work.run(size, self._read, batch)
+            converted = await self.webhook.convert(objects, target.api_version, size)
+            shown = await work.run(size, self._write, target, converted)
+            for value, text in zip(batch, shown, strict=True):
+                found[value] = text
+                self._cache.put(target, value, text)
+        return found
+
+    def _read(self, values: Sequence[bytes]) -> list[Object]:
+        objects = []
+        for position, value in enumerate(values):
+            obj = decode(value)
+            stored_as = self.versions.get(obj.get("apiVersion") or "")
+            if stored_as is None:
+                given = cut(str(obj.get("apiVersion") or ""))
+                if len(values) == 1:
+                    raise errors.plain(f"request to convert CR from an invalid group/version: {given}")
+                where = f"list index {position} has invalid group/version: {given}"
+                raise errors.plain(f"request to convert CR list failed, {where}")
+            stored_as.custom.fit(obj)
+            objects.append(obj)
+        return objects
+
+    def _write(self, target: ResourceInfo, objects: Sequence[Object]) -> list[bytes]:
+        return [encode_object(target, _pruned(target, obj)) for obj in objects]
+
+    # Writing
+
+    async def stored(self, source: ResourceInfo, obj: Object) -> Object:
+        """An object in the version of ``source`` as it is to be stored; ``obj`` stays as it is."""
+        storage: ResourceInfo = source.custom.strategy.storage
+        converted = await self.convert({**obj, "kind": source.kind, "apiVersion": source.api_version}, storage)
+        result: Object = source.custom.strategy.to_storage(storage, converted)
+        owners = obj["metadata"].get("managedFields")
+        if owners is not None:
+            # They are not the webhook's to change, and stay encoded.
+            result["metadata"] = {**result["metadata"], "managedFields": owners}
+        return result
+
+    async def convert(self, obj: Object, target: ResourceInfo, *, pruned: bool = True) -> Object:
+        """One object in the version of ``target``, which it is not in. ``pruned``: without what the schema does not
+        know. Raises ``StatusError``."""
+        plain = with_plain_owners(obj)
+        if plain.keys() <= {"kind", "apiVersion"}:
+            return {**plain, "apiVersion": target.api_version}  # upstream asks nobody about an empty object
+        (converted,) = await self.webhook.convert([plain], target.api_version, len(encode(plain)))
+        return _pruned(target, converted) if pruned else converted
+
+
+def _pruned(target: ResourceInfo, obj: Object) -> Object:
+    try:
+        target.custom.prune(obj)
+    except DecodeError as error:
+        raise errors.plain(str(error)) from None
+    return obj
+
+
+def _batches(values: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """As many as go into one call; one that is larger than that goes by itself."""
+    batch: list[bytes] = []
+    size = 0
+    for value in values:
+        if batch and (size + len(value) > _MOST_BYTES or len(batch) == _MOST_OBJECTS):
+            yield batch
+            batch, size = [], 0
+        batch.append(value)
+        size += len(value)
+    if batch:
+        yield batch

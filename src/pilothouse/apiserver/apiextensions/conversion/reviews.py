@@ -1,0 +1,217 @@
+"""ConversionReviews: what a conversion webhook is sent, and what of its answer is taken over.
+
+After apiextensions-apiserver's ``pkg/apiserver/conversion/webhook_converter.go`` (v0.36), whose texts are kept. Text of
+the webhook's own in an error is cut at ``MOST_TEXT`` characters.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.meta_validation import validate_annotations, validate_labels
+from pilothouse.machinery import go_values
+from pilothouse.machinery.bodies import DecodeError, check_bounds
+from pilothouse.machinery.go_text import quote
+
+GROUP = "apiextensions.k8s.io"
+KIND = "ConversionReview"
+MOST_TEXT = 4096
+_VERSIONS = ("v1", "v1beta1")
+_JSON_TYPES = {list: "array", str: "string", bool: "bool", dict: "object"}
+_FIELDS = (
+    (("kind",), str, "string"),
+    (("apiVersion",), str, "string"),
+    (("response",), dict, "{version}.ConversionResponse"),
+    (("response", "uid"), str, "types.UID"),
+    (("response", "convertedObjects"), list, "[]runtime.RawExtension"),
+    (("response", "result"), dict, "v1.Status"),
+    (("response", "result", "status"), str, "string"),
+    (("response", "result", "message"), str, "string"),
+)
+"""What is read of an answer, its type in JSON, and what Go calls that."""
+
+
+class ReviewError(Exception):
+    """An answer that cannot be taken. The message is upstream's, without what it says of the webhook."""
+
+
+def review_version(versions: Sequence[str]) -> str:
+    """The first version of ConversionReview that the server knows of those that the webhook accepts. Raises
+    ``ReviewError``."""
+    for version in versions:
+        if version in _VERSIONS:
+            return version
+    raise ReviewError("no supported conversion review versions")
+
+
+def conversion_review(version: str, uid: str, desired_api_version: str, objects: Sequence[Any]) -> Object:
+    """The review that asks for these objects in another version."""
+    return {
+        "kind": KIND,
+        "apiVersion": f"{GROUP}/{version}",
+        "request": {"uid": uid, "desiredAPIVersion": desired_api_version, "objects": list(objects)},
+        # Go's struct is no pointer to nothing, and is sent.
+        "response": {"uid": "", "convertedObjects": None, "result": {"metadata": {}}},
+    }
+
+
+_decode = msgspec.json.Decoder().decode
+
+
+def read_review(body: bytes, version: str) -> Object:
+    """The review in the body of an answer, whose known fields have the right types. Raises ``ReviewError``."""
+    try:
+        check_bounds(body)
+        review = _decode(body)
+    except (msgspec.DecodeError, DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ReviewError(f"couldn't get version/kind; json parse error: {error}") from None
+    if not isinstance(review, dict):
+        raise ReviewError(
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {_json_type(review)} into Go value "
+            'of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
+            '"json:\\"kind,omitempty\\"" }'
+        )
+    for path, type_, go_type in _FIELDS:
+        value: Any = review
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is not None and not isinstance(value, type_):
+            where = f"Go struct field ConversionReview.{'.'.join(path)} of type {go_type.format(version=version)}"
+            raise ReviewError(f"json: cannot unmarshal {_json_type(value)} into {where}")
+    return review
+
+
+def _json_type(value: Any) -> str:
+    return _JSON_TYPES.get(type(value), "null" if value is None else "number")
+
+
+def converted_objects(review: Object, version: str, uid: str) -> list[Any]:
+    """The converted objects in an answer (``getConvertedObjectsFromResponse``). Raises ``ReviewError``."""
+    response = review.get("response")
+    if version == "v1":
+        # Reviews of v1beta1 were never checked for kind and uid.
+        found = f"{review.get('apiVersion') or ''}, Kind={review.get('kind') or ''}"
+        if found != f"{GROUP}/v1, Kind={KIND}":
+            found = found if "/" in found.partition(",")[0] else f"/{found}"
+            raise ReviewError(cut(f"expected webhook response of {GROUP}/v1, Kind={KIND}, got {found}"))
+    if response is None:
+        raise ReviewError("no response provided")
+    if version == "v1" and (response.get("uid") or "") != uid:
+        raise ReviewError(cut(f"expected response.uid={quote(uid)}, got {quote(response.get('uid') or '')}"))
+    result = response.get("result") or {}
+    if result.get("status") != "Success":
+        message = result.get("message") or f"response.result.status was '{result.get('status') or ''}', not 'Success'"
+        raise ReviewError(cut(message))
+    objects: list[Any] = response.get("convertedObjects") or []
+    return objects
+
+
+def converted_object(original: Object, given: Any, desired_api_version: str, index: int, *, of_list: bool) -> Object:
+    """One converted object with the metadata that it must have.
+
+    Labels and annotations are those of the webhook, everything else in metadata is the original's. The result may share
+    parts with both. ``index`` and ``of_list`` say which object errors are about. Raises ``ReviewError``.
+    """
+    invalid = f"returned invalid converted object at index {index}" if of_list else "returned invalid object at index 0"
+    try:
+        converted = _typed(given)
+    except ReviewError as error:
+        raise ReviewError(f"{invalid}: {error}" if of_list else str(error)) from None
+    version = _text(converted, "apiVersion")
+    if version != desired_api_version:
+        why = f"invalid groupVersion (expected {desired_api_version}, received {version})"
+        raise ReviewError(cut(f"{invalid}: {why}"))
+    expected, kind = _text(original, "kind"), _text(converted, "kind")
+    if kind != expected:
+        raise ReviewError(cut(f"{invalid}: invalid kind (expected {expected}, received {kind})"))
+    try:
+        validate_converted_object(original, converted)
+    except ReviewError as error:
+        raise ReviewError(f"{invalid}: {error}" if of_list else f"returned invalid object: {error}") from None
+    try:
+        return {**converted, "metadata": restored_metadata(original, converted)}
+    except ReviewError as error:
+        where = f" in object at index {index}" if of_list else ""
+        raise ReviewError(f"returned invalid metadata{where}: {error}") from None
+
+
+def _typed(given: Any) -> Object:
+    if given is None:
+        raise ReviewError("unexpected end of JSON input")
+    if not isinstance(given, dict):
+        raise ReviewError(
+            f"json: cannot unmarshal {_json_type(given)} into Go value of type struct {{ Items json.RawMessage }}"
+        )
+    if not _text(given, "kind"):
+        shown = msgspec.json.encode(given).decode()
+        raise ReviewError(cut(f"Object 'Kind' is missing in '{shown}'"))
+    return given
+
+
+def _text(node: Any, *path: str) -> str:
+    """The text at a path, "" where there is none (``unstructured.NestedString``)."""
+    for name in path:
+        node = node.get(name) if isinstance(node, dict) else None
+    return node if isinstance(node, str) else ""
+
+
+def validate_converted_object(original: Object, converted: Object) -> None:
+    """What a webhook must leave as it is. Raises ``ReviewError``."""
+    for what, path in (
+        ("kind", ("kind",)),
+        ("name", ("metadata", "name")),
+        ("namespace", ("metadata", "namespace")),
+        ("UID", ("metadata", "uid")),
+    ):
+        before, after = _text(original, *path), _text(converted, *path)
+        if before != after:
+            raise ReviewError(cut(f"must have the same {what}: {before} != {after}"))
+
+
+def restored_metadata(original: Object, converted: Object) -> Object:
+    """The metadata of the original with labels and annotations of the converted object (``restoreObjectMeta``). Raises
+    ``ReviewError``."""
+    if "metadata" not in converted:
+        raise ReviewError("missing metadata in converted object")
+    answered = converted["metadata"]
+    if not isinstance(answered, dict):
+        raise ReviewError(f"invalid metadata of type {go_values.type_name(answered)} in converted object")
+    before = original.get("metadata", {})
+    if not isinstance(before, dict):
+        raise ReviewError(f"invalid metadata of type {go_values.type_name(before)} in input object")
+    result = dict(before)
+    for field in ("labels", "annotations"):
+        result.pop(field, None)
+        given = answered.get(field)
+        if given is None:
+            continue
+        _validate_texts(field, given, before.get(field) or {})
+        result[field] = given
+    return result
+
+
+def _validate_texts(field: str, given: Any, before: Mapping[str, Any]) -> None:
+    if not isinstance(given, dict):
+        raise ReviewError(f"invalid metadata.{field} of type {go_values.type_name(given)} in converted object")
+    for key, value in given.items():
+        if not isinstance(value, str):
+            what = f"must be a string, but is {go_values.type_name(value)} in converted object"
+            raise ReviewError(cut(f"metadata.{field}[{key}] {what}"))
+    if given == before:
+        return
+    # The path of annotations is in the singular upstream, too.
+    errors = (
+        validate_labels(given, "metadata.labels")
+        if field == "labels"
+        else validate_annotations(given, "metadata.annotation")
+    )
+    if errors:
+        texts = list(dict.fromkeys(map(str, errors)))
+        raise ReviewError(cut(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"))
+
+
+def cut(text: str) -> str:
+    """A text that quotes a webhook, no longer than it has to be."""
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"

@@ -1,0 +1,153 @@
+"""``WebhookConverter``: sends objects to the conversion webhook of a definition, and takes back what it makes of them.
+
+After apiextensions-apiserver's ``pkg/apiserver/conversion/{webhook_converter,metrics}.go`` (v0.36). The webhook is
+called as admission webhooks are (``admission.dynamic.webhook_calls``): the same services, trust and bounds.
+"""
+
+import asyncio
+import base64
+from collections.abc import Sequence
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission.dynamic.webhook_calls import (
+    CallError,
+    Send,
+    error_status,
+    find_target,
+    timed_out,
+)
+from pilothouse.apiserver.apiextensions.conversion import reviews
+from pilothouse.apiserver.apiextensions.conversion.reviews import ReviewError
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.metrics import Registry, exponential_buckets
+
+TIMEOUT_SECONDS = 30
+"""Of one call, redirects and retries included (apiserver ``pkg/util/webhook/authentication.go``, v0.36)."""
+_LATENCIES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0)
+
+
+class ConversionMetrics:
+    """The series of all conversion webhooks of one server."""
+
+    def __init__(self) -> None:
+        registry = self.registry = Registry()
+        self._of_crd = registry.histogram(
+            "apiserver_crd_conversion_webhook_duration_seconds",
+            "[ALPHA] CRD webhook conversion duration in seconds",
+            ("crd_name", "from_version", "to_version", "succeeded"),
+            exponential_buckets(0.001, 2, 15),
+        )
+        self._requests = registry.counter(
+            "apiserver_conversion_webhook_request_total",
+            "[ALPHA] Counter for conversion webhook requests with success/failure and failure error type",
+            ("result", "failure_type"),
+        )
+        self._seconds = registry.histogram(
+            "apiserver_conversion_webhook_duration_seconds",
+            "[ALPHA] Conversion webhook request latency",
+            ("result", "failure_type"),
+            _LATENCIES,
+        )
+
+    def observe(self, definition: str, source: str, target: str, seconds: float, failure: str = "") -> None:
+        """One call. ``failure`` is upstream's type of it, "" for none."""
+        labels = ("failure" if failure else "success", failure)
+        self._requests.labels_of(*labels).inc()
+        self._seconds.labels_of(*labels).observe(seconds)
+        versions = (source.rpartition("/")[2], target.rpartition("/")[2])
+        self._of_crd.labels_of(definition, *versions, "false" if failure else "true").observe(seconds)
+
+
+class _Failed(Exception):
+    """A call that failed: upstream's type of failure, and what follows ``conversion webhook for … ``."""
+
+    def __init__(self, kind: str, why: str) -> None:
+        super().__init__(why)
+        self.kind = f"conversion_webhook_{kind}_failure"
+
+
+class WebhookConverter:
+    """The conversion webhook of one definition (``spec.conversion.webhook``)."""
+
+    def __init__(self, core: Core, definition: str, webhook: Object, metrics: ConversionMetrics, send: Send) -> None:
+        self._core = core
+        self._definition = definition
+        self._config: Object = _trimmed(webhook.get("clientConfig") or {})
+        self._versions: Sequence[str] = webhook.get("conversionReviewVersions") or ()
+        self._metrics = metrics
+        self._send = send
+
+    async def convert(self, objects: Sequence[Object], target: str, size: int) -> list[Object]:
+        """The objects in the API version ``target``, none of which is in it yet, in one call. ``size`` is how many
+        bytes of JSON they are, about.
+
+        Raises ``StatusError``: upstream's plain 500.
+        """
+        first = objects[0]
+        source = first.get("apiVersion") or ""
+        began = self._core.env.monotonic()
+        try:
+            converted = await self._convert(objects, target, size)
+        except _Failed as error:
+            self._metrics.observe(self._definition, source, target, self._core.env.monotonic() - began, error.kind)
+            what = f"{source}, Kind={first.get('kind') or ''}"
+            raise errors.plain(f"conversion webhook for {what} {error}") from None
+        self._metrics.observe(self._definition, source, target, self._core.env.monotonic() - began)
+        return converted
+
+    async def _convert(self, objects: Sequence[Object], target: str, size: int) -> list[Object]:
+        try:
+            version = reviews.review_version(self._versions)
+        except ReviewError as error:
+            raise errors.plain(str(error)) from None
+        uid, work = self._core.env.uid(), self._core.long_work
+        review = reviews.conversion_review(version, uid, target, objects)
+        try:
+            answer = await self._call(await work.run(size, msgspec.json.encode, review))
+        except CallError as error:
+            raise _Failed("call", f"failed: {reviews.cut(str(error))}") from None
+        try:
+            found = await work.run(len(answer), reviews.read_review, answer, version)
+        except ReviewError as error:
+            raise _Failed("call", f"failed: {error}") from None
+        try:
+            given = reviews.converted_objects(found, version, uid)
+        except ReviewError as error:
+            raise _Failed("malformed_response", f"failed: {error}") from None
+        if len(given) != len(objects):
+            raise _Failed("partial_response", f"returned {len(given)} objects, expected {len(objects)}")
+
+        def take() -> list[Object]:
+            of_list = len(objects) > 1
+            return [
+                reviews.converted_object(original, each, target, index, of_list=of_list)
+                for index, (original, each) in enumerate(zip(objects, given, strict=True))
+            ]
+
+        try:
+            return await work.run(len(answer), take)
+        except ReviewError as error:
+            raise _Failed("invalid_converted_object", str(error)) from None
+
+    async def _call(self, body: bytes) -> bytes:
+        target = find_target(self._core, self._config, TIMEOUT_SECONDS)
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                status, answer = await self._send(target, body)
+        except TimeoutError:
+            # The words of an http.Client with a timeout, which conversion webhooks have and others have not.
+            raise CallError(f"{timed_out(target)} (Client.Timeout exceeded while awaiting headers)") from None
+        if not 200 <= status < 300:
+            raise error_status(status, answer)
+        return answer
+
+
+def _trimmed(config: Object) -> Object:
+    """A bundle of nothing but white space counts as none."""
+    bundle = config.get("caBundle")
+    if bundle and not base64.b64decode(bundle).strip():
+        return {**config, "caBundle": ""}
+    return config
