@@ -55,10 +55,10 @@ class ConversionMetrics:
     def observe(self, definition: str, source: str, target: str, seconds: float, failure: str = "") -> None:
         """One call. ``failure`` is upstream's type of it, "" for none."""
         labels = ("failure" if failure else "success", failure)
-        self._requests.labels_of(*labels).inc()
-        self._seconds.labels_of(*labels).observe(seconds)
+        self._requests.labels(*labels).inc()
+        self._seconds.labels(*labels).observe(seconds)
         versions = (source.rpartition("/")[2], target.rpartition("/")[2])
-        self._of_crd.labels_of(definition, *versions, "false" if failure else "true").observe(seconds)
+        self._of_crd.labels(definition, *versions, "false" if failure else "true").observe(seconds)
 
 
 class _Failed(Exception):
