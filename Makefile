@@ -12,7 +12,7 @@ AREA ?= cleanup
 RESOURCE ?= configmaps
 OWNS ?=
 
-.PHONY: up test test-all check bench soak explore flags controller dist sbom setup clean
+.PHONY: up test test-all check bench soak explore flags reference controller dist sbom setup clean
 
 setup: $(VENV)/.ready
 
@@ -56,6 +56,10 @@ flags: setup
 	mv docs/reference/flags.md.new docs/reference/flags.md
 	$(BIN)/python -m pilothouse.cli.controllers_reference > docs/controllers/index.md.new
 	mv docs/controllers/index.md.new docs/controllers/index.md
+
+# The reference of the Python API, from its docstrings.
+reference: setup
+	$(BIN)/python scripts/make_api_reference.py
 
 # The skeleton of a built-in controller, with its test and page: make controller NAME=foo AREA=cleanup RESOURCE=configmaps
 controller: setup

@@ -8,6 +8,7 @@ from pilothouse.api.meta import ObjectMeta, OwnerReference
 
 
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:
+    """The owner that controls an object (``metav1.GetControllerOf``), None if there is none."""
     for owner in meta.owner_references:
         if owner.controller:
             return owner
@@ -15,6 +16,7 @@ def controller_of(meta: ObjectMeta) -> OwnerReference | None:
 
 
 def is_controlled_by(meta: ObjectMeta, uid: str) -> bool:
+    """Whether the object of this uid controls it (``metav1.IsControlledBy``)."""
     owner = controller_of(meta)
     return owner is not None and owner.uid == uid
 
@@ -33,6 +35,7 @@ def new_controller_reference(owner: ObjectMeta, kind: Kind[Any]) -> OwnerReferen
 
 
 def object_reference(kind: Kind[Any], meta: ObjectMeta, *, field_path: str = "") -> ObjectReference:
+    """A reference to this version of an object (client-go ``tools/reference``), as events have it."""
     return ObjectReference(
         api_version=kind.api_version,
         kind=kind.kind,
