@@ -41,8 +41,8 @@ SCENARIOS = {
 def digest(name: str, seed: int) -> str:
     """How many writes there were, and what they were."""
     scenario, module = SCENARIOS[name]
-    story = simulate(scenario, seed=seed, options=module.OPTIONS, invariants=module.invariants)
-    return f"{name} {seed} {story.writes} {story.digest}"
+    log = simulate(scenario, seed=seed, options=module.OPTIONS, invariants=module.invariants)
+    return f"{name} {seed} {log.writes} {log.digest}"
 
 
 if __name__ == "__main__":

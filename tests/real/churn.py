@@ -303,7 +303,7 @@ class Churn:
                 if error.status not in {409, 429} and error.status < 500:
                     raise
             except (OSError, http.client.HTTPException) as error:
-                reason = error  # a server that has just started; the next attempt tells
+                reason = error  # a server that has just started; the next attempt shows
             time.sleep(0.3)
         raise AssertionError(f"{method} {path} did not succeed in ten attempts") from reason
 

@@ -43,7 +43,7 @@ def prepare(cluster: RealCluster) -> None:
 
 
 class Scenario:
-    """Told once, by the administrator."""
+    """Run once, by the administrator."""
 
     def __init__(self, cluster: RealCluster, port: int) -> None:
         self._cluster = cluster
@@ -53,7 +53,7 @@ class Scenario:
         self.certificate = b""
         """What the kubelet that joined has got."""
 
-    def tell(self) -> None:
+    def run(self) -> None:
         """Everything."""
         self._begin_what_takes_long()
         self._replica_sets()
@@ -401,12 +401,12 @@ class Scenario:
                 containers=[{"name": "main", "image": "pause", "volumeMounts": mounts}],
                 securityContext={"seLinuxOptions": {"level": level}},
             )
-        until(lambda: len(self.view.events("SELinuxLabelConflict")) == 2, "each is told of the other")
+        until(lambda: len(self.view.events("SELinuxLabelConflict")) == 2, "each has its event")
 
     def _grow(self, claims: str, volumes: str) -> None:
-        """A disk of a plugin whose work a CSI driver does now: the claim is told which driver."""
-        wish = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        body = {"metadata": {"name": "disk"}, "spec": {**wish, "storageClassName": "folders", "volumeName": "disk"}}
+        """A disk of a plugin whose work a CSI driver does now: the event of the claim names the driver."""
+        wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        body = {"metadata": {"name": "disk"}, "spec": {**wanted, "storageClassName": "folders", "volumeName": "disk"}}
         self._ask("POST", claims, body)
         spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "folders"}
         disk = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
@@ -419,7 +419,7 @@ class Scenario:
             lambda: self._ask("GET", f"{claims}/disk")["metadata"]["annotations"].get(resizer) == "ebs.csi.aws.com",
             "it is said who expands it",
         )
-        until(lambda: self.view.events("ExternalExpanding"), "and told")
+        until(lambda: self.view.events("ExternalExpanding"), "and reported")
 
     # Services
 
@@ -487,7 +487,7 @@ class Scenario:
         away = f"/api/v1/namespaces/{self.doomed}/configmaps"
         wrong = {"apiVersion": "v1", "kind": "ConfigMap", "name": second["name"], "uid": second["uid"]}
         self._ask("POST", away, {"metadata": {"name": "astray", "ownerReferences": [wrong]}})
-        until(lambda: self._node_events("OwnerRefInvalidNamespace"), "an owner in another namespace is told of")
+        until(lambda: self._node_events("OwnerRefInvalidNamespace"), "an owner in another namespace is reported")
 
     def _custom_garbage(self) -> None:
         """The garbage collector learns of new kinds within thirty seconds."""

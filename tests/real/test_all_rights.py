@@ -77,7 +77,7 @@ Right = tuple[str, str, str, str]
 """Account, verb, API group, resource."""
 
 
-class Told(NamedTuple):
+class Outcome(NamedTuple):
     """What is left when the scenario has run and the manager has stopped."""
 
     asked: list[Asked]
@@ -132,7 +132,7 @@ def start(directory: Path, cluster: RealCluster, port: int, *flags: str) -> Prog
 
 
 @pytest.fixture(scope="module")
-def told(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPathFactory) -> Told:
+def outcome(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """The scenario, once."""
     cluster, audit = server
     directory, port = tmp_path_factory.mktemp("scenario"), free_port()
@@ -147,26 +147,26 @@ def told(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPathFac
         manager.until("Starting controller")
         shutil.copy(cluster.ca_file, directory / "authority.crt")  # connections made later read it anew
         scenario = rights_scenario.Scenario(cluster, port)
-        scenario.tell()
+        scenario.run()
         assert get(port, "/healthz", token=ADMIN_TOKEN)[0] == 200
         metrics, slis = (get(port, path, token=ADMIN_TOKEN)[1] for path in ("/metrics", "/metrics/slis"))
         asked = audit()
         code = manager.stop()
-        return Told(asked, manager.log, code, metrics, slis, scenario.doomed, scenario.certificate)
+        return Outcome(asked, manager.log, code, metrics, slis, scenario.doomed, scenario.certificate)
 
 
-def test_nothing_is_rejected(told: Told) -> None:
-    assert len(told.asked) > 500
-    assert {asked.user for asked in told.asked} == {MANAGER, *CLIENTS} - SILENT
-    assert [asked for asked in told.asked if asked.forbidden] == []
+def test_nothing_is_rejected(outcome: Outcome) -> None:
+    assert len(outcome.asked) > 500
+    assert {asked.user for asked in outcome.asked} == {MANAGER, *CLIENTS} - SILENT
+    assert [asked for asked in outcome.asked if asked.forbidden] == []
 
 
-def test_the_manager_itself_counts_no_403_but_those_of_a_namespace_that_ends(told: Told) -> None:
-    """Creating something there is refused by admission, not for want of a right; upstream is told so too (trace 11)."""
-    refused = [asked for asked in told.asked if asked.code == 403]
-    assert {(asked.verb, asked.namespace) for asked in refused} <= {("create", told.doomed)}
-    assert total(told.metrics, "rest_client_requests_total", code="403") == len(refused)
-    assert total(told.metrics, "rest_client_requests_total", code="200") > 300
+def test_the_manager_itself_counts_no_403_but_those_of_a_namespace_that_ends(outcome: Outcome) -> None:
+    """Creating something there is refused by admission, not for want of a right; upstream gets the same (trace 11)."""
+    refused = [asked for asked in outcome.asked if asked.code == 403]
+    assert {(asked.verb, asked.namespace) for asked in refused} <= {("create", outcome.doomed)}
+    assert total(outcome.metrics, "rest_client_requests_total", code="403") == len(refused)
+    assert total(outcome.metrics, "rest_client_requests_total", code="200") > 300
 
 
 KNOWN = (
@@ -181,24 +181,24 @@ KNOWN = (
     "Precondition failed: UID in precondition",
     "Controller is left out",
 )
-"""What goes wrong by intention, and is told as upstream tells it."""
+"""What goes wrong by intention, and is reported as upstream reports it."""
 
 
-def test_it_ends_well_and_complains_of_nothing_else(told: Told) -> None:
-    assert told.code == 0
-    assert "Traceback" not in told.log
-    complaints = re.findall(r"^[EW]\d{4} .*", told.log, re.MULTILINE)
+def test_it_ends_well_and_complains_of_nothing_else(outcome: Outcome) -> None:
+    assert outcome.code == 0
+    assert "Traceback" not in outcome.log
+    complaints = re.findall(r"^[EW]\d{4} .*", outcome.log, re.MULTILINE)
     assert [line for line in complaints if not any(words in line for words in KNOWN)] == []
 
 
-def test_the_managers_own_requests_come_from_the_same_agents_as_upstreams(told: Told) -> None:
-    """The last part of the User-Agent, by which the metrics and logs of API servers tell clients apart."""
+def test_the_managers_own_requests_come_from_the_same_agents_as_upstreams(outcome: Outcome) -> None:
+    """The last part of the User-Agent, by which the metrics and logs of API servers distinguish clients."""
     theirs: dict[tuple[str, str], set[str]] = {}
     for scenario in ("14-startup", "14-accounts", "16-leader-election"):
         for record in recorded(scenario):
             if record.user == "kube-controller-manager" and record.verb != "watch":
                 theirs.setdefault((record.verb, record.resource), set()).add(record.agent)
-    own = [each for each in told.asked if each.user == MANAGER and each.verb not in {"list", "watch"}]
+    own = [each for each in outcome.asked if each.user == MANAGER and each.verb not in {"list", "watch"}]
     # The manager of the traces had no key to fill Secrets with.
     ours = {(each.verb, each.resource, each.agent) for each in own if each.agent != "tokens-controller"}
     compared = [(verb, resource) for verb, resource, _agent in ours if (verb, resource) in theirs]
@@ -230,19 +230,19 @@ def granted(account: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 UNUSED = {
-    ("bootstrap-signer", "create", "events"): "it has none to tell",
+    ("bootstrap-signer", "create", "events"): "it has no events to record",
     ("bootstrap-signer", "get", "configmaps"): "the cache does it",
     ("bootstrap-signer", "get", "secrets"): "the cache does it",
     ("legacy-service-account-token-cleaner", "delete", "secrets"): "this server does not track who uses them",
     ("legacy-service-account-token-cleaner", "patch", "secrets"): "this server does not track who uses them",
-    ("token-cleaner", "create", "events"): "it has none to tell",
+    ("token-cleaner", "create", "events"): "it has no events to record",
     ("token-cleaner", "get", "secrets"): "the cache does it",
     ("attachdetach-controller", "get", "csidrivers"): "the cache does it",
     ("attachdetach-controller", "get", "csinodes"): "nothing that was migrated to CSI is attached here",
     ("attachdetach-controller", "get", "volumeattachments"): "the cache does it, but once in a long while",
     ("attachdetach-controller", "update", "nodes/status"): "a patch does it",
     ("certificate-controller", "approve", "signers"): "what admission asks, no request",
-    ("certificate-controller", "create", "events"): "it has none to tell",
+    ("certificate-controller", "create", "events"): "it has no events to record",
     ("certificate-controller", "get", "certificatesigningrequests"): "the cache does it",
     ("certificate-controller", "sign", "signers"): "what admission asks, no request",
     ("clusterrole-aggregation-controller", "escalate", "clusterroles"): "what an API server asks itself, no request",
@@ -289,9 +289,9 @@ UNUSED = {
     ("persistent-volume-binder", "delete", "pods"): "nothing recycles volumes here",
     ("persistent-volume-binder", "get", "pods"): "nothing recycles volumes here",
     ("persistent-volume-binder", "get", "storageclasses"): "the cache does it",
-    ("pv-protection-controller", "create", "events"): "it has none to tell",
+    ("pv-protection-controller", "create", "events"): "it has no events to record",
     ("pv-protection-controller", "get", "persistentvolumes"): "the cache does it",
-    ("pvc-protection-controller", "create", "events"): "it has none to tell",
+    ("pvc-protection-controller", "create", "events"): "it has no events to record",
     ("pvc-protection-controller", "get", "persistentvolumeclaims"): "the cache does it",
     ("pvc-protection-controller", "get", "pods"): "a list does it",
     ("pvc-protection-controller", "update", "persistentvolumeclaims/status"): "behind a gate that is off",
@@ -303,32 +303,32 @@ UNUSED = {
         "update",
         "replicationcontrollers/finalizers",
     ): "for OwnerReferencesPermissionEnforcement",
-    ("resourcequota-controller", "create", "events"): "it has none to tell",
-    ("root-ca-cert-publisher", "create", "events"): "it has none to tell",
+    ("resourcequota-controller", "create", "events"): "it has no events to record",
+    ("root-ca-cert-publisher", "create", "events"): "it has no events to record",
     ("route-controller", "create", "events"): "only when a route cannot be made",
     ("selinux-warning-controller", "get", "csidrivers"): "the cache does it",
     ("selinux-warning-controller", "get", "persistentvolumeclaims"): "the cache does it",
     ("selinux-warning-controller", "get", "persistentvolumes"): "the cache does it",
     ("selinux-warning-controller", "get", "pods"): "the cache does it",
-    ("service-account-controller", "create", "events"): "it has none to tell",
+    ("service-account-controller", "create", "events"): "it has no events to record",
     ("service-controller", "update", "services/status"): "a patch does it",
     ("statefulset-controller", "delete", "persistentvolumeclaims"): "the garbage collector does it",
     ("statefulset-controller", "get", "persistentvolumeclaims"): "the cache does it",
     ("statefulset-controller", "update", "persistentvolumeclaims"): "this server drops the retention policy",
     ("statefulset-controller", "update", "pods/finalizers"): "for OwnerReferencesPermissionEnforcement",
     ("statefulset-controller", "update", "statefulsets/finalizers"): "for OwnerReferencesPermissionEnforcement",
-    ("ttl-after-finished-controller", "create", "events"): "it has none to tell",
+    ("ttl-after-finished-controller", "create", "events"): "it has no events to record",
     ("ttl-after-finished-controller", "delete", "jobs"): "this server drops ttlSecondsAfterFinished",
     ("ttl-after-finished-controller", "get", "jobs"): "this server drops ttlSecondsAfterFinished",
-    ("ttl-controller", "create", "events"): "it has none to tell",
+    ("ttl-controller", "create", "events"): "it has no events to record",
     ("ttl-controller", "update", "nodes"): "a patch does it",
 }
 """What the roles grant and no path needs."""
 
 
 @pytest.mark.parametrize("account", CLIENTS)
-def test_the_scenario_uses_what_the_role_grants(told: Told, account: str) -> None:
-    mine = {right[1:] for right in used(told.asked) if right[0] == account}
+def test_the_scenario_uses_what_the_role_grants(outcome: Outcome, account: str) -> None:
+    mine = {right[1:] for right in used(outcome.asked) if right[0] == account}
 
     def was_used(verb: str, groups: list[str], resource: str) -> bool:
         return any(verb == v and resource in {"*", r} and ("*" in groups or g in groups) for v, g, r in mine)
@@ -343,23 +343,25 @@ def test_the_scenario_uses_what_the_role_grants(told: Told, account: str) -> Non
 
 
 def test_the_certificate_of_a_kubelet_that_joins_is_good_by_openssl(
-    told: Told, server: tuple[RealCluster, Audit], tmp_path: Path
+    outcome: Outcome, server: tuple[RealCluster, Audit], tmp_path: Path
 ) -> None:
     """That it logs in is part of the scenario."""
-    (tmp_path / "joined.crt").write_bytes(told.certificate)
+    (tmp_path / "joined.crt").write_bytes(outcome.certificate)
     words = ["-x509_strict", "-purpose", "sslclient", "-CAfile", str(server[0].ca_file), str(tmp_path / "joined.crt")]
     done = subprocess.run(["openssl", "verify", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    writes = [(each.verb, each.resource, each.name) for each in told.asked if each.user == "certificate-controller"]
+    writes = [(each.verb, each.resource, each.name) for each in outcome.asked if each.user == "certificate-controller"]
     assert writes.count(("update", "certificatesigningrequests/approval", "joins")) == 1
     assert writes.count(("update", "certificatesigningrequests/status", "joins")) == 1
     assert ("delete", "certificatesigningrequests", rights_scenario.ENDED) in writes
     key = server[0].ca_key_file.read_text().splitlines()[1]
-    assert key not in told.log + told.metrics
+    assert key not in outcome.log + outcome.metrics
 
 
-def test_a_rule_that_is_missing_would_be_noticed(told: Told, server: tuple[RealCluster, Audit], tmp_path: Path) -> None:
-    """The judges of the other tests can fail: by the audit log, by the metrics, by the log."""
+def test_a_rule_that_is_missing_would_be_noticed(
+    outcome: Outcome, server: tuple[RealCluster, Audit], tmp_path: Path
+) -> None:
+    """The checks of the other tests can fail: by the audit log, by the metrics, by the log."""
     cluster, audit = server
     name = "system:controller:ttl-controller"
     path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"
@@ -376,21 +378,21 @@ def test_a_rule_that_is_missing_would_be_noticed(told: Told, server: tuple[RealC
     finally:
         cluster.request("DELETE", "/api/v1/nodes/newcomer")
         cluster.request("PUT", path, whole)
-    refused = {(a.user, a.verb, a.resource) for a in audit()[len(told.asked) :] if a.forbidden}
+    refused = {(a.user, a.verb, a.resource) for a in audit()[len(outcome.asked) :] if a.forbidden}
     assert refused == {("ttl-controller", "patch", "nodes")}
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_every_metric_of_upstreams_has_values(told: Told, metric: Metric) -> None:
+def test_every_metric_of_upstreams_has_values(outcome: Outcome, metric: Metric) -> None:
     """Those of the manager that the facts of v1.36 name, at ``/metrics`` or ``/metrics/slis``."""
-    shown = families(told.slis if metric.name.startswith(SLIS) else told.metrics)
+    shown = families(outcome.slis if metric.name.startswith(SLIS) else outcome.metrics)
     if metric.name in SOMETIMES and metric.name not in shown:
         return  # registered all the same: tests/controllermanager/test_metric_names.py
     assert shown[metric.name] == metric
 
 
-def test_every_queue_of_upstreams_is_exposed(told: Told) -> None:
-    names = {series.labels["name"] for series in parsed(told.metrics) if series.name == "workqueue_adds_total"}
+def test_every_queue_of_upstreams_is_exposed(outcome: Outcome) -> None:
+    names = {series.labels["name"] for series in parsed(outcome.metrics) if series.name == "workqueue_adds_total"}
     assert names >= QUEUES
 
 
@@ -431,25 +433,25 @@ QUEUES = {
 (docs/controllers/garbage_collector.md, resourcequota.md)."""
 
 
-def test_counts_are_those_of_the_scenario(told: Told) -> None:
+def test_counts_are_those_of_the_scenario(outcome: Outcome) -> None:
     """What is counted of writes agrees with what the API server has seen, and the rest with the scenario."""
 
     def writes(verb: str) -> int:
-        return sum(1 for each in told.asked if each.verb == verb)
+        return sum(1 for each in outcome.asked if each.verb == verb)
 
     for method, verbs in (("POST", ["create"]), ("PUT", ["update"]), ("DELETE", ["delete", "deletecollection"])):
         # The lease goes on being renewed, and events being sent, between one look and the other.
-        assert total(told.metrics, "rest_client_requests_total", method=method) == pytest.approx(
+        assert total(outcome.metrics, "rest_client_requests_total", method=method) == pytest.approx(
             sum(map(writes, verbs)), abs=8
         )
-    assert total(told.metrics, "taint_eviction_controller_pod_deletions_total") >= 2
-    assert total(told.metrics, "node_collector_evictions_total") >= 1
+    assert total(outcome.metrics, "taint_eviction_controller_pod_deletions_total") >= 2
+    assert total(outcome.metrics, "node_collector_evictions_total") >= 1
     for reason in ("orphaned", "out-of-service", "unscheduled", "terminated"):
-        assert total(told.metrics, "pod_gc_collector_force_delete_pods_total", reason=reason) >= 1, reason
-    assert total(told.metrics, "node_ipam_controller_cidrset_cidrs_releases_total") >= 1
-    assert total(told.metrics, "node_ipam_controller_cidrset_usage_cidrs") == 1
-    assert total(told.metrics, "leader_election_master_status", name="kube-controller-manager") == 1
-    assert total(told.metrics, "rest_client_transport_create_calls_total", result="miss") == 3 + len(CLIENTS)
-    assert total(told.metrics, "rest_client_transport_cache_entries") == 3 + len(CLIENTS)
-    assert total(told.metrics, "rest_client_exec_plugin_call_total", code="0") >= 1
-    assert total(told.metrics, "rest_client_dns_resolution_duration_seconds_count", host="localhost") >= 1
+        assert total(outcome.metrics, "pod_gc_collector_force_delete_pods_total", reason=reason) >= 1, reason
+    assert total(outcome.metrics, "node_ipam_controller_cidrset_cidrs_releases_total") >= 1
+    assert total(outcome.metrics, "node_ipam_controller_cidrset_usage_cidrs") == 1
+    assert total(outcome.metrics, "leader_election_master_status", name="kube-controller-manager") == 1
+    assert total(outcome.metrics, "rest_client_transport_create_calls_total", result="miss") == 3 + len(CLIENTS)
+    assert total(outcome.metrics, "rest_client_transport_cache_entries") == 3 + len(CLIENTS)
+    assert total(outcome.metrics, "rest_client_exec_plugin_call_total", code="0") >= 1
+    assert total(outcome.metrics, "rest_client_dns_resolution_duration_seconds_count", host="localhost") >= 1

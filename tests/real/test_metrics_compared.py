@@ -126,10 +126,10 @@ def scenario(cluster: RealCluster) -> None:
         time.sleep(0.3)
         taints = ask("GET", f"{NODES}/{SILENT}")["spec"].get("taints", ())
         events = [e["reason"] for e in ask("GET", "/api/v1/events")["items"]]
-        told = events.count("NodeNotReady") == 1 and events.count("RegisteredNode") == 4
-        return told and any(taint["effect"] == "NoExecute" for taint in taints)
+        reported = events.count("NodeNotReady") == 1 and events.count("RegisteredNode") == 4
+        return reported and any(taint["effect"] == "NoExecute" for taint in taints)
 
-    until(noticed, "the silent node is noticed, tainted and told of", 40.0)
+    until(noticed, "the silent node is noticed, tainted and reported", 40.0)
     for _pass in range(4):
         beat()
         time.sleep(0.4)

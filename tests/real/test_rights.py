@@ -42,7 +42,7 @@ def complaints(manager: Program) -> list[str]:
     return [line for line in lines if "the object has been modified" not in line]
 
 
-def tell_its_scenario(view: View) -> None:
+def run_its_scenario(view: View) -> None:
     """Create, replace, adopt, scale: whatever needs a right is asked for."""
     view.create(replica_set("web", 3))
     first = three_ready(view)
@@ -60,7 +60,7 @@ def tell_its_scenario(view: View) -> None:
 def check(view: View, manager: Program, port: int) -> None:
     """The scenario goes well, and nothing was refused on the way."""
     with manager:
-        tell_its_scenario(view)
+        run_its_scenario(view)
         counts = answers(port)
         assert manager.stop() == 0
     assert counts["201"] >= 4, "the metrics count requests"

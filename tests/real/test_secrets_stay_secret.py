@@ -74,8 +74,8 @@ def test_secrets_stay_secret(real_cluster: RealCluster, directory: Path, form: s
         view.kubectl("delete", "rs", "web")
         until(lambda: not view.pods(), "the garbage collector has its graph")
         view.kubectl("delete", "namespace", view.namespace, "--timeout=30s")
-        told = {page: get(port, page, token=ADMIN_TOKEN) for page in PAGES}
-        assert {status for status, _text in told.values()} == {200}
+        pages = {page: get(port, page, token=ADMIN_TOKEN) for page in PAGES}
+        assert {status for status, _text in pages.values()} == {200}
         assert manager.stop() == 0
     assert "GET" in manager.log or "Caches" in manager.log, "the log is a talkative one"
     key = base64.b64decode(user["client-key-data"]).decode().splitlines()[1]
@@ -85,5 +85,5 @@ def test_secrets_stay_secret(real_cluster: RealCluster, directory: Path, form: s
     signature = token.rpartition(".")[2]
     for what in (CANARY, *encoded, ADMIN_TOKEN, key, signs, token, signature, "eyJhbGciOi", "PRIVATE KEY"):
         assert what not in manager.log, what
-        for page, (_status, text) in told.items():
+        for page, (_status, text) in pages.items():
             assert what not in text, (page, what)

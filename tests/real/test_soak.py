@@ -54,10 +54,10 @@ EXPECTED = "|".join(
         # A pod was given up while the garbage collector took the same owner off it; upstream's patch and answer, and
         # the next look finds nothing to do.
         "is invalid: .*ownerReferences.apiVersion",
-        # An orphan was adopted by somebody else while the watch that would have told so was broken: upstream's patch
+        # An orphan was adopted by somebody else while the watch that would have shown it was broken: upstream's patch
         # and answer, again and again until the cache knows.
         "is invalid: .*Only one reference can have Controller set to true",
-        # Its owner was deleted while the watch that would have told so was broken.
+        # Its owner was deleted while the watch that would have shown it was broken.
         "can't adopt .* has just been deleted at",
         # A pod went while the patch about it was carried out: this server's words for that are not "not found".
         'Precondition failed: UID in precondition: [-0-9a-f]+, UID in object meta: "',
@@ -123,7 +123,7 @@ class Ground:
         )
 
     def forbidden(self) -> list[tuple[datetime.datetime, str]]:
-        """When the managers were told that they may not, and what, by the API server's own record.
+        """When the managers were refused, and what, by the API server's own record.
 
         Its clock is that of this test; the managers' counters rise when they have read the answer, which may be much
         later on a busy machine.
@@ -175,12 +175,12 @@ class _Outage:
     since: datetime.datetime
     ready: datetime.datetime
     """When it called itself ready."""
-    told: datetime.datetime
-    """When managers will have told of it."""
+    reported: datetime.datetime
+    """When managers will have reported it."""
 
     def covers(self, at: str) -> bool:
         """Whether a line with that time in its head may be about it."""
-        return f"{self.since:%H:%M:%S.%f}" <= at <= f"{self.told:%H:%M:%S.%f}"
+        return f"{self.since:%H:%M:%S.%f}" <= at <= f"{self.reported:%H:%M:%S.%f}"
 
 
 class Soak:
@@ -192,7 +192,7 @@ class Soak:
         self.identity = Identity(ground.cluster, ground.directory, ground.relay.port)
         self.managers: list[Manager] = []
         self.unknown = 0
-        """How often those were told that nobody knows them who are dead now; less what came of API servers' starts."""
+        """How often managers that are dead now were unauthorized; less what came of API servers' starts."""
         self.restarts = 0
         self._outages: list[_Outage] = []
         self._rng = random.Random(seed)

@@ -74,7 +74,7 @@ def test_a_rolling_update_changes_hands(
 def change_hands(cluster: RealCluster, ground: Ground, directory: Path, first: Start, second: Start) -> None:
     """The leader dies in the middle of a rolling update."""
 
-    def judge(pods: list[dict[str, Any]]) -> None:
+    def check(pods: list[dict[str, Any]]) -> None:
         on = Counter(target(pod) for pod in pods if not is_over(pod))
         assert max(on.values()) == 1, f"two pods on a node: {on}"
         missing = sorted({*ground.nodes} - {target(pod) for pod in pods if is_ready(pod)})
@@ -88,7 +88,7 @@ def change_hands(cluster: RealCluster, ground: Ground, directory: Path, first: S
         leader.until(ACQUIRED)
         with second(cluster, directory) as standby:
             ground.create_everywhere(maxUnavailable=1)
-            with Record(ground, judge):
+            with Record(ground, check):
                 ground("set", "image", "ds/agent", "main=pause:2")
                 until(lambda: renewed() >= 2, "the leader is in the middle of it")
                 leader.kill()

@@ -215,7 +215,7 @@ async def test_backoff_doubles_up_to_its_maximum_and_is_forgotten_after_twice_th
         "from a larger start": (10, 5, set(), [5, 5], (10, None)),
         "a failure ends it after its batch": (10, 1, {2}, [1, 2], (2, "2")),
         "also in the first": (10, 1, {0}, [1], (0, "0")),
-        "the first failure is the one told": (10, 1, {4, 5}, [1, 2, 4], (5, "4")),
+        "the first failure is the one reported": (10, 1, {4, 5}, [1, 2, 4], (5, "4")),
     },
 )
 async def test_slow_start(

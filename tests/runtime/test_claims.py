@@ -64,7 +64,7 @@ def pod(name: str, *owners: OwnerReference, app: str = "web", deleting: bool = F
     )
 
 
-class Scene:
+class ClaimedPods:
     """A server that has some pods, and one owner's claims on them."""
 
     def __init__(self, env: Env, live: ObjectMeta | Exception) -> None:
@@ -79,13 +79,13 @@ class Scene:
         )  # fmt: skip
 
     @classmethod
-    async def of(cls, env: Env, pods: Sequence[Pod], live: ObjectMeta | Exception = OWNER) -> "Scene":
-        scene = cls(env, live)
+    async def of(cls, env: Env, pods: Sequence[Pod], live: ObjectMeta | Exception = OWNER) -> "ClaimedPods":
+        claimed = cls(env, live)
         for one in pods:
             body = msgspec.json.decode(msgspec.json.encode(one))
             body |= {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "i"}]}}
-            scene.pods.append(await scene.server.admin().create(PODS, body, "default"))
-        return scene
+            claimed.pods.append(await claimed.server.admin().create(PODS, body, "default"))
+        return claimed
 
     async def _read(self) -> ObjectMeta:
         self.live_reads += 1
@@ -106,30 +106,30 @@ class Scene:
 
 
 async def test_adoption_and_release_are_strategic_patches_with_the_uid_and_one_live_get_of_the_owner(env: Env) -> None:
-    scene = await Scene.of(
+    claimed = await ClaimedPods.of(
         env, [pod("a"), pod("b"), pod("c", MINE), pod("d", MINE, app="x"), pod("e", OTHER), pod("f", app="y")]
     )
-    assert await scene.claim() == ["a", "b", "c"]
-    assert scene.live_reads == 1
+    assert await claimed.claim() == ["a", "b", "c"]
+    assert claimed.live_reads == 1
     reference = {
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True,
         "blockOwnerDeletion": True,
     }  # fmt: skip
-    assert scene.patches == [
-        ("a", {"metadata": {"ownerReferences": [reference], "uid": scene.uid("a")}}),
-        ("b", {"metadata": {"ownerReferences": [reference], "uid": scene.uid("b")}}),
-        ("d", {"metadata": {"uid": scene.uid("d"), "ownerReferences": [{"$patch": "delete", "uid": "u1"}]}}),
+    assert claimed.patches == [
+        ("a", {"metadata": {"ownerReferences": [reference], "uid": claimed.uid("a")}}),
+        ("b", {"metadata": {"ownerReferences": [reference], "uid": claimed.uid("b")}}),
+        ("d", {"metadata": {"uid": claimed.uid("d"), "ownerReferences": [{"$patch": "delete", "uid": "u1"}]}}),
     ]
-    after = {found["metadata"]["name"]: found["metadata"] for found in scene.server.objects("/pods/")}
-    assert scene.written == [after[name]["resourceVersion"] for name in "abd"], "each write is recorded"
+    after = {found["metadata"]["name"]: found["metadata"] for found in claimed.server.objects("/pods/")}
+    assert claimed.written == [after[name]["resourceVersion"] for name in "abd"], "each write is recorded"
     assert after["a"]["ownerReferences"] == [reference]
     assert "ownerReferences" not in after["d"]
 
 
 async def test_keeping_and_releasing_need_no_live_get(env: Env) -> None:
-    scene = await Scene.of(env, [pod("c", MINE), pod("d", MINE, app="x")], live=RuntimeError("not asked"))
-    assert await scene.claim() == ["c"]
-    assert scene.live_reads == 0
+    claimed = await ClaimedPods.of(env, [pod("c", MINE), pod("d", MINE, app="x")], live=RuntimeError("not asked"))
+    assert await claimed.claim() == ["c"]
+    assert claimed.live_reads == 0
 
 
 @cases(
@@ -143,19 +143,19 @@ async def test_keeping_and_releasing_need_no_live_get(env: Env) -> None:
             ObjectMeta(name="web", namespace="default", uid="u1", deletion_timestamp=START),
             "can't adopt Pod default/a (uid-a): default/web has just been deleted at 2026-01-01T00:00:00Z",
         ),
-        "nobody can tell": (OSError("no answer"), "can't adopt Pod default/a (uid-a): no answer"),
+        "the owner cannot be read": (OSError("no answer"), "can't adopt Pod default/a (uid-a): no answer"),
     },
 )
 async def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
     env: Env, live: ObjectMeta | Exception, message: str
 ) -> None:
-    scene = await Scene.of(env, [pod("a"), pod("b"), pod("c", MINE)], live=live)
+    claimed = await ClaimedPods.of(env, [pod("a"), pod("b"), pod("c", MINE)], live=live)
     with pytest.raises(ClaimError) as caught:
-        await scene.claim()
-    assert str(caught.value.errors[0]) == message.replace("uid-a", scene.uid("a"))
+        await claimed.claim()
+    assert str(caught.value.errors[0]) == message.replace("uid-a", claimed.uid("a"))
     assert len(caught.value.errors) == 2, "every orphan fails, by the one look"
-    assert scene.live_reads == 1
-    assert scene.patches == []
+    assert claimed.live_reads == 1
+    assert claimed.patches == []
 
 
 @cases(
@@ -168,17 +168,17 @@ async def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
 )
 async def test_what_rejections_mean(env: Env, code: int, reason: str, adopts: list[str] | None, releases: bool) -> None:
     for pods, expected in (([pod("a")], adopts), ([pod("d", MINE, app="x")], [] if releases else None)):
-        scene = await Scene.of(env, pods)
+        claimed = await ClaimedPods.of(env, pods)
 
-        def refuse(request: wire.Request, scene: Scene = scene) -> wire.Response:
-            return scene.server.answer(code, reason, "refused")
+        def refuse(request: wire.Request, claimed: ClaimedPods = claimed) -> wire.Response:
+            return claimed.server.answer(code, reason, "refused")
 
-        scene.server.before = refuse
+        claimed.server.before = refuse
         if expected is None:
             with pytest.raises(ClaimError, match=r"^refused$"):
-                await scene.claim()
+                await claimed.claim()
         else:
-            assert await scene.claim() == expected
+            assert await claimed.claim() == expected
 
 
 def test_candidates_are_found_by_index() -> None:
@@ -217,12 +217,12 @@ async def test_pod_writes_record_events_on_the_owner(env: Env) -> None:
     server = Cluster(env)
     client = server.client()
     recorder = EventRecorder(client, env, "replicaset-controller")
-    told: list[tuple[str, str, str]] = []
+    recorded: list[tuple[str, str, str]] = []
 
-    def tell(about: ObjectReference, type_: str, reason: str, message: str) -> None:
-        told.append((type_, reason, message))
+    def record(about: ObjectReference, type_: str, reason: str, message: str) -> None:
+        recorded.append((type_, reason, message))
 
-    recorder.event = tell  # type: ignore[method-assign]
+    recorder.event = record  # type: ignore[method-assign]
     control = PodControl(client, recorder)
     owner = object_reference(PODS, OWNER)
     created = await control.create_pod("default", TEMPLATE, owner, MINE)
@@ -237,7 +237,7 @@ async def test_pod_writes_record_events_on_the_owner(env: Env) -> None:
     server.before = lambda _request: server.answer(403, "Forbidden", "going", cause="NamespaceTerminating")
     with pytest.raises(Exception, match="going"):
         await control.create_pod("default", TEMPLATE, owner, MINE)
-    assert told == [
+    assert recorded == [
         ("Normal", "SuccessfulCreate", f"Created pod: {created.metadata.name}"),
         ("Normal", "SuccessfulDelete", f"Deleted pod: {created.metadata.name}"),
         ("Warning", "FailedCreate", "Error creating: quota"),

@@ -26,7 +26,7 @@ Answer = Requeue | Exception | None
 
 
 class Answering(Controller):
-    """Answers one key as it is told, and writes down when it was asked."""
+    """Answers one key as the test says, and records when it was asked."""
 
     def __init__(self, env: Env, answers: list[Answer], metrics: Registry | None = None) -> None:
         super().__init__("test", env, limiter=ExponentialFailureLimiter(1.0, 60.0), metrics=metrics)
@@ -73,8 +73,10 @@ async def test_what_becomes_of_a_key(
 
 
 def missing(name: str) -> NotFound:
-    told = StatusDetails(name=name, kind="deployments")
-    return NotFound(Status(message=f'deployments.apps "{name}" not found', reason="NotFound", code=404, details=told))
+    details = StatusDetails(name=name, kind="deployments")
+    return NotFound(
+        Status(message=f'deployments.apps "{name}" not found', reason="NotFound", code=404, details=details)
+    )
 
 
 @cases(
@@ -100,9 +102,9 @@ async def test_a_write_that_somebody_else_overtook_is_no_error(
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert controller.times == [0.0, 1.0]
-    (told,) = (record for record in caplog.records if "will be retried" in record.getMessage())
-    assert told.levelno == level
-    assert 'key="default/web"' in told.getMessage()
+    (retry,) = (record for record in caplog.records if "will be retried" in record.getMessage())
+    assert retry.levelno == level
+    assert 'key="default/web"' in retry.getMessage()
 
 
 async def test_no_key_is_worked_on_before_the_caches_are_filled(env: Env) -> None:
@@ -243,10 +245,10 @@ class _Filled:
 class _WithCompany(Controller):
     def __init__(self, env: Env) -> None:
         super().__init__("test", env, waits_for=(_Filled(),))
-        self.told: list[tuple[str, float]] = []
+        self.noted: list[tuple[str, float]] = []
         self.others: WorkQueue[str] = WorkQueue(env, "others")
         self.add_runnable("events", self._record)
-        self.add_worker_pool(WorkerPool("test-others", self.others, self._look))
+        self.add_worker_pool(WorkerPool("test-others", self.others, self._reconcile_other))
         self.others.add("other")
         self.queue.add("key")
 
@@ -257,14 +259,14 @@ class _WithCompany(Controller):
         finally:
             self._note("ended")
 
-    async def _look(self, key: str) -> None:
+    async def _reconcile_other(self, key: str) -> None:
         self._note(key)
 
     async def reconcile(self, key: str) -> None:
         self._note(key)
 
     def _note(self, what: str) -> None:
-        self.told.append((what, self.env.monotonic()))
+        self.noted.append((what, self.env.monotonic()))
 
 
 async def test_what_runs_beside_begins_before_the_caches_are_filled_and_other_workers_after(env: Env) -> None:
@@ -274,7 +276,7 @@ async def test_what_runs_beside_begins_before_the_caches_are_filled_and_other_wo
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert running.cancelled()
-    assert controller.told == [("began", 0.0), ("key", 5.0), ("other", 5.0), ("ended", 9.0)]
+    assert controller.noted == [("began", 0.0), ("key", 5.0), ("other", 5.0), ("ended", 9.0)]
     assert len(asyncio.all_tasks()) == 1, "no task is left"
 
 

@@ -122,8 +122,8 @@ async def test_a_free_lease_is_taken_at_the_next_try_and_pauses_are_between_2_an
     await asyncio.sleep(0.5)
     waiting = second.run()
     await asyncio.sleep(60)
-    looks = [at for at, method, _name, _body in server.log if method == "GET" and at > 0.4]
-    pauses = [b - a for a, b in itertools.pairwise(looks)]
+    reads = [at for at, method, _name, _body in server.log if method == "GET" and at > 0.4]
+    pauses = [b - a for a, b in itertools.pairwise(reads)]
     assert all(2.0 <= pause < 4.4001 for pause in pauses)
     assert max(pauses) > 3.5
     running.cancel()
@@ -185,13 +185,13 @@ async def test_a_leader_that_sees_another_holder_stops_at_once(env: Env) -> None
 async def test_on_lost_is_called_before_the_leader_is_stopped(env: Env) -> None:
     server = Cluster(env)
     fence = Fence(env)
-    told: list[tuple[str, float, bool]] = []
+    losses: list[tuple[str, float, bool]] = []
     member = Member(
         env,
         server,
         "one",
         fence=fence,
-        on_lost=lambda lost: told.append((str(lost), env.monotonic(), fence.open)),
+        on_lost=lambda lost: losses.append((str(lost), env.monotonic(), fence.open)),
     )
     member.last_words = 5.0
     running = member.run()
@@ -199,14 +199,14 @@ async def test_on_lost_is_called_before_the_leader_is_stopped(env: Env) -> None:
     await server.admin().patch(LEASES, NAME, merge_patch({"spec": {"holderIdentity": "two"}}), NAMESPACE)
     with pytest.raises(LeadershipLost) as raised:
         await running
-    assert told == [(str(raised.value), 22.0, False)]
+    assert losses == [(str(raised.value), 22.0, False)]
     assert member.ended == [27.0]
 
 
 async def test_an_orderly_stop_is_no_loss(env: Env) -> None:
     server = Cluster(env)
-    told: list[object] = []
-    member = Member(env, server, "one", on_lost=told.append)
+    losses: list[object] = []
+    member = Member(env, server, "one", on_lost=losses.append)
     member.last_words = 30.0
     running = member.run()
     await asyncio.sleep(5)
@@ -214,7 +214,7 @@ async def test_an_orderly_stop_is_no_loss(env: Env) -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert told == []
+    assert losses == []
 
 
 async def test_a_renewal_that_hangs_is_given_up_after_half_the_deadline(env: Env) -> None:

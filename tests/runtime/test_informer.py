@@ -1,4 +1,4 @@
-"""What handlers are told and what the cache shows, event by event."""
+"""What handlers are notified of and what the cache shows, event by event."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from tests.runtime.scripted import (
     pod,
     watched,
 )
-from tests.runtime.test_reflector import Told, play
+from tests.runtime.test_reflector import RecordingHandler, play
 
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.meta import Object, ObjectMeta
@@ -28,8 +28,8 @@ CLOSED_410 = watched(failing(410, "Expired"), end="end")
 
 
 async def test_the_cache_decides_between_add_and_update(env: Env) -> None:
-    """An ADDED for a known object is an update, a MODIFIED for an unknown one an add; a DELETED is always told."""
-    _server, told, _informer = await play(
+    """An ADDED for a known object is an update, a MODIFIED for an unknown one an add; a DELETED is never left out."""
+    _server, handled, _informer = await play(
         env,
         [
             listed(3, pod("a", 1)),
@@ -42,7 +42,7 @@ async def test_the_cache_decides_between_add_and_update(env: Env) -> None:
             ),
         ],
     )
-    assert told.lines == ["add a@1 initial", "update a@1 -> a@4", "add b@5", "delete b@6", "delete never@7"]
+    assert handled.lines == ["add a@1 initial", "update a@1 -> a@4", "add b@5", "delete b@6", "delete never@7"]
 
 
 async def test_deleted_and_created_again_between_two_lists_is_one_update_with_two_uids(env: Env) -> None:
@@ -59,7 +59,7 @@ async def test_deleted_and_created_again_between_two_lists_is_one_update_with_tw
 async def test_a_new_list_is_swapped_in_whole_then_deletions_are_delivered_then_the_rest_in_list_order(
     env: Env,
 ) -> None:
-    """Every handler that reads the cache sees the complete new state; unchanged objects are not told."""
+    """Every handler that reads the cache sees the complete new state; handlers hear nothing of unchanged objects."""
 
     after = " | b@1 c@7 z@8"
     server = ScriptedServer(
@@ -71,12 +71,12 @@ async def test_a_new_list_is_swapped_in_whole_then_deletions_are_delivered_then_
         ],
     )
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-    told = Told(informer)
-    informer.add_handler(told.add, told.update, told.delete)
+    handled = RecordingHandler(informer)
+    informer.add_handler(handled.add, handled.update, handled.delete)
     running = asyncio.create_task(informer.run())
     await asyncio.sleep(20)
     running.cancel()
-    assert told.lines[5:] == [
+    assert handled.lines[5:] == [
         f"delete a@1 unknown{after}",
         f"delete d@4 unknown{after}",
         f"add z@8{after}",
@@ -85,34 +85,34 @@ async def test_a_new_list_is_swapped_in_whole_then_deletions_are_delivered_then_
 
 
 async def test_there_is_no_second_one_of_what_a_new_list_shows_unchanged(env: Env) -> None:
-    told: dict[str, Pod] = {}
+    handled: dict[str, Pod] = {}
     server = ScriptedServer(env, [listed(3, pod("a", 1), pod("b", 2)), CLOSED_410, listed(9, pod("a", 1), pod("b", 8))])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
 
     def on_add(obj: Pod, _initial: bool) -> None:
-        told[obj.metadata.name] = obj
+        handled[obj.metadata.name] = obj
 
     informer.add_handler(on_add)
     running = asyncio.create_task(informer.run())
     await asyncio.sleep(20)
     running.cancel()
     a, b = informer.cache.get("default/a"), informer.cache.get("default/b")
-    assert a is told["a"]
-    assert b is not told["b"]
+    assert a is handled["a"]
+    assert b is not handled["b"]
     assert b is not None
     assert b.metadata.resource_version == "8"
 
 
 async def test_a_bookmark_advances_the_version_and_calls_no_handler(env: Env) -> None:
-    _server, told, informer = await play(env, [listed(3, pod("a", 1)), watched(bookmark(50))])
-    assert told.lines == ["add a@1 initial"]
+    _server, handled, informer = await play(env, [listed(3, pod("a", 1)), watched(bookmark(50))])
+    assert handled.lines == ["add a@1 initial"]
     assert informer.cache.resource_version == "50"
 
 
 async def test_a_handler_that_is_added_late_receives_everything_as_initial(env: Env) -> None:
     server = ScriptedServer(env, [listed(3, pod("b", 1), pod("a", 2)), watched(5.0, added(pod("c", 4)))])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-    early, late = Told(), Told()
+    early, late = RecordingHandler(), RecordingHandler()
     informer.add_handler(early.add, early.update, early.delete)
     assert not informer.has_synced
     running = asyncio.create_task(informer.run())
@@ -135,7 +135,7 @@ async def test_a_handler_added_while_a_long_list_is_delivered_sees_everything_on
     many = [pod(f"p{n:04}", n + 1) for n in range(1000)]
     server = ScriptedServer(env, [listed(2000, *many), watched()])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-    early, late = Told(), Told()
+    early, late = RecordingHandler(), RecordingHandler()
     informer.add_handler(early.add, early.update, early.delete)
     running = asyncio.create_task(informer.run())
     while not 0 < len(early.lines) < 1000:  # noqa: ASYNC110  # one turn of the loop at a time
@@ -154,13 +154,13 @@ async def test_a_handler_that_raises_does_not_affect_others(env: Env) -> None:
     def bad(_obj: Pod, _initial: bool) -> None:
         raise KeyError("bad")
 
-    told = Told()
+    handled = RecordingHandler()
     informer.add_handler(bad)
-    informer.add_handler(told.add)
+    informer.add_handler(handled.add)
     informer.cache.add_index("bad", lambda obj: [obj.metadata.labels["missing"]])
     running = asyncio.create_task(informer.run())
     await asyncio.sleep(5)
-    assert told.lines == ["add a@1 initial", "add b@4"]
+    assert handled.lines == ["add a@1 initial", "add b@4"]
     assert metrics.value("pilothouse_handler_errors_total", "pods") == 4
     assert metrics.value("informer_store_resource_version", "", "", "v1", "pods") == 4
     running.cancel()
@@ -211,17 +211,17 @@ async def test_a_long_resync_never_delivers_what_was_deleted_meanwhile(env: Env)
     many = [pod(f"p{number:04}", 1) for number in range(1000)]
     server = ScriptedServer(env, [listed(3, *many), watched()])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-    told: list[str] = []
-    informer.add_handler(on_update=lambda _old, new: told.append(new.metadata.name), resync_seconds=60.0)
+    handled: list[str] = []
+    informer.add_handler(on_update=lambda _old, new: handled.append(new.metadata.name), resync_seconds=60.0)
     running = asyncio.create_task(informer.run())
     await asyncio.sleep(59)
-    while not told:  # noqa: ASYNC110  # until the resync has begun
+    while not handled:  # noqa: ASYNC110  # until the resync has begun
         await asyncio.sleep(0 if env.monotonic() >= 60 else 1)
     gone = informer.cache.get("default/p0999")
     assert gone is not None
     informer.apply([WatchEvent("DELETED", gone)], record_version=True)
     await asyncio.sleep(1)
-    assert told == [f"p{number:04}" for number in range(999)]
+    assert handled == [f"p{number:04}" for number in range(999)]
     running.cancel()
 
 
@@ -272,12 +272,14 @@ async def test_a_filtering_handler_sees_a_world_of_matching_objects(env: Env) ->
         ],
     )
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-    told = Told()
-    informer.add_handler(told.add, told.update, told.delete, where=lambda obj: obj.metadata.labels.get("app") == "mine")
+    handled = RecordingHandler()
+    informer.add_handler(
+        handled.add, handled.update, handled.delete, where=lambda obj: obj.metadata.labels.get("app") == "mine"
+    )
     running = asyncio.create_task(informer.run())
     await asyncio.sleep(5)
     running.cancel()
-    assert told.lines == ["add a@1 initial", "update a@1 -> a@4", "delete a@4", "add b@6", "delete b@8"]
+    assert handled.lines == ["add a@1 initial", "update a@1 -> a@4", "delete a@4", "add b@6", "delete b@8"]
 
 
 async def test_raw_objects_are_kept_without_managed_fields_and_only_on_request(env: Env) -> None:
@@ -367,7 +369,7 @@ async def test_stopping_ends_waits_also_before_anything_ran(env: Env) -> None:
 
 
 async def test_a_handler_that_is_added_by_another_one_misses_nothing_of_the_batch(env: Env) -> None:
-    """It is told what the cache has by then, and everything that comes after."""
+    """It receives what the cache has by then, and everything that comes after."""
     seen: list[str] = []
     server = ScriptedServer(env, [listed(3), watched(added(pod("a", 4)) + added(pod("b", 5)))])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
@@ -384,6 +386,6 @@ async def test_a_handler_that_is_added_by_another_one_misses_nothing_of_the_batc
 
 
 async def test_an_empty_list_is_a_state_like_any_other(env: Env) -> None:
-    _server, told, informer = await play(env, [listed(3), watched()])
+    _server, handled, informer = await play(env, [listed(3), watched()])
     assert informer.has_synced
-    assert told.lines == []
+    assert handled.lines == []

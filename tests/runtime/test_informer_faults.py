@@ -25,7 +25,7 @@ NAMES = [f"pod-{number}" for number in range(12)]
 
 
 class Mirror:
-    """A handler that keeps its own copy by what it is told, and insists on the contract.
+    """A handler that keeps its own copy by its notifications, and insists on the contract.
 
     A failed assertion in a handler stops a virtual run.
     """
@@ -42,7 +42,7 @@ class Mirror:
 
     def update(self, old: Pod | Object, new: Pod | Object) -> None:
         key = object_key(new.metadata)
-        assert self.versions[key] == old.metadata.resource_version, "update from another state than the last one told"
+        assert self.versions[key] == old.metadata.resource_version, "update from another state than the last"
         assert old.metadata.resource_version != new.metadata.resource_version, "nothing changed"
         self.versions[key] = new.metadata.resource_version
 

@@ -23,22 +23,22 @@ class World:
     def __init__(self, env: Env, *watches: Watch, error: Exception | None = None) -> None:
         self.cluster = Cluster(env)
         self.informers = InformerFactory(self.cluster.client(), env)
-        self.told: list[str] = []
+        self.events: list[str] = []
         self._error = error
         self.program = OnDemand("sleeper", watches, self.informers, self._build)
 
     async def _build(self) -> "World":
         if self._error is not None:
             raise self._error
-        self.told.append("built")
+        self.events.append("built")
         return self
 
     async def run(self) -> None:
-        self.told.append("runs")
+        self.events.append("runs")
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self.told.append("ends")
+            self.events.append("ends")
 
     def start(self, group: TaskGroup) -> None:
         self.informers.start(group)
@@ -67,12 +67,12 @@ async def test_it_is_built_with_the_first_object_that_passes_its_predicates_and_
     async with TaskGroup("test") as group:
         world.start(group)
         await world.put("other")
-        assert world.told == []
+        assert world.events == []
         await world.put("first", wakes="yes")
         await world.put("second", wakes="yes")
-        assert world.told == ["built", "runs"]
+        assert world.events == ["built", "runs"]
         group.cancel()
-    assert world.told == ["built", "runs", "ends"]
+    assert world.events == ["built", "runs", "ends"]
 
 
 async def test_an_object_that_changes_builds_it_too(env: Env) -> None:
@@ -81,7 +81,7 @@ async def test_an_object_that_changes_builds_it_too(env: Env) -> None:
         world.start(group)
         await world.put("one")
         await world.relabel("one")
-        assert world.told == ["built", "runs"]
+        assert world.events == ["built", "runs"]
         group.cancel()
 
 
@@ -98,7 +98,7 @@ async def test_it_is_settled_once_what_there_is_has_been_seen(env: Env, wakes: s
     async with TaskGroup("test") as group:
         world.start(group)
         await world.program.settled()
-        assert world.told[:1] == expected
+        assert world.events[:1] == expected
         group.cancel()
 
 

@@ -31,8 +31,8 @@ from pilothouse.runtime import SharedInformer
 from pilothouse.runtime.reflector import Backoff
 
 
-class Told:
-    """A handler that writes down what it is told."""
+class RecordingHandler:
+    """A handler that records its notifications."""
 
     def __init__(self, informer: SharedInformer[Pod] | None = None) -> None:
         self.lines: list[str] = []
@@ -59,18 +59,18 @@ def _shown(obj: Pod) -> str:
 
 async def play(
     env: Env, script: Sequence[Scripted], *, stream: bool = False, seconds: float = 250.0
-) -> tuple[ScriptedServer, Told, SharedInformer[Pod]]:
+) -> tuple[ScriptedServer, RecordingHandler, SharedInformer[Pod]]:
     """Run an informer against the script for some virtual time."""
     server = ScriptedServer(env, script)
     client = Client(server, env)
     informer: SharedInformer[Pod] = SharedInformer(client, env, PODS, stream_first=stream)
-    told = Told()
-    informer.add_handler(told.add, told.update, told.delete)
+    handled = RecordingHandler()
+    informer.add_handler(handled.add, handled.update, handled.delete)
     running = asyncio.create_task(informer.run())
     await asyncio.sleep(seconds)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    return server, told, informer
+    return server, handled, informer
 
 
 A1, B1 = pod("a", 1), pod("b", 3)
@@ -151,7 +151,7 @@ BUSY = refused(429, "TooManyRequests", "busy")
     },
 )  # fmt: skip
 async def test_lists_and_watches(env: Env, script: list[Scripted], transcript: list[str]) -> None:
-    server, _told, _informer = await play(env, script)
+    server, _handled, _informer = await play(env, script)
     assert server.transcript == transcript
 
 
@@ -180,7 +180,7 @@ async def test_lists_and_watches(env: Env, script: list[Scripted], transcript: l
     },
 )  # fmt: skip
 async def test_streams(env: Env, script: list[Scripted], transcript: list[str]) -> None:
-    server, _told, _informer = await play(env, script, stream=True)
+    server, _handled, _informer = await play(env, script, stream=True)
     assert server.transcript == transcript
 
 
@@ -188,17 +188,17 @@ async def test_a_stream_replaces_the_cache_only_when_it_is_complete(env: Env) ->
     """Nothing of an unfinished stream is shown; deletions among the initial events count; what follows the bookmark in
     the same piece is not lost."""
     piece = added(A1) + added(B1) + deleted(pod("b", 4)) + bookmark(5, ends_initial=True) + modified(pod("a", 6))
-    _server, told, informer = await play(
+    _server, handled, informer = await play(
         env, [watched(added(pod("x", 1)), 2.0, end="end"), watched(piece)], stream=True
     )
-    assert told.lines == ["add a@1 initial", "update a@1 -> a@6"]
+    assert handled.lines == ["add a@1 initial", "update a@1 -> a@6"]
     assert informer.cache.resource_version == informer.last_version == "6"
 
 
 async def test_watch_timeouts_are_random_between_five_and_ten_minutes(env: Env) -> None:
     timeouts: list[int] = []
     for _ in range(20):
-        server, _told, _informer = await play(env, [listed(1)], seconds=1.0)
+        server, _handled, _informer = await play(env, [listed(1)], seconds=1.0)
         timeouts += server.timeouts
     assert all(300 <= timeout <= 600 for timeout in timeouts)
     assert len(set(timeouts)) > 10
@@ -220,7 +220,7 @@ async def test_backoff_starts_over_after_two_quiet_minutes(env: Env) -> None:
 async def test_an_unreadable_object_costs_one_object(env: Env) -> None:
     """In a list and in a watch: what was cached of it stays, everything else is served, and the watch goes on."""
     broken = pod("a", 7) | {"spec": {"nodeName": 5}}
-    _server, told, informer = await play(
+    _server, handled, informer = await play(
         env,
         [
             listed(5, A1, B1),
@@ -229,16 +229,16 @@ async def test_an_unreadable_object_costs_one_object(env: Env) -> None:
             watched(),
         ],
     )
-    assert told.lines == ["add a@1 initial", "add b@3 initial", "update b@3 -> b@8", "update b@8 -> b@9"]
+    assert handled.lines == ["add a@1 initial", "add b@3 initial", "update b@3 -> b@8", "update b@8 -> b@9"]
     assert [p.metadata.resource_version for p in informer.cache.list()] == ["1", "9"]
 
 
 async def test_a_deletion_that_cannot_be_read_is_found_by_a_new_list(env: Env) -> None:
     """Passed over like a change, it would leave the object in the cache for ever."""
     broken = pod("a", 7) | {"spec": {"nodeName": 5}}
-    server, told, informer = await play(
+    server, handled, informer = await play(
         env, [listed(5, A1, B1), watched(modified(pod("b", 6)), deleted(broken)), listed(9, pod("b", 6)), watched()]
     )
     assert server.transcript == [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=6", "WATCH rv=9"]
-    assert told.lines == ["add a@1 initial", "add b@3 initial", "update b@3 -> b@6", "delete a@1 unknown"]
+    assert handled.lines == ["add a@1 initial", "add b@3 initial", "update b@3 -> b@6", "delete a@1 unknown"]
     assert [p.metadata.name for p in informer.cache.list()] == ["b"]

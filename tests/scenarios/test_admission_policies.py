@@ -24,7 +24,7 @@ MESSAGES = ("", "", "'a lease of ' + object.metadata.name")
 WRONG_MESSAGES = ("'a lease of ' + object.metadata.nam",)
 
 
-def judge() -> PolicyStatuses:
+def invariant() -> PolicyStatuses:
     """Who knows what is wrong."""
     return PolicyStatuses(lambda text: text in (*WRONG, *WRONG_MESSAGES))
 
@@ -83,7 +83,7 @@ class Author(Restless):
         await self.ask("POST", POLICIES, policy(name, self._validations()))
 
 
-@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (judge(),))
+@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (invariant(),))
 async def test_the_status_is_that_of_the_policy_as_it_is(simulation: Simulation, seed: int) -> None:
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), *(Author(simulation).work(15) for _ in range(2)))
@@ -141,7 +141,7 @@ def unconditional(*args: Any) -> Doc:
     (controller, "configuration", unconditional),
     fails=lambda wrong: wrong,
     options=OPTIONS,
-    invariants=lambda: (judge(),),
+    invariants=lambda: (invariant(),),
 )
 async def test_what_an_old_cache_shows_is_not_validated(simulation: Simulation, scenario: Any, wrong: str) -> None:
     await scenario(simulation)
@@ -155,7 +155,7 @@ def few(spec: Any) -> Any:
     fails=r"wrong are \['spec.validations\[0\].messageExpression'\]",
     patches=[(controller, "expressions", few)],
     options=OPTIONS,
-    invariants=lambda: (judge(),),
+    invariants=lambda: (invariant(),),
 )
 async def test_the_invariant_notices_who_overlooks_something(simulation: Simulation) -> None:
     await Author(simulation).ask("POST", POLICIES, policy("p", [validation(RIGHT[0], WRONG_MESSAGES[0])]))

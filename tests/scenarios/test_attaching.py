@@ -191,7 +191,7 @@ async def two_at_once(simulation: Simulation) -> None:
 
 
 async def from_caches(populator: ActualStatePopulator) -> None:
-    populator.is_over = True  # the node was not told anything either, as far as they know
+    populator.is_over = True  # the node was not written either, as far as they know
 
 
 @pytest.mark.parametrize("moves", [False, True], ids=["and ends", "and moves"])

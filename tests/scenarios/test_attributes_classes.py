@@ -89,7 +89,7 @@ async def test_a_class_is_kept_while_it_is_named_and_goes_in_the_end(simulation:
     await end(simulation, user)
 
 
-async def story(simulation: Simulation) -> None:
+async def steps(simulation: Simulation) -> None:
     """A class is deleted that a claim names."""
     user = Owner(simulation)
     await user.ask(
@@ -113,4 +113,4 @@ async def nobody(*_args: object) -> bool:
 
 @broken_without((AttributesClassProtectionController, "is_used", nobody), fails="was let go while")
 async def test_the_invariant_notices_a_class_that_is_let_go_too_early(simulation: Simulation) -> None:
-    await story(simulation)
+    await steps(simulation)

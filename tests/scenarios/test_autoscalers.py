@@ -55,7 +55,7 @@ async def put_load(user: User, name: str, milli: int) -> None:
     await user.merge(f"{ALL}/{name}", {"metadata": {"annotations": {LOAD: f"{milli}m"}}})
 
 
-async def tell(simulation: Simulation) -> None:
+async def autoscale(simulation: Simulation) -> None:
     """Two workloads, one with policies of its own, whose load goes up and down while things break."""
     user = User(simulation.user)
     for name in ("plain", "slow"):
@@ -84,26 +84,26 @@ async def tell(simulation: Simulation) -> None:
     assert simulation.invariants[0].changes > 2  # type: ignore[attr-defined]
 
 
-def judge() -> tuple[Autoscalers, ...]:
+def invariant() -> tuple[Autoscalers, ...]:
     return (Autoscalers(lambda: asyncio.get_running_loop().time()),)
 
 
-pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=judge)
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=invariant)
 
 
 async def test_sizes_stay_within_bounds_and_move_no_faster_than_they_may(simulation: Simulation, seed: int) -> None:
-    await tell(simulation)
+    await autoscale(simulation)
 
 
-def unbounded(wish: limits.NormalizationArg, *_rest: Any) -> limits.Normalized:
-    return limits.Normalized(wish.desired, "", "")
+def unbounded(wanted: limits.NormalizationArg, *_rest: Any) -> limits.Normalized:
+    return limits.Normalized(wanted.desired, "", "")
 
 
 @pytest.mark.simulation(fails="between 2 and 12 it may be", patches=[(limits, "bound", unbounded)], seed=1)
 async def test_the_invariant_notices_a_size_out_of_bounds(simulation: Simulation) -> None:
-    await tell(simulation)
+    await autoscale(simulation)
 
 
 @pytest.mark.simulation(fails="the policies allow", patches=[(Recent, "changed", lambda *_: None)], seed=1)
 async def test_the_invariant_notices_who_forgets_what_it_did(simulation: Simulation) -> None:
-    await tell(simulation)
+    await autoscale(simulation)

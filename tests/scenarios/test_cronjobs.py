@@ -32,25 +32,25 @@ def cron_job(schedule: str, name: str = "tick", run: str = "5s", **spec: Any) ->
     return {"metadata": {"name": name}, "spec": {"schedule": schedule, "jobTemplate": template, **spec}}
 
 
-def judge_of(simulation: Simulation) -> CronJobs:
-    (judge,) = simulation.invariants
-    assert isinstance(judge, CronJobs)
-    return judge
+def invariant_of(simulation: Simulation) -> CronJobs:
+    (invariant,) = simulation.invariants
+    assert isinstance(invariant, CronJobs)
+    return invariant
 
 
 def instants(simulation: Simulation, name: str = "tick") -> list[datetime.datetime]:
     """The moments that brought a Job."""
-    return [datetime.datetime.fromisoformat(text) for text in judge_of(simulation).moments.get(name, [])]
+    return [datetime.datetime.fromisoformat(text) for text in invariant_of(simulation).moments.get(name, [])]
 
 
 def set_clock(simulation: Simulation, to: str) -> None:
-    """The story begins then."""
+    """The scenario begins then."""
     clock: Any = simulation.env.clock
     clock.jump((datetime.datetime.fromisoformat(to) - simulation.env.now()).total_seconds())
 
 
 def plan_of(chance: random.Random) -> FaultPlan:
-    """No clock jumps: moments are of the clock. A process that starts with old lists is left to the named stories."""
+    """No clock jumps: moments are of the clock. A process that starts with old lists is left to the named scenarios."""
     plan = draw(chance, 600.0, count=10, resources=("cronjobs", "jobs"), restarts=True)
     return FaultPlan(
         tuple(

@@ -62,9 +62,9 @@ class Watcher(User):
 
 
 def created(simulation: Simulation) -> int:
-    (judge,) = simulation.invariants
-    assert isinstance(judge, DaemonSets)
-    return judge.created
+    (invariant,) = simulation.invariants
+    assert isinstance(invariant, DaemonSets)
+    return invariant.created
 
 
 @pytest.mark.parametrize("stale", [False, True], ids=["with new lists", "with old lists"])

@@ -114,16 +114,16 @@ class Owner(Restless):
         await self.delete_any(PODS, self._chance.choice((None, {"gracePeriodSeconds": 0})))
 
 
-async def run_with_scheduler(simulation: Simulation, story: Callable[[], Awaitable[None]]) -> None:
+async def run_with_scheduler(simulation: Simulation, steps: Callable[[], Awaitable[None]]) -> None:
     scheduler = asyncio.ensure_future(DeviceScheduler(simulation.user).run())
     try:
-        await story()
+        await steps()
     finally:
         scheduler.cancel()
 
 
 async def end(simulation: Simulation, user: Owner) -> None:
-    """What can be judged is judged; then all is deleted, the pods last: nothing may stay."""
+    """What can be checked is checked; then all is deleted, the pods last: nothing may stay."""
     await asyncio.sleep(60.0)
     await simulation.settle()
     for path in (CLAIMS, PODS):
@@ -138,17 +138,17 @@ async def test_claims_are_kept_for_who_uses_them_and_go_in_the_end(simulation: S
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
 
-    async def story() -> None:
+    async def steps() -> None:
         await asyncio.gather(simulation.follow(plan), user.work(30))
         simulation.heal()
         await asyncio.sleep(60.0)
 
-    await run_with_scheduler(simulation, story)
+    await run_with_scheduler(simulation, steps)
     await end(simulation, user)
-    (judge,) = simulation.invariants
-    assert isinstance(judge, DeviceClaims)
-    assert judge.made
-    assert judge.cleared
+    (invariant,) = simulation.invariants
+    assert isinstance(invariant, DeviceClaims)
+    assert invariant.made
+    assert invariant.cleared
 
 
 async def replaced_unseen(simulation: Simulation) -> None:
@@ -162,7 +162,7 @@ async def replaced_unseen(simulation: Simulation) -> None:
     }
     await user.ask("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
 
-    async def story() -> None:
+    async def steps() -> None:
         await user.ask("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
         await asyncio.sleep(20.0)
         with simulation.held_watches("pods"):
@@ -171,15 +171,15 @@ async def replaced_unseen(simulation: Simulation) -> None:
             await asyncio.sleep(60.0)
         await asyncio.sleep(60.0)
 
-    await run_with_scheduler(simulation, story)
+    await run_with_scheduler(simulation, steps)
     await end(simulation, user)
 
 
-judge = decide.decide_reservation
+decide_reservation = decide.decide_reservation
 
 
 def as_upstream(user: object, pod: object, *, seen_to_go: bool) -> Reservation:
-    found = judge(user, pod, seen_to_go=seen_to_go)  # type: ignore[arg-type]  # passed through
+    found = decide_reservation(user, pod, seen_to_go=seen_to_go)  # type: ignore[arg-type]  # passed through
     return Reservation.DROP if found is Reservation.ASK and pod is not None else found
 
 

@@ -121,7 +121,7 @@ async def test_93374_100033_slices_that_the_cache_does_not_show_yet(simulation: 
             await user.merge(WEB, {"spec": {"replicas": PER_SLICE + 2}})
             await asyncio.sleep(10.0)
         expected = 2
-    (judge,) = simulation.invariants
-    assert isinstance(judge, ServiceEndpoints)
-    assert judge.most_slices <= expected, f"{judge.most_slices} slices at once"
+    (invariant,) = simulation.invariants
+    assert isinstance(invariant, ServiceEndpoints)
+    assert invariant.most_slices <= expected, f"{invariant.most_slices} slices at once"
     await simulation.settle()

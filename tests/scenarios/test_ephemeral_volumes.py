@@ -80,7 +80,7 @@ async def test_claims_come_and_go_with_their_pods(simulation: Simulation, seed: 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(30))
     simulation.heal()
-    # Whose names are taken must wait, and be told so for ever.
+    # Whose names are taken must wait, and get events for ever.
     await user.delete_all(CLAIMS, lambda found: "ownerReferences" not in found["metadata"])
     await asyncio.sleep(300.0)
     await simulation.settle()

@@ -149,10 +149,10 @@ async def test_whatever_happens_to_pods_and_jobs_nothing_is_left_behind(simulati
 # Named bugs
 
 
-def judge_of(simulation: Simulation) -> Jobs:
-    (judge,) = simulation.invariants
-    assert isinstance(judge, Jobs)
-    return judge
+def invariant_of(simulation: Simulation) -> Jobs:
+    (invariant,) = simulation.invariants
+    assert isinstance(invariant, Jobs)
+    return invariant
 
 
 @broken_without(fails="active pod number 2", instead=STALE)
@@ -164,7 +164,7 @@ async def test_130683_one_pod_minutes_after_the_other(simulation: Simulation) ->
         await user.ask("POST", ALL, work(run="20m", completions=1, parallelism=1))
         await asyncio.sleep(330.0)
     await simulation.settle(quiet=2400.0)
-    assert judge_of(simulation).made == 1
+    assert invariant_of(simulation).made == 1
 
 
 @broken_without(fails="2 of 2 are done, 1 run", instead=STALE)
@@ -186,7 +186,7 @@ async def test_137210_a_job_as_it_was_before_its_pod_was_counted(simulation: Sim
         await user.ask("DELETE", f"{PODS}/{counted[0]}", {"gracePeriodSeconds": 0})
         await asyncio.sleep(60.0)
     await simulation.settle()
-    assert judge_of(simulation).made == 2
+    assert invariant_of(simulation).made == 2
 
 
 @UNBOUNDED
@@ -218,10 +218,10 @@ async def test_27997_pods_that_always_fail_are_few_and_far_between(simulation: S
         conditions = (await user.status()).get("conditions") or []
         if any(each["type"] == "Failed" for each in conditions):
             break
-    assert judge_of(simulation).made == 7
+    assert invariant_of(simulation).made == 7
     assert simulation.env.monotonic() - began > 10 + 20 + 40 + 80 + 160 + 320
     await simulation.settle()
-    assert (await user.status())["failed"] == judge_of(simulation).made == 7
+    assert (await user.status())["failed"] == invariant_of(simulation).made == 7
 
 
 @UNBOUNDED

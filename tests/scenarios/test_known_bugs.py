@@ -66,7 +66,7 @@ async def test_129795_a_cache_that_stays_old_for_more_than_five_minutes(simulati
 
 @broken_without((OwnWrites, "_lower_passed_creations", lambda _self, _key: None), fails="there are 0 pods of 3")
 async def test_129795_pods_that_came_and_went_between_two_lists(simulation: Simulation) -> None:
-    """kubernetes#129795: the watch drops, the pods are deleted before the next list, and no event tells of them."""
+    """kubernetes#129795: the watch drops, the pods are deleted before the next list, and there is no event of them."""
     user = User(simulation.user)
     with simulation.held_watches("pods"):
         await make(user, 3)

@@ -159,8 +159,8 @@ def shown(simulation: Simulation) -> set[Pair]:
     return pairs
 
 
-async def judge(simulation: Simulation, user: Owner) -> None:
-    """The metric has what there is, and two pods that come when all is well are told."""
+async def check(simulation: Simulation, user: Owner) -> None:
+    """The metric has what there is, and two pods that come when all is well get their events."""
     await compare(simulation, user)
     with contextlib.suppress(ApiError):
         await user.take_driver()
@@ -171,8 +171,8 @@ async def judge(simulation: Simulation, user: Owner) -> None:
     await user.ask("POST", PODS, pod("x", "last", "s0:c1,c2", None))
     await user.ask("POST", PODS, pod("y", "last", "s0:c3,c4", None))
     await asyncio.sleep(60.0)
-    told = {each["involvedObject"]["name"] for each in await user.items(EVENTS) if "Conflict" in each["reason"]}
-    assert {"x", "y"} <= told
+    reported = {each["involvedObject"]["name"] for each in await user.items(EVENTS) if "Conflict" in each["reason"]}
+    assert {"x", "y"} <= reported
     assert ("SELinuxLabel", "x", ":::s0:c1,c2", "y", ":::s0:c3,c4") in await compare(simulation, user)
 
 
@@ -183,7 +183,7 @@ async def test_warnings_are_true_and_the_metric_is_exact_in_the_end(simulation: 
     await asyncio.gather(simulation.follow(plan), user.work(60))
     simulation.heal()
     await asyncio.sleep(120.0)
-    await judge(simulation, user)
+    await check(simulation, user)
 
 
 async def replaced(simulation: Simulation) -> None:

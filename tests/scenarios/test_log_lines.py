@@ -1,4 +1,4 @@
-"""What log lines say of objects, in every story that is told here: names as people write them, no Python.
+"""What log lines say of objects, in every scenario that is run here: names as people write them, no Python.
 
 klog's forms: ``namespace/name``, what has a ``String()`` by it, lists as JSON.
 """

@@ -134,7 +134,7 @@ def _memory(simulation: Simulation) -> dict[int, Any]:
     timers = [timer for timer in asyncio.get_running_loop()._timers if not timer[2].cancelled()]  # type: ignore[attr-defined]
     found = remembered([process.manager, timers], is_foreign)
     # How many reflectors share the text of the version they have come to is chance, as it is with numbers, and so is
-    # how many are just being told of one.
+    # how many are just being notified of one.
     chance = {key for key, each in found.items() if (isinstance(each, str) and each.isdigit()) or _is_bookmark(each)}
     return {key: each for key, each in found.items() if key not in chance}
 

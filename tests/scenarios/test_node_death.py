@@ -24,7 +24,7 @@ _node = msgspec.json.Decoder(Node).decode
 _pod = msgspec.json.Decoder(Pod).decode
 
 
-class Diary(Invariant):
+class Timeline(Invariant):
     """When each node was called silent, tainted and spared, and what became of each pod when."""
 
     def __init__(self) -> None:
@@ -62,13 +62,13 @@ class Diary(Invariant):
 
 
 def invariants() -> Sequence[Invariant]:
-    return (Diary(), NodeHealth(), Evictions(), PodGarbage())
+    return (Timeline(), NodeHealth(), Evictions(), PodGarbage())
 
 
-def diary_of(simulation: Simulation) -> Diary:
-    diary = simulation.invariants[0]
-    assert isinstance(diary, Diary)
-    return diary
+def timeline_of(simulation: Simulation) -> Timeline:
+    timeline = simulation.invariants[0]
+    assert isinstance(timeline, Timeline)
+    return timeline
 
 
 pytestmark = pytest.mark.simulation(invariants=invariants)
@@ -91,7 +91,7 @@ def is_ready(pod: Doc) -> bool:
 
 @pytest.mark.simulation(options=FOUR)
 async def test_a_node_dies_and_its_pods_live_on_elsewhere(simulation: Simulation) -> None:
-    diary = diary_of(simulation)
+    timeline = timeline_of(simulation)
     machines = Machines(simulation, {f"node-{number}": "" for number in range(4)})
     user = User(simulation.user)
     await user.ask("POST", SETS, replica_set("web", 8))
@@ -101,24 +101,24 @@ async def test_a_node_dies_and_its_pods_live_on_elsewhere(simulation: Simulation
     pods = {app: await placed(user, app) for app in ("web", "hasty", "daemon")}
     dying = next(name for name in machines.names if all(on(name, there) for there in pods.values()))
     before = {app: on(dying, there) for app, there in pods.items()}
-    assert diary.not_ready == {}
+    assert timeline.not_ready == {}
 
     machines.silence(dying)
     await asyncio.sleep(40.0)
-    assert diary.silent == {}, "not before the grace period is over"
+    assert timeline.silent == {}, "not before the grace period is over"
     await asyncio.sleep(400.0)
-    last = diary.renewed[dying]
-    silent, tainted = diary.silent[dying] - last, diary.tainted[dying] - last
+    last = timeline.renewed[dying]
+    silent, tainted = timeline.silent[dying] - last, timeline.tainted[dying] - last
     assert 50.0 < silent <= 61.0, "seen in a pass, 50 s later too old in a pass"
     assert tainted == pytest.approx(silent + 0.1, abs=0.01)
     for app, seconds in (("web", 300.0), ("hasty", 30.0)):
         for name in before[app]:
-            assert diary.not_ready[name] - last == pytest.approx(silent, abs=0.01)
-            assert diary.evicted[name] - diary.tainted[dying] == pytest.approx(seconds, abs=0.01)
-            assert name not in diary.gone, "nobody is there to say that it has ended"
+            assert timeline.not_ready[name] - last == pytest.approx(silent, abs=0.01)
+            assert timeline.evicted[name] - timeline.tainted[dying] == pytest.approx(seconds, abs=0.01)
+            assert name not in timeline.gone, "nobody is there to say that it has ended"
     for name in before["daemon"]:
-        assert diary.not_ready[name] - last == pytest.approx(silent, abs=0.01)
-        assert name not in diary.evicted, "it tolerates"
+        assert timeline.not_ready[name] - last == pytest.approx(silent, abs=0.01)
+        assert name not in timeline.evicted, "it tolerates"
     for app in ("web", "hasty"):
         now = await placed(user, app)
         assert len(now) == 8
@@ -129,7 +129,7 @@ async def test_a_node_dies_and_its_pods_live_on_elsewhere(simulation: Simulation
     await machines.delete(dying)
     await asyncio.sleep(100.0)
     for name in itertools.chain(*before.values()):
-        assert 40.0 <= diary.gone[name] - deleted <= 80.0, "after the quarantine, in a pass"
+        assert 40.0 <= timeline.gone[name] - deleted <= 80.0, "after the quarantine, in a pass"
     assert len(await placed(user, "daemon")) == 8, "and whoever tolerates is replaced now"
 
     await machines.restore(dying)
@@ -140,7 +140,7 @@ async def test_a_node_dies_and_its_pods_live_on_elsewhere(simulation: Simulation
 
 @pytest.mark.simulation(options=msgspec.structs.replace(OPTIONS, nodes=3))
 async def test_a_node_that_comes_back_in_time_keeps_its_pods(simulation: Simulation) -> None:
-    diary = diary_of(simulation)
+    timeline = timeline_of(simulation)
     machines = Machines(simulation, {f"node-{number}": "" for number in range(3)})
     user = User(simulation.user)
     await user.ask("POST", SETS, replica_set("web", 6))
@@ -148,14 +148,14 @@ async def test_a_node_that_comes_back_in_time_keeps_its_pods(simulation: Simulat
     before = await placed(user, "web")
     machines.silence("node-1")
     await asyncio.sleep(300.0)
-    assert diary.tainted
+    assert timeline.tainted
     await machines.restore("node-1")
     await asyncio.sleep(30.0)
-    assert diary.tainted == {}
+    assert timeline.tainted == {}
     await simulation.settle()
     after = await placed(user, "web")
     assert sorted(after) == sorted(before)
-    assert diary.evicted == {}
+    assert timeline.evicted == {}
     assert all(is_ready(pod) for pod in after.values())
 
 
@@ -184,7 +184,7 @@ async def test_how_fast_the_nodes_of_a_zone_are_tainted(
     for zone, size in sizes.items():
         for _ in range(size):
             zones[f"node-{len(zones)}"] = zone
-    diary = diary_of(simulation)
+    timeline = timeline_of(simulation)
     machines = Machines(simulation, zones)
     await machines.label()
     await asyncio.sleep(60.0)
@@ -192,9 +192,9 @@ async def test_how_fast_the_nodes_of_a_zone_are_tainted(
     for name in doomed:
         machines.silence(name)
     await asyncio.sleep(75.0)
-    assert sorted(diary.silent) == sorted(doomed)
+    assert sorted(timeline.silent) == sorted(doomed)
     await asyncio.sleep(500.0)
-    tainted = diary.tainted
+    tainted = timeline.tainted
     for zone in sizes:
         times = sorted(at for name, at in tainted.items() if zones[name] == zone)
         gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
@@ -204,5 +204,5 @@ async def test_how_fast_the_nodes_of_a_zone_are_tainted(
     for name in doomed:
         await machines.restore(name)
     await asyncio.sleep(60.0)
-    assert diary.tainted == {}, "all are spared when they are back"
+    assert timeline.tainted == {}, "all are spared when they are back"
     await simulation.settle()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (PodRequ
 NAMESPACES = ("default", "kube-system")
 RESOURCES = ("podcertificaterequests",)
 SECONDS, FACTOR = 90.0, 60.0
-"""Faults of a minute and a half, told in an hour and a half: the cleaner looks every five minutes."""
+"""Faults of a minute and a half, stretched to an hour and a half: the cleaner checks every five minutes."""
 MINUTE = 60.0
 FOUR = datetime.timedelta(minutes=4)
 KIND = definition(*RESOURCES, "PodCertificateRequest", namespaced=True)

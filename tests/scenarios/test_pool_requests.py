@@ -106,7 +106,7 @@ def counted(slices: list[Doc], claims: list[Doc]) -> dict[str, tuple[int, ...] |
     return found
 
 
-def told(request: Doc) -> dict[str, tuple[int, ...] | None]:
+def answered(request: Doc) -> dict[str, tuple[int, ...] | None]:
     """The same, as the answer has it."""
     fields = ("totalDevices", "allocatedDevices", "unavailableDevices")
     return {
@@ -122,7 +122,7 @@ async def end(simulation: Simulation, user: Cluster) -> None:
     await asyncio.sleep(60.0)
     last = await user.get(f"{REQUESTS}/last")
     assert last is not None
-    assert told(last) == counted(await user.items(SLICES), await user.items(CLAIMS))
+    assert answered(last) == counted(await user.items(SLICES), await user.items(CLAIMS))
     await simulation.settle()
     await asyncio.sleep(1.5 * HOUR)
     # The clock may have been a day ahead when an answer was given.
@@ -138,14 +138,14 @@ async def test_every_request_is_answered_once_and_goes_in_the_end(simulation: Si
     await asyncio.gather(simulation.follow(plan), user.work(40))
     simulation.heal()
     await end(simulation, user)
-    (judge,) = simulation.invariants
-    assert isinstance(judge, PoolRequests)
-    assert judge.answered
-    assert judge.expired
+    (invariant,) = simulation.invariants
+    assert isinstance(invariant, PoolRequests)
+    assert invariant.answered
+    assert invariant.expired
 
 
 @broken_without((controller, "RETRIES", 10**9), fails="KeyError", options=OPTIONS, invariants=lambda: (PoolRequests(),))
-async def test_who_asks_about_an_incomplete_pool_is_told_so(simulation: Simulation) -> None:
+async def test_a_request_for_an_incomplete_pool_says_so(simulation: Simulation) -> None:
     """Upstream's controller gives such requests up after five tries, and nothing wakes them (kubernetes#141883)."""
     user = Cluster(simulation)
     await user.ask("POST", SLICES, slice_doc("a", expected=2))

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (Quotas(
 SECONDS = 60.0
 
 
-async def tell(simulation: Simulation) -> None:
+async def use_up(simulation: Simulation) -> None:
     user = User(simulation.user)
     chance = simulation.env.stream("user")
     await user.ask("POST", f"{NAMESPACE}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "6"}}})
@@ -49,7 +49,7 @@ async def tell(simulation: Simulation) -> None:
 
 
 async def test_what_is_used_is_what_is_there(simulation: Simulation, seed: int) -> None:
-    await tell(simulation)
+    await use_up(simulation)
 
 
 @pytest.mark.simulation(
@@ -58,4 +58,4 @@ async def test_what_is_used_is_what_is_there(simulation: Simulation, seed: int) 
     seed=1,
 )
 async def test_the_invariant_notices_a_wrong_number(simulation: Simulation) -> None:
-    await tell(simulation)
+    await use_up(simulation)

@@ -1,4 +1,4 @@
-"""What every simulated cluster promises, whatever is told in it."""
+"""What every simulated cluster promises, whatever the scenario."""
 
 import asyncio
 import datetime
@@ -38,7 +38,7 @@ async def test_both_servers_begin_with_the_same_objects(simulation: Simulation, 
     assert await User(second).items(f"{NAMESPACE}/configmaps")
 
 
-def test_a_plan_can_be_told_in_slower_time() -> None:
+def test_a_plan_can_be_stretched() -> None:
     """All that lasts lasts longer; requests are no slower, and clocks jump no further."""
     plan = FaultPlan(
         (

@@ -38,7 +38,7 @@ MANY = 400.0
 """Until a migration is over, even if its resource is quiet and was asked for too early."""
 
 
-def judge() -> Migrations:
+def invariant() -> Migrations:
     return Migrations(GroupResource(group="example.com", resource="widgets"))
 
 
@@ -120,7 +120,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
     assert await user.items(widgets("v2")) is not None
 
 
-@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (judge(),))
+@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (invariant(),))
 async def test_no_version_is_forgotten_in_which_something_is_stored(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     await user.begin()
@@ -140,7 +140,7 @@ async def migrated(simulation: Simulation) -> None:
     await end(simulation, user)
 
 
-@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (judge(),))
+@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (invariant(),))
 async def test_the_invariant_has_seen_what_happens(simulation: Simulation) -> None:
     await migrated(simulation)
     (seen,) = simulation.invariants
@@ -175,7 +175,7 @@ async def failed(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-async def told_again(simulation: Simulation) -> None:
+async def reported_again(simulation: Simulation) -> None:
     """As ``redefined``, and the first word about the end meets somebody else's write."""
 
     def is_the_end(_call: Any, request: Any) -> bool:
@@ -187,7 +187,7 @@ async def told_again(simulation: Simulation) -> None:
 
 
 def said_again(definition: Any, *, succeeded: bool, now: Any) -> Any:
-    """Whatever the definition was told before: upstream's way."""
+    """Whatever the status of the definition says: upstream's way."""
     begun = [msgspec.structs.replace(one, status="True") for one in definition.status.conditions]
     status = msgspec.structs.replace(definition.status, conditions=tuple(begun))
     return decide.migrated(msgspec.structs.replace(definition, status=status), succeeded=succeeded, now=now)
@@ -203,14 +203,14 @@ def forgetful(definition: Any, *, succeeded: bool, now: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("scenario", "instead"),
-    [(redefined, forgetful), (failed, forgetful), (told_again, said_again)],
-    ids=["redefined meanwhile", "failed", "told again"],
+    [(redefined, forgetful), (failed, forgetful), (reported_again, said_again)],
+    ids=["redefined meanwhile", "failed", "reported again"],
 )
 @broken_without(
     lambda instead: [(migration_runner, "migrated", instead)],
     fails="is forgotten, in which",
     options=OPTIONS,
-    invariants=lambda: (judge(),),
+    invariants=lambda: (invariant(),),
 )
 async def test_what_is_not_known_is_not_forgotten(simulation: Simulation, scenario: Any, instead: Any) -> None:
     await scenario(simulation)

@@ -218,7 +218,7 @@ async def ended(simulation: Simulation) -> None:
     await end(simulation, user)
 
 
-async def looked_before(self: Any, key: str) -> None:
+async def list_first(self: Any, key: str) -> None:
     """Upstream's way."""
     if await self._lease(key) is None:
         for entry in (await self._client.list_all(STORAGE_VERSIONS, keep_raw=True)).items:
@@ -248,7 +248,7 @@ found_lease = StorageVersionGarbageCollector._lease
 @cases(
     "scenario, what, instead",
     {
-        "the Lease after the list": (listed, "reconcile", looked_before),
+        "the Lease after the list": (listed, "reconcile", list_first),
         "the version that was read": (last, "_write", by_name),
         "the Lease itself": (unread, "_lease", gone_if_unread),
     },

@@ -117,7 +117,7 @@ class Owner(Restless):
             await act(f"{path}/{self._chance.choice(items)['metadata']['name']}")
 
 
-async def judge(simulation: Simulation, user: Owner) -> None:
+async def check(simulation: Simulation, user: Owner) -> None:
     """What is left is whole: every Secret is filled, every signature is that of a token that is good."""
     for found in await user.items(SECRETS):
         if found.get("type") == SECRET_TYPE:
@@ -148,7 +148,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
     await asyncio.sleep(300.0)
     await user.touch()
     await simulation.settle()
-    await judge(simulation, user)
+    await check(simulation, user)
     await user.delete_all(ACCOUNTS)
     await simulation.settle()
     left = [found["metadata"] for found in await user.items(SECRETS)]

@@ -1,7 +1,7 @@
 """Tokens of old releases under faults, for many days: they are used, mounted, taken back and replaced, and the cleaner
 looks for those that nobody uses.
 
-Here a day takes an hour. Every few minutes the clock leaps to the next full hour, and the cleaner looks every hour.
+Here a day takes an hour. Every few minutes the clock leaps to the next full hour, and the cleaner checks every hour.
 """
 
 import asyncio
@@ -50,11 +50,11 @@ OPTIONS = SimulationOptions(
 )
 RESOURCES = ("secrets", "serviceaccounts", "pods")
 SECONDS, FACTOR = 90.0, 8 * DAY_TAKES / 90.0
-"""Faults of a minute and a half, told in eight days."""
+"""Faults of a minute and a half, stretched to eight days."""
 
 
 @pytest.fixture(autouse=True)
-def look_every_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+def check_every_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "SECONDS", DAY_TAKES)
 
 

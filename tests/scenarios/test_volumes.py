@@ -80,11 +80,11 @@ async def prepare(simulation: Simulation) -> Owner:
     return user
 
 
-async def tell(simulation: Simulation) -> None:
+async def bind_and_release(simulation: Simulation) -> None:
     user = await prepare(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(25))
-    # Whoever cannot be served would be told so for ever.
+    # Whoever cannot be served would get events for ever.
     await user.delete_all(
         CLAIMS, lambda found: found["status"]["phase"] == "Pending" and found["spec"]["storageClassName"] != "standard"
     )
@@ -94,7 +94,7 @@ async def tell(simulation: Simulation) -> None:
 
 
 async def test_each_claim_has_one_volume_and_keeps_it(simulation: Simulation, seed: int) -> None:
-    await tell(simulation)
+    await bind_and_release(simulation)
 
 
 def web(class_name: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 from tests.traces.audit import AuditedServer
-from tests.traces.stage import Doc, Scene, Stage, play
+from tests.traces.stage import Doc, Stage, Steps, play
 
 REPLICA_SET = """
 apiVersion: apps/v1
@@ -195,7 +195,7 @@ def run(scenario: str, *, seed: int = 0, latency: tuple[float, float] | None = N
 
 QUOTA = "03-replicaset-quota"
 
-SCENARIOS: Mapping[str, Scene] = {
+SCENARIOS: Mapping[str, Steps] = {
     "01-replicaset-scale": scale,
     "02-replicaset-adoption": adoption,
     "05e-deployment-delete-foreground": foreground,

@@ -19,7 +19,7 @@ from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
 Doc = dict[str, Any]
-Scene = Callable[["Stage"], Awaitable[None]]
+Steps = Callable[["Stage"], Awaitable[None]]
 
 OPTIONS = Options(
     use_service_account_credentials=True, qps=500, burst=1000, leader_election=LeaderElection(enabled=False)
@@ -108,11 +108,11 @@ class Stage:
 
 def play(
     scenario: str,
-    scene: Scene,
+    steps: Steps,
     *,
     seed: int = 0,
     latency: tuple[float, float] | None = None,
-    before: Scene | None = None,
+    before: Steps | None = None,
     options: Options = OPTIONS,
 ) -> AuditedServer:
     """Play a scenario; the server has written down what the controllers sent from its first step on.
@@ -146,7 +146,7 @@ def play(
             await asyncio.sleep(60)  # so that every monitor of the garbage collector is up
             server.records.clear()
             server.zero = env.monotonic()
-            await scene(stage)
+            await steps(stage)
             group.cancel()
         return server
 

@@ -16,7 +16,7 @@ USER = "horizontal-pod-autoscaler"
 AUTOSCALERS = f"apis/autoscaling/v2/namespaces/{SCENARIO}/horizontalpodautoscalers"
 
 
-async def story(stage: Stage) -> None:
+async def steps(stage: Stage) -> None:
     """Its steps."""
     await stage.create(DEPLOYMENT % 1)
     await stage.at(2.909)
@@ -41,7 +41,7 @@ async def story(stage: Stage) -> None:
 @functools.cache
 def played(seed: int) -> AuditedServer:
     """Once per seed; without one nothing takes any time."""
-    return play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None)
+    return play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
 
 
 def requests(trace: Trace) -> list[Record]:
@@ -69,10 +69,10 @@ def statuses(records: list[Record]) -> list[dict[str, Any]]:
 def test_the_requests_are_those_of_upstream_in_their_order(which: int) -> None:
     ours, theirs = Trace(played(which).records), Trace(recorded(SCENARIO))
 
-    def told(records: list[Record]) -> list[tuple[str, str, str, int, Any]]:
+    def outcomes(records: list[Record]) -> list[tuple[str, str, str, int, Any]]:
         return [(each.verb, each.resource, each.name, each.code, each.query) for each in records]
 
-    assert told(requests(ours)) == told(requests(theirs))
+    assert outcomes(requests(ours)) == outcomes(requests(theirs))
 
 
 @SEEDS
@@ -106,10 +106,10 @@ def json_copy(records: list[Record]) -> list[Record]:
 
 @SEEDS
 def test_the_events_are_those_of_upstream(which: int) -> None:
-    def told(trace: Trace) -> list[str]:
+    def outcomes(trace: Trace) -> list[str]:
         return trace.lines([each for each in trace.of(USER) if each.is_event])
 
-    assert_same(told(Trace(played(which).records)), told(Trace(recorded(SCENARIO))))
+    assert_same(outcomes(Trace(played(which).records)), outcomes(Trace(recorded(SCENARIO))))
 
 
 @SEEDS

@@ -51,7 +51,7 @@ async def approve(stage: Stage, name: str) -> None:
     await ask(stage, ADMIN, "PUT", f"{path}/approval", found)
 
 
-async def story(stage: Stage) -> None:
+async def steps(stage: Stage) -> None:
     """As recorded."""
     register(stage.server.core, Authenticator((), anonymous=False), Bound(), None)
     usages, day = ("digital signature", "client auth"), 86400
@@ -92,7 +92,7 @@ def plain(record: Record) -> Record:
 
 def test_requests_are_approved_and_served_as_recorded(seed: int) -> None:
     options = with_signing_authority(OPTIONS, authority(virtual.START))
-    played = play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None, options=options).records
+    played = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=options).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
     assert_same(ours.lines(ours.of(USER)), theirs.lines(theirs.of(USER)))
     order = [[(each.verb, each.resource, each.name) for each in trace.of(USER)] for trace in (ours, theirs)]

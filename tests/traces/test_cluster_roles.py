@@ -20,7 +20,7 @@ def without_uids(records: Sequence[Record]) -> Sequence[Record]:
     return records
 
 
-async def story(stage: Stage) -> None:
+async def steps(stage: Stage) -> None:
     """As recorded."""
     picks = {"clusterRoleSelectors": [{"matchLabels": {"agg": "yes"}}]}
     await stage.request("POST", ROLES, {"metadata": {"name": "sum"}, "aggregationRule": picks, "rules": []})
@@ -39,7 +39,7 @@ async def story(stage: Stage) -> None:
 
 
 def test_a_role_made_of_others_follows_them(seed: int) -> None:
-    server = play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None)
+    server = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
     ours, theirs = Trace(without_uids(server.records)), Trace(recorded(SCENARIO))
     assert_same(ours.lines(ours.of(USER)), theirs.lines(theirs.of(USER)))
     assert [r.body["rules"] for r in ours.of(USER)] == [r.body["rules"] for r in theirs.of(USER)]

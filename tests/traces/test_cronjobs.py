@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from tests.traces.canonical import Trace, assert_same
 from tests.traces.records import Record, recorded
-from tests.traces.stage import Scene, Stage, play
+from tests.traces.stage import Stage, Steps, play
 
 USER = "cronjob-controller"
 RUN_TIME = "simulated.pilothouse.dev/run-time"
@@ -51,7 +51,7 @@ async def forbid(stage: Stage) -> None:
     await stage.at(160.0)
 
 
-SCENES: dict[str, Scene] = {"08a-cronjob-minute": minute, "08b-cronjob-forbid": forbid}
+STEPS: dict[str, Steps] = {"08a-cronjob-minute": minute, "08b-cronjob-forbid": forbid}
 
 
 FILLED_IN = {
@@ -98,9 +98,9 @@ def lines(trace: Trace) -> list[str]:
 
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
-@pytest.mark.parametrize("scenario", SCENES)
+@pytest.mark.parametrize("scenario", STEPS)
 def test_a_cronjob_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
-    played = play(scenario, SCENES[scenario], latency=latency, seed=1).records
+    played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario)))
     assert_same(lines(ours), lines(theirs))
     reads = [(record.verb, record.resource) for record in ours.of(USER) if record.is_read]

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.traces.canonical import Trace, assert_same
 from tests.traces.records import DATA, Record
-from tests.traces.stage import Scene, Stage, play
+from tests.traces.stage import Stage, Steps, play
 
 DAEMONS = "daemon-set-controller"
 GARBAGE = "generic-garbage-collector"
@@ -92,7 +92,7 @@ class Daemons:
         await self._stage.request("DELETE", f"{self._sets}/agent", {"propagationPolicy": "Background"})
 
 
-def before(pool: str, *labelled: str) -> Scene:
+def before(pool: str, *labelled: str) -> Steps:
     """What was there: three tainted nodes, some of them in the pool."""
 
     async def prepare(stage: Stage) -> None:
@@ -154,7 +154,7 @@ async def surge(stage: Stage) -> None:
     await stage.at(15.0)
 
 
-SCENES: Mapping[str, tuple[Scene, Scene]] = {
+STEPS: Mapping[str, tuple[Steps, Steps]] = {
     "04a-daemonset-nodes": (before("poola", "node-0", "node-1"), nodes),
     "04b-daemonset-maxunavailable": (before("poolb", "node-0", "node-1", "node-2"), unavailable),
     "04c-daemonset-maxsurge": (before("poolc", "node-0", "node-1", "node-2"), surge),
@@ -169,11 +169,11 @@ def upstream(scenario: str) -> Trace:
     return Trace(msgspec.json.decode(line, type=Record) for line in text.splitlines())
 
 
-@pytest.mark.parametrize("scenario", sorted(SCENES))
+@pytest.mark.parametrize("scenario", sorted(STEPS))
 def test_daemon_sets_are_served_as_recorded(scenario: str, seed: int) -> None:
-    prepare, scene = SCENES[scenario]
+    prepare, steps = STEPS[scenario]
     latency = (0.001, 0.004) if seed else None
-    ours = Trace(play(scenario, scene, seed=seed, latency=latency, before=prepare).records)
+    ours = Trace(play(scenario, steps, seed=seed, latency=latency, before=prepare).records)
     theirs = upstream(scenario)
     sent, expected = (
         trace.lines(record for record in trace.of(DAEMONS) if not record.is_status) for trace in (ours, theirs)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.traces.records import DATA, Record
-from tests.traces.stage import Scene, Stage, play
+from tests.traces.stage import Stage, Steps, play
 
 DEPLOYMENTS = "deployment-controller"
 IMAGE = "registry.k8s.io/pause:"
@@ -57,15 +57,15 @@ class Kubectl:
         await self._patch({"spec": {"template": {"spec": {"containers": containers}}}})
 
     async def no_image(self, until: float) -> None:
-        """Pods of the tag 404 never start: they are told so before they can."""
+        """Pods of the tag 404 never start: they are marked so before they can."""
         pods = self._stage.path("Pod")
-        told: set[str] = set()
+        patched: set[str] = set()
         waiting = {"metadata": {"annotations": {"simulated.pilothouse.dev/waiting": "ErrImagePull"}}}
         while self._stage.env.monotonic() < self._stage.server.zero + until:
             for pod in (await self._stage.request("GET", pods))["items"]:
                 name = pod["metadata"]["name"]
-                if name not in told and pod["spec"]["containers"][0]["image"].endswith(":404"):
-                    told.add(name)
+                if name not in patched and pod["spec"]["containers"][0]["image"].endswith(":404"):
+                    patched.add(name)
                     await self._stage.request("PATCH", f"{pods}/{name}", waiting, "application/merge-patch+json")
             await asyncio.sleep(0.02)
 
@@ -140,7 +140,7 @@ async def recreating(stage: Stage) -> None:
     await stage.at(9.0)
 
 
-SCENES: Mapping[str, Scene] = dict(zip(sorted(TAGS), (rolling, scaling, pausing, recreating), strict=True))
+STEPS: Mapping[str, Steps] = dict(zip(sorted(TAGS), (rolling, scaling, pausing, recreating), strict=True))
 
 
 def upstream(scenario: str) -> list[Record]:
@@ -175,7 +175,7 @@ def created(records: list[Record]) -> list[Any]:
     return found
 
 
-def told(records: list[Record]) -> list[tuple[Any, ...]]:
+def outcomes(records: list[Record]) -> list[tuple[Any, ...]]:
     """The events: verb, type, reason and message."""
     return [
         (record.verb, record.body.get("type", ""), record.body.get("reason", ""), record.body.get("message", ""))
@@ -218,10 +218,10 @@ def notes(steps: list[tuple[Any, ...]]) -> dict[str, dict[str, str]]:
     return {name: annotations for _verb, name, _size, annotations in steps}
 
 
-@pytest.mark.parametrize("scenario", sorted(SCENES))
+@pytest.mark.parametrize("scenario", sorted(STEPS))
 def test_deployments_are_served_as_recorded(scenario: str, seed: int) -> None:
     latency = (0.001, 0.004) if seed else None
-    server = play(scenario, SCENES[scenario], seed=seed, latency=latency)
+    server = play(scenario, STEPS[scenario], seed=seed, latency=latency)
     ours = [record for record in server.records if record.user == DEPLOYMENTS]
     theirs = [record for record in upstream(scenario) if record.user == DEPLOYMENTS]
     assert turns(sizes(ours)) == turns(sizes(theirs))
@@ -230,7 +230,7 @@ def test_deployments_are_served_as_recorded(scenario: str, seed: int) -> None:
     if scenario in ONE_BY_ONE:
         assert sizes(ours) == sizes(theirs)
         assert created(ours) == created(theirs)
-        assert told(ours) == told(theirs)
+        assert outcomes(ours) == outcomes(theirs)
     assert conditions(ours)["Progressing"] == conditions(theirs)["Progressing"]
     assert {record.verb for record in ours} <= {record.verb for record in theirs}
     revisions = [

@@ -19,7 +19,7 @@ USER = "disruption-controller"
 BUDGETS = f"apis/policy/v1/namespaces/{SCENARIO}/poddisruptionbudgets"
 
 
-async def story(stage: Stage) -> None:
+async def steps(stage: Stage) -> None:
     """Its steps."""
     spec = {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}
     await stage.request("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": spec})
@@ -45,7 +45,7 @@ async def story(stage: Stage) -> None:
 @functools.cache
 def played(seed: int) -> AuditedServer:
     """Once per seed; without one nothing takes any time."""
-    return play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None)
+    return play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
 
 
 def statuses(records: list[Record]) -> list[Record]:
@@ -124,12 +124,12 @@ def test_the_bootstrap_roles_allow_every_request(which: int) -> None:
 
 
 def test_the_events_are_those_of_upstream() -> None:
-    def told(records: list[Record]) -> list[tuple[str, int, str]]:
+    def outcomes(records: list[Record]) -> list[tuple[str, int, str]]:
         mine = [each for each in records if each.user == USER and each.is_event]
         return [(each.verb, each.body["count"], each.body["message"]) for each in mine]
 
     ours, theirs = played(0).records, recorded(SCENARIO)
-    assert told(ours) == told(theirs)
+    assert outcomes(ours) == outcomes(theirs)
     (first,) = [each.body for each in ours if each.user == USER and each.is_event and each.verb == "create"]
     (other,) = [each.body for each in theirs if each.user == USER and each.is_event and each.verb == "create"]
     for name in ("reason", "type", "source", "reportingComponent", "reportingInstance"):

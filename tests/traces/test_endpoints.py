@@ -8,7 +8,7 @@ import json
 
 from tests.traces.records import Record, recorded
 from tests.traces.stage import OPTIONS, play
-from tests.traces.test_endpointslices import SCENARIO, story
+from tests.traces.test_endpointslices import SCENARIO, steps
 
 USER = "endpoint-controller"
 
@@ -37,7 +37,7 @@ def essence(record: Record) -> str:
 
 
 def test_the_endpoints_of_a_service_are_written_as_upstream_wrote_them(seed: int) -> None:
-    server = play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
+    server = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
     ours = [essence(each) for each in server.records if each.user == USER and not each.is_read and not each.is_event]
     seen = [each for each in recorded(SCENARIO) if each.user == USER and each.namespace == SCENARIO]
     theirs = [essence(each) for each in seen if each.name == "web"]

@@ -42,7 +42,7 @@ SERVICE = {
 }
 
 
-async def story(stage: Stage) -> None:
+async def steps(stage: Stage) -> None:
     """Its steps up to the deletion of the service."""
 
     async def ready(status: str) -> None:
@@ -94,7 +94,7 @@ def essence(record: Record) -> str:
 
 
 def test_the_slices_of_a_service_are_written_as_upstream_wrote_them(seed: int) -> None:
-    server = play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
+    server = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
     ours = [essence(each) for each in server.records if each.user == USER and not each.is_read and not each.is_event]
     seen = [each for each in recorded(SCENARIO) if each.user == USER and each.namespace == SCENARIO]
     theirs = [essence(each) for each in seen if each.resource == "endpointslices"]

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from tests.traces.canonical import Trace, assert_same
 from tests.traces.records import Record, recorded
-from tests.traces.stage import Scene, Stage, play
+from tests.traces.stage import Stage, Steps, play
 
 USER = "job-controller"
 OTHERS = ("ttl-after-finished-controller", "generic-garbage-collector")
@@ -74,7 +74,7 @@ async def delete_running(stage: Stage) -> None:
     await stage.at(10.0)
 
 
-SCENES: dict[str, Scene] = {
+STEPS: dict[str, Steps] = {
     "06a-job-success": success,
     "06b-job-backofflimit": failure,
     "06c-job-indexed": indexed,
@@ -140,9 +140,9 @@ def writes_of(trace: Trace) -> Iterator[Record]:
 
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
-@pytest.mark.parametrize("scenario", SCENES)
+@pytest.mark.parametrize("scenario", STEPS)
 def test_a_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
-    played = play(scenario, SCENES[scenario], latency=latency, seed=1).records
+    played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario)))
     writes = [list(writes_of(trace)) for trace in (ours, theirs)]
     assert_same(ours.lines(writes[0]), theirs.lines(writes[1]))
@@ -155,7 +155,7 @@ def test_a_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None
 def test_what_is_left_of_a_job_goes_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     """How often the collector looks first, and whom it meets on the way, varies; upstream's does too. Where it meets
     somebody it deletes without naming the version that it has seen."""
-    played = play(scenario, SCENES[scenario], latency=latency, seed=1).records
+    played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
     for user in OTHERS:
         ours, theirs = (
             [

@@ -10,7 +10,7 @@ SCENARIO = "09-service-endpoints"
 USER = "endpointslicemirroring-controller"
 
 
-async def story(stage: Stage) -> None:
+async def steps(stage: Stage) -> None:
     """Its steps from the service without selector on."""
     endpoints = f"api/v1/namespaces/{stage.namespace}/endpoints"
     port = [{"port": 8080}]
@@ -42,7 +42,7 @@ def essence(record: Record) -> str:
 
 def test_endpoints_written_by_hand_are_mirrored_as_upstream_did(seed: int) -> None:
     """When the Endpoints go, the garbage collector deletes the slice as well: either may be first."""
-    server = play(SCENARIO, story, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
+    server = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
     ours = [each for each in server.records if each.user == USER and not each.is_read]
     theirs = [each for each in recorded(SCENARIO) if each.user == USER and not each.is_read]
     assert [essence(each) for each in ours] == [essence(each) for each in theirs]

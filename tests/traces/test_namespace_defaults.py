@@ -10,7 +10,7 @@ SCENARIO = "15b-namespace-defaults"
 USERS = ("root-ca-cert-publisher", "service-account-controller")
 
 
-async def story(stage: Stage) -> None:
+async def steps(stage: Stage) -> None:
     """The namespace is there when the recording starts; so it is made again under its name."""
     await stage.request("POST", "api/v1/namespaces", {"metadata": {"name": SCENARIO}})
     await stage.at(2.707)
@@ -25,7 +25,7 @@ async def story(stage: Stage) -> None:
 
 def test_a_new_namespace_gets_its_account_and_its_authority(seed: int) -> None:
     latency = (0.001, 0.004) if seed else None
-    server = play("other", story, seed=seed, latency=latency, options=with_authority(OPTIONS, b"CERT"))
+    server = play("other", steps, seed=seed, latency=latency, options=with_authority(OPTIONS, b"CERT"))
     ours, theirs = Trace(server.records), Trace(recorded(SCENARIO))
     for user in USERS:
         assert_same(ours.lines(ours.of(user)), theirs.lines(theirs.of(user)))

@@ -17,7 +17,7 @@ import pytest
 from tests.traces.canonical import Doc, Trace, assert_same
 from tests.traces.records import DATA, Record
 from tests.traces.scenarios import REPLICA_SET
-from tests.traces.stage import OPTIONS, Scene, Stage, play
+from tests.traces.stage import OPTIONS, Stage, Steps, play
 from tests.traces.statuses import turns, walk
 
 from pilothouse.controllers.node.node_lifecycle import NodeLifecycleOptions
@@ -191,13 +191,13 @@ async def deleted(stage: Stage) -> None:
     await stage.at(80.0)
 
 
-SCENES: dict[str, Scene] = {"13-node-silent": silent, "13b-node-deleted": deleted}
+STEPS: dict[str, Steps] = {"13-node-silent": silent, "13b-node-deleted": deleted}
 
 
 @functools.cache
 def replayed(scenario: str, seed: int) -> Trace:
     latency = (0.001, 0.004) if seed else None
-    return Trace(play(scenario, SCENES[scenario], seed=seed, latency=latency, options=MANAGER).records)
+    return Trace(play(scenario, STEPS[scenario], seed=seed, latency=latency, options=MANAGER).records)
 
 
 @functools.cache
@@ -232,14 +232,14 @@ def comparable(trace: Trace, records: Iterable[Record], *, ours: bool) -> list[s
     return lines
 
 
-@pytest.mark.parametrize("scenario", SCENES)
+@pytest.mark.parametrize("scenario", STEPS)
 @pytest.mark.parametrize("user", [NODE_CONTROLLERS, POD_GC, REPLICA_SETS, TTL])
 def test_the_same_is_written(scenario: str, user: str, seed: int) -> None:
     ours, theirs = replayed(scenario, seed), upstream(scenario)
     assert_same(comparable(ours, writes(ours, user), ours=True), comparable(theirs, writes(theirs, user), ours=False))
 
 
-@pytest.mark.parametrize("scenario", SCENES)
+@pytest.mark.parametrize("scenario", STEPS)
 def test_the_replica_sets_status_takes_the_same_turns(scenario: str, seed: int) -> None:
     ours, theirs = replayed(scenario, seed), upstream(scenario)
     assert turns(walk(ours, ours.of(REPLICA_SETS))) == turns(walk(theirs, theirs.of(REPLICA_SETS)))
@@ -258,7 +258,7 @@ def steps(trace: Trace, *resources: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("scenario", SCENES)
+@pytest.mark.parametrize("scenario", STEPS)
 def test_what_is_written_about_one_object_comes_in_the_same_order(scenario: str, seed: int) -> None:
     ours, theirs = replayed(scenario, seed), upstream(scenario)
     assert steps(ours, "nodes", "nodes/status") == steps(theirs, "nodes", "nodes/status")

@@ -89,13 +89,13 @@ def test_finalizers_go_from_the_leaves_to_the_root(seed: int) -> None:
 )
 def test_nothing_is_deleted_without_a_get_and_preconditions(scenario: str, seed: int) -> None:
     for trace in both(scenario, seed):
-        looked_at: list[str] = []
+        being_read: list[str] = []
         conflicts: set[str] = set()
         for record in trace.of(GARBAGE):
             if record.verb == "get":
-                looked_at.append(record.name)
+                being_read.append(record.name)
             elif record.verb == "delete":
-                looked_at.remove(record.name)
+                being_read.remove(record.name)
                 # Something else than its owners changed meanwhile: then it goes as long as it is the same object.
                 unchanged = {"uid"} if record.name in conflicts else {"uid", "resourceVersion"}
                 assert set(record.body["preconditions"]) in ({"uid", "resourceVersion"}, unchanged)

@@ -140,17 +140,17 @@ def test_a_tree_of_owners_is_deleted_in_the_foreground(seed: int) -> None:
     assert_same(ours.lines(sent), theirs.lines(but_statuses(theirs.of(REPLICA_SETS))))
     assert_same_walk_but_for_the_last_step(ours, theirs, seed)
     assert_same(ours.lines(accepted(ours.of(GARBAGE))), theirs.lines(accepted(theirs.of(GARBAGE))))
-    assert looked_at(ours, GARBAGE) == looked_at(theirs, GARBAGE)
+    assert read_by(ours, GARBAGE) == read_by(theirs, GARBAGE)
 
 
 def test_garbage_is_collected(seed: int) -> None:
     scenario = "12-garbage-collector"
     ours, theirs = replayed(scenario, seed), upstream(scenario)
     assert_same(ours.lines(accepted(ours.of(GARBAGE))), theirs.lines(accepted(theirs.of(GARBAGE))))
-    assert looked_at(ours, GARBAGE) == looked_at(theirs, GARBAGE)
+    assert read_by(ours, GARBAGE) == read_by(theirs, GARBAGE)
 
 
-def looked_at(trace: Trace, user: str) -> set[str]:
+def read_by(trace: Trace, user: str) -> set[str]:
     """The look-ups of objects that are there, and of owners that are not.
 
     Whether something just deleted is looked at once more is a race that its own workers have with each other.
@@ -163,7 +163,7 @@ def looked_at(trace: Trace, user: str) -> set[str]:
 def test_a_namespace_is_emptied_and_let_go(seed: int) -> None:
     scenario = "11-namespace-deletion"
     ours, theirs = replayed(scenario, seed), upstream(scenario)
-    # Upstream finalizes the namespace as it was before the last status update, is told of the conflict, and reads it
+    # Upstream finalizes the namespace as it was before the last status update, gets a conflict, and reads it
     # again. We take what the status update answered.
     conflict = next(index for index, record in enumerate(theirs.records) if record.code == 409)
     assert [(r.verb, r.code) for r in theirs.records[conflict:]] == [("update", 409), ("get", 200), ("update", 200)]

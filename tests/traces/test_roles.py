@@ -15,17 +15,17 @@ from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes
 
 START_UP, TAKE_OVER = "14-startup", "16-leader-election"
-PLAYED = (*SCENARIOS, QUOTA, *test_daemonsets.SCENES, *test_nodes.SCENES)
+PLAYED = (*SCENARIOS, QUOTA, *test_daemonsets.STEPS, *test_nodes.STEPS)
 
 
 @functools.cache
 def played(scenario: str) -> AuditedServer:
     """Each scenario once."""
-    if scenario in test_daemonsets.SCENES:
-        before, scene = test_daemonsets.SCENES[scenario]
-        return play(scenario, scene, before=before)
-    if scenario in test_nodes.SCENES:
-        return play(scenario, test_nodes.SCENES[scenario], options=test_nodes.MANAGER)
+    if scenario in test_daemonsets.STEPS:
+        before, steps = test_daemonsets.STEPS[scenario]
+        return play(scenario, steps, before=before)
+    if scenario in test_nodes.STEPS:
+        return play(scenario, test_nodes.STEPS[scenario], options=test_nodes.MANAGER)
     return {START_UP: start_up, TAKE_OVER: take_over}.get(scenario, functools.partial(run, scenario))()
 
 
@@ -47,9 +47,9 @@ def test_the_same_users_ask_as_upstream(scenario: str) -> None:
 
 @pytest.mark.parametrize("scenario", [*PLAYED, START_UP, TAKE_OVER])
 def test_roles_allow_what_upstream_was_seen_to_do(scenario: str) -> None:
-    judge = roles()
+    authorizer = roles()
     for record in recorded(scenario):
-        assert judge.decide(identity(record), attributes(record)).allowed, str(record)
+        assert authorizer.decide(identity(record), attributes(record)).allowed, str(record)
 
 
 @cases(

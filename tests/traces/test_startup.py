@@ -92,14 +92,14 @@ def test_the_range_of_services_is_taken_care_of() -> None:
 
 def test_a_lease_changes_hands(seed: int) -> None:
     ours, theirs = Trace(take_over(seed).records), Trace(recorded("16-leader-election"))
-    # How often each renews and looks follows from the times, which are judged below.
+    # How often each renews and looks follows from the times, which are checked below.
     assert set(ours.lines(leases(ours.records))) == set(theirs.lines(leases(theirs.records)))
     assert_same(*(trace.lines(r for r in trace.records if r.is_event) for trace in (ours, theirs)))
     for trace in (ours, theirs):
-        judge_take_over(leases(trace.records))
+        check_take_over(leases(trace.records))
 
 
-def judge_take_over(sent: list[Record]) -> None:
+def check_take_over(sent: list[Record]) -> None:
     """What is true of every take-over, whoever recorded it."""
     former = [record for record in sent if record.process == "A"]
     assert {record.verb for record in former} == {"update"}, "a renewal is a PUT alone"

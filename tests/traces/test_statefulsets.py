@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from tests.traces.canonical import Trace, assert_same
 from tests.traces.records import Record, recorded
-from tests.traces.stage import Scene, Stage, play
+from tests.traces.stage import Stage, Steps, play
 
 USER = "statefulset-controller"
 MILLISECONDS = (0.001, 0.004)
@@ -87,7 +87,7 @@ async def volume_claims(stage: Stage) -> None:
 
 
 STRATEGIC = "strategic-merge"
-SCENES: dict[str, Scene] = {"07a-statefulset-ordered": ordered, "07b-statefulset-volumeclaims": volume_claims}
+STEPS: dict[str, Steps] = {"07a-statefulset-ordered": ordered, "07b-statefulset-volumeclaims": volume_claims}
 
 
 HASHES = ("58b9955788", "5695789457")
@@ -112,7 +112,7 @@ def plain(record: Record) -> Record:
 
 
 def writes_of(trace: Trace) -> Iterator[Record]:
-    """All but statuses, and without refusals and what is told of them: whether another one has just written a claim is
+    """All but statuses, and without refusals and their events: whether another one has just written a claim is
     chance."""
     for record in trace.of(USER):
         if record.is_status or record.is_read or record.code >= 400:
@@ -126,9 +126,9 @@ def numbers(record: Record) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
-@pytest.mark.parametrize("scenario", SCENES)
+@pytest.mark.parametrize("scenario", STEPS)
 def test_a_stateful_set_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
-    played = play(scenario, SCENES[scenario], latency=latency, seed=1).records
+    played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario, HASHES)))
     assert_same(ours.lines(list(writes_of(ours))), theirs.lines(list(writes_of(theirs))))
     assert [record for record in ours.of(USER) if record.is_read] == []

@@ -16,7 +16,7 @@ SCENARIO = "07b-statefulset-volumeclaims"
 PROTECTION = ("pvc-protection-controller", "pv-protection-controller")
 
 
-async def scene(stage: Stage) -> None:
+async def steps(stage: Stage) -> None:
     await make_volumes(stage)
     await stage.at(2.3)
     await stage.create(HEAD + "  replicas: 2" + CLAIMS + TEMPLATE)
@@ -49,7 +49,7 @@ def per_object(trace: Trace) -> list[Record]:
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
 def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float, float] | None) -> None:
-    played = play(SCENARIO, scene, latency=latency, seed=1).records
+    played = play(SCENARIO, steps, latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
     assert_same(ours.lines(per_object(ours)), theirs.lines(per_object(theirs)))
     reads = [
@@ -63,7 +63,7 @@ def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float,
 @pytest.mark.parametrize("user", PROTECTION)
 def test_what_is_in_use_is_let_go_as_recorded(user: str, latency: tuple[float, float] | None) -> None:
     """For each claim a list of the pods, and for all a write of the whole object."""
-    played = play(SCENARIO, scene, latency=latency, seed=1).records
+    played = play(SCENARIO, steps, latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
     requests = [[each for each in trace.of(user) if each.code < 400] for trace in (ours, theirs)]
     assert_same(ours.lines(requests[0]), theirs.lines(requests[1]))
@@ -71,8 +71,8 @@ def test_what_is_in_use_is_let_go_as_recorded(user: str, latency: tuple[float, f
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
 def test_whether_a_claim_is_to_grow_is_read_as_recorded(latency: tuple[float, float] | None) -> None:
-    """The volume of each claim once, when the claim has been told how large it is; and nothing to be told."""
-    played = play(SCENARIO, scene, latency=latency, seed=1).records
+    """The volume of each claim once, when the status of the claim has its size; and no event."""
+    played = play(SCENARIO, steps, latency=latency, seed=1).records
     asked = [
         sorted((each.verb, each.resource, each.name, each.code) for each in trace if each.user == "expand-controller")
         for trace in (played, recorded(SCENARIO))

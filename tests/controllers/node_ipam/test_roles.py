@@ -10,13 +10,13 @@ from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
 def replayed(options: Options) -> tuple[list[list[str]], list[str]]:
     found: list[list[str]] = []
 
-    async def scene(stage: Stage) -> None:
+    async def steps(stage: Stage) -> None:
         await stage.request("POST", "api/v1/nodes", {"metadata": {"name": "late"}})
         await stage.at(1.0)
         items = (await stage.request("GET", "api/v1/nodes"))["items"]
         found.extend(item["spec"].get("podCIDRs", []) for item in items)
 
-    server = play("nodes", scene, options=options)
+    server = play("nodes", steps, options=options)
     assert all(decision.allowed for _who, _asked, decision in server.decisions)
     asked = [f"{r.user} {r.verb} {r.resource} {r.body['spec']}" for r in server.records if "podCIDR" in str(r.body)]
     return found, asked
