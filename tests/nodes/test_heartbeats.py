@@ -1,6 +1,7 @@
 """Simulated nodes as such, against the embedded API server in virtual time."""
 
 import asyncio
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +16,7 @@ from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answ
 from pilothouse.nodes import Profile
 from pilothouse.nodes.profile import EVENTFUL_NODES
 from pilothouse.semantics.nodes import is_node_ready
+from pilothouse.storage import Change
 
 LEASE = "leases/kube-node-lease/node-0"
 
@@ -55,6 +57,41 @@ async def test_liveness_is_the_lease_and_the_status_is_seldom_written(w: World) 
     assert 340 <= w.count_writes(LEASE) <= 360
     assert 11 <= w.count_writes("nodes/node-0") <= 12
     assert len(w.writes) == w.count_writes(LEASE) + w.count_writes("nodes/node-0")
+
+
+async def test_leases_that_are_due_at_about_the_same_time_are_renewed_in_one_turn(w: World) -> None:
+    names = [f"n{number}" for number in range(50)]
+    await w.start_nodes(*names)
+    times: dict[str, list[float]] = {name: [] for name in names}
+
+    def note(changes: list[Change]) -> None:
+        for change in changes:
+            times[change.key.rpartition("/")[2]].append(w.env.monotonic())
+
+    await asyncio.sleep(20)
+    w.server.core.store.follow("coordination.k8s.io/leases/", note)
+    times["node-0"] = []
+    await asyncio.sleep(100)
+    turns = {at for each in times.values() for at in each}
+    assert all(at % 0.25 == 0 for at in turns)
+    periods = [after - before for each in times.values() for before, after in itertools.pairwise(each)]
+    assert 10.0 <= min(periods) <= max(periods) <= 10.0 * 1.04 + 0.25
+    assert len(turns) < 400 < 51 * 9, "each of the turns renews several"
+
+
+async def test_what_another_client_changes_in_a_lease_stays(w: World) -> None:
+    await asyncio.sleep(15)
+    patch = strategic_merge_patch({"metadata": {"labels": {"a": "b"}}, "spec": {"leaseTransitions": 3}})
+    await w.client.patch(LEASES.raw, "node-0", patch, "kube-node-lease")
+    await asyncio.sleep(30)
+    lease = await w.client.get(LEASES, "node-0", "kube-node-lease")
+    assert (lease.metadata.labels, lease.spec.holder_identity, lease.spec.lease_transitions) == (
+        {"a": "b"},
+        "node-0",
+        0,
+    )
+    assert lease.spec.renew_time is not None
+    assert (w.env.now() - lease.spec.renew_time).total_seconds() < 11
 
 
 async def test_a_watch_that_lags_does_not_make_a_node_repeat_itself(w: World) -> None:

@@ -12,6 +12,7 @@ then the simulator writes its whole status and a new Lease.
 """
 
 import asyncio
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -35,6 +36,8 @@ _WORKERS = 32
 _RETRY_SECONDS = (0.2, 7.0)
 """Back-off of registration and of Leases, first and longest."""
 _LEASE_TRIES = 5
+_TURN_SECONDS = 0.25
+"""Leases are renewed at multiples of this."""
 _TAINT_TRIES = 5
 _START_TAINT = ("node.kubernetes.io/not-ready", "NoSchedule")
 _OUT_OF_SERVICE = Taint(key="node.kubernetes.io/out-of-service", value="nodeshutdown", effect="NoExecute")
@@ -51,6 +54,7 @@ class _NodeState(msgspec.Struct):
     version: str = ""
     conditions: tuple[NodeCondition, ...] = ()
     lease: msgspec.Raw | None = None
+    lease_spec: bytes = b""  # as it was sent last: at the end of ``lease``, unless another client has changed it
     lease_due: float = 0.0
     status_due: float = 0.0
     new: bool = False  # the Node has not been served yet: its start taint has to go, its status is written whole
@@ -371,7 +375,7 @@ class Heartbeats:
         uid = node_state.uid
         for tries in range(1, _LEASE_TRIES + 1):
             try:
-                lease = await self._write_lease(node_state.name, uid, node_state.lease)
+                lease = await self._write_lease(node_state, uid)
             except (ApiError, OSError) as error:
                 if isinstance(error, Conflict | NotFound):
                     node_state.lease = None
@@ -381,10 +385,11 @@ class Heartbeats:
             else:
                 if node_state.uid == uid:
                     node_state.lease = lease
-                    node_state.lease_due = self._env.monotonic() + self._stretched(self._profile.lease_period)
+                    node_state.lease_due = self._turn_after(self._stretched(self._profile.lease_period))
                 return
 
-    async def _write_lease(self, name: str, uid: str, lease: msgspec.Raw | None) -> msgspec.Raw:
+    async def _write_lease(self, node_state: _NodeState, uid: str) -> msgspec.Raw:
+        name, lease = node_state.name, node_state.lease
         client, namespace = self._clients[name], node_object.LEASE_NAMESPACE
         if lease is None:
             try:
@@ -392,7 +397,14 @@ class Heartbeats:
             except NotFound:
                 return await client.create(LEASES.raw, node_object.new_lease(name, uid, self._env.now()), namespace)
         spec = msgspec.json.encode(node_object.lease_spec(name, self._env.now()))
-        return await client.update(LEASES.raw, name, replace_fields(lease, {"spec": spec}), namespace)
+        body = _with_spec(bytes(lease), node_state.lease_spec, spec)
+        node_state.lease_spec = spec
+        return await client.update(LEASES.raw, name, body, namespace)
+
+    def _turn_after(self, seconds: float) -> float:
+        """The first turn at least so many seconds from now: Leases that are due at about the same time are renewed one
+        after the other, and wake the loop and the readers of their watch once."""
+        return math.ceil((self._env.monotonic() + seconds) / _TURN_SECONDS) * _TURN_SECONDS
 
     def _stretched(self, seconds: float) -> float:
         return seconds * (1 + self._random.random() * self._profile.jitter)
@@ -405,3 +417,11 @@ class Heartbeats:
     def _reference(self, name: str) -> ObjectReference:
         # A kubelet uses the name as uid, which it knows before the Node exists (v1.36 ``pkg/kubelet/kubelet.go``).
         return ObjectReference(kind="Node", name=name, uid=name)
+
+
+def _with_spec(lease: bytes, before: bytes, after: bytes) -> bytes:
+    """The Lease with another spec, where it had ``before`` when it was sent last."""
+    end = b'"spec":' + before + b"}"
+    if before and lease.endswith(end):
+        return lease[: -len(end)] + b'"spec":' + after + b"}"
+    return replace_fields(lease, {"spec": after})

@@ -51,6 +51,12 @@ class Plugin:
     """The resources that the plugin has to do with (``pods``, ``ingresses.networking.k8s.io``), None for all. It is not
     asked about others."""
 
+    def reads_updates(self, resource: str) -> bool:
+        """Whether the plugin reads or changes the objects in updates of the resource, which is named as in
+        ``concerns``. One that goes by users and names does not, and may be asked about an ``Admission`` without
+        them."""
+        return True
+
     def admit(self, write: Admission) -> Awaitable[None] | None:
         """Reject the write, or change ``write.obj`` in place."""
         return None
@@ -79,6 +85,12 @@ class Chain:
         self.plugins = list(plugins)
         self._seen: list[Plugin] = []
         self._steps: dict[str, Steps] = {}
+        self._reads_updates: dict[str, bool] = {}
+
+    def reads_updates(self, write: Admission) -> bool:
+        """Whether a plugin reads or changes the object in an update of that resource."""
+        self._of(write)
+        return self._reads_updates[write.info.group_resource]
 
     async def admit(self, write: Admission) -> None:
         """Run the plugins that may change the object."""
@@ -113,4 +125,10 @@ class Chain:
                 tuple(one.allot for one in asked if type(one).allot is not Plugin.allot),
                 tuple(one.validate for one in asked if type(one).validate is not Plugin.validate),
             )
+            self._reads_updates[resource] = any(one.reads_updates(resource) for one in asked if _acts(type(one)))
         return steps
+
+
+def _acts(plugin: type[Plugin]) -> bool:
+    """Whether there is anything that the plugin does."""
+    return (plugin.admit, plugin.allot, plugin.validate) != (Plugin.admit, Plugin.allot, Plugin.validate)

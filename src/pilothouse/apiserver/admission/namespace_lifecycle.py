@@ -19,6 +19,9 @@ class NamespaceLifecycle(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    def reads_updates(self, resource: str) -> bool:
+        return False
+
     def admit(self, write: Admission) -> None:
         info = write.info
         if write.operation == "DELETE":

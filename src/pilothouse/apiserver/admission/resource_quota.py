@@ -79,6 +79,9 @@ class ResourceQuota(Plugin):
         self._info = table.built_in("", "resourcequotas")
         self._known: dict[str, Quota] = {}
 
+    def reads_updates(self, resource: str) -> bool:
+        return resource in _UPDATES
+
     def validate(self, write: Admission) -> None:
         if not self._store.has_any(PREFIX):
             return

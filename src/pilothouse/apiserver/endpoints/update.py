@@ -17,6 +17,7 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.create import create_object
 from pilothouse.apiserver.endpoints.object_names import check_name
+from pilothouse.apiserver.endpoints.renewal import renew
 from pilothouse.apiserver.endpoints.request_objects import read_object
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import (
@@ -54,6 +55,10 @@ async def update(core: Core, call: Call) -> ObjectResult:
     options = read_write_options(call.asked.query, "UpdateOptions")
     record = core.store.staged(call.key)
     if record is not None:
+        if call.strategy.renewed and not call.asked.subresource:
+            answer = await renew(core, call, record, options)
+            if answer is not None:
+                return answer
         request = call.request
         body = without_known(request.body, record.value)
         if body is not request.body:

@@ -44,6 +44,9 @@ class NodeRestriction(Plugin):
             "certificatesigningrequests.certificates.k8s.io": self._admit_certificate_request,
         }
 
+    def reads_updates(self, resource: str) -> bool:
+        return resource != "leases.coordination.k8s.io"
+
     def admit(self, write: Admission) -> None:
         node_name = node_identity(write.identity)
         if node_name is None:

@@ -57,6 +57,9 @@ class Strategy:
     """Whether a DELETE that removes the object answers with it rather than with a Status."""
     orphans_by_default = False
     """Whether a DELETE without a propagation policy orphans the dependents."""
+    renewed = False
+    """Whether most writes are PUTs that change ``spec.renewTime``, which then have a short path
+    (``endpoints.renewal``)."""
     delete_warning = ""
     """What a DELETE warns of that says nothing about dependents."""
     unorphaned: Literal["Background", "Foreground"] = "Background"

@@ -1,0 +1,192 @@
+"""Renewals of Leases on their short path: what is stored is what the update of any object stores.
+
+A dry run takes the long path. Each case sends one PUT as a dry run, and then in earnest.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from tests.apiserver.api import LEASES, Answer, Api, Object
+from tests.tables import cases
+
+from pilothouse.apiserver import ApiServer, ServerOptions
+from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.endpoints import update
+from pilothouse.apiserver.endpoints.renewal import renew
+from pilothouse.env import Env
+
+_LEASE = LEASES + "/a"
+_KEY = "coordination.k8s.io/leases/default/a"
+_RENEWED = "2026-01-01T00:00:10.000000Z"
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each PUT of a Lease that is there, whether it took the short path."""
+    taken: list[bool] = []
+
+    async def noted(*args: object) -> object:
+        answer = await renew(*args)  # type: ignore[arg-type]
+        taken.append(answer is not None)
+        return answer
+
+    monkeypatch.setattr(update, "renew", noted)
+    return taken
+
+
+def _lease(**metadata: object) -> Object:
+    spec = {"holderIdentity": "a", "leaseDurationSeconds": 40, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    return {"metadata": {"name": "a", **metadata}, "spec": spec}
+
+
+def _stored(api: Api) -> bytes:
+    record = api.store.get(_KEY)
+    assert record is not None
+    return record.value
+
+
+async def _both(api: Api, body: bytes, **headers: str) -> tuple[Answer, Answer]:
+    """The answers to a dry run and to the PUT itself."""
+    dry = await api.ask("PUT", _LEASE + "?dryRun=All", body, **headers)
+    return dry, await api.ask("PUT", _LEASE, body, **headers)
+
+
+def _without_version(answer: Answer) -> str:
+    if "metadata" in answer.body:
+        answer.body["metadata"].pop("resourceVersion", None)
+    return json.dumps(answer.body)
+
+
+def _renewed(value: bytes) -> bytes:
+    return value.replace(b'"renewTime":"2026-01-01T00:00:00.000000Z"', b'"renewTime":"%s"' % _RENEWED.encode())
+
+
+_STRANGE = {"renewTime": "2026-01-01T00:00:00.000000Z", "time": "2026-01-01T00:00:00Z", "fieldsType": "x"}
+_ODD = '"},"spec":{"renewTime":"2026-01-01T00:00:00.000000Z"'
+
+
+@cases(
+    "made, change, is_short",
+    {
+        "only the time": (_lease(), _renewed, True),
+        "with a finalizer": (_lease(finalizers=["x.io/a"]), _renewed, True),
+        "annotations with the names of what is looked for": (
+            _lease(annotations=_STRANGE),
+            lambda value: value[:-60] + _renewed(value[-60:]),
+            True,
+        ),
+        "annotations with texts that look like fields": (
+            _lease(annotations={"spec": _ODD, "managedFields": _ODD}),
+            _renewed,
+            True,
+        ),
+        "nothing": (_lease(), lambda value: value, False),
+        "another field, too": (_lease(), lambda value: _renewed(value).replace(b'Seconds":40', b'Seconds":41'), False),
+        "one more field": (_lease(), lambda value: _renewed(value)[:-2] + b',"strategy":"x"}}', False),
+        "a space": (_lease(), lambda value: _renewed(value) + b" ", False),
+        "an annotation, too": (_lease(annotations={"renewTime": "2026-01-01T00:00:00.000000Z"}), _renewed, False),
+        "no microseconds": (_lease(), lambda value: _renewed(value).replace(b"10.000000Z", b"10Z"), False),
+        "no date": (_lease(), lambda value: _renewed(value).replace(b"01-01T00:00:10", b"02-30T00:00:10"), False),
+        "no time": (_lease(), lambda value: _renewed(value).replace(b":10.0", b":1x.0"), False),
+        "another version": (
+            _lease(),
+            lambda value: _renewed(value).replace(b'"resourceVersion":"', b'"resourceVersion":"9'),
+            False,
+        ),
+    },
+)
+async def test_what_is_stored(
+    env: Env, short: list[bool], made: Object, change: Callable[[bytes], bytes], is_short: bool
+) -> None:
+    api = Api(env)
+    await api.made(LEASES, made)
+    await asyncio.sleep(5)
+    dry, answer = await _both(api, change(_stored(api)))
+    assert short == [False, is_short]
+    assert (answer.status, _without_version(answer)) == (dry.status, _without_version(dry))
+    if answer.status == 200:
+        assert answer.text.encode() == _stored(api)
+
+
+async def test_version_and_time_of_the_entry_are_new(api: Api, short: list[bool]) -> None:
+    first = await api.made(LEASES, _lease())
+    await asyncio.sleep(5)
+    answer = await api.put(_LEASE, _renewed(_stored(api)))
+    assert short == [True]
+    assert int(answer.meta["resourceVersion"]) == int(first["metadata"]["resourceVersion"]) + 1
+    assert answer.meta["managedFields"][0]["time"] > first["metadata"]["managedFields"][0]["time"]
+    assert answer.body["spec"]["renewTime"] == _RENEWED
+
+
+async def test_another_manager_takes_the_field(api: Api, short: list[bool]) -> None:
+    await api.made(LEASES, _lease())
+    dry, answer = await _both(api, _renewed(_stored(api)), **{"user-agent": "other/1"})
+    assert _without_version(answer) == _without_version(dry)
+    assert [entry["manager"] for entry in answer.meta["managedFields"]] == ["other", "test"]
+    dry, answer = await _both(api, _stored(api).replace(b"10.000000Z", b"20.000000Z"))
+    assert _without_version(answer) == _without_version(dry)
+    assert short == [False] * 4
+
+
+@cases("fields", {"nothing": None, "another field": {"f:spec": {"f:holderIdentity": {}}}})
+async def test_who_does_not_own_the_time_gets_it(api: Api, short: list[bool], fields: Object | None) -> None:
+    first = await api.made(LEASES, _lease())
+    entry = first["metadata"]["managedFields"][0]
+    first["metadata"]["managedFields"] = [{**entry, "fieldsV1": fields}] if fields else [{}]
+    assert (await api.put(_LEASE, first)).status == 200
+    short.clear()
+    dry, answer = await _both(api, _renewed(_stored(api)))
+    assert _without_version(answer) == _without_version(dry)
+    assert short == [False, False]
+
+
+async def test_a_lease_that_is_being_deleted_stays(api: Api, short: list[bool]) -> None:
+    await api.made(LEASES, _lease(finalizers=["x.io/a"]))
+    await api.delete(_LEASE)
+    dry, answer = await _both(api, _renewed(_stored(api)))
+    assert (answer.status, _without_version(answer)) == (200, _without_version(dry))
+    assert short == [False, False]
+
+
+async def test_what_another_process_has_stored_is_written_as_a_whole_first(api: Api, short: list[bool]) -> None:
+    await api.made(LEASES, _lease())
+    api.server = ApiServer(api.env, api.store)
+    api.transport = api.server.transport("admin", ("system:masters",), user_agent="test/1")
+    await api.put(_LEASE, _renewed(_stored(api)))
+    await api.put(_LEASE, _stored(api).replace(b"10.000000Z", b"20.000000Z"))
+    assert short == [False, True]
+
+
+async def test_plugins_that_read_objects_get_them(api: Api, short: list[bool]) -> None:
+    class Labels(Plugin):
+        def admit(self, write: Admission) -> None:
+            assert write.obj is not None
+            write.obj["metadata"].setdefault("labels", {})["seen"] = write.operation
+
+    await api.made(LEASES, _lease())
+    api.server.core.admission.plugins.append(Labels())
+    answer = await api.put(_LEASE, _renewed(_stored(api)))
+    assert (answer.status, answer.meta["labels"], short) == (200, {"seen": "UPDATE"}, [False])
+
+
+async def test_plugins_that_go_by_names_may_reject(env: Env, short: list[bool]) -> None:
+    api = Api(env, ServerOptions(admission_plugins=("NamespaceLifecycle", "NodeRestriction", "ResourceQuota")))
+    target, key = _LEASE.replace("default", "kube-node-lease"), _KEY.replace("default", "kube-node-lease")
+    await api.made(target.rpartition("/")[0], _lease())
+    record = api.store.get(key)
+    assert record is not None
+    body = _renewed(record.value)
+    for name, status in (("b", 403), ("a", 200)):
+        api.transport = api.server.transport(f"system:node:{name}", ("system:nodes",), user_agent="test/1")
+        answer = await api.put(target, body)
+        assert answer.status == status, answer.text
+    assert short == [True]
+
+
+async def test_of_two_at_once_one_is_rejected(api: Api) -> None:
+    await api.made(LEASES, _lease())
+    body = _renewed(_stored(api))
+    answers = await asyncio.gather(*[api.put(_LEASE, body) for _ in range(2)])
+    assert sorted(answer.status for answer in answers) == [200, 409]
