@@ -61,27 +61,45 @@ def test_the_patch_between_two_statuses(before: dict[str, Any], after: dict[str,
     assert changes(before, after) == patch
 
 
+BODY = {"metadata": {"name": "a", "labels": {"mine": "1"}}, "spec": {"size": 1, "ports": [{"port": 80}]}}
+
+
 def _object(version: str, **more: Any) -> bytes:
-    return msgspec.json.encode({"metadata": {"name": "a", "resourceVersion": version}, "data": {"x": "1"}, **more})
+    spec = {"size": 1, "ports": [{"port": 80, "protocol": "TCP"}], "policy": "Default", **more.pop("spec", {})}
+    meta = {"name": "a", "uid": "u", "resourceVersion": version, "labels": {"mine": "1"}, **more.pop("metadata", {})}
+    return msgspec.json.encode({"metadata": meta, "spec": spec, **more})
 
 
 @cases(
     "version, raw, body, expected",
     {
-        "the version that the apply made": ("5", _object("5"), {"x": 1}, True),
-        "only the status changed": ("6", _object("6", status={"ready": 1}), {"x": 1}, True),
-        "somebody changed it": ("6", _object("6", data={"x": "2"}), {"x": 1}, False),
-        "the body changed": ("5", _object("5"), {"x": 2}, False),
-        "it was deleted": ("", None, {"x": 1}, False),
+        "the version that the apply made": ("5", _object("5"), BODY, True),
+        "only the status changed": ("6", _object("6", status={"ready": 1}), BODY, True),
+        "a field that is not applied": ("6", _object("6", spec={"policy": "Other"}), BODY, True),
+        "an annotation of a controller": ("6", _object("6", metadata={"annotations": {"revision": "1"}}), BODY, True),
+        "a label of somebody else": ("6", _object("6", metadata={"labels": {"mine": "1", "b": "2"}}), BODY, True),
+        "an applied field": ("6", _object("6", spec={"size": 2}), BODY, False),
+        "an applied label was removed": ("6", _object("6", metadata={"labels": {}}), BODY, False),
+        "an applied list": ("6", _object("6", spec={"ports": [{"port": 80}, {"port": 81}]}), BODY, False),
+        "another object of its name": ("6", _object("6", metadata={"uid": "v"}), BODY, False),
+        "the body changed": ("5", _object("5"), {**BODY, "spec": {"size": 2}}, False),
+        "it was deleted": ("", None, BODY, False),
     },
 )
 def test_whether_an_apply_is_needed(version: str, raw: bytes | None, body: dict[str, Any], expected: bool) -> None:
-    applied = Applied(digest({"x": 1}), "5", fingerprint(_object("5")))
-    assert is_current(applied, digest(body), version, raw) is expected
+    applied = Applied(digest(BODY), "5", fingerprint(_object("5"), BODY))
+    assert is_current(applied, body, version, raw) is expected
 
 
 def test_what_was_never_applied_is_not_current() -> None:
-    assert not is_current(None, digest({}), "5", _object("5"))
+    assert not is_current(None, {}, "5", _object("5"))
+
+
+def test_a_status_in_a_body_is_not_compared() -> None:
+    """An apply of the object does not write it."""
+    body = {**BODY, "status": {"ready": 1}}
+    applied = Applied(digest(body), "5", fingerprint(_object("5"), body))
+    assert is_current(applied, body, "6", _object("6", status={"ready": 2}))
 
 
 @pytest.mark.parametrize(

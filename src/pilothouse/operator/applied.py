@@ -5,8 +5,6 @@ from typing import Any
 
 import msgspec
 
-_VOLATILE = ("resourceVersion", "managedFields")
-
 
 class Applied(msgspec.Struct):
     """What was applied to one object, and how the object was afterwards."""
@@ -21,27 +19,34 @@ def digest(value: Any) -> bytes:
     return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()
 
 
-def fingerprint(raw: bytes) -> bytes:
-    """A hash of an object without what other programs change all the time: its status and its versions."""
+def fingerprint(raw: bytes, body: dict[str, Any]) -> bytes:
+    """A hash of what an apply of ``body`` decides of an object: its uid, and the values of the fields of the body.
+
+    Lists count as a whole. What others add elsewhere, such as the revision of a Deployment, changes nothing that the
+    apply would change back.
+    """
     obj: dict[str, Any] = msgspec.json.decode(raw)
-    obj.pop("status", None)
-    metadata = obj.get("metadata") or {}
-    for name in _VOLATILE:
-        metadata.pop(name, None)
-    return digest(obj)
+    applied = {name: value for name, value in body.items() if name != "status"}
+    return digest([obj.get("metadata", {}).get("uid"), _within(obj, applied)])
 
 
-def is_current(applied: Applied | None, body: bytes, resource_version: str, raw: bytes | None) -> bool:
+def _within(value: Any, shape: Any) -> Any:
+    if isinstance(value, dict) and isinstance(shape, dict):
+        return {name: _within(value[name], each) for name, each in shape.items() if name in value}
+    return value
+
+
+def is_current(applied: Applied | None, body: dict[str, Any], resource_version: str, raw: bytes | None) -> bool:
     """Whether the object in the cache still is what this body made of it.
 
-    ``body`` is the ``digest`` of what would be applied, ``raw`` the cached object (None: there is none). A version seen
-    for the first time is compared once, and remembered in ``applied``.
+    ``raw`` is the cached object (None: there is none). A version seen for the first time is compared once, and
+    remembered in ``applied``.
     """
-    if applied is None or raw is None or applied.body != body:
+    if applied is None or raw is None or applied.body != digest(body):
         return False
     if applied.resource_version == resource_version:
         return True
-    if fingerprint(raw) != applied.fingerprint:
+    if fingerprint(raw, body) != applied.fingerprint:
         return False
     applied.resource_version = resource_version
     return True

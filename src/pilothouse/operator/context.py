@@ -110,10 +110,10 @@ class Context(Generic[T]):
         informer, key = self._prepare(wanted, owned=owned)
         kind, meta = informer.kind, wanted["metadata"]
         records = self._records()
-        place, digest = (_kind_key(kind), key), applying.digest(wanted)
+        place = (_kind_key(kind), key)
         cached = informer.cache.get(key)
         version = cached.metadata.resource_version if cached is not None else ""
-        if applying.is_current(records.get(place), digest, version, informer.cache.raw(key)):
+        if applying.is_current(records.get(place), wanted, version, informer.cache.raw(key)):
             return
         answer = await self.client.patch(
             kind.raw,
@@ -125,7 +125,7 @@ class Context(Generic[T]):
         )
         version = self._wrote(kind, answer)
         if self._parts.applied.get(self.key) is records:  # the object may have gone meanwhile
-            records[place] = Applied(digest, version, applying.fingerprint(bytes(answer)))
+            records[place] = Applied(applying.digest(wanted), version, applying.fingerprint(bytes(answer), wanted))
 
     async def create_once(self, body: Any, *, owned: bool = True) -> bool:
         """Create an object unless there is one of that name; it is left alone from then on. Whether it was created."""
