@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,10 +16,12 @@ import yaml
 from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.cli import main, run
 from pilothouse.cli.program import UserError
+from pilothouse.cli.webhooks import webhook_settings
 from pilothouse.client import Client
+from pilothouse.client.connect import connect
 from pilothouse.client.interceptor import Rule, conflict
 from pilothouse.env import Env
-from pilothouse.operator import App, CustomResource
+from pilothouse.operator import App, CustomResource, WebhookSettings
 from pilothouse.operator.endpoints import Endpoints, metrics, probes
 from pilothouse.serving import Server
 from pilothouse.testing import async_plane
@@ -30,6 +33,7 @@ class Thing(View, frozen=True):
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "website_operator.py"
+BACKUPS = EXAMPLE.with_name("backup_operator.py")
 
 
 def test_the_manifests_of_the_example(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,6 +61,45 @@ def test_the_manifests_of_the_example(capsys: pytest.CaptureFixture[str]) -> Non
     }
     (container,) = objects[-1]["spec"]["template"]["spec"]["containers"]
     assert "--leader-elect-namespace=sites" in container["args"]
+
+
+def test_the_manifests_of_an_operator_with_webhooks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "manifests", str(BACKUPS), "-n", "ops", "--image", "example.com/backups:1"]) == 0
+    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    by_kind = {each["kind"]: each for each in objects}
+    assert [each["kind"] for each in objects] == [
+        "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+        "Service", "Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+    ]  # fmt: skip
+    service = {"namespace": "ops", "name": "backup-operator-webhooks", "port": 443}
+    conversion = by_kind["CustomResourceDefinition"]["spec"]["conversion"]
+    assert conversion["webhook"]["clientConfig"] == {"service": {**service, "path": "/convert"}}
+    (webhook,) = by_kind["ValidatingWebhookConfiguration"]["webhooks"]
+    assert webhook["clientConfig"]["service"] == {
+        **service, "path": "/validate-example-com-v2-backup/check-schedule",
+    }  # fmt: skip
+    configurations = {"apiGroups": ["admissionregistration.k8s.io"], "resourceNames": ["backup-operator"],
+                      "verbs": ["get", "patch"]}  # fmt: skip
+    rules = by_kind["ClusterRole"]["rules"]
+    assert rules[-3:] == [
+        {**configurations, "resources": ["mutatingwebhookconfigurations"]},
+        {**configurations, "resources": ["validatingwebhookconfigurations"]},
+        {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
+         "resourceNames": ["backups.example.com"], "verbs": ["get", "patch"]},
+    ]  # fmt: skip
+    assert by_kind["Role"]["rules"][2:] == [
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["backup-operator-webhook-certificates"],
+         "verbs": ["get", "patch"]},
+    ]  # fmt: skip
+    pod = by_kind["Deployment"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    assert "--webhook-namespace=ops" in container["args"]
+    (port,) = by_kind["Service"]["spec"]["ports"]
+    assert {"name": port["targetPort"], "containerPort": 9443} in container["ports"]
+    assert by_kind["Service"]["metadata"] == {"name": service["name"], "namespace": "ops"}
+    assert by_kind["Service"]["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert container["volumeMounts"][0]["name"] == pod["spec"]["volumes"][0]["name"]
 
 
 def test_manifests_have_no_aliases(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,8 +167,8 @@ def test_what_cannot_be_run_is_explained(
 
 @pytest.mark.real_loop(timeout=20)
 async def test_metrics_and_probes_are_served() -> None:
-    ready = False
-    server = Server(Endpoints({**metrics(lambda: "a_total 1\n"), **probes(lambda: ready)}))
+    missing = ["caches", "webhooks"]
+    server = Server(Endpoints({**metrics(lambda: "a_total 1\n"), **probes(lambda: missing)}))
     await server.start()
     try:
 
@@ -139,11 +182,70 @@ async def test_metrics_and_probes_are_served() -> None:
 
         assert await asyncio.to_thread(get, "/metrics") == (200, "a_total 1\n")
         assert await asyncio.to_thread(get, "/healthz") == (200, "ok")
-        assert await asyncio.to_thread(get, "/readyz") == (500, "not ready")
-        ready = True
+        assert await asyncio.to_thread(get, "/readyz") == (500, "not ready: caches, webhooks")
+        missing.clear()
         assert await asyncio.to_thread(get, "/readyz") == (200, "ok")
         assert await asyncio.to_thread(get, "/metrics", "HEAD") == (200, "")
         assert (await asyncio.to_thread(get, "/metrics", "POST"))[0] == 405
         assert (await asyncio.to_thread(get, "/other"))[0] == 404
     finally:
         await server.stop()
+
+
+async def _check(_obj: Any, _request: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "outside of a cluster give --install, which has the API server call them at this machine"),
+        (["--install", "--webhook-port=70000"], "--webhook-port must be between 0 and 65535, got 70000"),
+        (["--install", "--webhook-port=-1"], "--webhook-port must be between 0 and 65535, got -1"),
+    ],
+)
+async def test_webhooks_that_cannot_be_served_are_explained(env: Env, flags: list[str], message: str) -> None:
+    app = App("one")
+    app.validating(CustomResource("example.com/v1", Thing))(_check)
+    client: Any = None
+    with pytest.raises(UserError, match=message):
+        await webhook_settings(app, run.flag_set("run").parse(flags), client)
+
+
+@pytest.mark.parametrize(
+    ("flags", "in_cluster", "expected"),
+    [
+        (["--install"], False, WebhookSettings(host="127.0.0.1", url_host="127.0.0.1", install=True)),
+        (["--install", "--webhook-host=laptop.example.com"], False,
+         WebhookSettings(url_host="laptop.example.com", install=True)),
+        (["--webhook-namespace=ops", "--webhook-cert-dir=/certs"], True,
+         WebhookSettings(namespace="ops", certificate_directory="/certs")),
+        (["--webhook-port=0"], False, None),
+    ],
+)  # fmt: skip
+async def test_how_webhooks_are_reached(
+    env: Env,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: list[str],
+    in_cluster: bool,
+    expected: WebhookSettings | None,
+) -> None:
+    for name, value in (("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("KUBERNETES_SERVICE_PORT", "443")):
+        monkeypatch.setenv(name, value) if in_cluster else monkeypatch.delenv(name, raising=False)
+    app = App("one")
+    app.validating(CustomResource("example.com/v1", Thing))(_check)
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        assert await webhook_settings(app, run.flag_set("run").parse(flags), cluster.client) == expected
+
+
+@pytest.mark.real_loop(timeout=20)
+async def test_the_address_of_this_machine_is_the_one_on_the_way_to_the_api_server() -> None:
+    env = Env()
+    transport = connect(env, master="http://127.0.0.1:6443", environ={})
+    app = App("one")
+    app.validating(CustomResource("example.com/v1", Thing))(_check)
+    try:
+        found = await webhook_settings(app, run.flag_set("run").parse(["--install"]), Client(transport, env))
+    finally:
+        await transport.close()
+    assert found is not None
+    assert found.url_host == "127.0.0.1"

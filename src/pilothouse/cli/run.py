@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags
 from pilothouse.cli.operator_file import load_app
 from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.webhooks import webhook_flags, webhook_settings
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, STRINGS, Flag, FlagSet, Parsed
@@ -38,7 +39,7 @@ def flag_set(program: str) -> FlagSet:
     flags.add(
         "operator",
         Flag("namespaces", STRINGS, (), "Namespaces to watch; empty: all"),
-        Flag("install", BOOL, False, "Apply the CustomResourceDefinitions before the controllers start"),
+        Flag("install", BOOL, False, "Apply CustomResourceDefinitions and webhook configurations first"),
         Flag("metrics-bind-address", STRING, "127.0.0.1:8080", "Address to serve /metrics on; 0: don't serve it"),
         Flag(
             "health-probe-bind-address",
@@ -86,6 +87,7 @@ def flag_set(program: str) -> FlagSet:
         ),
         Flag("leader-elect-retry-period", DURATION, 2.0, "Wait between two attempts to acquire or renew the Lease"),
     )
+    webhook_flags(flags)
     connection_flags(flags, qps=50.0, burst=100)
     common_flags(flags)
     return flags
@@ -124,32 +126,35 @@ def _develop(program: str, words: Sequence[str], parsed: Parsed) -> int:
 
 async def run_app(app: "App", parsed: Parsed) -> int:
     """Run an operator as the flags say, until cancelled. Raises ``UserError``."""
-    env = Env()
-    ready = False
-    settings = operator.Settings(
+    env, health = Env(), operator.Health()
+    async with AsyncExitStack() as stack:
+        metrics = endpoints.Endpoints(endpoints.metrics(app.metrics.exposition))
+        probes = endpoints.Endpoints(endpoints.probes(health.waits_for))
+        await stack.enter_async_context(_listening(metrics, "metrics-bind-address", parsed))
+        await stack.enter_async_context(_listening(probes, "health-probe-bind-address", parsed))
+        client = await stack.enter_async_context(connected(parsed, env, app.name))
+        try:
+            webhooks = await webhook_settings(app, parsed, client)
+            if parsed["install"] and webhooks is None:
+                await app.install(client)
+            await app.run(client, env, _settings(parsed, webhooks), health)
+        except ValueError as error:  # of settings that do not go together
+            raise UserError(str(error), code=2) from error
+        except (errors.ApiError, election.LeadershipLost, OSError) as error:
+            raise UserError(str(error) or type(error).__name__) from error
+    return 0
+
+
+def _settings(parsed: Parsed, webhooks: "operator.WebhookSettings | None") -> "operator.Settings":
+    return operator.Settings(
         namespaces=parsed["namespaces"],
         leader_elect=parsed["leader-elect"],
         lease_namespace=parsed["leader-elect-namespace"] or in_cluster.namespace() or "default",
         lease_duration_seconds=parsed["leader-elect-lease-duration"],
         renew_deadline_seconds=parsed["leader-elect-renew-deadline"],
         retry_period_seconds=parsed["leader-elect-retry-period"],
+        webhooks=webhooks,
     )
-    async with AsyncExitStack() as stack:
-        metrics = endpoints.Endpoints(endpoints.metrics(app.metrics.exposition))
-        probes = endpoints.Endpoints(endpoints.probes(lambda: ready))
-        await stack.enter_async_context(_listening(metrics, "metrics-bind-address", parsed))
-        await stack.enter_async_context(_listening(probes, "health-probe-bind-address", parsed))
-        client = await stack.enter_async_context(connected(parsed, env, app.name))
-        try:
-            if parsed["install"]:
-                await app.install(client)
-            ready = True
-            await app.run(client, env, settings)
-        except ValueError as error:  # of settings that do not go together
-            raise UserError(str(error), code=2) from error
-        except (errors.ApiError, election.LeadershipLost, OSError) as error:
-            raise UserError(str(error) or type(error).__name__) from error
-    return 0
 
 
 def _address(parsed: Parsed, flag: str) -> tuple[str, int] | None:

@@ -26,7 +26,9 @@ from pilothouse.operator.declaration import (
     generation_changed,
     label_changed,
 )
+from pilothouse.operator.health import Health
 from pilothouse.operator.reconciler import Reconciler
+from pilothouse.operator.webhook_server import WebhookSettings
 from pilothouse.runtime.controller import Requeue
 from pilothouse.runtime.errors import RetryLater, TerminalError
 
@@ -39,6 +41,7 @@ __all__ = [
     "Context",
     "CustomResource",
     "Denied",
+    "Health",
     "LabelSelector",
     "ObjectMeta",
     "Reconciler",
@@ -52,6 +55,7 @@ __all__ = [
     "UserInfo",
     "Version",
     "View",
+    "WebhookSettings",
     "annotation_changed",
     "generation_changed",
     "label_changed",

@@ -22,9 +22,11 @@ from pilothouse.operator.context import Context
 from pilothouse.operator.controller import DeclaredController
 from pilothouse.operator.custom_resource import CustomResource
 from pilothouse.operator.declaration import Declaration, Predicate, Reference
+from pilothouse.operator.health import Health
 from pilothouse.operator.reconciler import Reconciler, Sync
 from pilothouse.operator.rights import Grant, grants, rules
 from pilothouse.operator.webhook_handler import WebhookHandler
+from pilothouse.operator.webhook_server import WebhookServer, WebhookSettings, service_name
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.election import Fence, LeaderElector
 from pilothouse.runtime.events import EventRecorder
@@ -53,6 +55,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease_duration_seconds: float = 15.0
     renew_deadline_seconds: float = 10.0
     retry_period_seconds: float = 2.0
+    webhooks: WebhookSettings | None = None
+    """How webhooks and conversions are served, if there are any; None for not at all, as in virtual time."""
 
 
 class ControllerFunction(Generic[T]):
@@ -259,7 +263,7 @@ class App:
 
     @property
     def _default_config(self) -> ClientConfig:
-        return ClientConfig(service_name=f"{self.name}-webhooks", service_namespace="default")
+        return ClientConfig(service_name=service_name(self.name), service_namespace="default")
 
     def definitions(self, webhooks: ClientConfig | None = None) -> list[dict[str, Any]]:
         """The CustomResourceDefinitions of the declared custom resources. Their conversions are called at ``webhooks``;
@@ -300,26 +304,54 @@ class App:
                 while not await _is_established(client, name):  # noqa: ASYNC110  # there is no event to wait for
                     await asyncio.sleep(0.05)
 
-    async def run(self, client: Client, env: Env, settings: Settings = Settings()) -> None:  # noqa: B008  # immutable
-        """Run all controllers until cancelled; running syncs then have ten seconds to finish.
+    async def run(
+        self,
+        client: Client,
+        env: Env,
+        settings: Settings = Settings(),  # noqa: B008  # immutable
+        health: Health | None = None,
+    ) -> None:
+        """Run webhooks and controllers until cancelled; running syncs then have ten seconds to finish.
+
+        Webhooks are served by every replica, and before controllers start: their caches may need conversions.
+        ``health`` is ready once the webhooks are served, and the caches of controllers are filled. A replica that
+        waits for the Lease has no caches, and does not wait for them. Neither does an app with conversions: its caches
+        may need them, and a Service sends requests to those who are ready.
 
         Raises ``LeadershipLost`` when the Lease is lost: the process should end. Raises ``ValueError`` for settings
-        that do not go together, and if there are no controllers.
+        that do not go together, and if there are neither controllers nor webhooks.
         """
         settings = msgspec.structs.replace(settings, namespaces=self._namespaces(settings))
+        health = health or Health()
         recorder = EventRecorder(client, env, self.name)
         async with TaskGroup(self.name) as group:
-            events = group.start(recorder.run(), name="events")
+            tasks = [group.start(recorder.run(), name="events")]
+            checks: dict[str, Callable[[], bool]] = {"caches": lambda: False}
+            if not self._declarations or any(each.has_conversion for each in self._resources.values()):
+                del checks["caches"]
             try:
-                if settings.leader_elect:
-                    await self._lead(client, env, settings, recorder)
+                if settings.webhooks is not None and self.has_webhooks:
+                    server = WebhookServer(self, settings.webhooks, client=client, env=env)
+                    health.expect({"webhooks": server.ready.is_set, **checks})
+                    tasks.append(group.start(server.run(), name="webhooks"))
+                    await server.ready.wait()
                 else:
-                    await self._work(client, env, settings, recorder)
+                    health.expect(checks)
+                if not self._declarations:
+                    await asyncio.Event().wait()
+                elif settings.leader_elect:
+                    await self._lead(client, env, settings, recorder, health)
+                else:
+                    await self._work(client, env, settings, recorder, health)
             finally:
-                events.cancel()
+                for task in tasks:
+                    task.cancel()
 
-    async def _lead(self, client: Client, env: Env, settings: Settings, recorder: EventRecorder) -> None:
+    async def _lead(
+        self, client: Client, env: Env, settings: Settings, recorder: EventRecorder, health: Health
+    ) -> None:
         fence = Fence(env)
+        health.replace("caches", lambda: True)
         elector = LeaderElector(
             client,
             env,
@@ -333,14 +365,19 @@ class App:
             recorder=recorder,
             metrics=self.metrics,
         )
-        await elector.run(lambda: self._work(client.fenced(fence.check), env, settings, recorder))
+        await elector.run(lambda: self._work(client.fenced(fence.check), env, settings, recorder, health))
 
-    async def _work(self, client: Client, env: Env, settings: Settings, recorder: EventRecorder) -> None:
+    async def _work(
+        self, client: Client, env: Env, settings: Settings, recorder: EventRecorder, health: Health
+    ) -> None:
+        factories: list[InformerFactory] = []
+        health.replace("caches", lambda: all(each.has_synced for one in factories for each in one.informers))
         async with TaskGroup(f"{self.name}: controllers") as group:
             for namespace in settings.namespaces:
                 # Their gauges would overwrite each other under one name.
                 name = f"{self.name}/{namespace}" if namespace else self.name
                 informers = InformerFactory(client, env, name=name, metrics=self.metrics)
+                factories.append(informers)
                 for declaration in self._declarations:
                     controller = DeclaredController(
                         declaration,

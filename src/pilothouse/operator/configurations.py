@@ -3,11 +3,18 @@
 from collections.abc import Iterable
 from typing import Any
 
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Object
 from pilothouse.machinery.names import dns_label_errors
 from pilothouse.operator.admission import OPERATIONS, Webhook
 from pilothouse.operator.client_config import ClientConfig
 
 GROUP = "admissionregistration.k8s.io"
+CONFIGURATIONS: dict[str, Kind[Object]] = {
+    kind: Kind(GROUP, "v1", f"{kind.lower()}s", kind, False, Object)
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+}
+"""By kind."""
 _MOST_SECONDS = 30
 
 

@@ -1,6 +1,6 @@
 """``/metrics``, ``/healthz`` and ``/readyz`` of an operator, over plain HTTP as operators serve them."""
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 Message = MutableMapping[str, Any]
@@ -38,9 +38,11 @@ def metrics(exposition: Callable[[], str]) -> dict[str, Callable[[], Answer]]:
     return {"/metrics": lambda: (200, METRICS_TYPE, exposition())}
 
 
-def probes(ready: Callable[[], bool]) -> dict[str, Callable[[], Answer]]:
-    """``/healthz``, which answers as long as the event loop runs, and ``/readyz``."""
-    return {
-        "/healthz": lambda: (200, _TEXT, "ok"),
-        "/readyz": lambda: (200, _TEXT, "ok") if ready() else (500, _TEXT, "not ready"),
-    }
+def probes(waits_for: Callable[[], Sequence[str]]) -> dict[str, Callable[[], Answer]]:
+    """``/healthz``, which answers as long as the event loop runs, and ``/readyz``, with what there is to wait for."""
+
+    def ready() -> Answer:
+        missing = waits_for()
+        return (500, _TEXT, f"not ready: {', '.join(missing)}") if missing else (200, _TEXT, "ok")
+
+    return {"/healthz": lambda: (200, _TEXT, "ok"), "/readyz": ready}

@@ -1,11 +1,13 @@
-"""The manifests of an operator: CustomResourceDefinitions, ServiceAccount, RBAC and Deployment."""
+"""The manifests of an operator: definitions, ServiceAccount, RBAC, Deployment, and what calls its webhooks."""
 
 from typing import Any
 
 import msgspec
 
 from pilothouse.operator.app import App
-from pilothouse.operator.rights import lease_rules
+from pilothouse.operator.client_config import HTTPS_PORT, ClientConfig
+from pilothouse.operator.rights import certificate_rules, lease_rules, trust_rules
+from pilothouse.operator.webhook_server import PORT, service_name
 
 _RBAC = "rbac.authorization.k8s.io"
 METRICS_PORT = 8080
@@ -15,21 +17,35 @@ PROBE_PORT = 8081
 def manifests(app: App, *, namespace: str, image: str = "") -> list[dict[str, Any]]:
     """The objects in the order in which they can be applied. Without an ``image`` there is no Deployment.
 
-    The roles grant the minimum that the declared controllers need (``App.rules``). The Deployment has one replica and
-    leader election, so that it can be scaled up; the image's entry point is ``pilothouse run FILE``.
+    The roles grant the minimum that the declared controllers need (``App.rules``), and the webhooks: their Secret, and
+    ``caBundle`` in the objects of these names. The Deployment has one replica and leader election, so that it can be
+    scaled up; the image's entry point is ``pilothouse run FILE``. Webhook configurations come last: until the operator
+    runs they reject what they are about.
     """
     meta = {"name": app.name, "namespace": namespace}
+    config = ClientConfig(service_name=service_name(app.name), service_namespace=namespace)
+    definitions, configurations = app.definitions(config), app.webhook_configurations(config)
+    trust = trust_rules(configurations, definitions)
+    own = [*lease_rules(app.name), *(certificate_rules(app.name) if app.has_webhooks else ())]
     account = [{"kind": "ServiceAccount", "name": app.name, "namespace": namespace}]
     objects: list[dict[str, Any]] = [
-        *app.definitions(),
+        *definitions,
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
-        {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": app.name}, "rules": app.rules()},
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": app.name},
+            "rules": [*app.rules(), *trust],
+        },
         _binding("ClusterRole", {"name": app.name}, account),
-        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": meta, "rules": lease_rules(app.name)},
+        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": meta, "rules": own},
         _binding("Role", meta, account),
     ]
+    if app.has_webhooks:
+        objects.append(_service(meta))
     if image:
-        objects.append(_deployment(meta, image))
+        objects.append(_deployment(meta, image, has_webhooks=app.has_webhooks))
+    objects += configurations
     # YAML would show parts that are shared as aliases.
     copied: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(objects))
     return copied
@@ -41,15 +57,30 @@ def _binding(kind: str, meta: dict[str, str], subjects: list[dict[str, str]]) ->
     return {"apiVersion": f"{_RBAC}/v1", "kind": f"{kind}Binding", **body}
 
 
-def _deployment(meta: dict[str, str], image: str) -> dict[str, Any]:
-    labels = {"app.kubernetes.io/name": meta["name"]}
+def _labels(meta: dict[str, str]) -> dict[str, str]:
+    return {"app.kubernetes.io/name": meta["name"]}
+
+
+def _service(meta: dict[str, str]) -> dict[str, Any]:
+    port = {"name": "webhooks", "port": HTTPS_PORT, "targetPort": "webhooks"}
+    spec = {"selector": _labels(meta), "ports": [port]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {**meta, "name": service_name(meta["name"])},
+        "spec": spec,
+    }
+
+
+def _deployment(meta: dict[str, str], image: str, *, has_webhooks: bool) -> dict[str, Any]:
+    labels = _labels(meta)
     arguments = [
         "--leader-elect",
         f"--leader-elect-namespace={meta['namespace']}",
         f"--metrics-bind-address=:{METRICS_PORT}",
         f"--health-probe-bind-address=:{PROBE_PORT}",
     ]
-    container = {
+    container: dict[str, Any] = {
         "name": "operator",
         "image": image,
         "args": arguments,
@@ -71,6 +102,12 @@ def _deployment(meta: dict[str, str], image: str) -> dict[str, Any]:
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
     }
+    if has_webhooks:
+        arguments.append(f"--webhook-namespace={meta['namespace']}")
+        container["ports"].append({"name": "webhooks", "containerPort": PORT})
+        # OpenSSL reads keys from files only; this one is in memory.
+        container["volumeMounts"] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108  # in the container
+        pod["volumes"] = [{"name": "tmp", "emptyDir": {"medium": "Memory"}}]
     template = {"metadata": {"labels": labels}, "spec": pod}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}

@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 
 from pilothouse.operator.admission import Webhook
+from pilothouse.operator.configurations import CONFIGURATIONS, GROUP
 from pilothouse.operator.custom_resource import kind_of
 from pilothouse.operator.declaration import Declaration
+from pilothouse.operator.webhook_server import secret_name
 
 _READ = ("get", "list", "watch")
 _OWN = (*_READ, "create", "delete", "patch")
@@ -59,6 +61,33 @@ def rules(declarations: Iterable[Declaration], webhooks: Iterable[Webhook] = ())
         {"apiGroups": [group], "resources": resources, "verbs": list(allowed)}
         for (group, allowed), resources in grouped.items()
     ]
+
+
+def certificate_rules(app: str) -> list[dict[str, Any]]:
+    """Rules of a Role in the namespace of an app's Service, for the Secret with the certificates of its webhooks."""
+    secret = {"apiGroups": [""], "resources": ["secrets"]}
+    return [
+        {**secret, "verbs": ["create"]},
+        {**secret, "resourceNames": [secret_name(app)], "verbs": ["get", "patch"]},
+    ]
+
+
+def trust_rules(webhooks: Iterable[dict[str, Any]], definitions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rules of a ClusterRole, for ``caBundle`` in these webhook configurations and definitions."""
+    rules = [
+        {
+            "apiGroups": [GROUP],
+            "resources": [CONFIGURATIONS[each["kind"]].resource],
+            "resourceNames": [each["metadata"]["name"]],
+            "verbs": ["get", "patch"],
+        }
+        for each in webhooks
+    ]
+    names = [each["metadata"]["name"] for each in definitions if "webhook" in each["spec"].get("conversion", {})]
+    if names:
+        definition = {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"]}
+        rules.append({**definition, "resourceNames": names, "verbs": ["get", "patch"]})
+    return rules
 
 
 def lease_rules(name: str) -> list[dict[str, Any]]:

@@ -49,13 +49,17 @@ class Pair(msgspec.Struct, frozen=True):
     def load(certificate: Path, key: Path) -> "Pair":
         """Read both. Raises ``OSError``, or ``ValueError`` naming the files when they do not belong together."""
         pair = Pair(certificate.read_bytes(), key.read_bytes())
+        pair.check(str(certificate), str(key))
+        return pair
+
+    def check(self, certificate: str = "the certificate", key: str = "the key") -> None:
+        """Raise ``ValueError``, with the names of both, unless they can be read and belong together."""
         try:
-            fits = _certificate(pair.certificate).public_key() == _key(pair.key).public_key()
+            fits = _certificate(self.certificate).public_key() == _key(self.key).public_key()
         except (ValueError, TypeError) as error:
             raise ValueError(f"{certificate} and {key} can't be read: {error}") from error
         if not fits:
             raise ValueError(f"{key} is not the key of the certificate {certificate}")
-        return pair
 
     @property
     def not_after(self) -> datetime.datetime:
@@ -221,6 +225,21 @@ def _is_signed_by(pair: Pair, authority: Pair) -> bool:
     except (exceptions.InvalidSignature, ValueError, TypeError):
         return False
     return True
+
+
+def is_issued_for(pair: Pair, hosts: Iterable[str], bundle: bytes) -> bool:
+    """Whether the certificate is for all of these hosts, and one of the authorities in ``bundle`` has signed it."""
+    return set(hosts) <= _hosts_of(pair) and any(_is_signed_by(pair, Pair(each, b"")) for each in split(bundle))
+
+
+def split(bundle: bytes) -> list[bytes]:
+    """The certificates of a bundle, each PEM. Raises ``ValueError`` if there is none."""
+    return [each.public_bytes(serialization.Encoding.PEM) for each in x509.load_pem_x509_certificates(bundle)]
+
+
+def not_expired(bundle: bytes, now: datetime.datetime) -> list[bytes]:
+    """Those certificates of a bundle that have not expired."""
+    return [each for each in split(bundle) if _certificate(each).not_valid_after_utc > now]
 
 
 def certificate_names(pair: Pair) -> tuple[str, ...]:

@@ -140,6 +140,16 @@ class ServerTls:
         self._authorities = Authorities(client_authority) if client_authority else None
         self._newest = self._made()
 
+    def present(self, pair: Pair) -> None:
+        """From now on show new clients this certificate. Raises ``ValueError``; then the former one stays in use."""
+        before = self._default, self._files
+        self._default, self._files = pair, self._named
+        try:
+            self._newest = self._made()
+        except ValueError:
+            self._default, self._files = before
+            raise
+
     def verification_error(self, peer: Peer, now: datetime.datetime) -> str | None:
         """Why a client's certificate is not believed, or None."""
         if self._authorities is None:

@@ -1,0 +1,316 @@
+"""The server of an operator's webhooks: HTTPS, certificates that are renewed while it runs, and who trusts them.
+
+Every replica runs one, whether it leads or not. Certificates that are ours are kept in a Secret, which the replicas
+share; the first that finds them due renews them (``webhook_certificates``), the others take them over within
+``CHECK_SECONDS``. Each makes sure that the API server trusts them before it serves with them.
+"""
+
+import asyncio
+import base64
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
+from pilothouse.api.core import SECRETS
+from pilothouse.api.kinds import Kind
+from pilothouse.client import Client, apply_patch, json_patch, merge_patch
+from pilothouse.client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from pilothouse.env import Env, Log
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.metrics import Registry
+from pilothouse.operator.client_config import HTTPS_PORT, ClientConfig
+from pilothouse.operator.configurations import CONFIGURATIONS
+from pilothouse.operator.webhook_certificates import Certificates, from_secret, renewed
+from pilothouse.operator.webhook_handler import WebhookHandler
+
+if TYPE_CHECKING:
+    from pilothouse.serving.certificates import Pair
+
+with lazy_imports():
+    from pilothouse import serving
+    from pilothouse.serving import tls
+
+CHECK_SECONDS = 60.0
+"""How often certificates and ``caBundle`` are looked at."""
+_BACKOFF_SECONDS = 1.0
+PORT = 9443
+"""controller-runtime's."""
+_CONFLICTS = 5
+
+
+class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the webhooks of an app are served, and how the API server gets there: through the app's Service in
+    ``namespace``, where the Secret with the certificates is, too; or, outside of the cluster, at ``url_host``, with
+    certificates that end with the process."""
+
+    host: str = ""
+    """The address to listen on; all if empty."""
+    port: int = PORT
+    """0 for a free one."""
+    namespace: str = "default"
+    url_host: str = ""
+    certificate_directory: str = ""
+    """A directory with ``tls.crt`` and ``tls.key``, as a Secret of cert-manager is mounted, to use instead of
+    certificates of our own. They are read again when they change; ``caBundle`` is their maker's to write."""
+    install: bool = False
+    """Apply the CustomResourceDefinitions and the webhook configurations."""
+
+
+class Served(Protocol):
+    """The parts of an ``App`` that its server needs."""
+
+    name: str
+    metrics: Registry
+
+    def webhook_handler(self, client: Client) -> WebhookHandler: ...
+
+    def webhook_configurations(self, webhooks: ClientConfig | None = None) -> list[dict[str, Any]]: ...
+
+    def definitions(self, webhooks: ClientConfig | None = None) -> list[dict[str, Any]]: ...
+
+    async def install(self, client: Client, webhooks: ClientConfig | None = None) -> None: ...
+
+
+def service_name(app: str) -> str:
+    """The Service in front of an app's webhooks."""
+    return f"{app}-webhooks"
+
+
+def secret_name(app: str) -> str:
+    """The Secret with the certificates of an app's webhooks."""
+    return f"{app}-webhook-certificates"
+
+
+class CertificateRotator:
+    """Keeps certificates valid and trusted. ``present`` is given each pair that is to be served from then on."""
+
+    def __init__(
+        self,
+        app: Served,
+        settings: WebhookSettings,
+        *,
+        client: Client,
+        env: Env,
+        present: Callable[["Pair"], None],
+    ) -> None:
+        self._app = app
+        self._settings = settings
+        self._client = client
+        self._env = env
+        self._present = present
+        self._log = Log("webhooks")
+        self._in_memory: Certificates | None = None
+        self._installed = b""
+        """The bundle that was installed."""
+        self._served: Certificates | None = None
+        service = service_name(app.name)
+        self._hosts = [settings.url_host or f"{service}.{settings.namespace}.svc"]
+
+    async def run(self) -> None:
+        """Look after the certificates until cancelled; what fails is logged and tried again."""
+        backoff = _BACKOFF_SECONDS
+        while True:
+            await asyncio.sleep(backoff if backoff > _BACKOFF_SECONDS else CHECK_SECONDS)
+            try:
+                await self.sync()
+                backoff = _BACKOFF_SECONDS
+            except (ApiError, OSError, TimeoutError) as error:
+                self._log.error("Cannot renew or publish the certificates of webhooks", error=error)
+                backoff = min(backoff * 2, CHECK_SECONDS)
+
+    async def certificates(self) -> Certificates:
+        """Those that are kept, renewed if they are due. Raises what the API server answers."""
+        if self._settings.url_host:
+            self._in_memory = self._renewed(self._in_memory)
+            return self._in_memory
+        for _ in range(_CONFLICTS):
+            try:
+                return await self._shared()
+            except (AlreadyExists, Conflict):
+                continue  # another replica was faster
+        return await self._shared()
+
+    async def sync(self) -> None:
+        """Renew what is due, have the API server trust it, and serve with it."""
+        found = await self.certificates()
+        await self.publish(found.bundle)
+        if found != self._served:
+            self._present(found.serving)
+            self._served = found
+
+    async def publish(self, bundle: bytes) -> None:
+        """Have the API server trust these authorities."""
+        if self._settings.install:
+            if bundle != self._installed:
+                await self._install(bundle)
+                self._installed = bundle
+            return
+        encoded = base64.b64encode(bundle).decode()
+        for body in self._app.webhook_configurations():
+            names = {each["name"] for each in body["webhooks"]}
+            paths = functools.partial(_of_webhooks, names=names)
+            await self._write(CONFIGURATIONS[body["kind"]], body["metadata"]["name"], paths, encoded)
+        for body in self._app.definitions():
+            if "webhook" in body["spec"].get("conversion", {}):
+                await self._write(CUSTOM_RESOURCE_DEFINITIONS, body["metadata"]["name"], _of_conversion, encoded)
+
+    # Certificates
+
+    async def _shared(self) -> Certificates:
+        """Raises ``AlreadyExists`` or ``Conflict`` if another replica has written the Secret meanwhile."""
+        name, namespace = secret_name(self._app.name), self._settings.namespace
+        try:
+            secret = await self._client.get(SECRETS, name, namespace)
+        except NotFound:
+            made = self._renewed(None)
+            body = {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": name, "namespace": namespace},
+                "type": "kubernetes.io/tls",
+                "data": made.to_data(),
+            }
+            await self._client.create(SECRETS.raw, body, namespace, field_manager=self._manager)
+            return made
+        kept: Certificates | None = None
+        try:
+            kept = from_secret(secret)
+        except ValueError as error:
+            self._log.error("The certificates of webhooks are made anew", error=error)
+        made = self._renewed(kept)
+        if made != kept:
+            changed = {"metadata": {"resourceVersion": secret.metadata.resource_version}, "data": made.to_data()}
+            await self._client.patch(SECRETS.raw, name, merge_patch(changed), namespace, field_manager=self._manager)
+        return made
+
+    def _renewed(self, kept: Certificates | None) -> Certificates:
+        made = renewed(kept, self._hosts, f"{self._app.name}-webhooks", self._env.now())
+        if made != kept:
+            self._log.info("Renewed the certificates of webhooks", until=made.serving.not_after)
+        return made
+
+    # Trust
+
+    @property
+    def _manager(self) -> str:
+        return f"{self._app.name}/webhooks"
+
+    async def _install(self, bundle: bytes) -> None:
+        config = self.client_config(bundle)
+        await self._app.install(self._client, config)
+        for body in self._app.webhook_configurations(config):
+            kind, name = CONFIGURATIONS[body["kind"]], body["metadata"]["name"]
+            await self._client.patch(kind.raw, name, apply_patch(body), field_manager=self._manager, force=True)
+
+    def client_config(self, bundle: bytes) -> ClientConfig:
+        """Where the API server finds the webhooks."""
+        settings = self._settings
+        if not settings.url_host:
+            service = service_name(self._app.name)
+            return ClientConfig(service_name=service, service_namespace=settings.namespace, ca_bundle=bundle)
+        host = f"[{settings.url_host}]" if ":" in settings.url_host else settings.url_host
+        port = "" if settings.port == HTTPS_PORT else f":{settings.port}"
+        return ClientConfig(url=f"https://{host}{port}", ca_bundle=bundle)
+
+    async def _write(
+        self, kind: Kind[Any], name: str, paths: Callable[[dict[str, Any]], dict[str, str]], bundle: str
+    ) -> None:
+        """Write ``caBundle`` where it differs: ``paths`` are those of its client configs, with their bundles."""
+        try:
+            raw = await self._client.get(kind.raw, name)
+        except NotFound:
+            self._log.warning(
+                "The API server does not call the webhooks: apply the manifests", kind=kind.kind, name=name
+            )
+            return
+        obj: dict[str, Any] = msgspec.json.decode(raw)
+        found = paths(obj)
+        if not found:
+            self._log.warning("It names none of the webhooks: apply the manifests", kind=kind.kind, name=name)
+        operations: list[dict[str, Any]] = [
+            {"op": "add", "path": f"{path}/caBundle", "value": bundle} for path, old in found.items() if old != bundle
+        ]
+        if operations:
+            version = obj["metadata"]["resourceVersion"]
+            operations.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
+            await self._client.patch(kind.raw, name, json_patch(operations), field_manager=self._manager)
+
+
+def _of_webhooks(obj: dict[str, Any], names: set[str]) -> dict[str, str]:
+    """The paths of client configs that call one of these webhooks through a Service, and their bundles."""
+    return {
+        f"/webhooks/{number}/clientConfig": each["clientConfig"].get("caBundle") or ""
+        for number, each in enumerate(obj.get("webhooks") or ())
+        if each["name"] in names and each["clientConfig"].get("service")
+    }
+
+
+def _of_conversion(obj: dict[str, Any]) -> dict[str, str]:
+    config = ((obj["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
+    return {"/spec/conversion/webhook/clientConfig": config.get("caBundle") or ""} if config.get("service") else {}
+
+
+class WebhookServer:
+    """Serves the webhooks of an app until ``run`` is cancelled."""
+
+    def __init__(self, app: Served, settings: WebhookSettings, *, client: Client, env: Env) -> None:
+        self._app = app
+        self._settings = settings
+        self._client = client
+        self._env = env
+        self.ready = asyncio.Event()
+        """Set once it listens and the API server trusts it."""
+
+    async def run(self) -> None:
+        """Raises ``CannotListen``, and ``OSError`` or ``ValueError`` for a certificate directory that cannot be used.
+        Waits for a Secret and configurations that cannot be read or written."""
+        if self._settings.certificate_directory:
+            await self._run_with_files(Path(self._settings.certificate_directory))
+            return
+        shown: list[tls.ServerTls] = []
+        settings = self._settings
+        if settings.url_host and not settings.port:
+            raise ValueError("webhooks that are called at a URL need a port")
+        rotator = CertificateRotator(
+            self._app, settings, client=self._client, env=self._env, present=lambda pair: shown[0].present(pair)
+        )
+        first = await self._retried(rotator.certificates)
+        shown.append(tls.ServerTls.from_pair(first.serving))
+        server = self._server(shown[0])
+        async with server:
+            await self._retried(rotator.sync)
+            self.ready.set()
+            await rotator.run()
+
+    async def _run_with_files(self, directory: Path) -> None:
+        source = tls.ServerTls.load(directory / "tls.crt", directory / "tls.key")
+        async with self._server(source):
+            if self._settings.install:
+                authority = directory / "ca.crt"
+                bundle = authority.read_bytes() if authority.exists() else b""
+                rotator = CertificateRotator(
+                    self._app, self._settings, client=self._client, env=self._env, present=lambda _pair: None
+                )
+                await self._retried(lambda: rotator.publish(bundle))
+            self.ready.set()
+            await asyncio.Event().wait()
+
+    def _server(self, source: "tls.ServerTls") -> "serving.Server":
+        handler = self._app.webhook_handler(self._client)
+        return serving.Server(
+            handler, host=self._settings.host, port=self._settings.port, tls=source, clock=self._env.clock
+        )
+
+    async def _retried(self, call: Callable[[], Any]) -> Any:
+        backoff = _BACKOFF_SECONDS
+        while True:
+            try:
+                return await call()
+            except (ApiError, OSError, TimeoutError) as error:
+                Log("webhooks").error("Cannot set up the webhooks, will be retried", error=error)
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, CHECK_SECONDS)

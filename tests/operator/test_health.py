@@ -1,0 +1,63 @@
+"""When an operator is ready."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.operator.test_admission import RANGES
+from tests.operator.test_conversion import PAGES
+
+from pilothouse.client.interceptor import Rule, delay
+from pilothouse.env import Env
+from pilothouse.operator import App, CustomResource, Health, Settings
+from pilothouse.testing import async_plane
+
+
+def test_what_it_waits_for() -> None:
+    health, done = Health(), {"caches": False, "webhooks": False}
+    assert health.waits_for() == ("start",)
+    health.expect({name: lambda name=name: done[name] for name in done})  # type: ignore[misc]
+    assert health.waits_for() == ("caches", "webhooks")
+    done["webhooks"] = True
+    assert health.waits_for() == ("caches",)
+    health.replace("caches", lambda: True)
+    assert health.waits_for() == ()
+    done["caches"] = done["webhooks"] = False
+    health.replace("caches", lambda: False)
+    health.expect({"more": lambda: False})
+    assert health.waits_for() == (), "what was ready stays ready"
+
+
+async def _sync(_obj: Any, _ctx: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("resource", "settings", "waits"),
+    [
+        pytest.param(RANGES, Settings(), True, id="until its caches are filled"),
+        pytest.param(RANGES, Settings(namespaces=("default", "kube-system")), True, id="those of all namespaces"),
+        pytest.param(RANGES, Settings(leader_elect=True), False, id="not while another one leads"),
+        pytest.param(PAGES, Settings(), False, id="not for caches that may need its conversions"),
+    ],
+)
+async def test_an_operator_is_ready(env: Env, resource: CustomResource[Any], settings: Settings, waits: bool) -> None:
+    leading, app, health = App("things"), App("things"), Health()
+    for each in (leading, app):
+        each.controller(resource)(_sync)
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        await app.install(cluster.client)
+
+        async def lead(client: Any, env: Env) -> None:
+            await leading.run(client, env, Settings(leader_elect=True))
+
+        async def run(client: Any, env: Env) -> None:
+            await app.run(client, env, settings, health)
+
+        slow = Rule(delay(30.0, 30.0), resource=resource.kind.group_resource)
+        async with cluster.running(lead):
+            await asyncio.sleep(10)
+            async with cluster.running(run, faults=[slow]):
+                await asyncio.sleep(10)
+                assert health.waits_for() == (("caches",) if waits else ())
+                await asyncio.sleep(60)
+                assert health.waits_for() == ()
