@@ -131,6 +131,7 @@ async def test_the_example_behind_up(tmp_path: Path) -> None:
             async with client_of(kubeconfig) as client:
                 await until_served(client)
                 await validated_and_defaulted(client)
+                await converted(client)
                 await synced(client)
                 assert await asyncio.to_thread(program.stop) == 0
                 with pytest.raises(InternalError, match=r"failed calling webhook .* connection refused"):

@@ -32,6 +32,7 @@ from pilothouse.operator.webhook_server import CHECK_SECONDS, CertificateRotator
 from pilothouse.serving.certificates import AUTHORITY_DAYS, ISSUED_DAYS, Pair, make_authority, split
 from pilothouse.storage import MemoryStore
 from pilothouse.testing import AsyncCluster, async_plane
+from pilothouse.testing.running import ProgramUnderTest
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 HOST = "pages-webhooks.default.svc"
@@ -154,6 +155,10 @@ class Replica:
         )
 
 
+def failing(cluster: AsyncCluster, env: Env, *faults: Rule) -> Client:
+    return ProgramUnderTest(env, cluster.plane.server, the_app(), faults=faults).client()
+
+
 @pytest.fixture
 async def cluster(env: Env) -> AsyncIterator[AsyncCluster]:
     """An API server with the manifests of the app, as an administrator applies them."""
@@ -215,7 +220,7 @@ async def test_replicas_share_certificates_that_are_rotated(cluster: AsyncCluste
 
 async def test_a_certificate_is_trusted_before_it_is_served(cluster: AsyncCluster, env: Env) -> None:
     broken = Rule(conflict(), verb="patch", resource="customresourcedefinitions.apiextensions.k8s.io", times=1)
-    replica = Replica(cluster.client_of_a_program([broken]), env)
+    replica = Replica(failing(cluster, env, broken), env)
     with pytest.raises(Conflict):
         await replica.rotator.sync()
     assert replica.presented == []
@@ -224,7 +229,7 @@ async def test_a_certificate_is_trusted_before_it_is_served(cluster: AsyncCluste
 
 
 async def test_two_replicas_that_start_at_once_agree(cluster: AsyncCluster, env: Env) -> None:
-    replicas = [Replica(cluster.client_of_a_program([Rule(lose_answer(), verb="create", probability=0.3)]), env)
+    replicas = [Replica(failing(cluster, env, Rule(lose_answer(), verb="create", probability=0.3)), env)
                 for _ in range(4)]  # fmt: skip
 
     async def until_synced(replica: Replica) -> None:
