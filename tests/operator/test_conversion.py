@@ -248,6 +248,8 @@ async def test_one_failure_fails_the_review(env: Env) -> None:
         (review(kind="AdmissionReview"), "expected a ConversionReview"),
         (review(apiVersion="apiextensions.k8s.io/v1beta1"), "expected a ConversionReview"),
         (review(request={}), "missing required field"),
+        (review({"apiVersion": "example.com/v1"}), "missing required field `kind`"),
+        (review(*[0] * 100_000), "Expected `object`, got `int`"),
     ],
 )
 async def test_what_is_no_review_is_rejected(env: Env, body: bytes, message: str) -> None:

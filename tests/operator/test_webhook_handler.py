@@ -103,13 +103,13 @@ async def test_a_body_without_a_length_is_bounded(handler: WebhookHandler) -> No
 
 
 async def test_the_oldest_of_too_many_bodies_is_given_up(handler: WebhookHandler) -> None:
-    """Together they may hold 96 MiB: the third of 40 MiB ends the first."""
+    """Together they may hold 48 MiB: the fourth of 15 MiB ends the first."""
     async with TaskGroup() as group:
         calls = [
-            group.start(call(handler, "/convert", b" " * (40 * 1024 * 1024), b"{", pause=1 + number / 10), name="call")
-            for number in range(3)
+            group.start(call(handler, "/convert", b" " * (15 * 1024 * 1024), b"{", pause=1 + number / 10), name="call")
+            for number in range(4)
         ]
-    assert [call.result()[0] for call in calls] == [408, 400, 400]
+    assert [call.result()[0] for call in calls] == [408, 400, 400, 400]
 
 
 async def test_too_many_requests_at_a_time_are_rejected(env: Env) -> None:

@@ -31,6 +31,19 @@ class BadReview(ValueError):
     """A body that is no ConversionReview or AdmissionReview of version v1."""
 
 
+class _Head(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    api_version: str
+    kind: str
+
+
+class _Heads(msgspec.Struct, frozen=True):
+    objects: list[_Head]
+
+
+class _HeadsReview(msgspec.Struct, frozen=True):
+    request: _Heads
+
+
 class ConversionRequest(msgspec.Struct, frozen=True, rename="camel"):
     uid: str
     desired_api_version: str = msgspec.field(name="desiredAPIVersion")
@@ -83,6 +96,8 @@ class Conversions:
         """The answer to a ConversionReview: every object, in the given order, or the error of the first that fails.
         Raises ``BadReview``."""
         try:
+            # What is no object ends the decoding: a list of a million zeros would become a million values first.
+            msgspec.json.decode(body, type=_HeadsReview)
             review = msgspec.json.decode(body, type=ConversionReview)
         except UNREADABLE as error:
             raise BadReview(f"the body is no ConversionReview: {error}") from error

@@ -21,9 +21,9 @@ Message = MutableMapping[str, Any]
 
 ADMISSION_BYTES = 7 * 1024 * 1024
 """``maxRequestSize`` of controller-runtime's ``pkg/webhook/admission/http.go`` (v0.22)."""
-CONVERSION_BYTES = 64 * 1024 * 1024
-"""The API server converts a whole list in one request."""
-UNFINISHED_BYTES = 96 * 1024 * 1024
+CONVERSION_BYTES = 16 * 1024 * 1024
+"""An object may have 3 MiB in JSON, and API servers may send several at a time."""
+UNFINISHED_BYTES = 48 * 1024 * 1024
 """What bodies may hold together that are being received; the oldest is given up."""
 BODY_SECONDS = 10.0
 CONVERSION_SECONDS = 30.0
@@ -75,8 +75,8 @@ class WebhookHandler:
         in_flight.inc()
         code = 500
         try:
-            if reason := exceeded(body) if path != CONVERT_PATH else "":
-                raise BadReview(f"the body is no AdmissionReview: {reason}")
+            if reason := exceeded(body):
+                raise BadReview(f"the review: {reason}")
             if path == CONVERT_PATH:
                 async with asyncio.timeout(CONVERSION_SECONDS):
                     answer, code = await self._conversions.review(body), 200

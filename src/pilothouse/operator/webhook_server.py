@@ -8,9 +8,9 @@ share; the first that finds them due renews them (``webhook_certificates``), the
 import asyncio
 import base64
 import functools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -34,12 +34,15 @@ with lazy_imports():
     from pilothouse import serving
     from pilothouse.serving import tls
 
+T = TypeVar("T")
+_Work = Callable[[], Coroutine[Any, Any, None]]
 CHECK_SECONDS = 60.0
 """How often certificates and ``caBundle`` are looked at."""
 _BACKOFF_SECONDS = 1.0
 PORT = 9443
 """controller-runtime's."""
 _CONFLICTS = 5
+_WITHDRAW_SECONDS = 5.0
 
 
 class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +107,7 @@ class CertificateRotator:
         self._present = present
         self._log = Log("webhooks")
         self._in_memory: Certificates | None = None
-        self._installed = b""
+        self._installed: bytes | None = None
         """The bundle that was installed."""
         self._served: Certificates | None = None
         service = service_name(app.name)
@@ -118,7 +121,7 @@ class CertificateRotator:
             try:
                 await self.sync()
                 backoff = _BACKOFF_SECONDS
-            except (ApiError, OSError, TimeoutError) as error:
+            except (ApiError, OSError) as error:
                 self._log.error("Cannot renew or publish the certificates of webhooks", error=error)
                 backoff = min(backoff * 2, CHECK_SECONDS)
 
@@ -157,6 +160,20 @@ class CertificateRotator:
         for body in self._app.definitions():
             if "webhook" in body["spec"].get("conversion", {}):
                 await self._write(CUSTOM_RESOURCE_DEFINITIONS, body["metadata"]["name"], _of_conversion, encoded)
+
+    async def withdraw(self) -> None:
+        """Delete the webhook configurations that call this process, unless somebody has changed where they call: when
+        it has ended, they would reject what they are about."""
+        if self._installed is None:
+            return
+        config = self.client_config(self._installed)
+        for body in self._app.webhook_configurations(config):
+            kind, name = CONFIGURATIONS[body["kind"]], body["metadata"]["name"]
+            raw = await self._client.get(kind.raw, name)
+            obj: dict[str, Any] = msgspec.json.decode(raw)
+            ours = [each["clientConfig"] for each in body["webhooks"]]
+            if [each["clientConfig"] for each in obj.get("webhooks") or ()] == ours:
+                await self._client.delete(kind, name, uid=obj["metadata"]["uid"])
 
     # Certificates
 
@@ -262,42 +279,47 @@ class WebhookServer:
         self._settings = settings
         self._client = client
         self._env = env
+        self._log = Log("webhooks")
         self.ready = asyncio.Event()
         """Set once it listens and the API server trusts it."""
 
     async def run(self) -> None:
         """Raises ``CannotListen``, and ``OSError`` or ``ValueError`` for a certificate directory that cannot be used.
         Waits for a Secret and configurations that cannot be read or written."""
-        if self._settings.certificate_directory:
-            await self._run_with_files(Path(self._settings.certificate_directory))
-            return
-        shown: list[tls.ServerTls] = []
         settings = self._settings
-        if settings.url_host and not settings.port:
-            raise ValueError("webhooks that are called at a URL need a port")
-        rotator = CertificateRotator(
-            self._app, settings, client=self._client, env=self._env, present=lambda pair: shown[0].present(pair)
-        )
-        first = await self._retried(rotator.certificates)
-        shown.append(tls.ServerTls.from_pair(first.serving))
-        server = self._server(shown[0])
-        async with server:
-            await self._retried(rotator.sync)
-            self.ready.set()
-            await rotator.run()
+        source: tls.ServerTls
 
-    async def _run_with_files(self, directory: Path) -> None:
-        source = tls.ServerTls.load(directory / "tls.crt", directory / "tls.key")
+        def present(pair: "Pair") -> None:
+            source.present(pair)
+
+        rotator = CertificateRotator(self._app, settings, client=self._client, env=self._env, present=present)
+        if settings.certificate_directory:
+            directory = Path(settings.certificate_directory)
+            source = tls.ServerTls.load(directory / "tls.crt", directory / "tls.key")
+            authority = directory / "ca.crt"
+            bundle = authority.read_bytes() if authority.exists() else b""
+            publish: _Work = functools.partial(rotator.publish, bundle)
+            keep: _Work = _for_ever
+        else:
+            first = await self._retried(rotator.certificates)
+            source = tls.ServerTls.from_pair(first.serving)
+            publish, keep = rotator.sync, rotator.run
         async with self._server(source):
-            if self._settings.install:
-                authority = directory / "ca.crt"
-                bundle = authority.read_bytes() if authority.exists() else b""
-                rotator = CertificateRotator(
-                    self._app, self._settings, client=self._client, env=self._env, present=lambda _pair: None
-                )
-                await self._retried(lambda: rotator.publish(bundle))
-            self.ready.set()
-            await asyncio.Event().wait()
+            try:
+                if settings.install or not settings.certificate_directory:
+                    await self._retried(publish)
+                self.ready.set()
+                await keep()
+            finally:
+                if settings.url_host:
+                    await self._withdraw(rotator)
+
+    async def _withdraw(self, rotator: CertificateRotator) -> None:
+        try:
+            async with asyncio.timeout(_WITHDRAW_SECONDS):
+                await rotator.withdraw()
+        except (ApiError, OSError) as error:  # a TimeoutError is one
+            self._log.error("The webhook configurations of this process are still there", error=error)
 
     def _server(self, source: "tls.ServerTls") -> "serving.Server":
         handler = self._app.webhook_handler(self._client)
@@ -305,12 +327,16 @@ class WebhookServer:
             handler, host=self._settings.host, port=self._settings.port, tls=source, clock=self._env.clock
         )
 
-    async def _retried(self, call: Callable[[], Any]) -> Any:
+    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         backoff = _BACKOFF_SECONDS
         while True:
             try:
                 return await call()
-            except (ApiError, OSError, TimeoutError) as error:
-                Log("webhooks").error("Cannot set up the webhooks, will be retried", error=error)
+            except (ApiError, OSError) as error:
+                self._log.error("Cannot set up the webhooks, will be retried", error=error)
                 await asyncio.sleep(backoff)
                 backoff = min(backoff * 2, CHECK_SECONDS)
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
