@@ -110,7 +110,7 @@ class Algorithm:
         """The positions of the nodes that the next search finds."""
         pod_info = PodInfo(pod)
         results, state = self._algorithm._filter_results.get(pod_info), self.framework.pre_filter(pod_info)
-        return self._algorithm.find_nodes_that_pass_filters(pod_info, results, state)
+        return list(self._algorithm.find_nodes_that_pass_filters(pod_info, results, state))
 
     def score_differences(self, pod: Pod) -> list[int]:
         """The total score of every node, without the resource scores."""

@@ -6,6 +6,7 @@ stops when enough nodes fit; then the scores; among equal scores a random choice
 """
 
 import contextlib
+import operator
 import random  # noqa: TID251  # the type of a stream
 from collections.abc import Callable, Sequence
 
@@ -16,7 +17,7 @@ from pilothouse.machinery.labels import Selector
 from pilothouse.scheduler.framework.filter_results import REJECTED, UNKNOWN, FilterResults, FilterResultsCache
 from pilothouse.scheduler.framework.runtime import CycleState, Framework
 from pilothouse.scheduler.framework.status import Diagnosis, FitError, Status
-from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
+from pilothouse.scheduler.framework.types import NodeInfo, PodInfo, take
 from pilothouse.scheduler.plugins import interpod_affinity, node_affinity, pod_topology_spread
 from pilothouse.scheduler.plugins.normalize_score import default_normalize_score
 from pilothouse.scheduler.plugins.taint_toleration import count_intolerable_taints_prefer_no_schedule
@@ -109,30 +110,33 @@ class SchedulingAlgorithm:
                 results.filter_and_score(self._cache.node_infos[index])
         return ScheduleResult(self._select_host(pod_info, results, feasible).name)
 
-    def find_nodes_that_pass_filters(self, pod_info: PodInfo, results: FilterResults, state: CycleState) -> list[int]:
+    def find_nodes_that_pass_filters(
+        self, pod_info: PodInfo, results: FilterResults, state: CycleState
+    ) -> Sequence[int]:
         """The positions of the first nodes that fit, as many as are enough.
 
         The filters run over stretches of nodes, one filter for all nodes of a stretch, which is several times faster
-        than node by node.
+        than node by node. Where all nodes of one stretch fit, which is the usual case, the result is a range: what is
+        known of them is then a slice (``take``).
         """
         node_infos, scores = self._cache.node_infos, results.scores
         num_all_nodes = len(node_infos)
         start = self._next_start_node_index % num_all_nodes
         enough = num_feasible_nodes_to_find(num_all_nodes)
-        feasible: list[int] = []
+        feasible: Sequence[int] = ()
         processed = 0
         while processed < num_all_nodes and len(feasible) < enough:
             low = (start + processed) % num_all_nodes
             high = min(low + max(enough - len(feasible), _MIN_STRETCH), num_all_nodes, low + num_all_nodes - processed)
             _filter_unknown(node_infos, results, low, high)
-            if REJECTED not in scores[low:high]:
-                positions = list(range(low, high))
-            else:
-                positions = [i for i in range(low, high) if scores[i] >= 0]
-            feasible += self._framework.filter_nodes_in_cluster(pod_info, positions, state)
+            positions: Sequence[int] = range(low, high)
+            if REJECTED in scores[low:high]:
+                positions = [i for i in positions if scores[i] >= 0]
+            accepted = self._framework.filter_nodes_in_cluster(pod_info, positions, state)
+            feasible = [*feasible, *accepted] if feasible else accepted
             processed += high - low
         if len(feasible) > enough:
-            del feasible[enough:]
+            feasible = feasible[:enough]
             processed = (feasible[-1] - start) % num_all_nodes + 1
         self._next_start_node_index = (start + processed) % num_all_nodes
         return feasible
@@ -162,7 +166,7 @@ class SchedulingAlgorithm:
         """The weighted sums of the scores of feasible nodes. Scores that are the same for all nodes are left out."""
         cache, node_infos = self._cache, self._cache.node_infos
         scores = results.scores
-        totals = [scores[index] for index in feasible]
+        totals = take(scores, feasible)
         if pod_info.preferred_node_affinity_terms:
             raw = [results.node_affinity_score(node_infos[index]) for index in feasible]
             totals = _add_scores(totals, default_normalize_score(raw), NODE_AFFINITY_WEIGHT)
@@ -189,4 +193,6 @@ def _filter_unknown(node_infos: Sequence[NodeInfo], results: FilterResults, low:
 def _add_scores(totals: list[int], scores: Sequence[int] | None, weight: int) -> list[int]:
     if scores is None:
         return totals
-    return [total + weight * score for total, score in zip(totals, scores, strict=True)]
+    # There are few different scores, however many nodes.
+    weighted = {score: weight * score for score in set(scores)}
+    return list(map(operator.add, totals, map(weighted.__getitem__, scores)))

@@ -86,6 +86,20 @@ def test_status_updates_are_no_changes() -> None:
     assert cache.change_count == changes
 
 
+def test_the_version_that_was_decided_from_is_not_kept() -> None:
+    cache = cluster([node("a")])
+    waiting = pod("p", "1")
+    state = cache.assume_pod(PodInfo(waiting), "a")
+    for status in ({}, {"phase": "Running"}):
+        confirmed = bound(pod("p", "1", status=status), "a")
+        assert cache.add_pod(confirmed) == (None, None)
+        kept = state.pod_info.pod
+        assert (state.pod, kept.spec.node_name) == (confirmed, "")
+        assert kept.metadata is confirmed.metadata
+        assert kept.status is confirmed.status
+        assert kept.spec.containers is confirmed.spec.containers
+
+
 POOL: list[dict[str, Any]] = [
     {"labels": {"app": "web"}},
     {"labels": {"app": "db"}, "affinity": anti_affinity(term(HOSTNAME, app="web"))},

@@ -157,7 +157,9 @@ def test_the_filter_follows_changes_of_pods_and_nodes() -> None:
 
 
 def scores(cache: Cache, wanted: Pod) -> dict[str, int] | None:
-    found = score_nodes(cache, PodInfo(wanted), range(len(cache.node_infos)), parse_selector("app=web"))
+    positions, selector = range(len(cache.node_infos)), parse_selector("app=web")
+    found = score_nodes(cache, PodInfo(wanted), positions, selector)
+    assert found == score_nodes(cache, PodInfo(wanted), list(positions), selector)
     names = [one.name for one in cache.node_infos]
     return dict(sorted(zip(names, found, strict=True))) if found is not None else None
 

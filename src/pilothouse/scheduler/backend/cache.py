@@ -13,6 +13,8 @@ nodes; ``topology_version`` changes with labels, taints and ``unschedulable`` of
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from pilothouse.api.core import Node, Pod
 from pilothouse.scheduler.backend.match_counts import MatchCountIndex, MatchCounts, Topologies, Topology
 from pilothouse.scheduler.backend.nominator import Nominator
@@ -35,6 +37,7 @@ class Cache:
         self.prefer_no_schedule_nodes = 0
         """The number of nodes with PreferNoSchedule taints."""
         self._node_infos: tuple[NodeInfo, ...] | None = ()
+        self._node_names: list[str] = []
         self._changes: list[int] = []
         self._changes_before = 0
         self._pod_states: dict[str, PodState] = {}
@@ -64,9 +67,15 @@ class Cache:
                 zones.setdefault(node_info.zone, []).append(node_info)
             in_order: Iterable[NodeInfo] = _round_robin(list(zones.values())) if len(zones) > 1 else self.nodes.values()
             self._node_infos = tuple(in_order)
+            self._node_names = [node_info.name for node_info in self._node_infos]
             for index, node_info in enumerate(self._node_infos):
                 node_info.index = index
         return self._node_infos
+
+    @property
+    def node_names(self) -> list[str]:
+        """The names of ``node_infos``, in their order."""
+        return self._node_names if self.node_infos else []
 
     def _invalidate_node_order(self) -> None:
         self._node_infos = None
@@ -159,6 +168,11 @@ class Cache:
                 and known.terminating == (meta.deletion_timestamp is not None)
             ):
                 known.pod = pod
+                # What was decided from is the pod without a node. It must not keep the version of then in memory, which
+                # is as large as the one that everybody has.
+                known.pod_info.pod = msgspec.structs.replace(
+                    pod, spec=msgspec.structs.replace(pod.spec, node_name=known.pod_info.pod.spec.node_name)
+                )
                 known.assumed = False
                 return None, None
         pod_state = PodState(PodInfo(pod), node_name, assumed=False)

@@ -5,6 +5,8 @@ those that depend on volumes and on other pods, and nominated pods. As kube-sche
 ``pkg/scheduler/framework/runtime/framework.go``.
 """
 
+from collections.abc import Sequence
+
 from pilothouse.scheduler.backend.cache import Cache
 from pilothouse.scheduler.framework.status import Status
 from pilothouse.scheduler.framework.types import NodeInfo, PodInfo, PodState
@@ -104,7 +106,7 @@ class Framework:
         status = state.volumes.filter_node(node_info.node) if state.volumes is not None else None
         return status or state.filter_node(node_info) or self._filter_with_nominated_pods(pod_info, node_info)
 
-    def filter_nodes_in_cluster(self, pod_info: PodInfo, positions: list[int], state: CycleState) -> list[int]:
+    def filter_nodes_in_cluster(self, pod_info: PodInfo, positions: Sequence[int], state: CycleState) -> Sequence[int]:
         """The positions that ``filter_node_in_cluster`` accepts: each plugin runs for all nodes at once."""
         cache = self.cache
         node_infos = cache.node_infos

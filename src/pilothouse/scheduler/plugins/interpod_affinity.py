@@ -91,7 +91,7 @@ class PreFilterState:
             satisfied = satisfied and value in counts
         return satisfied or self._is_first_of_group
 
-    def filter_nodes(self, cache: Cache, positions: list[int]) -> list[int]:
+    def filter_nodes(self, cache: Cache, positions: Sequence[int]) -> Sequence[int]:
         """The positions that ``filter_node`` accepts: the same rules, each for all nodes at once."""
         for key, counts in self._affinity:
             values = cache.label_values(key)

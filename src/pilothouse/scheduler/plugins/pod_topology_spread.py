@@ -12,7 +12,14 @@ from pilothouse.machinery.labels import Selector
 from pilothouse.scheduler.backend.cache import Cache
 from pilothouse.scheduler.backend.match_counts import DomainMatchCounts, SelectorMatchCounts, Topology
 from pilothouse.scheduler.framework.status import Status
-from pilothouse.scheduler.framework.types import ZONE, NodeChange, NodeInfo, PodInfo, TopologySpreadConstraint
+from pilothouse.scheduler.framework.types import (
+    ZONE,
+    NodeChange,
+    NodeInfo,
+    PodInfo,
+    TopologySpreadConstraint,
+    take,
+)
 from pilothouse.scheduler.plugins.normalize_score import MAX_NODE_SCORE
 from pilothouse.semantics.node_affinity import matches_node_selection
 from pilothouse.semantics.nodes import untolerated_taint
@@ -43,7 +50,7 @@ class PreFilterState:
                 return CONSTRAINTS_NOT_MATCH
         return None
 
-    def filter_nodes(self, cache: Cache, positions: list[int]) -> list[int]:
+    def filter_nodes(self, cache: Cache, positions: Sequence[int]) -> Sequence[int]:
         """The positions that ``filter_node`` accepts: the same rules, each for all nodes at once."""
         for key, counts, max_match_num in self._constraints:
             values, get = cache.label_values(key), counts.get
@@ -143,42 +150,41 @@ def score_nodes(
         return None
     raw = [0.0] * len(scored)
     for constraint in constraints:
-        all_values = cache.label_values(constraint.topology_key)
-        values = [all_values[i] for i in scored]
-        num_domains = len(scored) if constraint.topology_key == HOSTNAME else len(set(values))
-        weight, skew = math.log(num_domains + 2), float(constraint.max_skew - 1)
+        values = take(cache.label_values(constraint.topology_key), scored)
+        skew = float(constraint.max_skew - 1)
         if constraint.topology_key == HOSTNAME:
+            weight = math.log(len(scored) + 2)
             by_node = _match_counts(cache, pod_info, constraint).by_node
-            _add_hostname_scores(raw, cache, scored, values, by_node, weight, skew)
+            raw = _add_hostname_scores(raw, take(cache.node_names, scored), values, by_node, weight, skew)
         else:
+            different = set(values)
+            weight = math.log(len(different) + 2)
             counts = _domain_counts(cache, pod_info, constraint, required).counts
             # As upstream, a node without the label gets nothing, but counts as one more domain.
-            score_of = {v: counts.get(v, 0) * weight + skew if v is not None else 0.0 for v in set(values)}
-            raw = list(map(operator.add, raw, [score_of[v] for v in values]))
+            score_of = {v: counts.get(v, 0) * weight + skew if v is not None else 0.0 for v in different}
+            if any(score_of.values()):
+                raw = list(map(operator.add, raw, map(score_of.__getitem__, values)))
     return _normalize_scores(raw, scored, positions)
 
 
 def _add_hostname_scores(
     raw: list[float],
-    cache: Cache,
-    scored: Sequence[int],
-    names: Sequence[str | None],
+    node_names: Sequence[str],
+    values: Sequence[str | None],
     by_node: Mapping[str, int],
     weight: float,
     skew: float,
-) -> None:
-    """Every node is a domain. Few have matching pods, so only those are looked up."""
-    if None in names:
-        raw[:] = [score + skew if name is not None else score for score, name in zip(raw, names, strict=True)]
-    else:
-        raw[:] = [score + skew for score in raw]
-    if by_node:
-        offset_of = dict(zip(scored, range(len(scored)), strict=True))
-        for node_name, count in by_node.items():
-            node_info = cache.nodes.get(node_name)
-            offset = offset_of.get(node_info.index) if node_info is not None else None
-            if offset is not None and names[offset] is not None:
-                raw[offset] += count * weight
+) -> list[float]:
+    """Every node is a domain; ``values`` are their hostname labels. Where the label is missing nothing is added."""
+    counts = list(map(by_node.get, node_names))
+    if None in values:
+        counts = [count if value is not None else None for count, value in zip(counts, values, strict=True)]
+        raw = [score + skew if value is not None else score for score, value in zip(raw, values, strict=True)]
+    elif skew:
+        raw = [score + skew for score in raw]
+    # There are few different counts, however many nodes.
+    score_of = {count: count * weight if count is not None else 0.0 for count in set(counts)}
+    return list(map(operator.add, raw, map(score_of.__getitem__, counts))) if any(score_of.values()) else raw
 
 
 def _normalize_scores(raw: Sequence[float], scored: Sequence[int], positions: Sequence[int]) -> list[int] | None:
@@ -192,7 +198,7 @@ def _normalize_scores(raw: Sequence[float], scored: Sequence[int], positions: Se
         for score, whole in rounded.items()
     }
     if len(scored) == len(positions):
-        return [final[score] for score in raw]
+        return list(map(final.__getitem__, raw))
     scores = {index: final[score] for index, score in zip(scored, raw, strict=True)}
     return [scores.get(index, 0) for index in positions]
 
