@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
+from tests.real_cluster import RealCluster
 from tests.tables import cases
 
 
@@ -32,8 +33,8 @@ pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUIL
 class Kubectl:
     """Runs kubectl as one user, in one namespace."""
 
-    def __init__(self, server: EmbeddedServer, kubeconfig: Path) -> None:
-        self._environment = {
+    def __init__(self, server: EmbeddedServer | RealCluster, kubeconfig: Path) -> None:
+        self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(server.directory),
             "KUBECONFIG": str(kubeconfig),
@@ -52,7 +53,7 @@ class Kubectl:
             input=None if stdin is None else stdin if isinstance(stdin, str) else json.dumps(stdin),
             capture_output=True,
             text=True,
-            env=self._environment,
+            env=self.environment,
             timeout=30,
             check=False,
         )
@@ -61,7 +62,7 @@ class Kubectl:
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """kubectl in the background, its output line by line."""
-        return subprocess.Popen(self.command(*arguments), stdout=subprocess.PIPE, text=True, env=self._environment)
+        return subprocess.Popen(self.command(*arguments), stdout=subprocess.PIPE, text=True, env=self.environment)
 
     def get(self, *arguments: str) -> Any:
         return json.loads(self("get", *arguments, "-o", "json"))

@@ -29,7 +29,7 @@ def told(kubectl: Kubectl, *arguments: str) -> str:
         kubectl.command(*arguments),
         capture_output=True,
         text=True,
-        env={**os.environ, **kubectl._environment},
+        env={**os.environ, **kubectl.environment},
         timeout=30,
         check=True,
     )

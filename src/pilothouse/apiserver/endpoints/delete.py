@@ -49,7 +49,8 @@ async def delete(core: Core, call: Call) -> Result:
     info, strategy = call.info, call.strategy
     if strategy.delete_warning and options.propagation_policy is None and options.orphan_dependents is None:
         call.warnings.append(strategy.delete_warning)
-    value, gone = await delete_one(core, call, options)
+    # Upstream reads what is to be deleted from the storage, not from the watch cache.
+    value, gone = await delete_one(core, call, options, fresh=True)
     code = 202 if not gone and options.orphan_dependents is False else 200
     warnings = tuple(call.warnings)
     if gone and not strategy.return_deleted_object:
@@ -59,13 +60,14 @@ async def delete(core: Core, call: Call) -> Result:
     return ObjectResult(code, info, await core.shown(info, value), warnings)
 
 
-async def delete_one(core: Core, call: Call, options: DeleteOptions) -> tuple[bytes, bool]:
-    """Delete, or begin to: the object as it now is (or last was), and whether it is gone."""
+async def delete_one(core: Core, call: Call, options: DeleteOptions, *, fresh: bool = False) -> tuple[bytes, bool]:
+    """Delete, or begin to: the object as it now is (or last was), and whether it is gone. ``fresh`` as in
+    ``Core.shown``."""
     for _attempt in range(_ATTEMPTS):
         record = core.store.staged(call.key)
         if record is None:
             raise errors.not_found(call.info, call.name)
-        obj = await read_stored(core, call, record)
+        obj = await read_stored(core, call, record, fresh=fresh)
         check_preconditions(call, obj, options)
         write = Admission(
             operation="DELETE",

@@ -191,9 +191,10 @@ def _insists(meta: Object, old: Object) -> str:
     return "" if version == old["resourceVersion"] else version
 
 
-async def read_stored(core: Core, call: Call, record: Record) -> Object:
-    """A stored object in the version of the call, free to be changed; its managedFields stay encoded."""
-    plain, owners = split(await core.shown(call.info, record.value))
+async def read_stored(core: Core, call: Call, record: Record, *, fresh: bool = False) -> Object:
+    """A stored object in the version of the call, free to be changed; its managedFields stay encoded. ``fresh`` as in
+    ``Core.shown``."""
+    plain, owners = split(await core.shown(call.info, record.value, fresh=fresh))
     obj = decode(plain, record.key)
     put_entries(obj, owners)
     return obj

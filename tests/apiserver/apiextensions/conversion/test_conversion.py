@@ -377,6 +377,11 @@ def _converted(change: Any) -> Any:
             id="not converted",
         ),
         pytest.param(
+            _converted(lambda obj: obj.pop("apiVersion")),
+            "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received )",
+            id="no version",
+        ),
+        pytest.param(
             _converted(lambda obj: obj["metadata"].update(labels={"a b": "c"})),
             'returned invalid metadata: metadata.labels: Invalid value: "a b": name part must consist of '
             "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. "
@@ -392,6 +397,20 @@ async def test_what_is_said_of_a_wrong_answer(api: Api, answer: Any, message: st
     got = await api.get(V2 + "/a")
     message = message.replace("{uid}", hook.asked[0]["uid"]).replace("{object}", made["metadata"]["uid"])
     assert (got.status, got.message) == (500, FAILED + message)
+
+
+async def test_some_errors_do_not_name_the_webhook(api: Api) -> None:
+    """``return nil, err`` (webhook_converter.go, v1.36)."""
+    hook = await served(api, lambda request: {**good(request), "convertedObjects": [None]})
+    await api.made(V1, v1_thing())
+    assert (await api.get(V2 + "/a")).message == "unexpected end of JSON input"
+    hook.answer = lambda request: {**good(request), "convertedObjects": [{"apiVersion": "example.com/v2"}]}
+    missing = "Object 'Kind' is missing in '{\"apiVersion\":\"example.com/v2\"}'"
+    assert (await api.get(V2 + "/a")).message == missing
+    await api.made(V1, v1_thing("b"))
+    hook.answer = lambda request: {**good(request), "convertedObjects": [*good(request)["convertedObjects"][:1], {}]}
+    listed = await api.get(V2)
+    assert listed.message == FAILED + "returned invalid converted object at index 1: Object 'Kind' is missing in '{}'"
 
 
 async def test_a_webhook_has_thirty_seconds(api: Api) -> None:

@@ -34,7 +34,12 @@ _FIELDS = (
 
 
 class ReviewError(Exception):
-    """An answer that cannot be taken. The message is upstream's, without what it says of the webhook."""
+    """An answer that cannot be taken. The message is upstream's, without what it says of the webhook; ``names_webhook``
+    False: upstream says nothing of it."""
+
+    def __init__(self, message: str, *, names_webhook: bool = True) -> None:
+        super().__init__(message)
+        self.names_webhook = names_webhook
 
 
 def review_version(versions: Sequence[str]) -> str:
@@ -118,7 +123,7 @@ def converted_object(original: Object, given: Any, desired_api_version: str, ind
     try:
         converted = _typed(given)
     except ReviewError as error:
-        raise ReviewError(f"{invalid}: {error}" if of_list else str(error)) from None
+        raise ReviewError(f"{invalid}: {error}" if of_list else str(error), names_webhook=of_list) from None
     version = _text(converted, "apiVersion")
     if version != desired_api_version:
         why = f"invalid groupVersion (expected {desired_api_version}, received {version})"

@@ -62,11 +62,13 @@ class ConversionMetrics:
 
 
 class _Failed(Exception):
-    """A call that failed: upstream's type of failure, and what follows ``conversion webhook for … ``."""
+    """A call that failed: upstream's type of failure, and what follows ``conversion webhook for … ``, or stands for
+    itself."""
 
-    def __init__(self, kind: str, why: str) -> None:
+    def __init__(self, kind: str, why: str, *, names_webhook: bool = True) -> None:
         super().__init__(why)
         self.kind = f"conversion_webhook_{kind}_failure"
+        self.names_webhook = names_webhook
 
 
 class WebhookConverter:
@@ -93,8 +95,8 @@ class WebhookConverter:
             converted = await self._convert(objects, target, size)
         except _Failed as error:
             self._metrics.observe(self._definition, source, target, self._core.env.monotonic() - began, error.kind)
-            what = f"{source}, Kind={first.get('kind') or ''}"
-            raise errors.plain(f"conversion webhook for {what} {error}") from None
+            what = f"conversion webhook for {source}, Kind={first.get('kind') or ''} "
+            raise errors.plain(f"{what if error.names_webhook else ''}{error}") from None
         self._metrics.observe(self._definition, source, target, self._core.env.monotonic() - began)
         return converted
 
@@ -130,7 +132,7 @@ class WebhookConverter:
         try:
             return await work.run(len(answer), take)
         except ReviewError as error:
-            raise _Failed("invalid_converted_object", str(error)) from None
+            raise _Failed("invalid_converted_object", str(error), names_webhook=error.names_webhook) from None
 
     async def _call(self, body: bytes) -> bytes:
         target = find_target(self._core, self._config, TIMEOUT_SECONDS)

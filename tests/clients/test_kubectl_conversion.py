@@ -1,0 +1,248 @@
+"""What users of kubectl see of custom resources that a webhook converts, on our server and on a kube-apiserver v1.20.2.
+
+The same commands are run on both sides, where both are; a webhook on loopback converts. What is compared is what the
+commands print, without what is random.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.apiserver.apiextensions.conversion.things import definition, good, v1_thing, v2_thing
+from tests.clients.conversion_webhook import ConversionWebhook
+from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
+from tests.clients.test_kubectl import KUBECTL, Kubectl
+from tests.programs import until
+from tests.real_cluster import RealCluster
+
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
+
+Object = dict[str, Any]
+_RANDOM = (
+    (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UID"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
+    (re.compile(r'"resourceVersion":"\d+"'), '"resourceVersion":"N"'),
+    (re.compile(r"127\.0\.0\.1:\d+"), "HOST"),
+)
+
+
+@pytest.fixture
+def webhook(tmp_path: Path) -> Iterator[ConversionWebhook]:
+    with ConversionWebhook(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Iterator[Kubectl]:
+    with EmbeddedServer(tmp_path) as running:
+        yield Kubectl(running, running.kubeconfig("admin", token=ADMIN_TOKEN))
+
+
+def plain(text: str) -> str:
+    for pattern, replacement in _RANDOM:
+        text = pattern.sub(replacement, text)
+    return text.rstrip("\n")
+
+
+class Session:
+    """Commands on one side, and what came of them."""
+
+    def __init__(self, kubectl: Kubectl, webhook: ConversionWebhook, directory: Path) -> None:
+        self._kubectl = kubectl
+        self._webhook = webhook
+        self._directory = directory
+        self.seen: dict[str, Any] = {}
+
+    def run(self) -> dict[str, Any]:
+        kubectl, hook = self._kubectl, self._webhook
+        given = definition(clientConfig=hook.config)
+        for version in given["spec"]["versions"]:
+            del version["selectableFields"]  # v1.20 does not know them
+        kubectl("create", "-f", "-", stdin=given)
+        kubectl("wait", "--for=condition=Established", "crd/things.example.com")
+        until(lambda: "v2" in kubectl("get", "--raw", "/apis/example.com"), "both versions are discovered")
+        self._verbs()
+        self._field_managers()
+        self._failures()
+        self._storage_version()
+        kubectl("delete", "crd", "things.example.com")
+        return self.seen
+
+    def _verbs(self) -> None:
+        self._note("apply v1", "apply", "-f", "-", stdin=v1_thing("a", "h:1", replicas=2))
+        self._note("get v1", "get", "things.v1.example.com")
+        self._note("get v2", "get", "things.v2.example.com")
+        self._note("get v2 -o", "get", "things.v2.example.com/a", "-o", "jsonpath={.apiVersion} {.spec}")
+        self._note("apply v2", "apply", "-f", "-", stdin=v2_thing("b", "x", "2", count=1))
+        self._note("get b v1 -o", "get", "things.v1.example.com", "b", "-o", "jsonpath={.apiVersion} {.spec}")
+        self._note("apply v2 again", "apply", "-f", "-", stdin=v2_thing("b", "x", "3", count=1))
+        self._note("describe", "get", "things.v2.example.com", "-l", "none=such")
+        self._note("select", "get", "things.v2.example.com", "--field-selector=metadata.name=b")
+        merge = '{"spec":{"port":"7"}}'
+        self._note("merge patch", "patch", "things.v2.example.com", "a", "--type=merge", "-p", merge)
+        operations = '[{"op":"replace","path":"/spec/host","value":"j"}]'
+        self._note("json patch", "patch", "things.v2.example.com", "a", "--type=json", "-p", operations)
+        self._note("after patches", "get", "things.v1.example.com", "a", "-o", "jsonpath={.spec}")
+        self._note("scale v2", "scale", "things.v2.example.com/a", "--replicas=5")
+        self._note("scale v1", "get", "--raw", f"{PATH}/v1/namespaces/default/things/a/scale")
+        self._note("after scale", "get", "things.v1.example.com", "a", "-o", "jsonpath={.spec.replicas}")
+        self._edit()
+        status = json.loads(self._kubectl("get", "--raw", f"{PATH}/v2/namespaces/default/things/a"))
+        status["status"] = {"count": 4}
+        replaced = f"{PATH}/v2/namespaces/default/things/a/status"
+        self._kubectl("replace", "--raw", replaced, "-f", "-", stdin=status)
+        self._note("status v1", "get", "things.v1.example.com", "a", "-o", "jsonpath={.status} {.spec}")
+        self._note("label", "label", "things.v2.example.com", "a", "color=red")
+        self._note("by label", "get", "things.v2.example.com", "-l", "color=red", "-o", "name")
+        self._note("delete v2", "delete", "things.v2.example.com", "b")
+        self._note("what is left", "get", "things.v1.example.com", "-o", "name")
+
+    def _edit(self) -> None:
+        editor = self._directory / "editor.sh"
+        editor.write_text('#!/bin/sh\nsed -i "s/port: .*/port: \\"99\\"/" "$1"\n')
+        editor.chmod(0o700)
+        self._kubectl.environment["KUBE_EDITOR"] = str(editor)
+        self._note("edit v2", "edit", "things.v2.example.com", "a")
+        self._note("after edit", "get", "things.v1.example.com", "a", "-o", "jsonpath={.spec.hostPort}")
+
+    def _field_managers(self) -> None:
+        ssa = ("apply", "--server-side", "-f", "-")
+        self._note("ssa v1", *ssa, "--field-manager=one", stdin=v1_thing("s", "h:1", mode="x"))
+        self._note("conflict", *ssa, "--field-manager=two", stdin=v2_thing("s", "o", "1"), fails=True)
+        self._note("forced", *ssa, "--field-manager=two", "--force-conflicts", stdin=v2_thing("s", "o", "1"))
+        self._owners("owners after force", "s")
+        self._note("less", *ssa, "--field-manager=one", stdin={**v1_thing("s"), "spec": {"replicas": 3}})
+        self._note("after less", "get", "things.v1.example.com", "s", "-o", "jsonpath={.spec}")
+        self._owners("owners after less", "s")
+        self._kubectl("patch", "things.v1.example.com", "s", "--type=merge", "-p", '{"spec":{"hostPort":"z:9"}}')
+        self._owners("owners after an update", "s")
+
+    def _failures(self) -> None:
+        kubectl, hook = self._kubectl, self._webhook
+        for name, answer in ANSWERS.items():
+            hook.answer = answer
+            self._note(f"{name}: get", "get", "--raw", f"{PATH}/v2/namespaces/default/things/a", fails=True)
+        hook.answer = ANSWERS["a failure"]
+        self._note("failed create", "create", "-f", "-", stdin=v2_thing("n"), fails=True)
+        self._note("failed delete", "delete", "things.v2.example.com", "a", fails=True)
+        self._note("stored version", "get", "things.v1.example.com", "a", "-o", "name")
+        hook.answer = good
+        found = json.loads(kubectl("get", "crd", "things.example.com", "-o", "json"))
+        found["spec"]["conversion"]["webhook"]["clientConfig"] = {"url": "https://127.0.0.1:1/x"}
+        kubectl("replace", "-f", "-", stdin=found)
+        path = f"{PATH}/v2/namespaces/default/things/a"
+        refused = "connection refused"
+        until(lambda: refused in kubectl("get", "--raw", path, fails=True), "the new address is called")
+        self._note("closed port", "get", "--raw", path, fails=True)
+        found = json.loads(kubectl("get", "crd", "things.example.com", "-o", "json"))
+        found["spec"]["conversion"]["webhook"]["clientConfig"] = hook.config
+        kubectl("replace", "-f", "-", stdin=found)
+        until(lambda: self._converts(path), "the old address is called")
+
+    def _converts(self, path: str) -> bool:
+        del self._webhook.asked[:]
+        try:
+            self._kubectl("get", "--raw", path)
+        except AssertionError:
+            return False
+        return bool(self._webhook.asked)
+
+    def _storage_version(self) -> None:
+        kubectl = self._kubectl
+        found = json.loads(kubectl("get", "crd", "things.example.com", "-o", "json"))
+        for version in found["spec"]["versions"]:
+            version["storage"] = version["name"] == "v2"
+        kubectl("replace", "-f", "-", stdin=found)
+        self._note("stored versions", "get", "crd", "things.example.com", "-o", "jsonpath={.status.storedVersions}")
+        until(self._stores_v2, "what is created in v2 is not converted")
+        self._note("mixed v1", "get", "things.v1.example.com")
+        self._note("mixed v2", "get", "things.v2.example.com")
+        kubectl("patch", "things.v2.example.com", "a", "--type=merge", "-p", "{}")
+        del self._webhook.asked[:]
+        self._note("migrated", "get", "things.v2.example.com", "a", "-o", "jsonpath={.spec}")
+        assert ("a", "v2") not in self._webhook.asked, "it is stored in v2 by now"
+        self._note("migrated v1", "get", "things.v1.example.com", "a", "-o", "jsonpath={.spec}")
+
+    def _stores_v2(self) -> bool:
+        # Watch caches of the real server ask for what they need whenever they want to: for v1, if this is stored in v2.
+        del self._webhook.asked[:]
+        self._kubectl("create", "-f", "-", stdin=v2_thing("probe"))
+        self._kubectl("get", "things.v2.example.com", "probe")
+        self._kubectl("delete", "things.v2.example.com", "probe")
+        return ("probe", "v2") not in self._webhook.asked
+
+    def _note(self, title: str, *arguments: str, stdin: Object | None = None, fails: bool = False) -> None:
+        assert title not in self.seen, title
+        self.seen[title] = plain(self._kubectl(*arguments, stdin=stdin, fails=fails))
+
+    def _owners(self, title: str, name: str) -> None:
+        found = json.loads(self._kubectl("get", "--raw", f"{PATH}/v1/namespaces/default/things/{name}"))
+        # They are in the order of their times, which have seconds.
+        entries = sorted(found["metadata"].get("managedFields", ()), key=lambda one: one["manager"])
+        self.seen[title] = [
+            (one["manager"], one["operation"], one["apiVersion"], one["fieldsV1"].get("f:spec")) for one in entries
+        ]
+
+
+PATH = "/apis/example.com"
+
+
+def _wrong(**changes: Any) -> Any:
+    def answer(request: Object) -> Object:
+        response = good(request)
+        for obj in response["convertedObjects"]:
+            obj["metadata"] |= changes
+        return response
+
+    return answer
+
+
+ANSWERS = {
+    "a failure": lambda request: {"uid": request["uid"], "result": {"status": "Failure", "message": "custom error"}},
+    "no status": lambda request: {"uid": request["uid"], "convertedObjects": []},
+    "another uid": lambda request: {**good(request), "uid": "other"},
+    "no objects": lambda request: {**good(request), "convertedObjects": []},
+    "another version": lambda request: {**good(request), "convertedObjects": request["objects"]},
+    "another name": _wrong(name="other"),
+    "another namespace": _wrong(namespace="other"),
+    "another object": _wrong(uid="other"),
+    "labels that are none": _wrong(labels={"a": 1}),
+    "no kind": lambda request: {**good(request), "convertedObjects": [{"apiVersion": request["desiredAPIVersion"]}]},
+    "another kind": lambda request: {
+        **good(request),
+        "convertedObjects": [{"apiVersion": request["desiredAPIVersion"], "kind": "Other"}],
+    },
+    "no metadata": lambda request: {
+        **good(request),
+        "convertedObjects": [{"apiVersion": request["desiredAPIVersion"], "kind": "Thing"}],
+    },
+    "no response": lambda _request: None,
+}
+
+
+def test_a_user_of_kubectl_sees_each_version(ours: Kubectl, webhook: ConversionWebhook, tmp_path: Path) -> None:
+    seen = Session(ours, webhook, tmp_path).run()
+    assert seen["get v1"].split() == ["NAME", "HOSTPORT", "a", "h:1"]
+    assert seen["get v2"].split() == ["NAME", "HOST", "PORT", "a", "h", "1"]
+    assert seen["after edit"] == "j:99"
+    assert json.loads(seen["status v1"].partition(" ")[0]) == {"replicas": 4}
+    assert seen["a failure: get"].endswith("conversion webhook for example.com/v1, Kind=Thing failed: custom error")
+    assert seen["stored versions"] == '["v1","v2"]'
+    assert [line.split() for line in seen["mixed v2"].splitlines()] == [
+        ["NAME", "HOST", "PORT"],
+        ["a", "j", "99"],
+        ["s", "z", "9"],
+    ]
+
+
+def test_the_same_is_seen_on_a_real_server(
+    ours: Kubectl, real_cluster: RealCluster, webhook: ConversionWebhook, tmp_path: Path
+) -> None:
+    real = Session(Kubectl(real_cluster, real_cluster.kubeconfig), webhook, tmp_path).run()
+    webhook.answer = good
+    own = Session(ours, webhook, tmp_path).run()
+    differing = {title: (text, own[title]) for title, text in real.items() if own[title] != text}
+    assert differing == {}
