@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
     from pilothouse.client.interceptor import Rule
     from pilothouse.operator import App, Settings
+    from pilothouse.operator.webhook_handler import WebhookHandler
     from pilothouse.testing.manifests import Definitions, Manifests
+    from pilothouse.testing.webhooks import LocalWebhooks
 
 with lazy_imports():
     import tempfile  # with shutil and all its archives a part of every start otherwise
@@ -44,6 +46,7 @@ with lazy_imports():
     from pilothouse.apiserver import handler_chain
     from pilothouse.apiserver.admission import names as admission_names
     from pilothouse.plane import explain, served
+    from pilothouse.testing import webhooks
 
 Object = dict[str, Any]
 Objects = list[Object]
@@ -67,6 +70,7 @@ class Shared:
     def __init__(self, *, rights: bool = False) -> None:
         self.rights = rights
         self.programs: list[ProgramUnderTest] = []
+        self.webhooks: LocalWebhooks | None = None
 
 
 EXPECTED = (ApiError, Timeout, MissingRight)
@@ -135,7 +139,8 @@ class AsyncCluster:
         faults: "Sequence[Rule]" = (),
     ) -> AsyncIterator[None]:
         """Run a program of your own during the block: an ``App`` (with these ``settings``), or a coroutine function
-        ``program(client, env)``, cancelled at its end. The definitions of an app are applied unless they are there.
+        ``program(client, env)``, cancelled at its end. The definitions of an app are applied unless they are there, and
+        the API server calls its webhooks and conversions directly, unless its settings have ``webhooks``.
 
         It is an administrator, or the user ``as_``. A service account (``system:serviceaccount:NAMESPACE:NAME``) gets
         the roles that are generated for the app, for the block; the plane needs ``authorization="RBAC"``. ``faults``
@@ -172,17 +177,34 @@ class AsyncCluster:
             raise ValueError(f'users need no rights on this plane, {as_} neither: start it with authorization="RBAC"')
         env, server = self.plane.env, self.plane.server
         started = ProgramUnderTest(env, server, program, as_=as_, settings=settings, faults=faults)
-        for definition in started.app.definitions() if started.app is not None else ():
-            if not server.store.get(f"{DEFINITIONS}{definition['metadata']['name']}"):
-                await self._apply(definition)
+        if started.app is not None:
+            config = webhooks.client_config(started.app.name) if started.webhooks is not None else None
+            for definition in started.app.definitions(config):
+                known = server.store.get(f"{DEFINITIONS}{definition['metadata']['name']}")
+                if not known or (config is not None and "webhook" in definition["spec"].get("conversion", {})):
+                    await self._apply(definition)
         await self.apply(started.account_objects())
         self._shared.programs.append(started)
+        if started.webhooks is not None:
+            await self._call_webhooks(started, started.webhooks)
         return started
 
+    async def _call_webhooks(self, started: ProgramUnderTest, handler: "WebhookHandler") -> None:
+        """Have the API server call the webhooks of an app, from before its configurations are there."""
+        assert started.app is not None
+        local = self._shared.webhooks = self._shared.webhooks or webhooks.LocalWebhooks(self.plane.server)
+        local.add(started.app.name, handler)
+        await self.apply(started.app.webhook_configurations(webhooks.client_config(started.app.name)))
+        local.attach()
+
     async def end_program(self, started: ProgramUnderTest) -> None:
-        """Remove the rights that were made for a program."""
+        """Remove the rights and webhook configurations that were made for a program."""
         self._shared.programs.remove(started)
-        for each in started.account_objects():
+        objects = started.account_objects()
+        local = self._shared.webhooks
+        if local is not None and started.app is not None and started.webhooks is not None:
+            objects += started.app.webhook_configurations() if local.remove(started.app.name, started.webhooks) else ()
+        for each in objects:
             meta = each["metadata"]
             within = self.in_namespace(meta.get("namespace") or self.namespace)
             with contextlib.suppress(NotFound):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pilothouse.client.interceptor import Rule
     from pilothouse.operator import App, Settings
     from pilothouse.operator.rights import Grant
+    from pilothouse.operator.webhook_handler import WebhookHandler
 
 with lazy_imports():
     from pilothouse.client import interceptor
@@ -69,6 +70,10 @@ class ProgramUnderTest:
         else:
             self._program = program
         self._faults = tuple(faults)
+        self.webhooks: WebhookHandler | None = None
+        """What the API server calls; None if the app has no webhooks, or serves them itself."""
+        if self.app is not None and self.app.has_webhooks and (settings is None or settings.webhooks is None):
+            self.webhooks = self.app.webhook_handler(self.client())
         self._missing: dict[RequestInfo, int] = {}
         """Requests that were forbidden, without names, and how often they were."""
 
