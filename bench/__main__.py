@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, tuple[str, dict[str, int]]] = {
     "deployments": ("bench.deployments", {}),
     "up-deployments": ("bench.many_deployments", {}),
     "virtual-rollout": ("bench.virtual_rollout", {}),
+    "operator": ("bench.operator", {}),
     "node-change": ("bench.node_change", {}),
     "scheduler-1000": ("bench.scheduler", {"nodes": 1000}),
     "scheduler-5000": ("bench.scheduler", {"nodes": 5000}),

@@ -62,10 +62,19 @@ def cpu_seconds(pid: int) -> float:
 
 def resident_bytes(pid: int) -> int:
     """What a process has in memory, shared libraries included."""
+    return _of_status(pid, "VmRSS")
+
+
+def peak_bytes_of(pid: int) -> int:
+    """The most that a process has ever had in memory."""
+    return _of_status(pid, "VmHWM")
+
+
+def _of_status(pid: int, field: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError(f"no VmRSS for {pid}")
+    raise RuntimeError(f"no {field} for {pid}")
 
 
 def peak_resident_bytes() -> int:

@@ -90,8 +90,13 @@ def requests_answered(cluster: RealCluster) -> Counter[str]:
 
     Of whoever sent them; a difference of two is what a phase came to.
     """
+    return requests_in(cluster.request("GET", "/metrics"))
+
+
+def requests_in(exposition: str) -> Counter[str]:
+    """The same, from the text of an API server's metrics."""
     counts: Counter[str] = Counter()
-    for line in cluster.request("GET", "/metrics").splitlines():
+    for line in exposition.splitlines():
         if line.startswith(_METRIC):
             labels, _brace, count = line[len(_METRIC) :].partition("} ")
             found = dict(pair.split("=", 1) for pair in labels.replace('"', "").split(","))
