@@ -1,6 +1,7 @@
 """``App``: the controllers of one operator, and how they run."""
 
 import asyncio
+import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar, overload
@@ -304,6 +305,14 @@ class App:
                 while not await _is_established(client, name):  # noqa: ASYNC110  # there is no event to wait for
                     await asyncio.sleep(0.05)
 
+    def restarted(self) -> "App":
+        """The same app as another process would have it: its reconcilers are new, and remember nothing. They share the
+        metrics."""
+        again = copy.copy(self)
+        again._running = []
+        again._declarations = [each.renewed() for each in self._declarations]
+        return again
+
     async def run(
         self,
         client: Client,
@@ -439,10 +448,7 @@ class _Declare(Generic[T]):
                 raise TypeError(f"{target.__name__} is no Reconciler: derive it from pilothouse.operator.Reconciler")
             if not self._declaration.finalizer and target.finalize is not Reconciler.finalize:
                 raise ValueError(f"{target.__name__}.finalize is never called without finalizer=")
-            made: Reconciler[Any] = target()
-            declarations.append(
-                msgspec.structs.replace(self._declaration, reconcile=made.reconcile, finalize=made.finalize)
-            )
+            declarations.append(msgspec.structs.replace(self._declaration, reconciler=target).renewed())
             return target
         _check_function(target)
         if self._declaration.finalizer:

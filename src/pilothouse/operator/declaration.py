@@ -53,6 +53,16 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     status_fields: frozenset[str] | None = None
     """Those of a custom resource; None if they are not known."""
 
+    reconciler: Callable[[], Any] | None = None
+    """The class whose instance has ``reconcile`` and ``finalize``; None for functions."""
+
+    def renewed(self) -> "Declaration":
+        """The same with a new instance of its class."""
+        if self.reconciler is None:
+            return self
+        made = self.reconciler()
+        return msgspec.structs.replace(self, reconcile=made.reconcile, finalize=made.finalize)
+
     @property
     def watched(self) -> Sequence[Kind[Any]]:
         """Every kind with a cache, the primary one first, each once."""

@@ -9,6 +9,7 @@ Not simulated: sockets, TLS and time spent computing.
 
 from pilothouse.sim.faults import FaultPlan, draw, stretched
 from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.process import Program
 from pilothouse.sim.simulation import Simulation, SimulationFailed, SimulationOptions, running, simulate
 from pilothouse.sim.story import Origin, Story
 
@@ -16,6 +17,7 @@ __all__ = [
     "FaultPlan",
     "Invariant",
     "Origin",
+    "Program",
     "Simulation",
     "SimulationFailed",
     "SimulationOptions",

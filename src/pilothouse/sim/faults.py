@@ -58,6 +58,14 @@ class FailWrites(_Fault, frozen=True, kw_only=True):
     seconds: float
 
 
+class FailWrite(_Fault, frozen=True, kw_only=True):
+    """The ``nth`` write from then on fails, events and Leases not counted."""
+
+    how: WriteFailure
+    resource: str = ""
+    nth: int = 1
+
+
 class FailReads(_Fault, frozen=True, kw_only=True):
     """For a while some reads fail."""
 
@@ -83,6 +91,12 @@ class Crash(_Fault, frozen=True, kw_only=True):
     when: Literal["before", "after"]
     down: float
     stale: bool
+
+
+class SecondProcess(_Fault, frozen=True, kw_only=True):
+    """For a while a second process of the same program runs besides the first one, then it dies."""
+
+    seconds: float
 
 
 class Lag(_Fault, frozen=True, kw_only=True):
@@ -113,9 +127,11 @@ Fault = (
     | SlowWatches
     | HoldWatches
     | FailWrites
+    | FailWrite
     | FailReads
     | SlowRequests
     | Crash
+    | SecondProcess
     | Lag
     | Move
     | JumpClock
@@ -185,16 +201,52 @@ def draw(
             case "compact":
                 faults.append(Compact(at=at))
             case _:
-                faults.append(
-                    Crash(
-                        at=at,
-                        nth=chance.choice((1, 1, 2, 3, 5, 8)),
-                        when=chance.choice(("before", "after")),
-                        down=chance.choice((0.0, 0.5, 5.0)),
-                        stale=chance.random() < 0.5,
-                    )
-                )
+                faults.append(_crash(chance, at, (0.0, 0.5, 5.0)))
     return FaultPlan(tuple(faults))
+
+
+def _crash(chance: random.Random, at: float, down: tuple[float, ...]) -> Crash:
+    return Crash(
+        at=at,
+        nth=chance.choice((1, 1, 2, 3, 5, 8)),
+        when=chance.choice(("before", "after")),
+        down=chance.choice(down),
+        stale=chance.random() < 0.5,
+    )
+
+
+def draw_for_program(chance: random.Random, seconds: float, *, count: int, resources: tuple[str, ...]) -> FaultPlan:
+    """As ``draw``, for a program that is no manager: single writes fail rather than a share of them, and a second
+    process runs for a while. The clock does not jump."""
+    faults = [
+        _drawn_for_program(chance, at, chance.choice((*resources, "")))
+        for at in sorted(round(chance.uniform(0, seconds), 3) for _ in range(count))
+    ]
+    return FaultPlan(tuple(faults))
+
+
+def _drawn_for_program(chance: random.Random, at: float, resource: str) -> Fault:
+    match chance.choice(("write",) * 4 + ("crash",) * 4 + ("second", "drop", "slow", "hold", "read", "lag", "move")):
+        case "write":
+            nth = chance.choice((1, 1, 2, 3))
+            return FailWrite(at=at, how=chance.choice(WRITE_FAILURES), resource=resource, nth=nth)
+        case "crash":
+            return _crash(chance, at, (0.5, 30.0))
+        case "second":
+            return SecondProcess(at=at, seconds=_while(chance))
+        case "drop":
+            return DropWatches(at=at, resource=resource, how=chance.choice(("ended", "lost", "gone")))
+        case "slow":
+            longest = chance.choice((0.05, 0.5, 5.0))
+            return SlowWatches(at=at, resource=resource, longest=longest, seconds=_while(chance))
+        case "hold":
+            return HoldWatches(at=at, resource=resource, seconds=_while(chance))
+        case "read":
+            return FailReads(at=at, how=chance.choice(READ_FAILURES), probability=1.0, seconds=_while(chance))
+        case "lag":
+            return Lag(at=at, lag=chance.choice((0.1, 2.0, 20.0, None)), seconds=_while(chance))
+        case _:
+            return Move(at=at, behind=chance.random() < 0.7)
 
 
 def stretched(plan: FaultPlan, factor: float) -> FaultPlan:

@@ -1,13 +1,30 @@
-"""``Process``: the manager of a simulation, from a start to its end."""
+"""``Process``: the manager of a simulation, or another program, from a start to its end."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
+import msgspec
+
+from pilothouse.client import Client
 from pilothouse.controllermanager.manager import Manager
+from pilothouse.env import Env
 from pilothouse.sim.connection import Wire
 
 
+class Program(msgspec.Struct, frozen=True):
+    """A program that takes the manager's place in a simulation: it is what dies and meets the faults. The manager then
+    is a part of the cluster, and is spared."""
+
+    name: str
+    start: Callable[[Client, Env], Coroutine[Any, Any, object]]
+    """Called for each process. A coroutine that runs until it is cancelled."""
+    definitions: tuple[dict[str, Any], ...] = ()
+    """CustomResourceDefinitions that are there before it starts."""
+
+
 class Process:
-    """One life of the manager."""
+    """One life of the manager, or of the program in its place."""
 
     def __init__(self, number: int, wiring: Wire, *, stale: bool) -> None:
         self.number = number
@@ -18,6 +35,7 @@ class Process:
         """How long until the next one is started, should it die."""
         self.next_is_stale = False
         self.manager: Manager | None = None
+        """None if it is another program."""
         self.task: asyncio.Task[None] | None = None
 
     @property

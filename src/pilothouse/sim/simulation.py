@@ -7,13 +7,16 @@ API server (``Replica``) may be behind; a process watches one of the two.
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, assert_never
 
 import msgspec
 
 from pilothouse.api import wire
+from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS, CustomResourceDefinition
 from pilothouse.client import Client
+from pilothouse.client.client import default_user_agent
 from pilothouse.client.errors import ApiError
 from pilothouse.client.interceptor import (
     Action,
@@ -29,6 +32,7 @@ from pilothouse.client.interceptor import (
     refuse,
     time_out,
 )
+from pilothouse.client.request_info import RequestInfo
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection, Options, with_gates
@@ -39,11 +43,12 @@ from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.env.virtual import VirtualClock
 from pilothouse.nodes import Profile
 from pilothouse.plane import LocalClients, Plane, PlaneOptions
+from pilothouse.plane.plane import ADMIN
 from pilothouse.runtime import LeadershipLost
 from pilothouse.sim import faults
 from pilothouse.sim.connection import Connection, Death, Marked, Wire
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.process import Process
+from pilothouse.sim.process import Process, Program
 from pilothouse.sim.replica import Replica
 from pilothouse.sim.story import CURRENT, Story
 from pilothouse.storage import Change, MemoryStore
@@ -85,9 +90,17 @@ class SimulationFailed(AssertionError):
 class Simulation:
     """A cluster under faults. Use ``running`` or ``simulate``."""
 
-    def __init__(self, env: Env, options: SimulationOptions, invariants: Sequence[Invariant]) -> None:
+    def __init__(
+        self,
+        env: Env,
+        options: SimulationOptions,
+        invariants: Sequence[Invariant],
+        program: Program | None = None,
+    ) -> None:
         self.env = env
         self.options = options
+        self.program = program
+        """What dies and meets the faults in the manager's place."""
         self.invariants = list(invariants)
         self.store = MemoryStore(env)
         self.story = Story(env)
@@ -101,7 +114,8 @@ class Simulation:
                 storage=options.storage,
                 attach=Selection(options.controllers).enables(ATTACH_DETACH),
                 gates=options.gates,
-                manager=None,
+                on_demand=program is not None,
+                manager=self._manager_options() if program is not None else None,
             ),
             wrap=Marked,
         )
@@ -109,6 +123,7 @@ class Simulation:
         """An administrator, spared by all faults."""
         self.process: Process | None = None
         """The manager process that lives, if one does."""
+        self._second: Process | None = None
         self.processes = 0
         self._replica: Replica | None = None
         self._rules: list[Rule] = []
@@ -128,7 +143,9 @@ class Simulation:
             group.start(self.plane.run(), name="plane")
             await self.plane.wait_ready()
             self._replica = Replica(self.env, self.store, self.plane.server.options)
-            self.start_manager()
+            for definition in self.program.definitions if self.program is not None else ():
+                await self._define(definition)
+            self.start_process()
             self._running.set()
             try:
                 await asyncio.get_running_loop().create_future()
@@ -139,8 +156,8 @@ class Simulation:
         """Return once the first manager works."""
         await self._running.wait()
         assert self.process is not None, "nothing has killed it yet"
-        assert self.process.manager is not None, "a process has a manager"
-        await self.process.manager.leading.wait()
+        if self.process.manager is not None:
+            await self.process.manager.leading.wait()
 
     @property
     def replica(self) -> Replica:
@@ -148,42 +165,57 @@ class Simulation:
         assert self._replica is not None, "the simulation has not started yet"
         return self._replica
 
-    def start_manager(self, *, stale: bool = False) -> Process:
-        """Start a manager process. ``stale``: its caches begin with lists from the second server, wherever that is."""
+    async def _define(self, definition: dict[str, Any]) -> None:
+        kind = CUSTOM_RESOURCE_DEFINITIONS
+        name: str = definition["metadata"]["name"]
+        await self.user.create(kind.raw, definition)
+        async with asyncio.timeout(60.0):
+            while not _is_established(await self.user.get(kind, name)):  # noqa: ASYNC110  # in virtual time
+                await asyncio.sleep(0.01)
+
+    def start_process(self, *, stale: bool = False, second: bool = False) -> Process:
+        """Start a process of the manager, or of the program in its place. ``stale``: its caches begin with lists from
+        the second server, wherever that is. ``second``: besides the one that lives."""
         assert self._group is not None, "the simulation has not started yet"
         self.processes += 1
-        name = f"manager#{self.processes}"
+        name = f"{self.program.name if self.program is not None else 'manager'}#{self.processes}"
         wiring = Wire(self.env, name, self.story, self.store, observer=lambda seen: self._observed(process, seen))
         process = Process(self.processes, wiring, stale=stale)
         if stale:
             wiring.replica, wiring.streams = self.replica, False
         clients = LocalClients(self.env, self.plane.server, lambda _program, inner: self._connect(wiring, inner))
-        process.manager = Manager(
-            self.env,
-            with_gates(
-                Options(
-                    controllers=self.options.controllers,
-                    controller_options=self.options.controller_options,
-                    leader_election=LeaderElection(enabled=self.options.leader_election),
-                ),
-                FeatureGates(dict.fromkeys(self.options.gates, True)),
-                DESCRIPTORS,
-            ),
-            clients.manager(),
-            DESCRIPTORS,
-            identity=name,
-        )
+        if self.program is None:
+            manager = process.manager = self._manager(clients, name)
+            work: Callable[[], Coroutine[Any, Any, object]] = manager.run
+        else:
+            agent = default_user_agent("pilothouse", self.program.name)
+            client = clients.client(name, *ADMIN, agent=agent)
+            work = functools.partial(self.program.start, client, self.env)
         wiring.on_death = lambda: self._died(process)
-        self.process = process
+        if second:
+            self._second = process
+        else:
+            self.process = process
         self.story.record(f"{name} starts{' with old lists' if stale else ''}")
         for invariant in self.invariants:
             invariant.started(process)
-        process.task = self._group.start(self._live(process, process.manager), name=name)
+        process.task = self._group.start(self._live(process, work), name=name)
         return process
 
-    async def _live(self, process: Process, manager: Manager) -> None:
+    def _manager_options(self) -> Options:
+        options = Options(
+            controllers=self.options.controllers,
+            controller_options=self.options.controller_options,
+            leader_election=LeaderElection(enabled=self.options.leader_election),
+        )
+        return with_gates(options, FeatureGates(dict.fromkeys(self.options.gates, True)), DESCRIPTORS)
+
+    def _manager(self, clients: LocalClients, name: str) -> Manager:
+        return Manager(self.env, self._manager_options(), clients.manager(), DESCRIPTORS, identity=name)
+
+    async def _live(self, process: Process, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         try:
-            await manager.run()
+            await work()
         except asyncio.CancelledError:
             self._ending = self._ending or process.wire.alive  # not dead and yet cancelled: the simulation is
             raise
@@ -203,6 +235,8 @@ class Simulation:
     def _died(self, process: Process) -> None:
         if process.task is not None:
             process.task.cancel()
+        if self._second is process:
+            self._second = None
         if self.process is process:
             self.process = None
             if self._group is not None:
@@ -210,7 +244,7 @@ class Simulation:
 
     async def _restart(self, down: float, stale: bool) -> None:
         await asyncio.sleep(down)
-        self.start_manager(stale=stale)
+        self.start_process(stale=stale)
         if stale:
             await asyncio.sleep(self.env.stream("simulation").uniform(1.0, 30.0))
             self.replica.set_lag(0.0)
@@ -266,7 +300,7 @@ class Simulation:
                 interceptor.remove(rule)
 
     def _interceptors(self) -> list[Any]:
-        return [] if self.process is None else list(self.process.wire.interceptors)
+        return [each for process in (self.process, self._second) if process for each in process.wire.interceptors]
 
     @contextlib.contextmanager
     def held_watches(self, resource: str = "") -> Any:
@@ -310,6 +344,8 @@ class Simulation:
             case faults.FailWrites(how=how, resource=resource, probability=probability, seconds=seconds):
                 rule = Rule(_WRITES[how](), verb="write", resource=resource, probability=probability)
                 await self._for_a_while(rule, seconds)
+            case faults.FailWrite(how=how, resource=resource, nth=nth):
+                self.add_rule(Rule(_WRITES[how](), verb="write", resource=resource, nth=nth, when=_counts))
             case faults.FailReads(how=how, probability=probability, seconds=seconds):
                 action = _WRITES[how]()
                 rules = [Rule(action, verb=verb, probability=probability) for verb in ("get", "list", "watch")]
@@ -325,6 +361,12 @@ class Simulation:
                         self.replica.set_lag(None)
                     self.process.down, self.process.next_is_stale = down, stale
                     self.process.wire.death = Death(nth, when)
+            case faults.SecondProcess(seconds=seconds):
+                if self._second is None:
+                    second = self.start_process(second=True)
+                    # While their caches differ the two write against each other: without time between for ever.
+                    await self._for_a_while(Rule(delay(0.005, 0.05), verb="write"), seconds)
+                    second.wire.die()
             case faults.Lag(lag=lag, seconds=seconds):
                 self.replica.set_lag(lag)
                 await asyncio.sleep(seconds)
@@ -356,6 +398,8 @@ class Simulation:
             holding.release()
         self._holds.clear()
         self.replica.set_lag(0.0)
+        if self._second is not None:
+            self._second.wire.die()
         if self.process is not None:
             self.process.wire.death = None
         self.story.record("all faults are over")
@@ -396,6 +440,15 @@ class _Holding:
         self._stack.close()
 
 
+def _counts(call: RequestInfo, _request: wire.Request) -> bool:
+    """As for ``Crash``: which write is the first must not depend on when events and Leases are written."""
+    return call.resource not in {"events", "leases"}
+
+
+def _is_established(definition: CustomResourceDefinition) -> bool:
+    return any((each.type, each.status) == ("Established", "True") for each in definition.status.conditions)
+
+
 def _replica_transport(replica: Replica) -> wire.Transport:
     return replica.server.transport("system:kube-controller-manager", ("system:masters",))
 
@@ -409,10 +462,13 @@ def _is_heartbeat(change: Change) -> bool:
 
 @contextlib.asynccontextmanager
 async def running(
-    env: Env, options: SimulationOptions | None = None, invariants: Sequence[Invariant] = ()
+    env: Env,
+    options: SimulationOptions | None = None,
+    invariants: Sequence[Invariant] = (),
+    program: Program | None = None,
 ) -> AsyncIterator[Simulation]:
-    """A simulation with its manager leading; everything ends with the block."""
-    simulation = Simulation(env, options or SimulationOptions(), invariants)
+    """A simulation with its manager leading, or its program started; everything ends with the block."""
+    simulation = Simulation(env, options or SimulationOptions(), invariants, program)
     async with TaskGroup("simulation") as group:
         group.start(simulation.run(), name="simulation")
         await simulation.wait_ready()

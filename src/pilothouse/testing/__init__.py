@@ -10,7 +10,19 @@ from pilothouse.env.memory import seldom_collecting
 
 with lazy_exports(during=seldom_collecting):
     from pilothouse.testing.asynchronous import AsyncCluster, Timeout, async_plane
+    from pilothouse.testing.exploration import ExplorationFailed, State, explore
     from pilothouse.testing.running import MissingRight
     from pilothouse.testing.synchronous import Cluster, PlaneEnded, plane
 
-__all__ = ["AsyncCluster", "Cluster", "MissingRight", "PlaneEnded", "Timeout", "async_plane", "plane"]
+__all__ = [
+    "AsyncCluster",
+    "Cluster",
+    "ExplorationFailed",
+    "MissingRight",
+    "PlaneEnded",
+    "State",
+    "Timeout",
+    "async_plane",
+    "explore",
+    "plane",
+]

@@ -100,13 +100,14 @@ class AsyncCluster:
         namespace: str = "default",
         served: "Served | None" = None,
         shared: "Shared | None" = None,
+        client: Client | None = None,
     ) -> None:
         self.plane = plane
         self._snapshot = snapshot
         self._shared = shared or Shared()
         self.namespace = namespace
         """The namespace of objects that name none. Empty is not allowed."""
-        self.client: Client = plane.client(agent=_MANAGER)
+        self.client: Client = client or plane.client(agent=_MANAGER)
         self._served = served
         self._mapper = RestMapper(self.client)
 
@@ -122,7 +123,14 @@ class AsyncCluster:
 
     def in_namespace(self, name: str) -> "AsyncCluster":
         """The same plane, seen from another namespace."""
-        return AsyncCluster(self.plane, self._snapshot, namespace=name, served=self._served, shared=self._shared)
+        return AsyncCluster(
+            self.plane,
+            self._snapshot,
+            namespace=name,
+            served=self._served,
+            shared=self._shared,
+            client=self.client,
+        )
 
     async def new_namespace(self, prefix: str = "test-") -> "AsyncCluster":
         """Make a namespace of its own, for one test."""

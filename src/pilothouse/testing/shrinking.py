@@ -1,0 +1,45 @@
+"""Delta debugging: which of the circumstances of a failure are enough for it.
+
+A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), algorithm ddmin.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+Fails = Callable[[tuple[T, ...]], bool]
+
+
+def shrink(parts: tuple[T, ...], fails: Fails[T], *, most: int) -> tuple[tuple[T, ...], int]:
+    """A subset of ``parts``, in their order, for which ``fails`` is true; and how often that was called.
+
+    With enough calls no single part can be left out of the result. After ``most`` calls it is the smallest subset found
+    until then. ``parts`` themselves are known to fail and are not tried.
+    """
+    tried: dict[tuple[T, ...], bool] = {}
+
+    def test(subset: tuple[T, ...]) -> bool:
+        if subset not in tried:
+            if len(tried) >= most:
+                return False
+            tried[subset] = fails(subset)
+        return tried[subset]
+
+    if test(()):
+        return (), len(tried)
+    pieces = 2
+    while len(parts) > 1 and len(tried) < most:
+        ends = [len(parts) * number // pieces for number in range(pieces + 1)]
+        ranges = list(itertools.pairwise(ends))
+        alone = next((parts[begin:end] for begin, end in ranges if test(parts[begin:end])), None)
+        rests = (parts[:begin] + parts[end:] for begin, end in ranges if pieces > 2)
+        if alone is not None:
+            parts, pieces = alone, 2
+        elif (rest := next((rest for rest in rests if test(rest)), None)) is not None:
+            parts, pieces = rest, pieces - 1
+        elif pieces < len(parts):
+            pieces = min(2 * pieces, len(parts))
+        else:
+            break
+    return parts, len(tried)
