@@ -30,6 +30,7 @@ from pilothouse.apiserver.controllers.bootstrap_objects import keep_endpoints, s
 from pilothouse.apiserver.controllers.identity_lease import keep_lease
 from pilothouse.apiserver.endpoints.documents import Documents
 from pilothouse.apiserver.endpoints.healthz import Health
+from pilothouse.apiserver.endpoints.history import history_response
 from pilothouse.apiserver.endpoints.impersonation import PREFIX, impersonate, wanted_user
 from pilothouse.apiserver.endpoints.metrics import RequestMetrics
 from pilothouse.apiserver.endpoints.reviews import find_object, register
@@ -115,7 +116,12 @@ class HandlerChain:
         self._stopping = False
         health = Health(started=lambda: self._started, serving=lambda: not self._stopping)
         server.documents = Documents(
-            core.table, address=address, health=health, metrics=self.metrics, tokens=self.tokens
+            core.table,
+            address=address,
+            health=health,
+            metrics=self.metrics,
+            tokens=self.tokens,
+            history=lambda query: history_response(core.store, server.env, query),
         )
         server.presenter = NegotiatingPresenter(server.env.now, core.long_work)
         register(core, self.authenticator, self.authorizer, self.tokens)

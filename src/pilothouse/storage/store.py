@@ -30,6 +30,7 @@ FIRST_REVISION = 1
 Changes = list[Change]
 """One commit's changes. (Named here because ``Store.list`` hides ``list`` from the signatures below it.)"""
 Hooks = list[Callable[[Changes], None]]
+Marks = list[tuple[float, int]]
 
 _MARK_SECONDS = 1.0
 
@@ -69,6 +70,8 @@ class Store(ABC):
         """Staged, and not handed to a commit yet; in revision order."""
         self._marks: deque[tuple[float, int]] = deque()
         """(loop time, revision) about once per second: what was committed by then."""
+        self._has_expired = False
+        """Whether marks of this process' own writes have left ``_marks``."""
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []
         self._closed = False
         self._load(records)
@@ -347,6 +350,29 @@ class Store(ABC):
             for collection in self._collections.values():
                 collection.forget(revision)
 
+    def revision_at(self, seconds_ago: float) -> int:
+        """The newest revision that was committed so many seconds ago, to about a second.
+
+        Raises ``Compacted`` when history does not go back that far.
+        """
+        self._expire()
+        then = self._env.monotonic() - seconds_ago
+        for at, revision in reversed(self._marks):
+            if at <= then:
+                return revision
+        if self._has_expired and seconds_ago <= self.retention.seconds:
+            return self.compacted  # The last write before the retention began, and nothing since.
+        raise Compacted(0, self.compacted)
+
+    def history_marks(self) -> Marks:
+        """(seconds ago, revision), oldest first, at most one for each second.
+
+        What was committed after a mark and before the next one came within a second of it.
+        """
+        self._expire()
+        now = self._env.monotonic()
+        return [(now - at, revision) for at, revision in self._marks]
+
     def _expire(self) -> None:
         """Let go of what is older than the retention's seconds, checked once per second at most."""
         marks = self._marks
@@ -358,6 +384,7 @@ class Store(ABC):
             oldest = 0
             while marks and marks[0][0] <= horizon:
                 oldest = marks.popleft()[1]
+                self._has_expired = True
             self.compact(oldest)
 
     # The end

@@ -1,0 +1,225 @@
+"""``pilothouse history``: every change of one object that the API server still knows, as differences."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.resource_arguments import find_resource, times_of_revisions, type_and_name
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError, Gone
+from pilothouse.env import Env
+from pilothouse.machinery.differences import ABSENT, Difference, differences
+from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet, Parsed
+
+USAGE = """Prints the changes of an object, also of one that is gone, as far back as the API server keeps history.
+
+Usage:
+  {program} TYPE/NAME [flags]
+"""
+_FORMATS = ("text", "json")
+_QUIET_SECONDS = 2
+"""A watch of an object that is gone ends after that: nothing says which change was the last."""
+_ATTEMPTS = 5
+_SHOWN_FIELDS = 40
+_SHOWN_TEXT = 160
+
+
+class Version(msgspec.Struct, frozen=True):
+    """One version of the object. ``managers`` wrote it, as far as its managed fields show."""
+
+    type: str
+    revision: str
+    time: str
+    managers: tuple[str, ...]
+    changes: tuple[Difference, ...]
+
+
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
+    flags = FlagSet(USAGE.format(program=program), plain=True)
+    flags.add(
+        "history",
+        Flag("namespace", STRING, "default", "Namespace of the object", shorthand="n"),
+        Flag("output", STRING, "text", "Output format: text or json (a line for each version)", shorthand="o"),
+        Flag("all-fields", BOOL, False, f"Print all changed fields; without it the first {_SHOWN_FIELDS} of a version"),
+    )
+    connection_flags(flags, qps=50.0, burst=100)
+    common_flags(flags)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Print the history."""
+    parsed = parse(flag_set(program), program, words, most=2)
+    if isinstance(parsed, int):
+        return parsed
+    try:
+        if parsed["output"] not in _FORMATS:
+            raise UserError(f'--output must be text or json, got "{parsed["output"]}"', code=2)
+        type_and_name(parsed.arguments)
+    except UserError as error:
+        print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
+        return error.code
+    return serve(program, _run(parsed), v=parsed["v"])
+
+
+async def _run(parsed: Parsed) -> int:
+    text, name = type_and_name(parsed.arguments)
+    async with connected(parsed, Env(), "pilothouse-history") as client:
+        resource = find_resource(await client.discover(), text)
+        if not resource.supports("list", "watch"):
+            raise UserError(f"{resource.group_resource} can't be watched, so there is no history of them")
+        namespace = parsed["namespace"] if resource.namespaced else ""
+        try:
+            oldest, documents = await versions(client, resource.as_kind(), namespace, name)
+            time_of = await times_of_revisions(client)
+        except ApiError as error:
+            raise UserError(str(error)) from error
+    if not documents:
+        place = f" in namespace {namespace}" if namespace else ""
+        raise UserError(f"there is no {resource.group_resource} {name}{place}, and was none since {oldest}")
+    for version in described(documents, time_of):
+        if parsed["output"] == "json":
+            print(json.dumps(_json(version)))
+        else:
+            print("\n".join(_lines(version, all_fields=parsed["all-fields"])))
+    return 0
+
+
+async def versions(
+    client: Client, kind: Kind[Any], namespace: str, name: str
+) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
+    """The oldest resourceVersion that can be read, and what happened to the object since: the type of each event with
+    the object after it; before all, as EXISTED, the object as it was then.
+
+    Asks nothing that kube-apiserver does not answer.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await _versions(client, kind, namespace, name)
+        except Gone:
+            continue  # What was the oldest has been compacted meanwhile.
+    return await _versions(client, kind, namespace, name)
+
+
+async def _versions(
+    client: Client, kind: Kind[Any], namespace: str, name: str
+) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
+    raw, selector = kind.raw, f"metadata.name={name}"
+    oldest = await _oldest_kept(client, raw, namespace)
+    # Of one moment: the watch goes on from just that list.
+    first = await client.list(
+        raw, namespace, field_selector=selector, resource_version=str(oldest), resource_version_match="Exact"
+    )
+    found = [("EXISTED", msgspec.json.decode(each)) for each in first.items]
+    now = await client.list(raw, namespace, field_selector=selector)
+    target = max((_revision(msgspec.json.decode(each)) for each in now.items), default=0)
+    if target and target <= oldest:
+        return oldest, found
+    watch = client.watch(
+        raw,
+        namespace,
+        resource_version=str(oldest),
+        field_selector=selector,
+        allow_bookmarks=False,
+        timeout_seconds=_QUIET_SECONDS,
+    )
+    async with watch as batches:
+        async for batch in batches:
+            found += [(event.type, msgspec.json.decode(event.object)) for event in batch]
+            if target and _revision(found[-1][1]) >= target:
+                break
+    return oldest, found
+
+
+async def _oldest_kept(client: Client, kind: Kind[Any], namespace: str) -> int:
+    """By bisection: servers say that a resourceVersion is too old, and not which one is old enough."""
+    page = await client.list(kind, namespace, limit=1)
+    try:
+        low, high = 0, int(page.metadata.resource_version)
+    except ValueError as error:
+        raise UserError("the resourceVersions of this API server are no numbers") from error
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            await client.list(kind, namespace, limit=1, resource_version=str(middle), resource_version_match="Exact")
+        except Gone:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def described(documents: Sequence[tuple[str, dict[str, Any]]], time_of: Callable[[int], str]) -> Iterator[Version]:
+    """Each version with what it changed, from the object before it."""
+    before: dict[str, Any] = {}
+    for kind, document in documents:
+        is_new, is_gone = kind in ("EXISTED", "ADDED") or not before, kind == "DELETED"
+        managers = [] if is_gone else _managers({} if is_new else before, document)
+        revision = _revision(document)
+        yield Version(
+            kind,
+            str(revision),
+            time_of(revision) or max((each.get("time") or "" for each in managers), default=""),
+            tuple(dict.fromkeys(map(_manager, managers))),
+            () if is_new else tuple(differences(before, document)),
+        )
+        before = {} if is_gone else document
+
+
+def _managers(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+    """The entries of managedFields that this version changed."""
+    old = (before.get("metadata") or {}).get("managedFields") or ()
+    return [each for each in (after.get("metadata") or {}).get("managedFields") or () if each not in old]
+
+
+def _manager(entry: dict[str, Any]) -> str:
+    subresource = entry.get("subresource")
+    return f"{entry.get('manager') or 'unknown'}" + (f" ({subresource})" if subresource else "")
+
+
+def _revision(document: dict[str, Any]) -> int:
+    return int((document.get("metadata") or {}).get("resourceVersion") or 0)
+
+
+def _lines(version: Version, *, all_fields: bool) -> Iterator[str]:
+    managers = f"  by {', '.join(version.managers)}" if version.managers else ""
+    yield f"{version.revision}  {version.time or 'time unknown':20}  {version.type}{managers}"
+    shown = version.changes if all_fields else version.changes[:_SHOWN_FIELDS]
+    for each in shown:
+        yield f"    {_line(each)}"
+    if len(shown) < len(version.changes):
+        yield f"    and {len(version.changes) - len(shown)} more fields; see --all-fields"
+
+
+def _line(change: Difference) -> str:
+    if change.before is ABSENT:
+        return f"+ {change.path}: {_short(change.after)}"
+    if change.after is ABSENT:
+        return f"- {change.path}: {_short(change.before)}"
+    return f"  {change.path}: {_short(change.before)} -> {_short(change.after)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_TEXT else f"{text[: _SHOWN_TEXT - 1]}…"
+
+
+def _json(version: Version) -> dict[str, Any]:
+    changes = []
+    for each in version.changes:
+        values = {"before": each.before, "after": each.after}
+        changes.append({"path": each.path} | {name: value for name, value in values.items() if value is not ABSENT})
+    return {
+        "type": version.type,
+        "resourceVersion": version.revision,
+        "time": version.time,
+        "managers": version.managers,
+        "changes": changes,
+    }

@@ -1,0 +1,99 @@
+"""Resources and times as the arguments of commands name them."""
+
+import datetime
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from pilothouse.cli.program import UserError
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.client.requests import with_query
+from pilothouse.machinery.api_resources import Discovery, Resource
+from pilothouse.machinery.durations import parse_duration
+from pilothouse.machinery.times import TimeError, format_micro_time, parse_time
+
+_HISTORY = "/debug/history"
+
+
+class _Mark(msgspec.Struct, rename="camel"):
+    time: str
+    resource_version: str
+
+
+class _Marks(msgspec.Struct):
+    marks: list[_Mark]
+
+
+def type_and_name(arguments: Sequence[str]) -> tuple[str, str]:
+    """``TYPE/NAME`` or ``TYPE NAME``. Raises ``UserError``."""
+    if len(arguments) == 1:
+        kind, _slash, name = arguments[0].partition("/")
+    elif len(arguments) == 2 and "/" not in arguments[0]:
+        kind, name = arguments
+    else:
+        kind = name = ""
+    if not kind or not name:
+        raise UserError(f"expected TYPE/NAME, got {' '.join(arguments) or 'nothing'}", code=2)
+    return kind, name
+
+
+def find_resource(discovery: Discovery, text: str) -> Resource:
+    """The resource that kubectl takes ``text`` for: a plural, singular, kind or short name, also with its group
+    (``deployments.apps``, ``deployments.v1.apps``). Raises ``UserError``."""
+    name, _dot, rest = text.lower().partition(".")
+    preferred = discovery.preferred_resources()
+    matching = [each for each in preferred if name in (each.name, each.singular, each.kind.lower())]
+    for each in matching or [each for each in preferred if name in each.short_names]:
+        if rest in ("", each.group):
+            return each
+    version, _dot, group = rest.partition(".")
+    for each in discovery.resources():
+        if (each.version, each.group) == (version, group) and name in (each.name, each.singular, each.kind.lower()):
+            return each
+    raise UserError(f'the server doesn\'t have a resource type "{text}"')
+
+
+async def revision_at(client: Client, text: str, now: datetime.datetime) -> str:
+    """The resourceVersion that ``text`` names: itself, a time (``2026-01-01T00:00:00Z``), or a time ago (``5m``).
+
+    Times are known to pilothouse's API server alone. Raises ``UserError``.
+    """
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return text
+    try:
+        at = parse_time(text)
+    except TimeError:
+        try:
+            at = now - datetime.timedelta(seconds=parse_duration(text))
+        except (ValueError, OverflowError):
+            raise UserError(
+                f'"{text}" is no resourceVersion, no time such as 2026-01-01T00:00:00Z and no time ago such as 5m',
+                code=2,
+            ) from None
+    try:
+        response = await client.request("GET", with_query(_HISTORY, at=format_micro_time(at)))
+    except NotFound as error:
+        raise UserError(
+            "this API server does not tell which resourceVersion was current at a time; give a resourceVersion", code=2
+        ) from error
+    except ApiError as error:
+        raise UserError(str(error)) from error
+    return msgspec.json.decode(response.body, type=_Mark).resource_version
+
+
+async def times_of_revisions(client: Client) -> Callable[[int], str]:
+    """When a resourceVersion was written, to a second; "" where the API server does not tell."""
+    try:
+        response = await client.request("GET", _HISTORY)
+    except ApiError:  # Not ours, or it does not let us: the history is worth printing without.
+        return lambda _revision: ""
+    marks = msgspec.json.decode(response.body, type=_Marks).marks
+    revisions = [int(mark.resource_version) for mark in marks]
+
+    def time_of(revision: int) -> str:
+        place = bisect_right(revisions, revision)
+        return marks[place - 1].time if place else ""
+
+    return time_of

@@ -1,0 +1,70 @@
+"""``/debug/history``: which resourceVersion was current when."""
+
+import asyncio
+import datetime
+from typing import Any
+
+from tests.apiserver.application import World, config_map
+from tests.tables import cases
+
+from pilothouse.env import Env
+from pilothouse.machinery.times import format_time
+
+PATH = "/debug/history"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+async def _one_each_minute(world: World, env: Env) -> dict[str, str]:
+    """The resourceVersion of each ConfigMap by the time when it was made."""
+    made = {}
+    for number in range(3):
+        await asyncio.sleep(60)
+        _status, body = await world.ask("POST", CONFIG_MAPS, config_map(f"m{number}"))
+        made[format_time(env.now())] = body["metadata"]["resourceVersion"]
+    return made
+
+
+async def _history(world: World, query: str = "") -> Any:
+    status, body = await world.ask("GET", PATH + query)
+    assert status == 200, body
+    return body
+
+
+async def test_a_time_has_the_last_revision_before_it(world: World, env: Env) -> None:
+    for time, revision in (await _one_each_minute(world, env)).items():
+        later = datetime.datetime.fromisoformat(time) + datetime.timedelta(seconds=59)
+        if later < env.now():
+            assert (await _history(world, f"?at={format_time(later)}"))["resourceVersion"] == revision
+        assert (await _history(world, f"?at={time}"))["resourceVersion"] == revision
+
+
+async def test_all_times_that_are_known(world: World, env: Env) -> None:
+    made = await _one_each_minute(world, env)
+    marks = {mark["time"]: mark["resourceVersion"] for mark in (await _history(world))["marks"]}
+    assert made.items() <= marks.items()
+    await asyncio.sleep(400)
+    await world.ask("POST", CONFIG_MAPS, config_map("later"))
+    assert [mark["time"] for mark in (await _history(world))["marks"]] == [format_time(env.now())]
+
+
+@cases(
+    "query, status, message",
+    {
+        "no time": ("?at=noon", 400, 'invalid parameter "at": parsing time "noon"'),
+        "the future": ("?at=2999-01-01T00:00:00Z", 400, "2999-01-01T00:00:00Z is in the future; it is "),
+        "before the history": ("?at=2000-01-01T00:00:00Z", 410, "the history of this API server begins at "),
+    },
+)
+async def test_times_without_an_answer(world: World, query: str, status: int, message: str) -> None:
+    found, body = await world.ask("GET", PATH + query)
+    assert (found, body["code"]) == (status, status)
+    assert body["message"].startswith(message)
+
+
+async def test_it_is_not_for_everybody(world: World) -> None:
+    status, _body = await world.ask("GET", PATH, headers={"authorization": ""})
+    assert status in (401, 403)
+
+
+async def test_nothing_but_get(world: World) -> None:
+    assert (await world.ask("POST", PATH, {}))[0] in (404, 405)

@@ -1,0 +1,243 @@
+"""``pilothouse history`` and ``pilothouse get --at``."""
+
+import asyncio
+import json
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.clients.embedded_server import EmbeddedServer
+from tests.programs import run_pilothouse
+from tests.real_cluster import RealCluster
+from tests.tables import cases
+
+from pilothouse.api.apps import DEPLOYMENTS
+from pilothouse.api.core import CONFIG_MAPS, PODS
+from pilothouse.cli import main
+from pilothouse.cli.history import versions
+from pilothouse.cli.program import UserError
+from pilothouse.cli.resource_arguments import find_resource, type_and_name
+from pilothouse.client import Client, merge_patch
+from pilothouse.client.connect import connect
+from pilothouse.env import Env, TaskGroup, loops
+from pilothouse.testing import AsyncCluster, async_plane
+
+ROLLOUTS = 4
+
+
+def deployment(replicas: int, image: str) -> dict[str, Any]:
+    labels = {"app": "web"}
+    spec = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+async def _record(cluster: AsyncCluster, states: dict[int, dict[str, Any]]) -> None:
+    """What a watcher knows of all pods at each revision that changes one."""
+    known: dict[str, Any] = {}
+    async with cluster.client.watch(PODS.raw, resource_version="1", allow_bookmarks=False) as batches:
+        async for batch in batches:
+            for event in batch:
+                document = msgspec.json.decode(event.object)
+                meta = document["metadata"]
+                known.pop(meta["name"], None)
+                if event.type != "DELETED":
+                    # As in a list, whose items have neither.
+                    known[meta["name"]] = {k: v for k, v in document.items() if k not in ("kind", "apiVersion")}
+                states[int(meta["resourceVersion"])] = dict(known)
+
+
+async def test_the_state_at_any_revision_is_what_a_watcher_saw_then(env: Env) -> None:
+    states: dict[int, dict[str, Any]] = {}
+    async with async_plane(env=env, nodes=3) as cluster, TaskGroup("recorder") as group:
+        group.start(_record(cluster, states))
+        await cluster.create(deployment(6, "nginx:0"))
+        for number in range(1, ROLLOUTS):
+            await asyncio.sleep(5)
+            await cluster.client.patch(
+                DEPLOYMENTS, "web", merge_patch(deployment(3 + number, f"nginx:{number}")), "default"
+            )
+        await asyncio.sleep(30)
+        chosen = random.Random(1).sample(sorted(states), 100)
+        for revision in chosen:
+            then = await cluster.client.list(PODS.raw, resource_version=str(revision), resource_version_match="Exact")
+            listed = [msgspec.json.decode(each) for each in then.items]
+            assert {each["metadata"]["name"]: each for each in listed} == states[revision]
+        group.cancel()
+
+
+async def test_versions_of_an_object_that_is_gone(env: Env) -> None:
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        await _three_versions(cluster.client)
+        _oldest, found = await versions(cluster.client, CONFIG_MAPS.raw, "default", "settings")
+        assert [(kind, document.get("data")) for kind, document in found] == [
+            ("ADDED", {"a": "1"}), ("MODIFIED", {"a": "2"}), ("DELETED", {"a": "2"}), ("ADDED", {"b": "3"}),
+        ]  # fmt: skip
+
+
+async def test_what_is_older_than_the_history_is_shown_as_it_was(env: Env) -> None:
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        await _three_versions(cluster.client)
+        await asyncio.sleep(2)
+        await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "other"}}, "default")
+        await asyncio.sleep(400)
+        await cluster.client.patch(CONFIG_MAPS, "settings", merge_patch({"data": {"b": "4"}}), "default")
+        _oldest, found = await versions(cluster.client, CONFIG_MAPS.raw, "default", "settings")
+        assert [(kind, document["data"]) for kind, document in found] == [
+            ("EXISTED", {"b": "3"}), ("MODIFIED", {"b": "4"}),
+        ]  # fmt: skip
+
+
+async def _three_versions(client: Client, namespace: str = "default") -> None:
+    meta = {"metadata": {"name": "settings"}}
+    await client.create(CONFIG_MAPS, {**meta, "data": {"a": "1"}}, namespace)
+    await client.patch(CONFIG_MAPS, "settings", merge_patch({"data": {"a": "2"}}), namespace, field_manager="editor")
+    await client.delete(CONFIG_MAPS, "settings", namespace)
+    await client.create(CONFIG_MAPS, {**meta, "data": {"b": "3"}}, namespace)
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with the versions of ``_three_versions``."""
+    with EmbeddedServer(tmp_path_factory.mktemp("server")) as server:
+        path = str(server.kubeconfig("admin", ("system:masters",)))
+        _fill(path)
+        yield path
+
+
+def _fill(kubeconfig: str, namespace: str = "default") -> None:
+    async def fill() -> None:
+        transport = connect(Env(), kubeconfig=kubeconfig)
+        await _three_versions(Client(transport, Env()), namespace)
+        await transport.close()
+
+    loops.run(fill())
+
+
+def _events(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_history_as_text(kubeconfig: str, tmp_path: Path) -> None:
+    done = run_pilothouse(tmp_path, "history", "cm/settings", f"--kubeconfig={kubeconfig}")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split("  ")[2:] for line in lines if not line.startswith(" ")] == [
+        ["ADDED", "by pilothouse"], ["MODIFIED", "by editor, pilothouse"], ["DELETED"], ["ADDED", "by pilothouse"],
+    ]  # fmt: skip
+    assert [line for line in lines if line.startswith(" ")] == ['      data.a: "1" -> "2"']
+
+
+def test_objects_as_they_were(kubeconfig: str, tmp_path: Path) -> None:
+    def pilothouse(*words: str) -> subprocess.CompletedProcess[str]:
+        return run_pilothouse(tmp_path, *words, f"--kubeconfig={kubeconfig}")
+
+    found = _events(pilothouse("history", "configmap", "settings", "-o=json"))
+    assert found[1]["changes"] == [{"path": "data.a", "before": "1", "after": "2"}]
+    assert all(each["time"].endswith("Z") for each in found)
+    revisions = [each["resourceVersion"] for each in found]
+    data = []
+    for revision in revisions:
+        done = pilothouse("get", "cm", "settings", "-o=json", f"--at={revision}")
+        data.append(json.loads(done.stdout)["data"] if done.stdout else done.stderr)
+    assert data == [{"a": "1"}, {"a": "2"}, 'Error: configmaps "settings" not found\n', {"b": "3"}]
+    header, *rows = pilothouse("get", "configmaps", "-A", f"--at={revisions[0]}").stdout.splitlines()
+    assert header.split() == ["NAMESPACE", "NAME", "DATA", "AGE"]
+    assert [row.split()[:3] for row in rows if "settings" in row] == [["default", "settings", "1"]]
+    assert pilothouse("get", "cm", "-o=name", "--at=0s").stdout == "configmaps/settings\n"
+
+
+@cases(
+    "words, message",
+    {
+        "an unknown type": (["get", "widgets"], 'the server doesn\'t have a resource type "widgets"'),
+        "no time": (["get", "pods", "--at=noon"], '"noon" is no resourceVersion, no time such as'),
+        "the future": (["get", "pods", "--at=2999-01-01T00:00:00Z"], " is in the future; it is "),
+        "before the history": (["get", "pods", "--at=100000h"], "the history of this API server begins at"),
+        "a revision to come": (["get", "pods", "--at=999999999"], "the API server is at resourceVersion "),
+        "none of that name": (["history", "pod/none"], "there is no pods none in namespace default, and was none"),
+        "not watched": (["history", "componentstatuses/x"], "can't be watched"),
+    },
+)
+def test_what_cannot_be_shown(kubeconfig: str, tmp_path: Path, words: list[str], message: str) -> None:
+    done = run_pilothouse(tmp_path, *words, f"--kubeconfig={kubeconfig}")
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+
+
+@cases(
+    "words, message",
+    {
+        "no name": (["history", "pods"], "expected TYPE/NAME, got pods"),
+        "no type": (["get"], "expected TYPE [NAME]"),
+        "a format of get": (["get", "pods", "-o=xml"], '--output must be wide, name, json or yaml, got "xml"'),
+        "a format of history": (["history", "pod/a", "-o=xml"], '--output must be text or json, got "xml"'),
+    },
+)
+def test_lines_that_cannot_be_used(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+@cases(
+    "words, expected",
+    {
+        "with a slash": (["pod/web"], ("pod", "web")),
+        "two words": (["pod", "web"], ("pod", "web")),
+        "a slash too many": (["pod/web", "x"], None),
+        "nothing": ([], None),
+    },
+)
+def test_types_and_names(words: list[str], expected: tuple[str, str] | None) -> None:
+    if expected is not None:
+        assert type_and_name(words) == expected
+        return
+    with pytest.raises(UserError, match="expected TYPE/NAME"):
+        type_and_name(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "resource"),
+    [
+        ("po", "pods"),
+        ("Pod", "pods"),
+        ("deploy", "deployments.apps"),
+        ("deployments.apps", "deployments.apps"),
+        ("deployment.v1.apps", "deployments.apps"),
+        ("events", "events"),
+        ("events.events.k8s.io", "events.events.k8s.io"),
+    ],
+)
+async def test_resources_as_kubectl_names_them(env: Env, text: str, resource: str) -> None:
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        assert find_resource(await cluster.client.discover(), text).group_resource == resource
+
+
+@pytest.mark.real
+def test_in_front_of_kube_apiserver(real_cluster: RealCluster, tmp_path: Path) -> None:
+    namespace, kubeconfig = real_cluster.namespace("history"), str(real_cluster.kubeconfig)
+    _fill(kubeconfig, namespace)
+
+    def pilothouse(*words: str) -> subprocess.CompletedProcess[str]:
+        return run_pilothouse(tmp_path, *words, f"--namespace={namespace}", f"--kubeconfig={kubeconfig}")
+
+    found = _events(pilothouse("history", "cm/settings", "-o=json"))
+    assert [each["type"] for each in found] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
+    assert found[1]["changes"] == [{"path": "data.a", "before": "1", "after": "2"}]
+    assert "a: '1'" in pilothouse("get", "cm", "settings", "-o=yaml", f"--at={found[0]['resourceVersion']}").stdout
+    done = pilothouse("get", "cm", "--at=5m")
+    assert done.returncode == 2
+    assert "this API server does not tell which resourceVersion was current at a time" in done.stderr

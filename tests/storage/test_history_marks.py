@@ -1,0 +1,55 @@
+"""Which revision was current when."""
+
+import asyncio
+
+import pytest
+
+from pilothouse.env import Env
+from pilothouse.storage import Compacted, MemoryStore, Retention
+
+
+async def _write(store: MemoryStore, name: str) -> int:
+    staged = store.stage(f"/configmaps/default/{name}", lambda _revision: b"{}")
+    await store.commit(staged)
+    return store.revision
+
+
+async def test_a_revision_of_each_time(env: Env) -> None:
+    store = MemoryStore(env)
+    written = []
+    for number in range(3):
+        written.append(await _write(store, f"a{number}"))
+        await asyncio.sleep(10)
+    assert [store.revision_at(seconds) for seconds in (30, 25, 20, 11, 10, 0)] == [
+        written[0], written[0], written[1], written[1], written[2], written[2],
+    ]  # fmt: skip
+    assert store.history_marks() == [(30, written[0]), (20, written[1]), (10, written[2])]
+    with pytest.raises(Compacted):
+        store.revision_at(31)
+
+
+async def test_a_burst_has_one_mark(env: Env) -> None:
+    store = MemoryStore(env)
+    first = await _write(store, "a0")
+    for number in range(1, 5):
+        await asyncio.sleep(0.2)
+        await _write(store, f"a{number}")
+    ((seconds, revision),) = store.history_marks()
+    assert (round(seconds, 6), revision) == (0.8, first)
+
+
+async def test_a_store_that_rests_keeps_its_last_state(env: Env) -> None:
+    store = MemoryStore(env, retention=Retention(seconds=100))
+    last = await _write(store, "a")
+    await asyncio.sleep(1000)
+    assert [store.revision_at(seconds) for seconds in (0, 50, 99)] == [last] * 3
+    with pytest.raises(Compacted):
+        store.revision_at(101)
+
+
+async def test_a_new_store_knows_nothing_of_before(env: Env) -> None:
+    store = MemoryStore(env)
+    assert store.history_marks() == [(0.0, 1)]
+    assert store.revision_at(0) == 1
+    with pytest.raises(Compacted):
+        store.revision_at(1)
