@@ -78,6 +78,13 @@ def test_how_often_cycles_are_collected(
     assert gc.get_threshold() == before
 
 
+def test_a_program_that_goes_on_collects_older_objects_in_proportion(threshold: None) -> None:
+    gc.set_threshold(700, 10, 10)
+    with seldom_collecting(older=False):
+        assert gc.get_threshold() == (10_000, 10, 10)
+    assert gc.get_threshold() == (700, 10, 10)
+
+
 def test_a_collector_that_is_switched_off_is_left_alone(threshold: None) -> None:
     before = gc.get_threshold()
     gc.disable()

@@ -20,6 +20,7 @@ from pilothouse.cli.nodes import node_flags, profile_from, stages_from
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.memory import seldom_collecting
 from pilothouse.env.zones import local_zone
 from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 
@@ -62,7 +63,8 @@ def run(program: str, words: Sequence[str]) -> int:
     if isinstance(parsed, int):
         return parsed
     # The user of `up` wants to read about the rollout; the programs' own lines come with --v=1.
-    return serve(program, _up(parsed), v=parsed["v"] - 1, stopped=130 if parsed["wait"] else 0)
+    with seldom_collecting(older=False):
+        return serve(program, _up(parsed), v=parsed["v"] - 1, stopped=130 if parsed["wait"] else 0)
 
 
 def flag_set(program: str) -> FlagSet:

@@ -13,6 +13,10 @@ from pilothouse.storage.records import Change, Record
 
 _OVERHEAD = 200
 """Bytes of one change besides its values: the structs and their place in the deque."""
+_FRESH = 1024
+"""So many changes keep what readers have computed of them (``Change.memo``): those who follow are hardly ever further
+behind, and the rest of the history is for those who come back, and compute it anew. It takes as much memory as the
+values themselves."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +24,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
     etcd behind kube-apiserver keeps 5 to 10 minutes (``--etcd-compaction-interval``, v1.36) and the watch cache at
     least 75 s within its capacity of up to 102,400 events per resource. ``bytes`` counts the values that only history
-    keeps alive; an encoded event in ``Change.memo`` may double it.
+    keeps alive; encoded events in ``Change.memo`` come on top.
     """
 
     seconds: float = 300.0
@@ -35,20 +39,25 @@ KEPT = Retention()
 class Collection:
     """All of one resource: its keys in order, and its changes, oldest first, above ``floor``."""
 
-    __slots__ = ("changes", "floor", "keys", "prefix", "size")
+    __slots__ = ("_fresh", "changes", "floor", "keys", "prefix", "size")
 
     def __init__(self, prefix: str, floor: int, keys: OrderedKeys | None = None) -> None:
         self.prefix = prefix
         self.keys = keys if keys is not None else OrderedKeys()
         self.changes: deque[Change] = deque()
+        self._fresh: deque[Change] = deque()
+        """The newest of them."""
         self.size = 0
         self.floor = floor
         """Changes at or below this revision are gone."""
 
     def remember(self, change: Change, retention: Retention) -> None:
         """Add the newest change, and let go of what is over the bounds."""
-        changes = self.changes
+        changes, fresh = self.changes, self._fresh
         changes.append(change)
+        fresh.append(change)
+        if len(fresh) > _FRESH:
+            fresh.popleft().memo = None
         self.size += _weight(change)
         while self.size > retention.bytes or len(changes) > retention.changes:
             self._drop_oldest()
@@ -62,6 +71,8 @@ class Collection:
 
     def _drop_oldest(self) -> None:
         oldest = self.changes.popleft()
+        if self._fresh[0] is oldest:
+            self._fresh.popleft()
         self.size -= _weight(oldest)
         self.floor = oldest.revision
 

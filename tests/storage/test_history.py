@@ -1,0 +1,33 @@
+"""How much of the past is kept of one resource."""
+
+from pilothouse.storage.history import KEPT, Collection
+from pilothouse.storage.records import Change, Record
+
+
+def _collection(changes: int) -> Collection:
+    collection = Collection("/pods/", 0)
+    before = None
+    for revision in range(1, changes + 1):
+        change = Change(revision, "/pods/default/a", "MODIFIED", b"{}", before, {"line": b"x"})
+        collection.remember(change, KEPT)
+        before = Record(change.key, change.value, revision, 1)
+    return collection
+
+
+def test_what_readers_have_computed_is_kept_of_the_newest_changes_only() -> None:
+    collection = _collection(3000)
+    assert len(collection.changes) == 3000
+    assert [change.revision for change in collection.changes if change.memo is not None] == list(range(1977, 3001))
+    assert len(collection.since(10)) == 2990
+
+
+def test_nothing_is_kept_of_changes_that_are_forgotten() -> None:
+    collection = _collection(3000)
+    for revision in (100, 2990):
+        collection.forget(revision)
+        assert {change.revision for change in collection._fresh} <= {change.revision for change in collection.changes}
+    collection.forget(3000)
+    assert not collection.changes
+    assert not collection._fresh
+    collection.remember(Change(3001, "/pods/default/a", "DELETED", b"{}", None), KEPT)
+    assert len(collection.changes) == 1
