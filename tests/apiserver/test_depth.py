@@ -5,7 +5,9 @@ import json
 from typing import Any
 
 import pytest
+from tests import custom_resources
 from tests.apiserver.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE, STRATEGIC, Api, Object
+from tests.custom_resources import schema, version
 from tests.tables import cases
 
 from pilothouse.machinery.json_bounds import MAX_CONTAINERS, MAX_DEPTH, TOO_DEEP, TOO_MANY, exceeded
@@ -35,18 +37,8 @@ def revision(name: str, levels: int) -> Object:
 
 def definition(levels: int) -> Object:
     """Of a kind whose objects nest ``levels`` deep below ``spec``."""
-    schema = '{"type":"object","properties":{"a":' * levels + '{"type":"string"}' + "}}" * levels
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": json.loads(schema)}}},
-    }
-    names = {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
-    return {
-        "metadata": {"name": "widgets.deep.example.com"},
-        "spec": {"group": "deep.example.com", "scope": "Namespaced", "names": names, "versions": [version]},
-    }
+    nest = '{"type":"object","properties":{"a":' * levels + '{"type":"string"}' + "}}" * levels
+    return custom_resources.definition("Widget", version(schema=schema(json.loads(nest))), group="deep.example.com")
 
 
 @cases(

@@ -7,7 +7,8 @@ After upstream's ``test/integration/apiserver/field_validation_test.go`` and
 from typing import Any
 
 from tests.apiserver.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE, STRATEGIC, Api, config_map
-from tests.apiserver.apiextensions.test_custom_resources import DEFINITIONS, FOOS, definition, foo
+from tests.apiserver.apiextensions.test_custom_resources import FOOS, definition, foo
+from tests.custom_resources import DEFINITIONS
 from tests.tables import cases
 
 YAML = "application/yaml"

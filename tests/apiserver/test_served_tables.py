@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Api
+from tests.custom_resources import definition, version
 
 from pilothouse.apiserver.printers.tables import TableMaker
 from pilothouse.apiserver.resources import built_in
@@ -24,19 +25,7 @@ _SHAPES = {"age": r"(\d+s|<unknown>)", "created": r"[-\d]{10}T[:\d]{8}Z", "ip": 
 _SHAPES["uid"] = "[-0-9a-f]{36}"
 
 _CUSTOM = "example.com/v1 Foo (custom resource without additionalPrinterColumns)"
-_DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "foos.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "foos", "kind": "Foo", "singular": "foo", "listKind": "FooList"},
-        "versions": [
-            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}},
-        ],
-    },
-}
+_DEFINITION = definition("Foo", version(schema={"type": "object"}))
 _ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "Role",

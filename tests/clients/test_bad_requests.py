@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.clients.test_durability import Server
+from tests.custom_resources import DEFINITIONS, definition, version
 from tests.tables import cases
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -179,24 +180,8 @@ def test_what_is_large_and_right_is_answered(server: Target) -> None:
 
 def test_an_expression_of_a_definition_cannot_keep_the_server_busy(server: Target) -> None:
     pattern = {"type": "string", "pattern": "^(a+)+$"}
-    definition = {
-        "metadata": {"name": "words.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "words", "kind": "Word"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"text": pattern}}},
-                }
-            ],
-        },
-    }
-    body = json.dumps(definition).encode()
-    assert server.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)[0] == 201
+    words = definition("Word", version(schema={"type": "object", "properties": {"text": pattern}}))
+    assert server.send("POST", DEFINITIONS, json.dumps(words).encode())[0] == 201
     word = {"apiVersion": "example.com/v1", "kind": "Word", "metadata": {"name": "w"}, "text": "a" * 100_000 + "!"}
     deadline = time.monotonic() + SECONDS
     while (

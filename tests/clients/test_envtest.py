@@ -10,27 +10,11 @@ from typing import Any
 
 import pytest
 from tests.clients.envtest import Environment
+from tests.custom_resources import definition, schema, version
 from tests.programs import run_pilothouse, until
 from tests.tables import cases
 
-WIDGETS: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}},
-            }
-        ],
-    },
-}
+WIDGETS = definition("Widget", version(schema=schema({"type": "object"})))
 
 
 def made(directory: Path, *words: str) -> Path:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
+from tests.custom_resources import definition, schema, version
 from tests.real_cluster import RealCluster
 from tests.tables import cases
 
@@ -350,38 +351,21 @@ def test_service_accounts_log_in(kubectl: Kubectl, server: EmbeddedServer) -> No
     assert "must be logged in" in bob("get", "pods", fails=True)
 
 
-SHIPS = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "ships.sea.example.com"},
-    "spec": {
-        "group": "sea.example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "ships", "singular": "ship", "kind": "Ship", "shortNames": ["sh"], "categories": ["sea"]},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [{"name": "Speed", "type": "integer", "jsonPath": ".spec.speed"}],
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "description": "A ship on the sea.",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {"speed": {"type": "integer", "minimum": 0, "description": "In knots."}},
-                            },
-                            "status": {"type": "object", "properties": {"port": {"type": "string"}}},
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
+SPEED = {"type": "integer", "minimum": 0, "description": "In knots."}
+SCHEMA = schema(
+    {"type": "object", "properties": {"speed": SPEED}},
+    status={"type": "object", "properties": {"port": {"type": "string"}}},
+)
+SHIPS = definition(
+    "Ship",
+    version(
+        schema={**SCHEMA, "description": "A ship on the sea."},
+        subresources={"status": {}},
+        additionalPrinterColumns=[{"name": "Speed", "type": "integer", "jsonPath": ".spec.speed"}],
+    ),
+    group="sea.example.com",
+    names={"shortNames": ["sh"], "categories": ["sea"]},
+)
 SHIP = {
     "apiVersion": "sea.example.com/v1",
     "kind": "Ship",

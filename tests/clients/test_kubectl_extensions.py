@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
 from tests.clients.test_kubectl import KUBECTL, Kubectl
+from tests.custom_resources import definition, schema, version
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
 REGISTRATION = "admissionregistration.k8s.io/v1"
@@ -37,28 +38,13 @@ def cron_tabs() -> dict[str, Any]:
         },
     }
     status = {"type": "object", "properties": {"replicas": {"type": "integer"}}}
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": status}}},
-        "subresources": {
-            "status": {},
-            "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"},
-        },
-        "additionalPrinterColumns": [{"name": "Schedule", "type": "string", "jsonPath": ".spec.schedule"}],
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "crontabs.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "crontabs", "kind": "CronTab", "shortNames": ["ct"]},
-            "versions": [version],
-        },
-    }
+    paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    served = version(
+        schema=schema(spec, status=status),
+        subresources={"status": {}, "scale": paths},
+        additionalPrinterColumns=[{"name": "Schedule", "type": "string", "jsonPath": ".spec.schedule"}],
+    )
+    return definition("CronTab", served, names={"shortNames": ["ct"]})
 
 
 def cron_tab(name: str = "my", **spec: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@ can be tried."""
 
 from typing import Any
 
+from tests import custom_resources
 from tests.controllers.node_world import Doc, World
 
 from pilothouse.api.kinds import Kind
@@ -11,25 +12,18 @@ from pilothouse.api.kinds import Kind
 async def serve(world: World, kind: Kind[Any]) -> str:
     """Have the kind served, with a status of its own; returns the path of its collection in namespace ``default``, or
     of the whole cluster."""
-    await world.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(kind))
+    await world.request("POST", custom_resources.DEFINITIONS, definition(kind))
     where = "namespaces/default/" if kind.namespaced else ""
     return f"/apis/{kind.group}/{kind.version}/{where}{kind.resource}"
 
 
 def definition(kind: Kind[Any]) -> Doc:
     """By which it is."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    version = {"name": kind.version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
-    names = {"plural": kind.resource, "kind": kind.kind, "singular": kind.kind.lower(), "listKind": f"{kind.kind}List"}
-    return {
-        "metadata": {
-            "name": f"{kind.resource}.{kind.group}",
-            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/1"},
-        },
-        "spec": {
-            "group": kind.group,
-            "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "names": names,
-            "versions": [version],
-        },
-    }
+    return custom_resources.definition(
+        kind.kind,
+        custom_resources.version(kind.version, subresources={"status": {}}),
+        group=kind.group,
+        plural=kind.resource,
+        namespaced=kind.namespaced,
+        approved=True,
+    )

@@ -3,6 +3,9 @@
 import asyncio
 import re
 
+import msgspec
+from tests.custom_resources import DEFINITIONS, definition
+
 from pilothouse.api import wire
 from pilothouse.api.core import PODS
 from pilothouse.client.discovery import discover
@@ -82,18 +85,9 @@ async def test_discovery_is_the_same_object_until_something_else_is_served(env: 
         first = await discover(client)
         assert await discover(client) is first
         assert first.serves(PODS)
-        await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=_DEFINITION)
+        await client.request("POST", DEFINITIONS, body=msgspec.json.encode(definition("Gadget")))
         await asyncio.sleep(10)
         second = await discover(client)
         assert second is not first
         assert second.find("example.com/v1", "Gadget") is not None
         group.cancel()
-
-
-_DEFINITION = b"""{
-  "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-  "metadata": {"name": "gadgets.example.com"},
-  "spec": {"group": "example.com", "scope": "Namespaced",
-    "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
-    "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
-      {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}"""

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from tests.controllers.storage_version_migrator.widgets import (
     DEFINITION,
-    DEFINITIONS,
     MIGRATIONS,
     definition,
     migration,
@@ -18,6 +17,7 @@ from tests.controllers.storage_version_migrator.widgets import (
     widget,
     widgets,
 )
+from tests.custom_resources import DEFINITIONS
 from tests.scenarios.users import Restless
 from tests.scenarios.variants import broken_without
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.custom_resources import definition
 from tests.tables import cases
 
 from pilothouse.api.core import PODS
@@ -77,14 +78,7 @@ def test_an_unknown_kind_says_so(shared: Cluster) -> None:
 
 
 def test_a_kind_can_be_used_as_soon_as_its_definition_is_established(shared: Cluster) -> None:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    names = {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"}
-    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
-    meta = {"name": "gadgets.example.com"}
-    shared.create(
-        {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
-    )
+    shared.create(definition("Gadget"))
     shared.wait_for(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",

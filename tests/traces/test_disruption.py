@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.custom_resources import DEFINITIONS, definition, version
 from tests.traces.audit import AuditedServer
 from tests.traces.records import Record, recorded
 from tests.traces.scenarios import REPLICA_SET
@@ -140,17 +141,8 @@ def test_the_events_are_those_of_upstream() -> None:
 async def rarities(stage: Stage) -> None:
     """What 10a does not come to: a size behind a scale subresource, and a disruption that does not come."""
     paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "subresources": {"scale": paths}}
-    names = {"plural": "widgets", "kind": "Widget"}
-    spec = {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": names,
-        "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
-    }
-    definitions = "apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    await stage.request("POST", definitions, {"metadata": {"name": "widgets.example.com"}, "spec": spec})
+    widgets_definition = definition("Widget", version(subresources={"scale": paths}))
+    await stage.request("POST", DEFINITIONS.removeprefix("/"), widgets_definition)
     await stage.at(40.0)  # by then the manager has asked anew what is served
     widgets = f"apis/example.com/v1/namespaces/{SCENARIO}/widgets"
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"replicas": 3}}

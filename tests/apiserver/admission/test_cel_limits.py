@@ -15,6 +15,7 @@ from tests.apiserver.admission.test_validating_policies import (
     post_with_policy,
 )
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
+from tests.custom_resources import DEFINITIONS, definition, version
 from tests.tables import cases
 
 from pilothouse.apiserver.admission.dynamic import expressions
@@ -177,23 +178,14 @@ async def test_a_write_is_measured_once_for_all_bindings(api: Api, monkeypatch: 
 # Rules of custom resources
 
 
-DEFINITION: Object = {
-    "metadata": {"name": "things.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "things", "kind": "Thing"},
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
-            "type": "object",
-            "properties": {"text": {"type": "string", "maxLength": 30_000}},
-            "x-kubernetes-validations": [
-                {"rule": f"!self.text.matches('{REPEATED}')"}, {"rule": "self.text != 'never'"},
-            ],
-        }}}],
-    },
-}  # fmt: skip
+NEVER = [{"rule": f"!self.text.matches('{REPEATED}')"}, {"rule": "self.text != 'never'"}]
+RULED: Object = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "maxLength": 30_000}},
+    "x-kubernetes-validations": NEVER,
+}
+DEFINITION = definition("Thing", version(schema=RULED))
 THINGS = "/apis/example.com/v1/namespaces/default/things"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 async def made(api: Api, text: str, definition: Object = DEFINITION) -> Answer:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests import custom_resources
 from tests.apiserver.api import CONFIG_MAPS, STRATEGIC, Answer, Api, Object, config_map
+from tests.custom_resources import DEFINITIONS, schema, version
 from tests.tables import cases
 
 from pilothouse.env import Env
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEFINITION = DEFINITIONS + "/foos.example.com"
 FOOS = "/apis/example.com/v1/namespaces/default/foos"
 
@@ -33,39 +34,17 @@ def definition() -> Object:
         },
     }
     status = {"type": "object", "properties": {"replicas": {"type": "integer"}, "selector": {"type": "string"}}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "foos.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "foos", "kind": "Foo", "shortNames": ["fo"]},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": status}}},
-                    "subresources": {
-                        "status": {},
-                        "scale": {
-                            "specReplicasPath": ".spec.replicas",
-                            "statusReplicasPath": ".status.replicas",
-                            "labelSelectorPath": ".status.selector",
-                        },
-                    },
-                    "selectableFields": [{"jsonPath": ".spec.color"}],
-                },
-                {
-                    "name": "v2",
-                    "served": True,
-                    "storage": False,
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-                },
-            ],
-        },
+    paths = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
     }
+    v1 = version(
+        schema=schema(spec, status=status),
+        subresources={"status": {}, "scale": paths},
+        selectableFields=[{"jsonPath": ".spec.color"}],
+    )
+    return custom_resources.definition("Foo", v1, version("v2", storage=False), names={"shortNames": ["fo"]})
 
 
 def foo(name: str = "f", **spec: Any) -> Object:

@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests import custom_resources
 from tests.apiserver.api import Answer, Api, Object
+from tests.custom_resources import DEFINITIONS, schema, version
 from tests.tables import cases
 
 from pilothouse.apiserver.apiextensions.rules import compile_rules
@@ -254,7 +256,6 @@ def test_formats_cost_what_a_long_pattern_does() -> None:
     assert named == 1 + 1 + 4 * 32 + 1 + 1 + 1
 
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HINT = (
     "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
     "declared)"
@@ -264,11 +265,7 @@ SPEC = "spec.validation.openAPIV3Schema.properties[spec]"
 
 def definition(spec: Object) -> Object:
     """One with such a field ``spec``."""
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
-    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
-    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
-    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
-    return {"metadata": {"name": "things.example.com"}, "spec": spec}
+    return custom_resources.definition("Thing", version(schema=schema(spec)))
 
 
 def ruled(schema: Object, *rules: str) -> Object:

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from tests import custom_resources
 from tests.apiserver.api import Api, Object
+from tests.custom_resources import DEFINITIONS, schema, version
 from tests.tables import cases
 
 from pilothouse.apiserver.apiextensions.field_paths import PathError, resolve
@@ -11,24 +13,12 @@ from pilothouse.apiserver.apiextensions.rules import ABSENT, Run, rule_tree
 from pilothouse.apiserver.apiextensions.schema import validate, validate_list
 from pilothouse.apiserver.apiextensions.structural import validate_schema
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 
 
 def definition(spec: Object, **root: Any) -> Object:
-    schema = {"type": "object", "properties": {"spec": spec}, **root}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "things.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "things", "kind": "Thing"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
+    return custom_resources.definition("Thing", version(schema={**schema(spec), **root}))
 
 
 def thing(**spec: Any) -> Object:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tests.apiserver.attacks.attacked_plane import Attack, AttackedPlane
+from tests.custom_resources import definition, version
 
 
 def _deep_json(plane: AttackedPlane) -> None:
@@ -191,10 +192,8 @@ def _long_match_conditions(plane: AttackedPlane) -> None:
 def _long_rules(plane: AttackedPlane) -> None:
     rules = [{"rule": LONG, "messageExpression": f"string({LONG})"}]
     schema = {"type": "object", "x-kubernetes-validations": rules, "properties": {"a": {"type": "string"}}}
-    names = {"plural": "longs", "kind": "Long"}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    spec = {"group": "long.example.com", "scope": "Namespaced", "names": names, "versions": [version]}
-    made = plane.as_admin("POST", DEFINITIONS, {"metadata": {"name": "longs.long.example.com"}, "spec": spec})
+    longs = definition("Long", version(schema=schema), group="long.example.com")
+    made = plane.as_admin("POST", DEFINITIONS, longs)
     assert made.status == 201, made.body
     target = "/apis/long.example.com/v1/namespaces/default/longs"
     for number in range(3):

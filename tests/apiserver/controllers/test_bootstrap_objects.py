@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Api, started
+from tests.custom_resources import DEFINITIONS, definition, version
 
 from pilothouse.apiserver.controllers.identity_lease import server_name
 from pilothouse.apiserver.handler_chain import HandlerChain
@@ -179,29 +180,19 @@ async def test_every_group_version_has_an_api_service(started_api: Api) -> None:
 
 
 async def test_custom_groups_have_api_services_while_they_are_served(started_api: Api) -> None:
-    def definition(plural: str, *versions: str) -> dict[str, Any]:
-        schema = {"openAPIV3Schema": {"type": "object"}}
-        served = [
-            {"name": version, "served": True, "storage": version == versions[0], "schema": schema}
-            for version in versions
-        ]
-        names = {"plural": plural, "singular": plural[:-1], "kind": plural.capitalize(), "listKind": f"{plural}List"}
-        spec = {"group": "sea.example.com", "scope": "Namespaced", "names": names, "versions": served}
-        return {"metadata": {"name": f"{plural}.sea.example.com"}, "spec": spec}
-
-    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
     async def custom() -> list[dict[str, Any]]:
         await asyncio.sleep(1)
         services = await items(started_api, "/apis/apiregistration.k8s.io/v1/apiservices")
         return [service for service in services if service["metadata"]["name"].endswith("example.com")]
 
-    await started_api.made(definitions, definition("ships", "v1"))
-    await started_api.made(definitions, definition("boats", "v1", "v1beta1"))
+    await started_api.made(DEFINITIONS, definition("Ship", group="sea.example.com"))
+    await started_api.made(
+        DEFINITIONS, definition("Boat", version(), version("v1beta1", storage=False), group="sea.example.com")
+    )
     both = await custom()
-    await started_api.delete(f"{definitions}/boats.sea.example.com")
+    await started_api.delete(f"{DEFINITIONS}/boats.sea.example.com")
     one = await custom()
-    await started_api.delete(f"{definitions}/ships.sea.example.com")
+    await started_api.delete(f"{DEFINITIONS}/ships.sea.example.com")
     none = await custom()
     assert names(both) == ["v1.sea.example.com", "v1beta1.sea.example.com"]
     assert both[0]["metadata"]["labels"] == {"kube-aggregator.kubernetes.io/automanaged": "true"}

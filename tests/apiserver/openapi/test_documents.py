@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.custom_resources import definition, version
 from tests.tables import cases
 
 from pilothouse.api.wire import Request, Response
@@ -114,17 +115,13 @@ FREE = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 def _definition(given: dict[str, Any]) -> dict[str, Any]:
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": given}}
-    return {
-        "metadata": {"name": "foos.bar.k8s.io"},
-        "spec": {
-            "group": "bar.k8s.io",
-            "scope": "Namespaced",
-            "names": {"plural": "foos", "kind": "Foo", "listKind": "FooList"},
-            "versions": [{**version, "selectableFields": [{"jsonPath": ".spec.color"}]}],
-        },
-        "status": {"conditions": [{"type": "Established", "status": "True"}]},
-    }
+    foos = definition(
+        "Foo",
+        version(schema=given, selectableFields=[{"jsonPath": ".spec.color"}]),
+        group="bar.k8s.io",
+        names={"listKind": "FooList"},
+    )
+    return {**foos, "status": {"conditions": [{"type": "Established", "status": "True"}]}}
 
 
 def _served(given: dict[str, Any], version: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from tests.apiserver.recorded.recording import Exchange, scenarios
 from tests.apiserver.samples import KINDS, collection, sample
+from tests.custom_resources import definition, schema, version
 
 NAMESPACE = "raw"
 """Where all namespaced objects are."""
@@ -78,29 +79,18 @@ _SPEC: dict[str, Any] = {
         "settings": {"type": "object", "additionalProperties": {"type": "string"}},
     },
 }
-DEFINITION: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.raw.example.com"},
-    "spec": {
-        "group": "raw.example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": _SPEC}}},
-                "selectableFields": [{"jsonPath": ".spec.text"}],
-                "subresources": {
-                    "status": {},
-                    "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
-                },
-            }
-        ],
-    },
-}
+DEFINITION = definition(
+    "Widget",
+    version(
+        schema=schema(_SPEC),
+        selectableFields=[{"jsonPath": ".spec.text"}],
+        subresources={
+            "status": {},
+            "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
+        },
+    ),
+    group="raw.example.com",
+)
 
 
 @functools.cache

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, Api
+from tests.custom_resources import definition
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.serializers import presenter
@@ -24,22 +25,7 @@ FORMS = [
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
 ]
 ODD = {"long": "word " * 100, "lines": "a\nb\n", "null": "null", "number": "1e3", "items": "items: []\n", "odd": "ü: #"}
-DEFINITION = {
-    "metadata": {"name": "things.example.com"},
-    "spec": {
-        "group": "example.com",
-        "names": {"plural": "things", "kind": "Thing"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
+DEFINITION = definition("Thing")
 
 
 async def _shown(api: Api, target: str, accept: str) -> tuple[bytes, bytes]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.custom_resources import definition, schema, version
+
 Doc = dict[str, Any]
 HERE = "kubernetes.io/hostname"
 
@@ -90,44 +92,24 @@ def _unselected() -> Doc:
     return found
 
 
-SHIPS: Doc = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "ships.sea.example.com"},
-    "spec": {
-        "group": "sea.example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "ships", "singular": "ship", "kind": "Ship", "shortNames": ["sh"], "categories": ["sea"]},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {
-                    "status": {},
-                    "scale": {"specReplicasPath": ".spec.masts", "statusReplicasPath": ".status.masts"},
-                },
-                "additionalPrinterColumns": [{"name": "Speed", "type": "integer", "jsonPath": ".spec.speed"}],
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "description": "A ship on the sea.",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {
-                                    "speed": {"type": "integer", "minimum": 0, "description": "In knots."},
-                                    "masts": {"type": "integer", "default": 2},
-                                },
-                            },
-                            "status": {"type": "object", "properties": {"masts": {"type": "integer"}}},
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
+SPEED = {"type": "integer", "minimum": 0, "description": "In knots."}
+SCHEMA = schema(
+    {"type": "object", "properties": {"speed": SPEED, "masts": {"type": "integer", "default": 2}}},
+    status={"type": "object", "properties": {"masts": {"type": "integer"}}},
+)
+SHIPS = definition(
+    "Ship",
+    version(
+        schema={**SCHEMA, "description": "A ship on the sea."},
+        subresources={
+            "status": {},
+            "scale": {"specReplicasPath": ".spec.masts", "statusReplicasPath": ".status.masts"},
+        },
+        additionalPrinterColumns=[{"name": "Speed", "type": "integer", "jsonPath": ".spec.speed"}],
+    ),
+    group="sea.example.com",
+    names={"singular": "ship", "shortNames": ["sh"], "categories": ["sea"]},
+)
 
 
 def ship(**spec: Any) -> Doc:

@@ -9,6 +9,7 @@ import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import PODS, Doc, World
 from tests.controllers.resourceclaim.builders import CLAIMS, claim_doc, reference
+from tests.custom_resources import DEFINITIONS, definition, version
 
 from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer
 from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR, DeviceTaintEvictionOptions
@@ -221,26 +222,9 @@ async def serve_rules(world: World) -> None:
             "status": {"type": "object", "properties": {"conditions": conditions}},
         },
     }
-    version = {
-        "name": "v1beta2",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-        "subresources": {"status": {}},
-    }
-    definition = {
-        "metadata": {
-            "name": "devicetaintrules.resource.k8s.io",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-        },
-        "spec": {
-            "group": "resource.k8s.io",
-            "scope": "Cluster",
-            "names": {"plural": "devicetaintrules", "singular": "devicetaintrule", "kind": "DeviceTaintRule"},
-            "versions": [version],
-        },
-    }
-    await world.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    served = version("v1beta2", schema, subresources={"status": {}})
+    rules = definition("DeviceTaintRule", served, group="resource.k8s.io", namespaced=False, approved=True)
+    await world.request("POST", DEFINITIONS, rules)
     await soon(5)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.controllers import node_world
 from tests.controllers.node_world import PODS, Doc, World
+from tests.custom_resources import DEFINITIONS, definition, version
 
 from pilothouse.controllers.policy.disruption import DESCRIPTOR
 from pilothouse.env import Env
@@ -83,15 +84,9 @@ async def note_evicted(world: World, name: str) -> None:
 
 async def define(world: World, *, scale: bool) -> None:
     """A kind of workload that no cache has."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    version: Doc = {"name": "v1", "served": True, "storage": True, "schema": schema}
-    if scale:
-        paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
-        version["subresources"] = {"scale": paths}
-    names = {"plural": "widgets", "kind": "Widget"}
-    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    await world.request("POST", path, {"metadata": {"name": "widgets.example.com"}, "spec": spec})
+    paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    served = version(subresources={"scale": paths}) if scale else version()
+    await world.request("POST", DEFINITIONS, definition("Widget", served))
     await asyncio.sleep(1)
 
 

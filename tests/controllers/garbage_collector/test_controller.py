@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers.garbage_collector.cluster import Cluster, owner_reference, running
+from tests.custom_resources import DEFINITIONS, definition
 
 from pilothouse.api import wire
 from pilothouse.api.meta import ObjectMeta
@@ -391,23 +392,8 @@ async def test_an_object_that_finds_a_new_owner_in_the_last_moment_stays(cluster
     assert await cluster.configmaps() == ["child", "saviour"]
 
 
-CRD: dict[str, Any] = {
-    "metadata": {"name": "things.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CRD = definition("Thing")
+CRDS = DEFINITIONS
 THINGS = "/apis/example.com/v1/namespaces/default/things"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.real_world import RealWorld
+from tests.custom_resources import DEFINITIONS, definition
 from tests.real_cluster import RealCluster
 
 from pilothouse.controllers.cleanup import garbage_collector, namespace
@@ -17,17 +18,7 @@ from pilothouse.runtime import Descriptor
 
 pytestmark = pytest.mark.real_loop
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GARBAGE_COLLECTOR = (garbage_collector.DESCRIPTOR, "generic-garbage-collector")
-
-
-def crd(group: str) -> dict[str, Any]:
-    """The definition of things."""
-    names = {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"}
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    versions = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
-    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": versions}
-    return {"metadata": {"name": f"things.{group}"}, "spec": spec}
 
 
 def running(world: RealWorld, descriptor: Descriptor, role: str) -> contextlib.AbstractAsyncContextManager[TaskGroup]:
@@ -96,7 +87,7 @@ async def test_custom_resources_get_a_json_merge_patch(env: Env, real_cluster: R
         [found] = world.items(things)
         return [ref["name"] for ref in found["metadata"].get("ownerReferences", [])]
 
-    await world.request("POST", CRDS, crd(group))
+    await world.request("POST", DEFINITIONS, definition("Thing", group=group))
     try:
         await world.until(lambda: world.succeeds("GET", things), "the resource is served")
         async with running(world, *GARBAGE_COLLECTOR):
@@ -109,7 +100,7 @@ async def test_custom_resources_get_a_json_merge_patch(env: Env, real_cluster: R
             await world.request("DELETE", f"{maps}/second", {"propagationPolicy": "Orphan"})
             await world.until(lambda: owners() == [], "no owner is left")
     finally:
-        await world.request("DELETE", f"{CRDS}/things.{group}")
+        await world.request("DELETE", f"{DEFINITIONS}/things.{group}")
 
 
 async def test_what_a_fresh_definition_owns_does_not_wait_for_the_next_sync(
@@ -125,7 +116,7 @@ async def test_what_a_fresh_definition_owns_does_not_wait_for_the_next_sync(
     try:
         async with running(world, *GARBAGE_COLLECTOR):
             await asyncio.sleep(2)
-            await world.request("POST", CRDS, crd(group))
+            await world.request("POST", DEFINITIONS, definition("Thing", group=group))
             await world.until(lambda: world.succeeds("POST", things, thing), "the resource is served")
             owner = {**thing, **await world.request("GET", f"{things}/t")}
             await world.request("POST", maps, owned("child", owner))
@@ -134,7 +125,7 @@ async def test_what_a_fresh_definition_owns_does_not_wait_for_the_next_sync(
             await world.until(lambda: world.names(maps, without="kube-root-ca.crt") == [], "the child is deleted")
             assert time.monotonic() - began < SYNC_SECONDS / 2
     finally:
-        await world.request("DELETE", f"{CRDS}/things.{group}")
+        await world.request("DELETE", f"{DEFINITIONS}/things.{group}")
 
 
 async def test_a_namespace_goes_with_what_is_in_it(env: Env, real_cluster: RealCluster) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 from tests.controllers.horizontal_pod_autoscaler.scene import CPU_50, HPAS, PERIOD, Doc, Scene
 from tests.controllers.node_world import PODS
+from tests.custom_resources import DEFINITIONS, definition, version
 from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, delay
@@ -79,19 +80,8 @@ async def define_sloops(scene: Scene, *, selector: str = "app=web") -> None:
         "statusReplicasPath": ".status.crew",
         "labelSelectorPath": ".status.selector",
     }
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-        "subresources": {"status": {}, "scale": paths},
-    }
-    names = {"plural": "sloops", "singular": "sloop", "kind": "Sloop", "listKind": "SloopList"}
-    definition = {
-        "metadata": {"name": "sloops.sea.example"},
-        "spec": {"group": "sea.example", "scope": "Namespaced", "names": names, "versions": [version]},
-    }
-    await world.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    scaled = version(subresources={"status": {}, "scale": paths})
+    await world.request("POST", DEFINITIONS, definition("Sloop", scaled, group="sea.example"))
     await asyncio.sleep(5)
     body = {"apiVersion": "sea.example/v1", "kind": "Sloop", "metadata": {"name": "web"}, "spec": {"crew": 2}}
     await world.request("POST", SLOOPS, body)

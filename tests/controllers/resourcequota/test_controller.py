@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import PODS, Doc, World
+from tests.custom_resources import definition
 from tests.tables import cases
 
 from pilothouse.client.errors import Forbidden
@@ -200,11 +201,7 @@ async def test_without_a_period_there_is_no_full_count(env: Env, period: float) 
 
 
 async def test_custom_resources_are_counted_after_the_next_discovery(world: World) -> None:
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
-    names = {"plural": "widgets", "kind": "Widget"}
-    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
-    await world.request("POST", CRDS, {"metadata": {"name": "widgets.example.com"}, "spec": spec})
+    await world.request("POST", CRDS, definition("Widget"))
     await limit(world, {"count/widgets.example.com": "2"})
     widgets = "/apis/example.com/v1/namespaces/default/widgets"
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}

@@ -9,7 +9,6 @@ from tests.controllers import node_world
 from tests.controllers.node_world import World
 from tests.controllers.storage_version_migrator.widgets import (
     DEFINITION,
-    DEFINITIONS,
     MIGRATIONS,
     definition,
     migration,
@@ -18,6 +17,7 @@ from tests.controllers.storage_version_migrator.widgets import (
     widget,
     widgets,
 )
+from tests.custom_resources import DEFINITIONS
 from tests.tables import cases
 
 from pilothouse.api.wire import Response

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from tests import custom_resources
+from tests.custom_resources import DEFINITIONS
+
 Doc = dict[str, Any]
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAME = "widgets.example.com"
 DEFINITION = f"{DEFINITIONS}/{NAME}"
 MIGRATIONS = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations"
@@ -12,21 +14,12 @@ MIGRATIONS = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations"
 
 def versions(storage: str, *, served: tuple[str, ...] = ("v1", "v2")) -> list[Doc]:
     """Those that are served, and which one is stored."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    return [{"name": name, "served": True, "storage": name == storage, "schema": schema} for name in served]
+    return [custom_resources.version(name, storage=name == storage) for name in served]
 
 
 def definition(storage: str = "v1") -> Doc:
     """The definition, with both versions."""
-    return {
-        "metadata": {"name": NAME},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "widgets", "kind": "Widget"},
-            "versions": versions(storage),
-        },
-    }
+    return custom_resources.definition("Widget", *versions(storage))
 
 
 def widgets(version: str) -> str:

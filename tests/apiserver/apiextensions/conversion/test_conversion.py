@@ -12,7 +12,6 @@ from tests.apiserver.api import JSON_PATCH, MERGE, Answer, Api, Object
 from tests.apiserver.apiextensions.conversion.things import (
     CALLED,
     DEFINITION,
-    DEFINITIONS,
     V1,
     V2,
     Hook,
@@ -25,6 +24,7 @@ from tests.apiserver.apiextensions.conversion.things import (
     v1_thing,
     v2_thing,
 )
+from tests.custom_resources import DEFINITIONS
 
 APPLY = "application/apply-patch+yaml"
 TABLE = {"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}

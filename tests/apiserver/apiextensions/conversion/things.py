@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests import custom_resources
 from tests.apiserver.api import Api, Object
+from tests.custom_resources import DEFINITIONS
 
 from pilothouse.apiserver.admission.dynamic.webhook_calls import CallError, Target
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEFINITION = DEFINITIONS + "/things.example.com"
 V1, V2 = (f"/apis/example.com/{version}/namespaces/default/things" for version in ("v1", "v2"))
 URL = "https://hooks.test:8443/convert"
@@ -18,8 +19,9 @@ CALLED = f"{URL}?timeout=30s"
 
 
 def _schema(spec: Object, status: Object) -> Object:
-    properties = {"spec": {"type": "object", "properties": spec}, "status": {"type": "object", "properties": status}}
-    return {"openAPIV3Schema": {"type": "object", "properties": properties}}
+    return custom_resources.schema(
+        {"type": "object", "properties": spec}, status={"type": "object", "properties": status}
+    )
 
 
 def definition(storage: str = "v1", **conversion: Any) -> Object:
@@ -45,29 +47,18 @@ def definition(storage: str = "v1", **conversion: Any) -> Object:
     }
     selectable = {"v1": ".spec.hostPort", "v2": ".spec.host"}
     webhook = {"clientConfig": {"url": URL}, "conversionReviewVersions": ["v1"], **conversion}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "things.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "things", "kind": "Thing"},
-            "conversion": {"strategy": "Webhook", "webhook": webhook},
-            "versions": [
-                {
-                    "name": name,
-                    "served": True,
-                    "storage": name == storage,
-                    "schema": schemas[name],
-                    "subresources": {"status": {}, "scale": scales[name]},
-                    "additionalPrinterColumns": columns[name],
-                    "selectableFields": [{"jsonPath": selectable[name]}],
-                }
-                for name in ("v1", "v2")
-            ],
-        },
-    }
+    versions = [
+        custom_resources.version(
+            name,
+            schemas[name],
+            storage=name == storage,
+            subresources={"status": {}, "scale": scales[name]},
+            additionalPrinterColumns=columns[name],
+            selectableFields=[{"jsonPath": selectable[name]}],
+        )
+        for name in ("v1", "v2")
+    ]
+    return custom_resources.definition("Thing", *versions, conversion={"strategy": "Webhook", "webhook": webhook})
 
 
 def v1_thing(name: str = "a", host_port: str = "h:1", **more: Any) -> Object:

@@ -6,7 +6,6 @@ from typing import Any
 from tests.apiserver.api import Api, Object
 from tests.controllers.storage_version_migrator.widgets import (
     DEFINITION,
-    DEFINITIONS,
     MIGRATIONS,
     definition,
     stored_version,
@@ -14,6 +13,7 @@ from tests.controllers.storage_version_migrator.widgets import (
     widget,
     widgets,
 )
+from tests.custom_resources import DEFINITIONS
 from tests.tables import cases
 
 from pilothouse.api.wire import Request
