@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.times import format_micro_time, format_time
 from pilothouse.runtime import Descriptor
 
-__all__ = ["NODES", "PODS", "Doc", "World", "no_execute", "started", "toleration", "world"]
+__all__ = ["NODES", "PODS", "Doc", "World", "fixture_of", "no_execute", "soon", "started", "toleration", "world"]
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -168,13 +168,34 @@ def world(env: Env, server: ServerOptions | None = None) -> contextlib.AbstractA
     return in_group(World, env, server)
 
 
-def started(descriptor: Descriptor) -> Any:
-    """A fixture for a module: a world in which the controller runs."""
+def fixture_of(make: Callable[[Env], contextlib.AbstractAsyncContextManager[Any]]) -> Any:
+    """A fixture for a module: what ``make`` gives, for the time of the test."""
 
     @pytest.fixture
-    async def world(env: Env) -> AsyncIterator[World]:
-        async with in_group(World, env) as made:
-            await made.start(descriptor)
+    async def made(env: Env) -> AsyncIterator[Any]:
+        async with make(env) as found:
+            yield found
+
+    return made
+
+
+def started(
+    descriptor: Descriptor, options: object = None, *, server: ServerOptions | None = None, seconds: float = 0.0
+) -> Any:
+    """A fixture for a module: a world in which the controller runs, so many seconds after its start."""
+
+    @contextlib.asynccontextmanager
+    async def make(env: Env) -> AsyncIterator[World]:
+        async with world(env, server) as made:
+            await made.start(descriptor, options)
+            if seconds:
+                await asyncio.sleep(seconds)
+                made.seen.clear()
             yield made
 
-    return world
+    return fixture_of(make)
+
+
+async def soon(seconds: float = 1.0) -> None:
+    """Let the controller do what it has to do now."""
+    await asyncio.sleep(seconds)

@@ -22,7 +22,7 @@ from tests.certificate_requests import (
     request_pem,
 )
 from tests.controllers import node_world
-from tests.controllers.node_world import Doc, World
+from tests.controllers.node_world import Doc, World, fixture_of
 from tests.tables import cases
 
 from pilothouse.client.interceptor import Action, Rule, conflict, fail, lose_answer
@@ -50,10 +50,7 @@ async def running(env: Env, options: SigningOptions | None = None) -> AsyncItera
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
-        yield world
+world = fixture_of(running)
 
 
 async def ask(world: World, body: Doc, said: str = "Approved") -> Doc:

@@ -8,9 +8,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import HEALTHY, NODES, World
+from tests.controllers.node_world import HEALTHY, NODES, World, fixture_of
 from tests.tables import cases
 
 from pilothouse.api.core import Node
@@ -56,10 +55,7 @@ async def watching(env: Env, cloud: SimulatedCloud | None = None) -> AsyncIterat
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with watching(env) as world:
-        yield world
+world = fixture_of(watching)
 
 
 async def soon(seconds: float = 6.0) -> None:

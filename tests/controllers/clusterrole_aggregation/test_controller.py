@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import Doc, World
+from tests.controllers.node_world import Doc, World, started
 from tests.programs import ROOT
 from tests.tables import cases
 
@@ -130,12 +130,7 @@ async def rules_of(world: World, name: str) -> list[list[str]]:
     return [one["resources"] for one in (await world.see(f"{ROLES}/{name}")).get("rules") or ()]
 
 
-@pytest.fixture
-async def world(world: World) -> World:
-    await world.start(DESCRIPTOR)
-    await asyncio.sleep(1)
-    world.seen.clear()
-    return world
+world = started(DESCRIPTOR, seconds=1.0)
 
 
 async def test_the_roles_for_users_are_filled_level_by_level(env: Env) -> None:

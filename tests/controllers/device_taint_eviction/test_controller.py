@@ -1,13 +1,12 @@
 """The controller against the embedded API server, in virtual time: requests, events, metrics, rules, faults."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World
+from tests.controllers.node_world import PODS, Doc, World, fixture_of, soon
 from tests.controllers.resourceclaim.builders import CLAIMS, claim_doc, reference
 from tests.custom_resources import DEFINITIONS, definition, version
 
@@ -33,14 +32,7 @@ async def evicting(env: Env, *, rules: bool = False) -> AsyncIterator[World]:
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with evicting(env) as world:
-        yield world
-
-
-async def soon(seconds: float = 1.0) -> None:
-    await asyncio.sleep(seconds)
+world = fixture_of(evicting)
 
 
 async def devices(world: World, **taints: list[Doc]) -> None:

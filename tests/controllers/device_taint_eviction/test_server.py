@@ -1,7 +1,7 @@
 """Since when a device is tainted is written down by the server where nobody says it (``SetDefaults_DeviceTaint``)."""
 
-from tests.controllers.device_taint_eviction.test_controller import SLICES, TAINT, devices, soon
-from tests.controllers.node_world import World
+from tests.controllers.device_taint_eviction.test_controller import SLICES, TAINT, devices
+from tests.controllers.node_world import World, soon
 
 
 async def test_a_taint_gets_the_time_at_which_it_was_put_on(world: World) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import NODES, PODS, World
+from tests.controllers.node_world import NODES, PODS, World, fixture_of
 from tests.controllers.remains import remains
 
 from pilothouse.apiserver import ServerOptions
@@ -40,10 +40,7 @@ async def slicing(env: Env, *, server: ServerOptions | None = None, **options: A
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with slicing(env) as world:
-        yield world
+world = fixture_of(slicing)
 
 
 async def pod(world: World, number: int, *, ready: bool = True, app: str = "web", node: str = "n1") -> None:

@@ -1,13 +1,12 @@
 """The controller against the embedded API server, in virtual time: what wakes it, what it asks, and faults."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World
+from tests.controllers.node_world import PODS, Doc, World, fixture_of, soon
 from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
@@ -28,10 +27,6 @@ async def pod(world: World, *volumes: str, name: str = "p") -> Doc:
     return await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
 
 
-async def soon(seconds: float = 1.0) -> None:
-    await asyncio.sleep(seconds)
-
-
 async def names(world: World) -> list[str]:
     return [each["metadata"]["name"] for each in (await world.see(CLAIMS))["items"]]
 
@@ -45,10 +40,7 @@ async def controlled(env: Env, *, before: Callable[[World], Awaitable[Any]] | No
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with controlled(env) as world:
-        yield world
+world = fixture_of(controlled)
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["the pod was there", "the pod comes"])

@@ -1,14 +1,6 @@
 """What the tests of this controller run in."""
 
-from collections.abc import AsyncIterator
+from tests.controllers.horizontal_pod_autoscaler.scene import scaling
+from tests.controllers.node_world import fixture_of
 
-import pytest
-from tests.controllers.horizontal_pod_autoscaler.scene import Scene, scaling
-
-from pilothouse.env import Env
-
-
-@pytest.fixture
-async def scene(env: Env) -> AsyncIterator[Scene]:
-    async with scaling(env) as scene:
-        yield scene
+scene = fixture_of(scaling)

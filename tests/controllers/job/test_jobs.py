@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World
+from tests.controllers.node_world import PODS, Doc, World, fixture_of
 from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, lose_request
@@ -78,10 +78,7 @@ async def working(env: Env, options: JobOptions | None = None) -> AsyncIterator[
         group.cancel()
 
 
-@pytest.fixture
-async def kubelet(env: Env) -> AsyncIterator[Kubelet]:
-    async with working(env) as kubelet:
-        yield kubelet
+kubelet = fixture_of(working)
 
 
 @pytest.fixture

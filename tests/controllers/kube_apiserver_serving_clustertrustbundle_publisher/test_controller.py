@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.controllers import node_world
 from tests.controllers.certificate_kinds import allow_any_name, serve
-from tests.controllers.node_world import World
+from tests.controllers.node_world import World, fixture_of
 from tests.tables import cases
 
 from pilothouse.api.certificates import KUBE_APISERVER_SERVING_SIGNER
@@ -51,10 +51,7 @@ async def playing(env: Env, *bundles: tuple[str, str, str]) -> AsyncIterator[Wor
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with playing(env) as world:
-        yield world
+world = fixture_of(playing)
 
 
 @cases(

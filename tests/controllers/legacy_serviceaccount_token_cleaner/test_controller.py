@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import World
+from tests.controllers.node_world import World, fixture_of
 
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner import DESCRIPTOR, LegacyTokenCleanerOptions
@@ -51,10 +51,7 @@ async def tracked(env: Env, since: str | None = "2000-01-01") -> AsyncIterator[W
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with tracked(env) as world:
-        yield world
+world = fixture_of(tracked)
 
 
 def day(world: World, days: float = 0.0) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import NODES, Doc, World
+from tests.controllers.node_world import NODES, Doc, World, fixture_of
 from tests.tables import cases
 
 from pilothouse.client import Client
@@ -48,10 +48,7 @@ async def managed(env: Env, options: NodeIpamOptions = FOUR) -> AsyncIterator[Wo
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with managed(env) as world:
-        yield world
+world = fixture_of(managed)
 
 
 def used(world: World, cluster: str = "10.0.0.0/24") -> float:

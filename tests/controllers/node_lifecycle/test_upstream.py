@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import HEALTHY, NODES, PODS, World
+from tests.controllers.node_world import HEALTHY, NODES, PODS, World, fixture_of
 from tests.controllers.upstream_coverage import NOT, Cases, missing
 from tests.tables import cases
 
@@ -228,10 +228,7 @@ async def monitored(env: Env, *, eviction_rate: float = 100.0) -> AsyncIterator[
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with monitored(env) as world:
-        yield world
+world = fixture_of(monitored)
 
 
 async def keep_alive(world: World, *names: str, seconds: float) -> None:

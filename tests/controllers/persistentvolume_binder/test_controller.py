@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import Doc, World
+from tests.controllers.node_world import Doc, World, soon
 from tests.controllers.persistentvolume_binder.world import (
     CLAIMS,
     VOLUMES,
@@ -14,7 +14,6 @@ from tests.controllers.persistentvolume_binder.world import (
     make_volume,
     phases,
     remove,
-    soon,
 )
 from tests.tables import cases
 

@@ -1,6 +1,5 @@
 """A cluster with the binder, and words for claims and volumes."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -68,8 +67,3 @@ async def phases(world: World) -> dict[str, str]:
     """The phase of each claim and volume."""
     found = (await world.see(CLAIMS))["items"] + (await world.see(VOLUMES))["items"]
     return {each["metadata"]["name"]: each["status"].get("phase", "") for each in found}
-
-
-async def soon(seconds: float = 1.0) -> None:
-    """Let happen what happens at once."""
-    await asyncio.sleep(seconds)

@@ -1,13 +1,12 @@
 """The controller against the embedded API server, in virtual time: what wakes it, what it asks, and faults."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import Doc, World
+from tests.controllers.node_world import Doc, World, fixture_of, soon
 
 from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.volumes.persistentvolume_expander import DESCRIPTOR
@@ -42,10 +41,6 @@ async def ask_for(world: World, size: str) -> None:
     await world.merge(f"{CLAIMS}/c", {"spec": {"resources": {"requests": {"storage": size}}}})
 
 
-async def soon(seconds: float = 1.0) -> None:
-    await asyncio.sleep(seconds)
-
-
 @contextlib.asynccontextmanager
 async def told(env: Env, **how: Any) -> AsyncIterator[World]:
     async with node_world.world(env) as world:
@@ -55,10 +50,7 @@ async def told(env: Env, **how: Any) -> AsyncIterator[World]:
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with told(env) as world:
-        yield world
+world = fixture_of(told)
 
 
 async def test_a_claim_that_asks_for_more_is_told_whom_to_wait_for(world: World) -> None:

@@ -5,14 +5,13 @@ Cases of ``TestPVCProtectionController``, ``pkg/controller/volume/pvcprotection/
 or first lines.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World
+from tests.controllers.node_world import PODS, Doc, World, fixture_of, soon
 from tests.tables import cases
 
 from pilothouse.client.interceptor import Break, Rule, conflict, fail, gone, lose_answer
@@ -48,10 +47,6 @@ async def user(world: World, *claims: str, node: str = "node1", phase: str = "Pe
     return made
 
 
-async def soon(seconds: float = 1.0) -> None:
-    await asyncio.sleep(seconds)
-
-
 def asked(world: World) -> list[str]:
     """What the controller asked of the namespace."""
     calls = [sent.call for sent in world.seen if sent.call.namespace]
@@ -68,10 +63,7 @@ async def protecting(env: Env, *, before: Step | None = None) -> AsyncIterator[W
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with protecting(env) as world:
-        yield world
+world = fixture_of(protecting)
 
 
 async def unprotected_claim(world: World) -> None:

@@ -5,9 +5,8 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator
 
-import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import NODES, PODS, World
+from tests.controllers.node_world import NODES, PODS, World, fixture_of
 
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR, PodGarbageCollectorOptions
@@ -27,10 +26,7 @@ async def collecting(env: Env, **options: int) -> AsyncIterator[World]:
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with collecting(env) as world:
-        yield world
+world = fixture_of(collecting)
 
 
 async def test_pods_of_a_node_that_is_gone_go_after_the_quarantine_and_a_live_look(world: World) -> None:

@@ -3,13 +3,11 @@
 gate on, and its admission plugin protects every new group."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers import node_world
-from tests.controllers.node_world import PODS, World
+from tests.controllers.node_world import PODS, World, started
 from tests.controllers.upstream_coverage import Cases, missing
 from tests.tables import cases
 
@@ -23,7 +21,6 @@ from pilothouse.controllers.workloads.podgroup_protection.controller import (
     group_of,
     groups_to_enqueue,
 )
-from pilothouse.env import Env
 
 SPEC = {"podGroupTemplateRef": None, "schedulingPolicy": {"gang": {"minCount": 2}}}
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
@@ -109,11 +106,7 @@ def test_what_of_a_pod_can_let_its_group_go(old: Pod | None, new: Pod | None, ke
     assert groups_to_enqueue(old, new) == keys
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env, ServerOptions(gates=("GenericWorkload",))) as world:
-        await world.start(DESCRIPTOR)
-        yield world
+world = started(DESCRIPTOR, server=ServerOptions(gates=("GenericWorkload",)))
 
 
 async def group(world: World, name: str = "g", *, protected: bool = True, **metadata: Any) -> None:

@@ -1,14 +1,6 @@
 """What the tests of this controller run in."""
 
-from collections.abc import AsyncIterator
+from tests.controllers.node_world import fixture_of
+from tests.controllers.replicaset.world import controlled
 
-import pytest
-from tests.controllers.replicaset.world import World, controlled
-
-from pilothouse.env import Env
-
-
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with controlled(env) as world:
-        yield world
+world = fixture_of(controlled)

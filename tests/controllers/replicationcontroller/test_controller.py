@@ -1,13 +1,11 @@
 """ReplicationControllers on a simulated cluster: what is the same as for ReplicaSets, and what is not."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
+from tests.controllers.node_world import fixture_of
 from tests.scenarios.users import NAMESPACE, User, replica_set
 
-from pilothouse.env import Env
 from pilothouse.sim import Simulation, running
 
 CONTROLLERS = f"{NAMESPACE}/replicationcontrollers"
@@ -31,10 +29,7 @@ async def pods_of(user: User) -> list[dict[str, Any]]:
     return [pod for pod in await user.items(PODS) if pod["metadata"].get("ownerReferences")]
 
 
-@pytest.fixture
-async def simulation(env: Env) -> AsyncIterator[Simulation]:
-    async with running(env) as simulation:
-        yield simulation
+simulation = fixture_of(running)
 
 
 async def test_there_are_as_many_pods_as_are_wanted(simulation: Simulation) -> None:

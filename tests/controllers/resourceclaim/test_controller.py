@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World
+from tests.controllers.node_world import PODS, Doc, World, fixture_of, soon
 from tests.controllers.resourceclaim.builders import CLAIMS, ENTRY, FINALIZER, TEMPLATES, claim_doc, reference
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
@@ -35,14 +35,7 @@ async def claiming(
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with claiming(env) as world:
-        yield world
-
-
-async def soon(seconds: float = 1.0) -> None:
-    await asyncio.sleep(seconds)
+world = fixture_of(claiming)
 
 
 async def template(world: World, name: str = "template", **exactly: Any) -> Doc:

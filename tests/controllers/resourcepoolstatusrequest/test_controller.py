@@ -1,12 +1,11 @@
 """The controller against the embedded API server, in virtual time: requests, waits, rounds, metrics, rights, faults."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import Doc, World
+from tests.controllers.node_world import Doc, World, started
 from tests.controllers.resourcepoolstatusrequest.pools import (
     CLAIM_SPEC,
     CLAIMS,
@@ -34,12 +33,7 @@ WRITE = f"update {RESOURCE}/status"
 HOUR = 3600.0
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    """A world in which the controller runs."""
-    async with node_world.world(env, GATES) as world:
-        await world.start(DESCRIPTOR)
-        yield world
+world = started(DESCRIPTOR, server=GATES)
 
 
 async def ask(world: World, name: str = "r", **spec: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World
+from tests.controllers.node_world import PODS, Doc, World, fixture_of
 from tests.custom_resources import definition
 from tests.tables import cases
 
@@ -30,10 +30,7 @@ async def running(env: Env, **options: Any) -> AsyncIterator[World]:
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
-        yield world
+world = fixture_of(running)
 
 
 async def limit(world: World, hard: Doc, name: str = "q", **spec: Any) -> None:

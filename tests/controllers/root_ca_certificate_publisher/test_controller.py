@@ -5,7 +5,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.controllers.node_world import World
+from tests.controllers.node_world import World, started
 from tests.tables import cases
 
 from pilothouse.api.core import ROOT_CA_CONFIG_MAP, ConfigMap
@@ -40,12 +40,7 @@ def test_what_a_config_map_should_say(data: dict[str, str], annotations: dict[st
     assert is_right(ConfigMap(metadata=ObjectMeta(annotations=annotations), data=data), "x") is expected
 
 
-@pytest.fixture
-async def world(world: World) -> World:
-    await world.start(DESCRIPTOR, RootCaOptions(authority=BUNDLE))
-    await asyncio.sleep(1)
-    world.seen.clear()
-    return world
+world = started(DESCRIPTOR, RootCaOptions(authority=BUNDLE), seconds=1.0)
 
 
 async def test_a_config_map_that_was_changed_is_put_right_and_keeps_what_is_not_ours(world: World) -> None:

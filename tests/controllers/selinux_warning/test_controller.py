@@ -1,6 +1,5 @@
 """The controller against the embedded API server, in virtual time: what wakes it, whom it tells, what it measures."""
 
-import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World
+from tests.controllers.node_world import PODS, Doc, World, fixture_of, soon
 
 from pilothouse.controllers.volumes.selinux_warning import DESCRIPTOR
 from pilothouse.env import Env
@@ -101,10 +100,6 @@ async def everything(world: World) -> None:
     await two(world)
 
 
-async def soon(seconds: float = 1.0) -> None:
-    await asyncio.sleep(seconds)
-
-
 def pairs(world: World) -> list[str]:
     """``property pod1 pod2`` of the metric."""
     labels = [
@@ -124,10 +119,7 @@ async def controlled(env: Env, *, before: Callable[[World], Awaitable[Any]] | No
         yield world
 
 
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with controlled(env) as world:
-        yield world
+world = fixture_of(controlled)
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["the pods were there", "the pods come"])

@@ -5,14 +5,13 @@ Cases of ``TestSyncLoadBalancerIfNeeded``, ``TestProcessServiceCreateOrUpdate``,
 our own words.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import NODES, Doc, World
+from tests.controllers.node_world import NODES, Doc, World, soon
 from tests.controllers.service_lb.clouds import FaultyCloud, times
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
@@ -37,10 +36,6 @@ async def balancing(
             await world.node(name)
         await world.start(DESCRIPTOR, ServiceLBOptions(provider=cloud, workers=workers))
         yield world, cloud
-
-
-async def soon(seconds: float = 1.0) -> None:
-    await asyncio.sleep(seconds)
 
 
 async def service(world: World, name: str = "web", type_: str = "LoadBalancer", **spec: Any) -> Doc:

@@ -3,8 +3,7 @@ v1.36."""
 
 import asyncio
 
-import pytest
-from tests.controllers.node_world import World
+from tests.controllers.node_world import World, started
 from tests.tables import cases
 
 from pilothouse.api.core import Namespace, NamespaceStatus, ServiceAccount
@@ -32,12 +31,7 @@ def test_which_namespaces_get_an_account(
     assert lacks_account(namespace, account) is expected
 
 
-@pytest.fixture
-async def world(world: World) -> World:
-    await world.start(DESCRIPTOR)
-    await asyncio.sleep(1)
-    world.seen.clear()
-    return world
+world = started(DESCRIPTOR, seconds=1.0)
 
 
 async def account(world: World, namespace: str = "default", name: str = "default") -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.controllers.node_world import World
+from tests.controllers.node_world import World, started
 from tests.tables import cases
 
 from pilothouse.api.wire import Response
@@ -22,10 +22,7 @@ KEY = new_key()
 OPTIONS = TokenOptions(signer=Signer(KEY), authority="CA Data")
 
 
-@pytest.fixture
-async def world(world: World) -> World:
-    await world.start(DESCRIPTOR, OPTIONS)
-    return world
+world = started(DESCRIPTOR, OPTIONS)
 
 
 async def account(world: World, name: str = "bot", **more: Any) -> str:

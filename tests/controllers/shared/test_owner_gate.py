@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from tests.controllers.node_world import fixture_of
 from tests.runtime.cluster import Cluster
 from tests.tables import cases
 
@@ -83,10 +84,7 @@ async def gated(env: Env, *, wait_for_own_writes: bool = True) -> AsyncIterator[
         group.cancel()
 
 
-@pytest.fixture
-async def scene(env: Env) -> AsyncIterator[Scene]:
-    async with gated(env) as scene:
-        yield scene
+scene = fixture_of(gated)
 
 
 async def test_an_owner_is_handed_over_as_the_cache_has_it_and_with_its_json(scene: Scene) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import NODES, PODS, Doc, World, no_execute, toleration
+from tests.controllers.node_world import NODES, PODS, Doc, World, no_execute, started, toleration
 from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, fail, lose_answer
@@ -24,11 +24,7 @@ A, B = no_execute("a"), no_execute("b")
 Step = tuple[float, Callable[[World], Awaitable[Any]]]
 
 
-@pytest.fixture
-async def world(world: World) -> World:
-    await world.start(DESCRIPTOR)
-    await asyncio.sleep(1)
-    return world
+world = started(DESCRIPTOR, seconds=1.0)
 
 
 def tainted(*taints: Doc) -> Callable[[World], Awaitable[Any]]:

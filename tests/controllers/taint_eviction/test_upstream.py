@@ -5,7 +5,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.controllers.node_world import PODS, Doc, World, no_execute, toleration
+from tests.controllers.node_world import PODS, Doc, World, no_execute, started, toleration
 from tests.controllers.upstream_coverage import NOT, Cases, missing
 from tests.tables import cases
 
@@ -69,10 +69,7 @@ def test_no_upstream_case_is_missing() -> None:
 A = no_execute("a")
 
 
-@pytest.fixture
-async def world(world: World) -> World:
-    await world.start(DESCRIPTOR)
-    return world
+world = started(DESCRIPTOR)
 
 
 CREATED = [

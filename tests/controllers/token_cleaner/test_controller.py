@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import World
+from tests.controllers.node_world import World, started
 from tests.controllers.upstream_coverage import Cases, missing
 
 from pilothouse.client.interceptor import Action, Rule, conflict, fail
@@ -29,10 +29,7 @@ def test_every_case_of_upstreams_is_somewhere() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
-@pytest.fixture
-async def world(world: World) -> World:
-    await world.start(DESCRIPTOR)
-    return world
+world = started(DESCRIPTOR)
 
 
 async def token(world: World, expiration: str = "", *, name: str = NAME, **more: Any) -> dict[str, Any]:

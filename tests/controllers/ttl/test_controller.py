@@ -2,8 +2,7 @@
 
 import asyncio
 
-import pytest
-from tests.controllers.node_world import NODES, World
+from tests.controllers.node_world import NODES, World, started
 from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, delay, fail
@@ -75,10 +74,7 @@ def test_what_the_annotation_says(annotations: dict[str, str], seconds: int, exp
     assert says(annotations, seconds) is expected
 
 
-@pytest.fixture
-async def world(world: World) -> World:
-    await world.start(DESCRIPTOR)
-    return world
+world = started(DESCRIPTOR)
 
 
 async def ttl(world: World, name: str) -> str | None:

@@ -4,7 +4,6 @@ Cases of ``TestVACProtectionController``, ``pkg/controller/volume/vacprotection/
 (read in a public copy of v1.34), have its words in their ids.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import Doc, World
+from tests.controllers.node_world import Doc, World, soon
 from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim
@@ -105,10 +104,6 @@ async def end(world: World, path: str) -> None:
 
 async def another(world: World, path: str) -> None:
     await world.merge(path, {"spec": {"volumeAttributesClassName": "vac2"}})
-
-
-async def soon(seconds: float = 1.0) -> None:
-    await asyncio.sleep(seconds)
 
 
 @contextlib.asynccontextmanager
