@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pilothouse.api import wire
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
@@ -39,6 +40,8 @@ class ApiWorld:
         self.server = ApiServer(env, self.store, options=server)
         self.admin = Client(self.server.transport("admin", ["system:masters"]), env)
         self.faults = Interceptor(self.server.transport(user, ["system:masters"]), env, observer=self._observe)
+        self.transport: wire.Transport = self.faults
+        """That of the controllers."""
         self.metrics = Registry()
         self.controllers: list[object] = []
         """Those that were started, the latest last."""
@@ -58,7 +61,7 @@ class ApiWorld:
         """Start a controller with informers of its own, which it shares with those ``beside`` it. Cancel the task to
         stop it. What is served is asked every 30 s, as a manager does. Without ``work`` it gets all events, and syncs
         when the test calls its ``reconcile``."""
-        client = Client(self.faults, self.env)
+        client = Client(self.transport, self.env)
         informers = InformerFactory(client, self.env)
         mapper = RestMapper(client)
         context = ControllerContext(

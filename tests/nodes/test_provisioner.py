@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import Doc, World
+from tests.controllers.node_world import Doc, World, soon
 from tests.controllers.persistentvolume_binder.world import (
     CLAIMS,
     CLASSES,
@@ -15,7 +15,6 @@ from tests.controllers.persistentvolume_binder.world import (
     make_class,
     phases,
     remove,
-    soon,
     unprotect,
 )
 

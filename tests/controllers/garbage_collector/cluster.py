@@ -5,24 +5,16 @@ Requests of the controller can be listed, and held up or answered by a hook; eve
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
+from tests.controllers.api_world import ApiWorld, Doc, in_group
 
 from pilothouse.api import wire
-from pilothouse.apiserver.server import ApiServer
-from pilothouse.client import Client
-from pilothouse.client.discovery import RestMapper
-from pilothouse.client.errors import NotFound
+from pilothouse.apiserver import ServerOptions
 from pilothouse.env import Env, TaskGroup
-from pilothouse.runtime.context import ControllerContext
-from pilothouse.runtime.descriptor import Descriptor
-from pilothouse.runtime.informer import InformerFactory
-from pilothouse.runtime.metrics import Registry
-from pilothouse.storage import MemoryStore
-
-Doc = dict[str, Any]
+from pilothouse.runtime import Descriptor
 
 Hook = Callable[[wire.Request], Awaitable[wire.Response | None]]
 """Called before a request of the controller. It may wait, change the world, or answer in the server's place."""
@@ -48,25 +40,23 @@ class Watched:
         await self._inner.close()
 
 
-class Cluster:
+class Cluster(ApiWorld):
     """What tests say about the world, in plain documents."""
 
-    def __init__(self, env: Env, server: ApiServer) -> None:
-        self.env = env
-        self.server = server
-        self.admin = Client(server.transport("admin", ["system:masters"]), env)
-        self.transport = Watched(server.transport("system:kube-controller-manager", ["system:masters"]))
-        self.client = Client(self.transport, env)
-        self.metrics = Registry()
-        self.controller: Any = None
+    def __init__(self, env: Env, group: TaskGroup, server: ServerOptions | None = None) -> None:
+        super().__init__(env, group, server, user="system:kube-controller-manager")
+        self.transport: Watched = Watched(self.faults)
+
+    @property
+    def controller(self) -> Any:
+        """The one that was started last."""
+        return self.controllers[-1]
 
     # The world
 
     async def create(self, path: str, **document: Any) -> Doc:
         """POST; metadata.name and the like as given. Returns the object."""
-        response = await self.admin.request("POST", path, body=msgspec.json.encode(document))
-        created: Doc = msgspec.json.decode(response.body)
-        return created
+        return await self.request("POST", path, document)
 
     async def configmap(
         self, name: str, *owners: Doc, namespace: str = "default", blocking: bool = True, **metadata: Any
@@ -76,20 +66,9 @@ class Cluster:
         meta = {"name": name, "ownerReferences": references, **metadata}
         return await self.create(f"/api/v1/namespaces/{namespace}/configmaps", metadata=meta)
 
-    async def get(self, path: str) -> Doc | None:
-        """GET, or None."""
-        try:
-            response = await self.admin.request("GET", path)
-        except NotFound:
-            return None
-        found: Doc = msgspec.json.decode(response.body)
-        return found
-
     async def names(self, path: str) -> list[str]:
         """The names in a collection."""
-        found = await self.get(path)
-        assert found is not None
-        return [item["metadata"]["name"] for item in found["items"]]
+        return [item["metadata"]["name"] for item in (await self.see(path))["items"]]
 
     async def configmaps(self, namespace: str = "default") -> list[str]:
         """The ConfigMaps of a namespace, but for those that every namespace gets."""
@@ -98,23 +77,11 @@ class Cluster:
 
     async def delete(self, path: str, policy: str = "Background") -> None:
         """DELETE with a propagation policy ("" for none)."""
-        body = msgspec.json.encode({"propagationPolicy": policy}) if policy else b""
-        await self.admin.request("DELETE", path, body=body)
-
-    async def patch(self, path: str, changes: Mapping[str, Any]) -> Doc:
-        """JSON merge patch."""
-        response = await self.admin.request(
-            "PATCH",
-            path,
-            body=msgspec.json.encode(changes),
-            headers={"content-type": "application/merge-patch+json"},
-        )
-        found: Doc = msgspec.json.decode(response.body)
-        return found
+        await self.request("DELETE", path, {"propagationPolicy": policy} if policy else None)
 
     async def release(self, path: str) -> None:
         """Take all finalizers off."""
-        await self.patch(path, {"metadata": {"finalizers": None}})
+        await self.merge(path, {"metadata": {"finalizers": None}})
 
     # The controller
 
@@ -135,30 +102,6 @@ class Cluster:
             if request.method == method and request.target.partition("?")[0].endswith(ending)
         ]
 
-    async def run(self, group: TaskGroup, descriptor: Descriptor, options: object = None) -> asyncio.Task[None]:
-        """Start the controller with informers of its own. Cancel the task to stop it."""
-        context = ControllerContext(
-            env=self.env,
-            client=self.client,
-            informers=InformerFactory(self.client, self.env),
-            metadata_informers=InformerFactory(self.client, self.env),
-            metrics=self.metrics,
-            options=options,
-            rest_mapper=RestMapper(self.client),
-        )
-        self.controller = controller = descriptor.build(context)
-
-        async def live() -> None:
-            async with TaskGroup("informers") as informers:
-                context.informers.start(informers)
-                context.metadata_informers.start(informers)
-                try:
-                    await controller.run()
-                finally:
-                    informers.cancel()
-
-        return group.start(live(), name=descriptor.name)
-
 
 def owner_reference(owner: Doc, *, blocking: bool = True, **changes: Any) -> Doc:
     """A reference to this object."""
@@ -173,20 +116,10 @@ def owner_reference(owner: Doc, *, blocking: bool = True, **changes: Any) -> Doc
 
 
 @contextlib.asynccontextmanager
-async def running(
-    env: Env, descriptor: Descriptor | None = None, options: object = None
-) -> AsyncIterator[tuple[Cluster, TaskGroup]]:
+async def running(env: Env, descriptor: Descriptor | None = None, options: object = None) -> AsyncIterator[Cluster]:
     """A cluster, with the controller running if one is given. Everything ends with the block."""
-    server = ApiServer(env, MemoryStore(env))
-    async with TaskGroup("cluster") as group:
-        group.start(server.run(), name="API server")
-        cluster = Cluster(env, server)
-        if await cluster.get("/api/v1/namespaces/default") is None:
-            await cluster.create("/api/v1/namespaces", metadata={"name": "default"})
+    async with in_group(Cluster, env) as cluster:
         if descriptor is not None:
-            await cluster.run(group, descriptor, options)
+            await cluster.launch(descriptor, options)
             await asyncio.sleep(1.0)
-        try:
-            yield cluster, group
-        finally:
-            group.cancel()
+        yield cluster

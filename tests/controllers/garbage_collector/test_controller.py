@@ -23,7 +23,7 @@ FOREIGN = "example.com/hold"
 @pytest.fixture
 async def cluster(env: Env) -> AsyncIterator[Cluster]:
     """A cluster with the garbage collector."""
-    async with running(env, DESCRIPTOR) as (cluster, _group):
+    async with running(env, DESCRIPTOR) as cluster:
         yield cluster
 
 
@@ -145,27 +145,27 @@ async def test_orphans_lose_their_references_before_the_owner_goes(cluster: Clus
 
 
 async def test_an_owner_that_was_made_again_under_its_name_is_another_one(env: Env) -> None:
-    async with running(env) as (cluster, group):
+    async with running(env) as cluster:
         owner = await cluster.configmap("owner")
         await cluster.configmap("child", owner)
         await cluster.delete(f"{CM}/owner")
         await cluster.configmap("owner")
-        await cluster.run(group, DESCRIPTOR)
+        await cluster.launch(DESCRIPTOR)
         await asyncio.sleep(5)
         assert await cluster.configmaps() == ["owner"]
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the controller", "after its start"])
 async def test_an_owner_in_another_namespace_is_no_owner_whoever_is_seen_first(env: Env, before: bool) -> None:
-    async with running(env) as (cluster, group):
+    async with running(env) as cluster:
         if not before:
-            await cluster.run(group, DESCRIPTOR)
+            await cluster.launch(DESCRIPTOR)
         await cluster.create("/api/v1/namespaces", metadata={"name": "elsewhere"})
         owner = await cluster.configmap("owner")
         await cluster.configmap("good-child", owner)
         await cluster.configmap("child", owner, namespace="elsewhere")
         if before:
-            await cluster.run(group, DESCRIPTOR)
+            await cluster.launch(DESCRIPTOR)
         await asyncio.sleep(5)
         assert await cluster.configmaps() == ["good-child", "owner"]
         assert await cluster.configmaps("elsewhere") == []
@@ -204,7 +204,7 @@ async def test_a_cluster_scoped_object_that_loses_its_namespaced_owner_is_collec
     await cluster.delete("/api/v1/nodes/other")
     await asyncio.sleep(60.0)
     assert await cluster.names("/api/v1/nodes") == ["node"]
-    await cluster.patch("/api/v1/nodes/node", {"metadata": {"ownerReferences": both[1:]}})
+    await cluster.merge("/api/v1/nodes/node", {"metadata": {"ownerReferences": both[1:]}})
     await asyncio.sleep(10.0)
     assert await cluster.names("/api/v1/nodes") == []
 
@@ -225,7 +225,7 @@ async def test_a_reference_whose_name_becomes_wrong_counts_no_more(cluster: Clus
     owner = await cluster.configmap("owner")
     await cluster.configmap("child", owner)
     await asyncio.sleep(10.0)
-    await cluster.patch(f"{CM}/child", {"metadata": {"ownerReferences": [owner_reference(owner, name="other")]}})
+    await cluster.merge(f"{CM}/child", {"metadata": {"ownerReferences": [owner_reference(owner, name="other")]}})
     await asyncio.sleep(10.0)
     assert await cluster.configmaps() == ["owner"]
 
@@ -246,7 +246,7 @@ async def test_a_kind_that_is_not_served_cannot_be_checked_so_the_object_stays(c
 async def test_objects_that_own_each_other_can_be_deleted_in_the_foreground(cluster: Cluster) -> None:
     first = await cluster.configmap("first")
     second = await cluster.configmap("second", first)
-    await cluster.patch(f"{CM}/first", {"metadata": {"ownerReferences": [owner_reference(second)]}})
+    await cluster.merge(f"{CM}/first", {"metadata": {"ownerReferences": [owner_reference(second)]}})
     await asyncio.sleep(1)
     await cluster.delete(f"{CM}/first", "Foreground")
     await cluster.delete(f"{CM}/second", "Foreground")
@@ -256,16 +256,16 @@ async def test_objects_that_own_each_other_can_be_deleted_in_the_foreground(clus
 
 async def test_a_circle_that_waits_already_when_we_look_is_broken(env: Env) -> None:
     """All of them are being deleted in the foreground before one is looked at. Upstream waits for ever."""
-    async with running(env) as (cluster, group):
+    async with running(env) as cluster:
         first = await cluster.configmap("first")
         second = await cluster.configmap("second", first)
         third = await cluster.configmap("third", second)
-        await cluster.patch(f"{CM}/first", {"metadata": {"ownerReferences": [owner_reference(third)]}})
+        await cluster.merge(f"{CM}/first", {"metadata": {"ownerReferences": [owner_reference(third)]}})
         lonely = await cluster.configmap("owns-itself")
-        await cluster.patch(f"{CM}/owns-itself", {"metadata": {"ownerReferences": [owner_reference(lonely)]}})
+        await cluster.merge(f"{CM}/owns-itself", {"metadata": {"ownerReferences": [owner_reference(lonely)]}})
         for name in ("first", "second", "third", "owns-itself"):
             await cluster.delete(f"{CM}/{name}", "Foreground")
-        await cluster.run(group, DESCRIPTOR)
+        await cluster.launch(DESCRIPTOR)
         await asyncio.sleep(60)
         assert await cluster.configmaps() == []
 
@@ -274,7 +274,7 @@ async def test_a_ring_of_three_can_be_deleted_in_the_foreground(cluster: Cluster
     first = await cluster.configmap("a")
     second = await cluster.configmap("b", first)
     third = await cluster.configmap("c", second)
-    await cluster.patch(f"{CM}/a", {"metadata": {"ownerReferences": [owner_reference(third)]}})
+    await cluster.merge(f"{CM}/a", {"metadata": {"ownerReferences": [owner_reference(third)]}})
     await asyncio.sleep(1)
     await cluster.delete(f"{CM}/a", "Foreground")
     await asyncio.sleep(60)
@@ -282,14 +282,14 @@ async def test_a_ring_of_three_can_be_deleted_in_the_foreground(cluster: Cluster
 
 
 async def test_what_was_under_way_when_we_started_is_finished(env: Env) -> None:
-    async with running(env) as (cluster, group):
+    async with running(env) as cluster:
         going = await cluster.configmap("going")
         await cluster.configmap("child", going)
         freed = await cluster.configmap("freed")
         await cluster.configmap("orphan", freed)
         await cluster.delete(f"{CM}/going", "Foreground")
         await cluster.delete(f"{CM}/freed", "Orphan")
-        await cluster.run(group, DESCRIPTOR)
+        await cluster.launch(DESCRIPTOR)
         await asyncio.sleep(5)
         assert await cluster.configmaps() == ["orphan"]
 
@@ -315,7 +315,7 @@ async def test_a_404_that_does_not_name_the_object_proves_nothing(cluster: Clust
 @pytest.mark.parametrize("survives", range(8))
 async def test_killed_between_any_two_requests_it_finishes_after_a_restart(env: Env, survives: int) -> None:
     """The pattern *intermediate state*: it dies after every possible number of requests and starts again."""
-    async with running(env) as (cluster, group):
+    async with running(env) as cluster:
         going = await cluster.configmap("going")
         middle = await cluster.configmap("middle", going)
         await cluster.configmap("leaf", middle)
@@ -323,7 +323,7 @@ async def test_killed_between_any_two_requests_it_finishes_after_a_restart(env: 
         await cluster.configmap("orphan", freed)
         await cluster.delete(f"{CM}/going", "Foreground")
         await cluster.delete(f"{CM}/freed", "Orphan")
-        task = await cluster.run(group, DESCRIPTOR)
+        task = await cluster.launch(DESCRIPTOR)
         dead = asyncio.Event()
 
         async def dies(request: wire.Request) -> wire.Response | None:
@@ -337,13 +337,13 @@ async def test_killed_between_any_two_requests_it_finishes_after_a_restart(env: 
         task.cancel()
         cluster.transport.hook = None
         await asyncio.sleep(20)
-        await cluster.run(group, DESCRIPTOR)
+        await cluster.launch(DESCRIPTOR)
         await asyncio.sleep(60)
         assert await cluster.configmaps() == ["orphan"], f"killed after {survives} requests"
 
 
 async def test_a_start_with_a_settled_cluster_asks_for_no_object(env: Env) -> None:
-    async with running(env) as (cluster, group):
+    async with running(env) as cluster:
         # Whichever of the two kinds is listed first, one half sees its children before their owners.
         secrets = "/api/v1/namespaces/default/secrets"
         for number in range(20):
@@ -352,7 +352,7 @@ async def test_a_start_with_a_settled_cluster_asks_for_no_object(env: Env) -> No
             await cluster.create(secrets, metadata={"name": f"child-{number}", "ownerReferences": references})
             secret = await cluster.create(secrets, metadata={"name": f"owner-{number}"})
             await cluster.configmap(f"child-{number}", {"apiVersion": "v1", "kind": "Secret", **secret})
-        await cluster.run(group, DESCRIPTOR)
+        await cluster.launch(DESCRIPTOR)
         await asyncio.sleep(60)
         assert cluster.requests() == []
 
@@ -365,7 +365,7 @@ async def test_a_change_that_leaves_the_owners_alone_does_not_stop_a_deletion(cl
     async def label_first(request: wire.Request) -> None:
         if request.method == "DELETE":
             cluster.transport.hook = None
-            await cluster.patch(f"{CM}/child", {"metadata": {"labels": {"a": "b"}}})
+            await cluster.merge(f"{CM}/child", {"metadata": {"labels": {"a": "b"}}})
 
     cluster.transport.hook = label_first
     await cluster.delete(f"{CM}/owner")
@@ -384,7 +384,7 @@ async def test_an_object_that_finds_a_new_owner_in_the_last_moment_stays(cluster
         if request.method == "DELETE":
             cluster.transport.hook = None
             changes = {"metadata": {"ownerReferences": [owner_reference(saviour)]}}
-            await cluster.patch(f"{CM}/child", changes)
+            await cluster.merge(f"{CM}/child", changes)
 
     cluster.transport.hook = save
     await cluster.delete(f"{CM}/owner")
@@ -490,7 +490,7 @@ async def test_definitions_cost_few_questions(cluster: Cluster) -> None:
     await asyncio.sleep(10)
     assert asked() - before <= 3
     before = asked()
-    await cluster.patch(f"{CRDS}/things0.example.com", {"metadata": {"labels": {"a": "b"}}})
+    await cluster.merge(f"{CRDS}/things0.example.com", {"metadata": {"labels": {"a": "b"}}})
     await asyncio.sleep(5)
     assert asked() == before, "nothing that discovery would show"
     # The kind of another definition: its names are never accepted.
@@ -576,7 +576,7 @@ async def test_an_owner_that_was_replaced_while_nobody_watched_takes_its_childre
 async def test_an_owner_that_an_informer_shows_while_its_lookup_fails_is_looked_at_again(env: Env) -> None:
     """It is shown as being deleted in the foreground, nothing that happens to its dependents would tell of it, and the
     one worker is busy with them when the retry is due."""
-    async with running(env, DESCRIPTOR, GarbageCollectorOptions(concurrent_syncs=1)) as (cluster, _group):
+    async with running(env, DESCRIPTOR, GarbageCollectorOptions(concurrent_syncs=1)) as cluster:
         gc = cluster.controller
         owner, other = await cluster.configmap("owner"), await cluster.configmap("other")
         await asyncio.sleep(1)

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.controllers.garbage_collector.cluster import Cluster, Doc, running
+from tests.controllers.api_world import Doc
+from tests.controllers.garbage_collector.cluster import Cluster, running
 
 from pilothouse.api import wire
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR
@@ -21,7 +22,7 @@ FOREIGN = "example.com/hold"
 @pytest.fixture
 async def cluster(env: Env) -> AsyncIterator[Cluster]:
     """A cluster with the namespace controller and a namespace ``going``."""
-    async with running(env, DESCRIPTOR) as (cluster, _group):
+    async with running(env, DESCRIPTOR) as cluster:
         await cluster.create("/api/v1/namespaces", metadata={"name": "going"})
         yield cluster
 
@@ -240,7 +241,7 @@ async def test_a_namespace_that_changes_under_our_hands_is_read_again(cluster: C
         nonlocal changes
         if request.target.endswith("/finalize") and changes < 3:
             changes += 1
-            await cluster.patch(NS, {"metadata": {"labels": {"changes": str(changes)}}})
+            await cluster.merge(NS, {"metadata": {"labels": {"changes": str(changes)}}})
 
     cluster.transport.hook = change
     await cluster.delete(NS, "")
@@ -260,11 +261,11 @@ async def test_many_namespaces_go_at_the_same_time(cluster: Cluster) -> None:
 
 
 async def test_a_namespace_that_was_terminating_when_we_started_goes(env: Env) -> None:
-    async with running(env) as (cluster, group):
+    async with running(env) as cluster:
         await cluster.create("/api/v1/namespaces", metadata={"name": "going"})
         await cluster.configmap("a", namespace="going")
         await cluster.delete(NS, "")
         await asyncio.sleep(100)
-        await cluster.run(group, DESCRIPTOR)
+        await cluster.launch(DESCRIPTOR)
         await asyncio.sleep(6)
         assert await cluster.get(NS) is None
