@@ -65,7 +65,7 @@ async def _api_server(parsed: "Parsed") -> "AsyncIterator[tuple[Client, str]]":
         return
     flags = [f"--nodes={parsed['nodes']}", f"--data-dir={parsed['data-dir']}"]
     async with up.running_plane(up.flag_set("up").parse(flags)) as running:
-        print(running.greeting, flush=True)
+        _say(running.greeting)
         yield running.plane.client(agent=_AGENT), str(running.kubeconfig)
 
 
@@ -245,4 +245,5 @@ def _without_conversion(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    # In one piece, also where output is not buffered: the operator writes to the same terminal.
+    print(f"{text}\n", end="", flush=True)
