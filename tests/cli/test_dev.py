@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.programs import pilothouse, run_pilothouse
+from tests.programs import ROOT, free_port, pilothouse, run_pilothouse
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
@@ -244,6 +244,32 @@ async def test_another_api_server_can_be_given(session: Session, client: Client)
         assert f"  kubectl --kubeconfig {kubeconfig} get greetings --all-namespaces\n" in text
         assert program.stop() == 0
     assert session.program.code is None
+
+
+@pytest.mark.slow
+def test_webhooks_are_served_before_manifests_are_applied(tmp_path: Path) -> None:
+    """And by the next process as well."""
+    (tmp_path / "backup_operator.py").write_text((ROOT / "examples/backup_operator.py").read_text("utf-8"))
+    manifest = {
+        "apiVersion": "example.com/v1",
+        "kind": "Backup",
+        "metadata": {"name": "one"},
+        "spec": {"schedule": "0 3 * *"},
+    }
+    (tmp_path / "one.json").write_text(json.dumps(manifest))
+    flags = ["--dev", "--apply=one.json", "--nodes=0", f"--webhook-port={free_port()}"]
+    with pilothouse(tmp_path, "run", "backup_operator.py", *flags) as program:
+        program.until(
+            'Error: one.json, document 1: Backup one: admission webhook "[^"]*" denied the request: the schedule is'
+        )
+        text = (tmp_path / "backup_operator.py").read_text()
+        (tmp_path / "backup_operator.py").write_text(text.replace("the schedule is wrong", "five fields are needed"))
+        program.until("backup-operator restarted")
+        (tmp_path / "one.json").write_text(json.dumps(manifest) + "\n")
+        program.until("denied the request: five fields are needed")
+        manifest["spec"] = {"schedule": "0 3 * * *"}
+        (tmp_path / "one.json").write_text(json.dumps(manifest))
+        program.until("backups.example.com/one in default created")
 
 
 @pytest.mark.slow

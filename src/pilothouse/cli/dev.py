@@ -37,7 +37,6 @@ _POLL_SECONDS = 0.3
 _SETTLE_SECONDS = 0.1
 _SETTLE_ROUNDS = 20
 """Editors and version control write several files, each in several steps: they have two seconds to finish."""
-_SERVED_SECONDS = 30.0
 _OFF = ("metrics-bind-address", "health-probe-bind-address")
 
 
@@ -140,7 +139,7 @@ class _Session:
             return
         self._processes.append(new)
         try:
-            generations = await self._checked_definitions(new)
+            await self._check_definitions(new)
         except (ApiError, OSError) as error:
             await new.stop()
             self._processes.remove(new)
@@ -149,9 +148,8 @@ class _Session:
         for old in self._processes[:-1]:
             await old.stop()
         self._processes = [new]
-        new.begin()
         first, self._began = self._began is None, self._clock.now()
-        await self._served(generations)
+        await new.begin()
         if new.code is None:
             _say(f"{new.loaded.app} {'started' if first else 'restarted'} with the code of {self._time()}")
         if first:
@@ -168,47 +166,28 @@ class _Session:
             self._processes.remove(process)
             _say(f"{process.loaded.app} ended with code {process.code}; it starts again when a file changes")
 
-    async def _checked_definitions(self, new: OperatorProcess) -> dict[str, int]:
-        """What the API server makes of the definitions, by a dry run: the generation that each will have. Says which
-        are new or changed."""
-        generations: dict[str, int] = {}
+    async def _check_definitions(self, new: OperatorProcess) -> None:
+        """Ask the API server by a dry run whether it admits the definitions, and say which are new or changed."""
         for definition in new.loaded.definitions:
             name = definition["metadata"]["name"]
-            patch = apply_patch(definition)
             dry = _decoded(
                 await self._client.patch(
-                    CUSTOM_RESOURCE_DEFINITIONS.raw, name, patch, field_manager=new.loaded.app, force=True, dry_run=True
+                    CUSTOM_RESOURCE_DEFINITIONS.raw,
+                    name,
+                    apply_patch(definition),
+                    field_manager=new.loaded.app,
+                    force=True,
+                    dry_run=True,
                 )
             )
             try:
                 now = _decoded(await self._client.get(CUSTOM_RESOURCE_DEFINITIONS.raw, name))
             except NotFound:
-                generations[name], verb = 1, "created"
-            else:
-                # Where conversions are called is filled in when they are served.
-                same = _without_conversion(dry) == _without_conversion(now)
-                generations[name] = now["metadata"]["generation"] + (not same)
-                verb = "" if same else "configured"
-            if verb:
-                _say(f"customresourcedefinitions.apiextensions.k8s.io/{name} {verb}")
-        return generations
-
-    async def _served(self, generations: dict[str, int]) -> None:
-        """Wait until the operator has applied its definitions and the API server serves them, or it has ended."""
-        process = self._processes[-1]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SERVED_SECONDS):
-                for name, generation in generations.items():
-                    while process.code is None and not await self._is_served(name, generation):  # noqa: ASYNC110  # no event
-                        await asyncio.sleep(_SETTLE_SECONDS / 2)
-
-    async def _is_served(self, name: str, generation: int) -> bool:
-        try:
-            found = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
-        except NotFound:
-            return False
-        established = any(each.type == "Established" and each.status == "True" for each in found.status.conditions)
-        return established and found.metadata.generation >= generation
+                _say(f"customresourcedefinitions.apiextensions.k8s.io/{name} created")
+                continue
+            # Where conversions are called is filled in when they are served.
+            if _without_conversion(dry) != _without_conversion(now):
+                _say(f"customresourcedefinitions.apiextensions.k8s.io/{name} configured")
 
     async def _apply(self) -> None:
         """Bring the manifests into the cluster. One that is rejected is reported, and tried again when it changes."""

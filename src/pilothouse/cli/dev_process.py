@@ -1,6 +1,7 @@
 """``OperatorProcess``: the process of an operator under ``run --dev``, as the session sees it."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import Any, Self
@@ -10,6 +11,7 @@ import msgspec
 from pilothouse.cli.program import UserError
 
 _LOAD_SECONDS = 60.0
+_READY_SECONDS = 30.0
 _STOP_SECONDS = 15.0
 """Running syncs have ten."""
 _MOST_BYTES = 64 << 20
@@ -69,10 +71,16 @@ class OperatorProcess:
         """The exit code, or None while it runs."""
         return self._process.returncode
 
-    def begin(self) -> None:
-        """Start the controllers."""
+    async def begin(self) -> None:
+        """Start webhooks and controllers, and wait until they are ready, or the process has ended. After half a minute
+        without either it goes on by itself."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(b"run\n")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_READY_SECONDS):
+                if not await self._process.stdout.readline():
+                    await self._process.wait()
 
     async def stop(self) -> None:
         """End it; running syncs have ten seconds to finish."""

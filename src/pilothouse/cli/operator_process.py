@@ -1,9 +1,9 @@
 """The process of an operator under ``run --dev``: ``python -m pilothouse.cli.operator_process FILE [flags of run]``.
 
-It loads the file and reports a ``Loaded`` as a line of JSON on standard output, waits for a line on standard input, and
-then does what ``pilothouse run`` does. It ends, as after SIGTERM, when standard input ends: it never outlives
-``run --dev``. What the operator prints goes to standard error. Exit code 1: the file cannot be loaded, and standard
-error says why.
+It loads the file and reports a ``Loaded`` as a line of JSON on standard output, waits for a line on standard input,
+does what ``pilothouse run`` does, and writes another line once ``/readyz`` would answer that it is ready. It ends, as
+after SIGTERM, when standard input ends: it never outlives ``run --dev``. What the operator prints goes to standard
+error. Exit code 1: the file cannot be loaded, and standard error says why.
 """
 
 import asyncio
@@ -21,6 +21,8 @@ from pilothouse.cli import run
 from pilothouse.cli.dev_process import Loaded
 from pilothouse.cli.operator_file import file_and_name, load_app
 from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.env import TaskGroup
+from pilothouse.operator import Health
 
 if TYPE_CHECKING:
     from pilothouse.machinery.flags import Parsed
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 _LINE_BYTES = 4096
+_POLL_SECONDS = 0.02
 
 
 def main(words: Sequence[str]) -> int:
@@ -43,11 +46,10 @@ def main(words: Sequence[str]) -> int:
     if loaded is None:
         return 1
     app, definitions = loaded
-    with os.fdopen(report, "wb") as file:
-        file.write(msgspec.json.encode(Loaded(app.name, definitions)) + b"\n")
+    os.write(report, msgspec.json.encode(Loaded(app.name, definitions)) + b"\n")
     if not os.read(_INPUT, _LINE_BYTES):
         return 0
-    return serve("pilothouse run", _run(app, parsed), v=parsed["v"])
+    return serve("pilothouse run", _run(app, parsed, report), v=parsed["v"])
 
 
 def _load(where: str) -> "tuple[App, list[dict[str, Any]]] | None":
@@ -84,8 +86,8 @@ def _is_in(filename: str, folder: Path) -> bool:
     return Path(filename).is_relative_to(folder)
 
 
-async def _run(app: "App", parsed: "Parsed") -> int:
-    loop = asyncio.get_running_loop()
+async def _run(app: "App", parsed: "Parsed", report: int) -> int:
+    loop, health = asyncio.get_running_loop(), Health()
 
     def on_input() -> None:
         if not os.read(_INPUT, _LINE_BYTES):
@@ -93,7 +95,17 @@ async def _run(app: "App", parsed: "Parsed") -> int:
             os.kill(os.getpid(), signal.SIGTERM)
 
     loop.add_reader(_INPUT, on_input)
-    return await run.run_app(app, parsed)
+    async with TaskGroup("operator process") as group:
+        group.start(_report_ready(health, report), name="report")
+        code = await run.run_app(app, parsed, health)
+        group.cancel()
+    return code
+
+
+async def _report_ready(health: Health, report: int) -> None:
+    while health.waits_for():  # noqa: ASYNC110  # checks have no event
+        await asyncio.sleep(_POLL_SECONDS)
+    os.write(report, b"ready\n")
 
 
 if __name__ == "__main__":

@@ -124,9 +124,9 @@ def _develop(program: str, words: Sequence[str], parsed: Parsed) -> int:
     return serve(program, dev.develop(words, parsed), v=parsed["v"] - 1)
 
 
-async def run_app(app: "App", parsed: Parsed) -> int:
-    """Run an operator as the flags say, until cancelled. Raises ``UserError``."""
-    env, health = Env(), operator.Health()
+async def run_app(app: "App", parsed: Parsed, health: "operator.Health | None" = None) -> int:
+    """Run an operator as the flags say, until cancelled; ``health`` is what it waits for. Raises ``UserError``."""
+    env, health = Env(), health or operator.Health()
     async with AsyncExitStack() as stack:
         metrics = endpoints.Endpoints(endpoints.metrics(app.metrics.exposition))
         probes = endpoints.Endpoints(endpoints.probes(health.waits_for))
