@@ -4,9 +4,11 @@ As kube-scheduler v1.36 ``plugins/podtopologyspread``: ``filtering.go``, ``scori
 ``systemDefaultConstraints``.
 """
 
+import itertools
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pilothouse.machinery.labels import Selector
 from pilothouse.scheduler.backend.cache import Cache
@@ -148,58 +150,61 @@ def score_nodes(
         scored = [i for i in scored if values[i] is not None]
     if not scored:
         return None
-    raw = [0.0] * len(scored)
+    # There are few different scores, however many nodes: they are computed by domain, or by count.
+    groups: list[Any] = [None] * len(scored)
+    score_of: dict[Any, float] = {None: 0.0}
     for constraint in constraints:
-        values = take(cache.label_values(constraint.topology_key), scored)
-        skew = float(constraint.max_skew - 1)
-        if constraint.topology_key == HOSTNAME:
-            weight = math.log(len(scored) + 2)
-            by_node = _match_counts(cache, pod_info, constraint).by_node
-            raw = _add_hostname_scores(raw, take(cache.node_names, scored), values, by_node, weight, skew)
-        else:
-            different = set(values)
-            weight = math.log(len(different) + 2)
-            counts = _domain_counts(cache, pod_info, constraint, required).counts
-            # As upstream, a node without the label gets nothing, but counts as one more domain.
-            score_of = {v: counts.get(v, 0) * weight + skew if v is not None else 0.0 for v in different}
-            if any(score_of.values()):
-                raw = list(map(operator.add, raw, map(score_of.__getitem__, values)))
-    return _normalize_scores(raw, scored, positions)
+        more, score_of_more = _scores_by_group(cache, pod_info, constraint, required, scored)
+        if len(score_of) == 1 and not any(score_of.values()):
+            groups, score_of = more, score_of_more
+        elif any(score_of_more.values()):
+            groups = list(map(operator.add, map(score_of.__getitem__, groups), map(score_of_more.__getitem__, more)))
+            score_of = {score: score for score in set(groups)}
+    return _normalize_scores(groups, score_of, scored, positions)
 
 
-def _add_hostname_scores(
-    raw: list[float],
-    node_names: Sequence[str],
-    values: Sequence[str | None],
-    by_node: Mapping[str, int],
-    weight: float,
-    skew: float,
-) -> list[float]:
-    """Every node is a domain; ``values`` are their hostname labels. Where the label is missing nothing is added."""
-    counts = list(map(by_node.get, node_names))
-    if None in values:
-        counts = [count if value is not None else None for count, value in zip(counts, values, strict=True)]
-        raw = [score + skew if value is not None else score for score, value in zip(raw, values, strict=True)]
-    elif skew:
-        raw = [score + skew for score in raw]
-    # There are few different counts, however many nodes.
-    score_of = {count: count * weight if count is not None else 0.0 for count in set(counts)}
-    return list(map(operator.add, raw, map(score_of.__getitem__, counts))) if any(score_of.values()) else raw
+def _scores_by_group(
+    cache: Cache,
+    pod_info: PodInfo,
+    constraint: TopologySpreadConstraint,
+    required: tuple[str, ...],
+    scored: Sequence[int],
+) -> tuple[list[Any], dict[Any, float]]:
+    """A group for each of the nodes at ``scored``, and the raw score of each group for one constraint.
+
+    Of hostnames every node is a domain, and the number of its matching pods is its group. As upstream, a node without
+    the label (the group None) gets nothing, but counts as one more domain.
+    """
+    values = take(cache.label_values(constraint.topology_key), scored)
+    skew = float(constraint.max_skew - 1)
+    if constraint.topology_key == HOSTNAME:
+        weight = math.log(len(scored) + 2)
+        by_node = _match_counts(cache, pod_info, constraint).by_node
+        counts: list[Any] = list(map(by_node.get, take(cache.node_names, scored), itertools.repeat(0)))
+        if None in values:
+            counts = [count if value is not None else None for count, value in zip(counts, values, strict=True)]
+        return counts, {count: count * weight + skew if count is not None else 0.0 for count in set(counts)}
+    different = set(values)
+    weight = math.log(len(different) + 2)
+    by_domain = _domain_counts(cache, pod_info, constraint, required).counts
+    return values, {v: by_domain.get(v, 0) * weight + skew if v is not None else 0.0 for v in different}
 
 
-def _normalize_scores(raw: Sequence[float], scored: Sequence[int], positions: Sequence[int]) -> list[int] | None:
-    # Upstream's ``math.Round``: no score is negative. There are few different scores, however many nodes.
-    rounded = {score: int(score + 0.5) for score in set(raw)}
+def _normalize_scores(
+    groups: Sequence[Any], score_of: Mapping[Any, float], scored: Sequence[int], positions: Sequence[int]
+) -> list[int] | None:
+    # Upstream's ``math.Round``: no score is negative.
+    rounded = {group: int(score + 0.5) for group, score in score_of.items()}
     lowest, highest = min(rounded.values()), max(rounded.values())
     if lowest == highest and len(scored) == len(positions):
         return None
     final = {
-        score: MAX_NODE_SCORE * (highest + lowest - whole) // highest if highest else MAX_NODE_SCORE
-        for score, whole in rounded.items()
+        group: MAX_NODE_SCORE * (highest + lowest - whole) // highest if highest else MAX_NODE_SCORE
+        for group, whole in rounded.items()
     }
     if len(scored) == len(positions):
-        return list(map(final.__getitem__, raw))
-    scores = {index: final[score] for index, score in zip(scored, raw, strict=True)}
+        return list(map(final.__getitem__, groups))
+    scores = {index: final[group] for index, group in zip(scored, groups, strict=True)}
     return [scores.get(index, 0) for index in positions]
 
 
