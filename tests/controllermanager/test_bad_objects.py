@@ -4,13 +4,12 @@ They are written into the store directly, as another server's database might hol
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
 import pytest
+from tests.plane.running import running
 from tests.tables import cases
 
 from pilothouse.api import wire
@@ -20,9 +19,8 @@ from pilothouse.client import merge_patch
 from pilothouse.client.errors import ApiError, Invalid
 from pilothouse.client.interceptor import Interceptor, Rule, delay
 from pilothouse.controllermanager.options import LeaderElection, Options
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env
 from pilothouse.plane import Plane, PlaneOptions
-from pilothouse.plane.clients import as_it_is
 from pilothouse.storage import MemoryStore
 
 CONTROLLERS = ("replicaset", "garbagecollector", "namespace")
@@ -60,19 +58,6 @@ async def smuggle(store: MemoryStore, document: dict[str, Any]) -> None:
     await store.commit(store.stage(key, stored, expected=0))
 
 
-@contextlib.asynccontextmanager
-async def running(
-    env: Env, store: MemoryStore, wrap: Callable[[str, wire.Transport], wire.Transport] = as_it_is
-) -> AsyncIterator[Plane]:
-    """A plane on this store."""
-    plane = Plane(env, store, OPTIONS, wrap=wrap)
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
-        yield plane
-        group.cancel()
-
-
 async def count(plane: Plane, name: str) -> int:
     found = await plane.client().list(PODS, "default", label_selector=f"app={name}")
     return len(found.items)
@@ -96,7 +81,8 @@ async def test_an_object_that_does_not_decode_costs_only_itself(
     store = MemoryStore(env)
     if when == "before the start":
         await smuggle(store, document)
-    async with running(env, store) as plane:
+    plane = Plane(env, store, OPTIONS)
+    async with running(plane):
         client = plane.client()
         if when == "while running":
             await smuggle(store, document)
@@ -118,7 +104,8 @@ async def test_a_selector_that_cannot_be_read_costs_only_its_replica_set(
 ) -> None:
     odd = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}]}
     store = MemoryStore(env)
-    async with running(env, store) as plane:
+    plane = Plane(env, store, OPTIONS)
+    async with running(plane):
         client = plane.client()
         with pytest.raises(Invalid, match="not a valid selector operator"):
             await client.create(REPLICA_SETS, replica_set("bad", selector=odd), "default")
@@ -140,7 +127,8 @@ async def test_a_replica_count_beyond_reason_creates_a_burst_at_a_time(env: Env)
         faults.add(Rule(delay(1.0, 1.0), verb="create", resource="pods"))
         return faults
 
-    async with running(env, MemoryStore(env), slow_creates) as plane:
+    plane = Plane(env, MemoryStore(env), OPTIONS, wrap=slow_creates)
+    async with running(plane):
         client = plane.client()
         with pytest.raises(ApiError, match="cannot unmarshal number 2147483648"):
             await client.create(REPLICA_SETS, replica_set("huge", 2**31), "default")

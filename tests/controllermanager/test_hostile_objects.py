@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.controllermanager.test_bad_objects import replica_set
+from tests.plane.running import running
 
 from pilothouse.api.apps import DAEMON_SETS, REPLICA_SETS
 from pilothouse.api.core import NAMESPACES, NODES, PODS
@@ -19,7 +20,7 @@ from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllers.registry import DESCRIPTORS
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
@@ -248,14 +249,11 @@ async def test_it_costs_its_own_key_and_nothing_else(
     began = time.process_time()
     store = MemoryStore(env)
     plane = Plane(env, store, OPTIONS)
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
+    async with running(plane):
         await plane.client().create(NODES, a_node())
         await smuggle(store, kind, HOSTILE[what])
         await asyncio.sleep(5)
         await the_rest_goes_on(plane, store)
-        group.cancel()
     assert time.process_time() - began < 20, "nor does it take the others' time"
     bugs = [
         (r.getMessage(), getattr(r, "values", {}), r.exc_info)

@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllermanager.certificates import USERS
+from tests.plane.running import running
 from tests.tables import cases
 
 from pilothouse.api.core import NAMESPACES
 from pilothouse.controllermanager.flags import flag_set, options_from
 from pilothouse.controllermanager.options import Options
 from pilothouse.controllers.registry import DESCRIPTORS
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, virtual
 from pilothouse.machinery.flag_types import DURATION, FLOAT, INT, INT32
 from pilothouse.machinery.flags import FlagError
 from pilothouse.plane import Plane, PlaneOptions
@@ -273,9 +274,7 @@ async def test_what_is_not_rejected_runs_pauses_and_stops(
     monkeypatch.setattr(virtual.VirtualLoop, "call_soon", counted)
     caplog.set_level(logging.ERROR, logger="pilothouse")
     plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=0, scheduler=False, manager=options))
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
+    async with running(plane):
         client = plane.client()
         for path, document in WORLD:
             await client.request("POST", path, body=msgspec.json.encode(document), headers=JSON)
@@ -284,5 +283,4 @@ async def test_what_is_not_rejected_runs_pauses_and_stops(
         assert plane.manager is not None
         assert plane.manager.controllers or flag.startswith("node-cidr"), "negative blocks have no ranges"
         assert plane.manager.health.report("healthz", verbose=True).healthy
-        group.cancel()
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []

@@ -3,10 +3,11 @@
 import asyncio
 
 import msgspec
+from tests.plane.running import running
 
 from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
@@ -33,9 +34,7 @@ async def until_gone(client: Client, path: str) -> None:
 async def test_a_service_gets_an_address_and_loses_it_and_a_node_without_a_machine_goes(env: Env) -> None:
     plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=2, cloud=True))
     assert plane.cloud is not None
-    async with TaskGroup("plane") as group:
-        group.start(plane.run(), name="plane")
-        await plane.wait_ready()
+    async with running(plane):
         client = plane.client()
         spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "ipFamilyPolicy": "SingleStack"}
         await ask(client, "POST", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
@@ -50,17 +49,13 @@ async def test_a_service_gets_an_address_and_loses_it_and_a_node_without_a_machi
         annotations = {"simulated.pilothouse.dev/instance": "gone"}
         await ask(client, "POST", "/api/v1/nodes", {"metadata": {"name": "far", "annotations": annotations}})
         await until_gone(client, "/api/v1/nodes/far")
-        group.cancel()
 
 
 async def test_without_a_cloud_a_service_waits(env: Env) -> None:
     plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=0))
-    async with TaskGroup("plane") as group:
-        group.start(plane.run(), name="plane")
-        await plane.wait_ready()
+    async with running(plane):
         spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
         await ask(plane.client(), "POST", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
         await asyncio.sleep(60.0)
         web = await ask(plane.client(), "GET", f"{SERVICES}/web")
         assert web["status"] == {"loadBalancer": {}}
-        group.cancel()

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from tests.apiserver.api import Api
+from tests.plane.running import running
 
 from pilothouse.api import wire
 from pilothouse.controllermanager.options import LeaderElection, Options
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, virtual
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
@@ -79,11 +80,8 @@ class Led:
 @pytest.fixture
 async def world(env: Env) -> AsyncIterator[Led]:
     world = Led(env)
-    async with TaskGroup("test") as group:
-        group.start(world.plane.run(), name="plane")
-        await world.plane.wait_ready()
+    async with running(world.plane):
         yield world
-        group.cancel()
 
 
 async def _edited(world: Led) -> None:

@@ -6,13 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 from tests.certificate_requests import document, request_pem
+from tests.plane.running import running
 
 from pilothouse.api import wire
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllers.registry import DESCRIPTORS
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.runtime.on_demand import can_wait
 from pilothouse.storage import MemoryStore
@@ -116,21 +117,16 @@ def test_there_is_an_object_here_for_each_that_waits() -> None:
 
 async def test_none_of_them_is_built_before_there_is_something_to_do(env: Env) -> None:
     plane = Plane(env, MemoryStore(env), PlaneOptions(on_demand=True, storage=True, manager=ALONE))
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
+    async with running(plane):
         await asyncio.sleep(600)
         assert set(WAITING).isdisjoint(manager_of(plane).controllers)
         assert "garbage-collector-controller" in manager_of(plane).controllers
-        group.cancel()
 
 
 @pytest.mark.parametrize("name", sorted(WAITING))
 async def test_it_is_built_with_the_first_object_that_gives_it_something_to_do(env: Env, name: str) -> None:
     plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=1, on_demand=True, storage=True, manager=ALONE))
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
+    async with running(plane):
         if name in BY_DELETION:
             await create(plane, "/api/v1/namespaces", {}, "passing")
             await plane.client().request("DELETE", "/api/v1/namespaces/passing")
@@ -138,7 +134,6 @@ async def test_it_is_built_with_the_first_object_that_gives_it_something_to_do(e
             await create(plane, *WAKES[SAME.get(name, name)], "first")
         await asyncio.sleep(1)
         assert name in manager_of(plane).controllers
-        group.cancel()
 
 
 async def test_controllers_that_are_built_at_once_find_nothing_to_do_either(env: Env) -> None:
@@ -149,12 +144,9 @@ async def test_controllers_that_are_built_at_once_find_nothing_to_do_either(env:
         return _Notes(transport, writes)
 
     plane = Plane(env, MemoryStore(env), PlaneOptions(storage=True, manager=ALONE), wrap=note)
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
+    async with running(plane):
         await asyncio.sleep(3600)
         assert set(WAITING) <= set(manager_of(plane).controllers)
-        group.cancel()
     # Some write under one name.
     theirs = set(WAITING.values()) - {each.client_name for each in DESCRIPTORS if each.name not in WAITING}
     assert len(theirs) > 20
@@ -184,13 +176,10 @@ class _Notes:
 
 async def test_a_deployment_is_served_as_by_controllers_that_were_there_before(env: Env) -> None:
     plane = Plane(env, MemoryStore(env), PlaneOptions(on_demand=True, manager=ALONE))
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
+    async with running(plane):
         await create(plane, f"{APPS}/deployments", {"spec": {**OWNED, "replicas": 3}}, "web")
         await asyncio.sleep(30)
         found = await plane.client().request("GET", f"{APPS}/deployments/web")
-        group.cancel()
     document_: dict[str, Any] = msgspec.json.decode(found.body)
     assert document_["status"]["readyReplicas"] == 3
 
@@ -199,16 +188,10 @@ async def test_what_is_there_at_the_start_is_served_when_the_plane_is_ready(env:
     """A store that has been used before: who has something to do is built, with filled caches."""
     store = MemoryStore(env)
     before = Plane(env, store, PlaneOptions(manager=None, scheduler=False))
-    async with TaskGroup("before") as group:
-        group.start(before.run())
-        await before.wait_ready()
+    async with running(before):
         await create(before, f"{APPS}/deployments", {"spec": OWNED}, "web")
-        group.cancel()
     plane = Plane(env, store, PlaneOptions(on_demand=True, manager=ALONE))
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
+    async with running(plane):
         manager = manager_of(plane)
         assert "deployment-controller" in manager.controllers
         assert "statefulset-controller" not in manager.controllers
-        group.cancel()

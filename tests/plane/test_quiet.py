@@ -5,12 +5,13 @@ import re
 
 import msgspec
 from tests.custom_resources import DEFINITIONS, definition
+from tests.plane.running import running
 
 from pilothouse.api import wire
 from pilothouse.api.core import PODS
 from pilothouse.client.discovery import discover
 from pilothouse.controllermanager.options import LeaderElection, Options
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
@@ -38,25 +39,19 @@ class _Recorder:
 
 async def test_without_nodes_and_election_nothing_is_written(env: Env) -> None:
     plane = Plane(env, MemoryStore(env), _ALONE)
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
+    async with running(plane):
         await asyncio.sleep(60)
         before = plane.server.store.revision
         await asyncio.sleep(7 * 86400)
         written = plane.server.store.revision - before
-        group.cancel()
     assert written == 0
 
 
 async def test_a_wrapped_transport_is_watched_over_as_a_network_is(env: Env) -> None:
     targets: list[str] = []
     plane = Plane(env, MemoryStore(env), _ALONE, wrap=lambda _program, transport: _Recorder(transport, targets))
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
+    async with running(plane):
         await asyncio.sleep(60)
-        group.cancel()
     limits = [int(found[1]) for target in targets if (found := re.search(r"timeoutSeconds=(\d+)", target))]
     assert len(limits) > 50
     assert {300 <= limit < 600 for limit in limits} == {True}
@@ -64,14 +59,11 @@ async def test_a_wrapped_transport_is_watched_over_as_a_network_is(env: Env) -> 
 
 async def test_a_local_watch_is_not_opened_anew_every_few_minutes(env: Env) -> None:
     plane = Plane(env, MemoryStore(env), _ALONE)
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
+    async with running(plane):
         await asyncio.sleep(60)
         before = list(plane.server.core.watches)
         await asyncio.sleep(6 * 3600)
         after = list(plane.server.core.watches)
-        group.cancel()
     assert len(before) > 50
     assert len(set(before) - set(after)) == 0
 
@@ -79,9 +71,7 @@ async def test_a_local_watch_is_not_opened_anew_every_few_minutes(env: Env) -> N
 async def test_discovery_is_the_same_object_until_something_else_is_served(env: Env) -> None:
     plane = Plane(env, MemoryStore(env), _ALONE)
     client = plane.client()
-    async with TaskGroup("test") as group:
-        group.start(plane.run())
-        await plane.wait_ready()
+    async with running(plane):
         first = await discover(client)
         assert await discover(client) is first
         assert first.serves(PODS)
@@ -90,4 +80,3 @@ async def test_discovery_is_the_same_object_until_something_else_is_served(env: 
         second = await discover(client)
         assert second is not first
         assert second.find("example.com/v1", "Gadget") is not None
-        group.cancel()

@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 import yaml
+from tests.plane.running import running
 from tests.traces.audit import AuditedServer, Traced
 
 from pilothouse.api import wire
 from pilothouse.client.interceptor import Interceptor, Rule, delay
 from pilothouse.controllermanager.options import LeaderElection, Options
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, virtual
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
@@ -137,9 +138,7 @@ def play(
             env, store, PlaneOptions(nodes=3, manager=options, resource_metrics=False), server=server, wrap=wrap
         )
         stage = Stage(env, plane, server, scenario)
-        async with TaskGroup("replay") as group:
-            group.start(plane.run(), name="plane")
-            await plane.wait_ready()
+        async with running(plane):
             await stage.create_namespace(scenario)
             if before is not None:
                 await before(stage)
@@ -147,7 +146,6 @@ def play(
             server.records.clear()
             server.zero = env.monotonic()
             await steps(stage)
-            group.cancel()
         return server
 
     return virtual.run(main, seed=seed)
