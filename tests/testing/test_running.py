@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.batch import JOBS
 from pilothouse.api.core import CONFIG_MAPS, SECRETS
@@ -107,22 +108,20 @@ async def test_the_programs_of_a_plane_have_their_rights(env: Env) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("greet", "right"),
-    [
-        pytest.param(
+@cases(
+    "greet, right",
+    {
+        "declared for reading only": (
             "secretly",
             f"{ACCOUNT} may not delete secrets in namespace default (tried once); declared is get list watch by "
             "reads= of controller greet",
-            id="declared for reading only",
         ),
-        pytest.param(
+        "not declared": (
             "jobs",
             f"{ACCOUNT} may not list jobs.batch in namespace default (tried once); no controller declares it: add its "
             "kind to owns=, references= or reads=",
-            id="not declared",
         ),
-    ],
+    },
 )
 async def test_a_missing_right_fails_the_test(env: Env, greet: str, right: str) -> None:
     app = App("greeter")

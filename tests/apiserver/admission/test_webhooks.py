@@ -450,15 +450,15 @@ async def test_answers_of_webhooks_hold_no_more_than_they_may(tmp_path: Path) ->
     assert set(errors) == {'Post "https://localhost": the answers of webhooks take too much room'}
 
 
-@pytest.mark.parametrize(
-    ("answers", "requests", "status"),
-    [
-        pytest.param([b"429 T\r\nRetry-After: 0", b"503 U\r\nRetry-After: 0", b"200 OK"], 3, 200, id="later"),
-        pytest.param([b"429 T\r\nRetry-After: 0"] * 20, 11, 429, id="ten times"),
-        pytest.param([b"429 T", b"200 OK"], 1, 429, id="not without a number"),
-        pytest.param([b"503 U\r\nRetry-After: Fri, 31 Dec 1999", b"200 OK"], 1, 503, id="not at a date"),
-        pytest.param([b"400 B\r\nRetry-After: 0", b"200 OK"], 1, 400, id="not what is the client's error"),
-    ],
+@cases(
+    "answers, requests, status",
+    {
+        "later": ([b"429 T\r\nRetry-After: 0", b"503 U\r\nRetry-After: 0", b"200 OK"], 3, 200),
+        "ten times": ([b"429 T\r\nRetry-After: 0"] * 20, 11, 429),
+        "not without a number": ([b"429 T", b"200 OK"], 1, 429),
+        "not at a date": ([b"503 U\r\nRetry-After: Fri, 31 Dec 1999", b"200 OK"], 1, 503),
+        "not what is the client's error": ([b"400 B\r\nRetry-After: 0", b"200 OK"], 1, 400),
+    },
 )
 @pytest.mark.real_loop(timeout=60)
 async def test_a_webhook_is_called_again_when_it_asks_for_that(

@@ -160,42 +160,32 @@ async def error_in(expression: str, schema: Any, params: Any = None, variables: 
     return await checker.error_in(expression)
 
 
-@pytest.mark.parametrize(
-    ("schema", "params", "expression", "expected"),
-    [
-        pytest.param(has("string"), None, "object.foo == 'bar'", "", id="it fits"),
-        pytest.param(has("string", "bar"), None, "object.foo == 'bar'", "undefined field 'foo'", id="no such field"),
-        pytest.param(has("string"), None, "oldObject.bar == 'bar'", "undefined field 'bar'", id="nor in the old one"),
-        pytest.param(has("integer"), None, "object.foo == 'bar'", "found no matching overload", id="another type"),
-        pytest.param(has("string"), None, "object.foo + 114514", "found no matching overload", id="a message"),
-        pytest.param(has("string"), has("string"), "object.foo == params.foo", "", id="parameters"),
-        pytest.param(has("string"), has("string"), "params.bar == ''", "undefined field 'bar'", id="no such parameter"),
-        pytest.param(has("string"), None, "params.bar == ''", "undeclared reference to 'params'", id="no parameters"),
-        pytest.param(has("string"), None, "object.metadata.name == object.kind", "", id="what every object has"),
-        pytest.param(has("string"), None, "request.userInfo.groups.exists(g, g == 'x')", "", id="the request"),
-        pytest.param(has("string"), None, "request.uid == ''", "undefined field 'uid'", id="not in the request"),
-        pytest.param(has("string"), None, "namespaceObject.metadata.labels['a'] == 'b'", "", id="the namespace"),
-        pytest.param(
-            has("string"),
-            None,
-            "namespaceObject.metadata.uid == ''",
-            "undefined field 'uid'",
-            id="not in the namespace",
-        ),
-        pytest.param(
-            has("string"), None, "authorizer.group('').resource('endpoints').check('create').allowed()", "", id="rights"
-        ),
-        pytest.param(
+@cases(
+    "schema, params, expression, expected",
+    {
+        "it fits": (has("string"), None, "object.foo == 'bar'", ""),
+        "no such field": (has("string", "bar"), None, "object.foo == 'bar'", "undefined field 'foo'"),
+        "nor in the old one": (has("string"), None, "oldObject.bar == 'bar'", "undefined field 'bar'"),
+        "another type": (has("integer"), None, "object.foo == 'bar'", "found no matching overload"),
+        "a message": (has("string"), None, "object.foo + 114514", "found no matching overload"),
+        "parameters": (has("string"), has("string"), "object.foo == params.foo", ""),
+        "no such parameter": (has("string"), has("string"), "params.bar == ''", "undefined field 'bar'"),
+        "no parameters": (has("string"), None, "params.bar == ''", "undeclared reference to 'params'"),
+        "what every object has": (has("string"), None, "object.metadata.name == object.kind", ""),
+        "the request": (has("string"), None, "request.userInfo.groups.exists(g, g == 'x')", ""),
+        "not in the request": (has("string"), None, "request.uid == ''", "undefined field 'uid'"),
+        "the namespace": (has("string"), None, "namespaceObject.metadata.labels['a'] == 'b'", ""),
+        "not in the namespace": (has("string"), None, "namespaceObject.metadata.uid == ''", "undefined field 'uid'"),
+        "rights": (has("string"), None, "authorizer.group('').resource('endpoints').check('create').allowed()", ""),
+        "no such right": (
             has("string"),
             None,
             "authorizer.allowed()",
             "found no matching overload for 'allowed' applied to 'kubernetes.authorization.Authorizer",
-            id="no such right",
         ),
-        pytest.param(has("string"), None, "params.bar == 1", "undeclared reference to 'params'", id="no parameters"),
-        pytest.param(has("string"), ANYTHING, "params.bar.baz == 1", "", id="parameters of an unknown kind"),
-        pytest.param(has("string"), None, "object.foo ==", "Syntax error", id="no expression"),
-    ],
+        "parameters of an unknown kind": (has("string"), ANYTHING, "params.bar.baz == 1", ""),
+        "no expression": (has("string"), None, "object.foo ==", "Syntax error"),
+    },
 )
 async def test_what_does_not_fit(schema: Any, params: Any, expression: str, expected: str) -> None:
     found = await error_in(expression, schema, params)

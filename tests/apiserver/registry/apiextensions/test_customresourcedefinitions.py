@@ -147,20 +147,16 @@ REVIEWS = "spec.conversion.conversionReviewVersions"
 EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is required")
 
 
-@pytest.mark.parametrize(
-    ("conversion", "expected"),
-    [
-        pytest.param(
+@cases(
+    "conversion, expected",
+    {
+        "no client config": (
             {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}},
-            [(CONFIG, "Required value: required when strategy is set to Webhook")],
-            id="no client config",
-        ),
-        pytest.param(
+            [(CONFIG, "Required value: required when strategy is set to Webhook")]),
+        "neither url nor service": (
             {"strategy": "Webhook", "webhook": {"clientConfig": {}, "conversionReviewVersions": ["v1"]}},
-            [EXACTLY_ONE],
-            id="neither url nor service",
-        ),
-        pytest.param(
+            [EXACTLY_ONE]),
+        "both": (
             {
                 "strategy": "Webhook",
                 "webhook": {
@@ -168,10 +164,8 @@ EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is require
                     "conversionReviewVersions": ["v1"],
                 },
             },
-            [EXACTLY_ONE],
-            id="both",
-        ),
-        pytest.param(
+            [EXACTLY_ONE]),
+        "a url that is not called": (
             {
                 "strategy": "Webhook",
                 "webhook": {"clientConfig": {"url": "http://a/?b#c"}, "conversionReviewVersions": ["v1"]},
@@ -181,10 +175,8 @@ EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is require
                  "https://host[/path]"),
                 (f"{CONFIG}.url", 'Invalid value: "c": fragments are not permitted in the URL'),
                 (f"{CONFIG}.url", 'Invalid value: "b": query parameters are not permitted in the URL'),
-            ],
-            id="a url that is not called",
-        ),
-        pytest.param(
+            ]),
+        "a service that is none": (
             {
                 "strategy": "Webhook",
                 "webhook": {
@@ -202,15 +194,11 @@ EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is require
                 (f"{CONFIG}.service.path", "Invalid value: \"a//b\": must start with a '/'"),
                 (f"{CONFIG}.service.path", 'Invalid value: "a//b": segment[0] may not be empty'),
                 (f"{CONFIG}.service.path", 'Invalid value: "a//b": segment[1] may not be empty'),
-            ],
-            id="a service that is none",
-        ),
-        pytest.param(
+            ]),
+        "no review versions": (
             {"strategy": "Webhook", "webhook": {"clientConfig": {"service": SERVICE}}},
-            [(REVIEWS, "Required value")],
-            id="no review versions",
-        ),
-        pytest.param(
+            [(REVIEWS, "Required value")]),
+        "review versions that nobody knows": (
             {
                 "strategy": "Webhook",
                 "webhook": {"clientConfig": {"service": SERVICE}, "conversionReviewVersions": ["v0", "v0", "1v"]},
@@ -224,28 +212,22 @@ EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is require
                     "  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
                 ),
                 (REVIEWS, 'Invalid value: ["v0","v0","1v"]: must include at least one of v1, v1beta1'),
-            ],
-            id="review versions that nobody knows",
-        ),
-        pytest.param(
+            ]),
+        "a webhook without its strategy": (
             {"strategy": "None", "webhook": {"clientConfig": {"url": "https://a"}, "conversionReviewVersions": ["v1"]}},
             [
                 (CONFIG, "Forbidden: should not be set when strategy is not set to Webhook"),
                 (REVIEWS, "Forbidden: should not be set when strategy is not set to Webhook"),
-            ],
-            id="a webhook without its strategy",
-        ),
-        pytest.param(
+            ]),
+        "a strategy that is none": (
             {"strategy": "NonExisting"},
             [
                 (
                     "spec.conversion.strategy",
                     'Unsupported value: "NonExisting": supported values: "None", "Webhook"',
                 )
-            ],
-            id="a strategy that is none",
-        ),
-    ],
+            ]),
+    },
 )  # fmt: skip
 async def test_conversions_are_validated(api: Api, conversion: Object, expected: list[tuple[str, str]]) -> None:
     """``validateCustomResourceConversion`` (v1.36)."""
