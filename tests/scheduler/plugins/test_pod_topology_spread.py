@@ -30,9 +30,21 @@ def webs(counts: tuple[int, ...], **parts: Any) -> dict[str, list[Pod]]:
     }
 
 
-def zones(counts: tuple[int, ...] = (0, 0, 0, 0), **parts: Any) -> Cache:
-    """Two nodes in each of two zones."""
-    return cluster([node(name, labels={HOSTNAME: name, ZONE: name[0]}) for name in NAMES], webs(counts, **parts))
+def zones(counts: tuple[int, ...] = (0, 0, 0, 0), *, bare: bool = False, **parts: Any) -> Cache:
+    """Two nodes in each of two zones, and one without a zone if ``bare``."""
+    nodes = [node(name, labels={HOSTNAME: name, ZONE: name[0]}) for name in NAMES]
+    if bare:
+        nodes.append(node("bare", labels={HOSTNAME: "bare"}))
+    return cluster(nodes, webs(counts, **parts))
+
+
+def tainted() -> Cache:
+    """A node with a matching pod, and a tainted one in another zone."""
+    nodes = [
+        node("a1", labels={HOSTNAME: "a1", ZONE: "a"}),
+        node("b1", labels={HOSTNAME: "b1", ZONE: "b"}, taints=[TAINT]),
+    ]
+    return cluster(nodes, {"a1": [pod("q", labels={"app": "web"})]})
 
 
 def web(*constraints: dict[str, Any], **parts: Any) -> Pod:
@@ -73,18 +85,12 @@ def only(zone: str) -> dict[str, Any]:
         "two constraints, one node": (zones((1, 0, 2, 2)), web(spread(ZONE), spread(HOSTNAME)), "a2"),
         "a soft constraint does not filter": (zones((1, 0, 0, 0)), web(spread(ZONE, soft=True)), "a1 a2 b1 b2"),
         "a node without the label is rejected": (
-            cluster(
-                [*(node(n, labels={HOSTNAME: n, ZONE: n[0]}) for n in NAMES), node("bare", labels={HOSTNAME: "bare"})],
-                webs((1, 0, 1, 0)),
-            ),
+            zones((1, 0, 1, 0), bare=True),
             web(spread(ZONE)),
             "a1 a2 b1 b2",
         ),
         "a node without one of two labels is in no domain": (
-            cluster(
-                [*(node(n, labels={HOSTNAME: n, ZONE: n[0]}) for n in NAMES), node("bare", labels={HOSTNAME: "bare"})],
-                {**webs((1, 1, 1, 1))},
-            ),
+            zones((1, 1, 1, 1), bare=True),
             web(spread(ZONE), spread(HOSTNAME)),
             "a1 a2 b1 b2",
         ),
@@ -104,24 +110,12 @@ def only(zone: str) -> dict[str, Any]:
             "",
         ),
         "tainted nodes count": (
-            cluster(
-                [
-                    node("a1", labels={HOSTNAME: "a1", ZONE: "a"}),
-                    node("b1", labels={HOSTNAME: "b1", ZONE: "b"}, taints=[TAINT]),
-                ],
-                {"a1": [pod("q", labels={"app": "web"})]},
-            ),
+            tainted(),
             web(spread(ZONE)),
             "",
         ),
         "nodeTaintsPolicy Honor: tainted nodes do not count": (
-            cluster(
-                [
-                    node("a1", labels={HOSTNAME: "a1", ZONE: "a"}),
-                    node("b1", labels={HOSTNAME: "b1", ZONE: "b"}, taints=[TAINT]),
-                ],
-                {"a1": [pod("q", labels={"app": "web"})]},
-            ),
+            tainted(),
             web(spread(ZONE, nodeTaintsPolicy="Honor")),
             "a1",
         ),
@@ -201,8 +195,7 @@ def test_scores_of_soft_constraints(cache: Cache, wanted: Pod, expected: dict[st
 
 def test_a_default_constraint_counts_on_all_nodes_that_have_its_label() -> None:
     """``TestPodTopologySpreadScore`` with system defaulting: ``requireAllTopologies`` is off."""
-    nodes = [node(name, labels={HOSTNAME: name, ZONE: name[0]}) for name in NAMES]
-    cache = cluster([*nodes, node("bare", labels={HOSTNAME: "bare"})], webs((1, 0, 0, 0)))
+    cache = zones((1, 0, 0, 0), bare=True)
     # Five nodes and three domains of zones, the missing one included. Skews of 3 and 5 add 2 and 4.
     by_node, by_zone = math.log(7), math.log(5)
     raw = {"a1": 2 + by_node + 4 + by_zone, "a2": 2 + 4 + by_zone, "b1": 6.0, "b2": 6.0, "bare": 2.0}
