@@ -161,11 +161,14 @@ async def test_changed_code_replaces_the_operator_and_leaves_the_objects(session
     assert len(session.children()) == 1
     assert session.children() != children
 
-    # A changed definition is applied; the same one is not mentioned.
-    session.change("greeter.py", "name: str", 'name: str\n    title: str = "Lady"')
-    assert "customresourcedefinitions.apiextensions.k8s.io/greetings.example.com configured\n" in session.until(
-        "greeter restarted"
+    # A changed definition is applied, and then a manifest that was rejected before; the same ones are not mentioned.
+    session.change("ada.json", '"Ada"', '"Ada", "title": "Lady"')
+    session.until('Error: ada.json, document 1: Greeting ada: .*unknown field "spec.title"')
+    session.change("greeter.py", "name: str", 'name: str\n    title: str = ""')
+    session.until(
+        "customresourcedefinitions.apiextensions.k8s.io/greetings.example.com configured\n.*greeter restarted"
     )
+    session.until("greetings.example.com/ada in default configured\n")
     patch = merge_patch({"spec": {"title": "Countess"}})
     raw = await client.patch(GREETINGS.raw, "ada", patch, "default", field_validation="Strict")
     assert msgspec.json.decode(raw)["spec"] == {"name": "Ada", "title": "Countess"}

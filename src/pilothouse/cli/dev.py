@@ -37,6 +37,7 @@ _POLL_SECONDS = 0.3
 _SETTLE_SECONDS = 0.1
 _SETTLE_ROUNDS = 20
 """Editors and version control write several files, each in several steps: they have two seconds to finish."""
+_MOST_NAMES = 5
 _OFF = ("metrics-bind-address", "health-probe-bind-address")
 
 
@@ -98,22 +99,19 @@ class _Session:
 
     async def run(self) -> None:
         code, objects = stamps(self._code), stamps(self._objects)
-        await self._reload()
-        if self._began:
-            await self._apply()
+        applied = await self._reload() and await self._apply()
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             self._report_end()
             before, code = code, await self._settled(code, self._code)
-            if files := changed(before, code):
-                _say(f"{', '.join(self._shown(path) for path in files)} changed")
-                first = self._began is None
-                await self._reload()
-                if first and self._began:
-                    await self._apply()
+            files = changed(before, code)
+            if files:
+                _say(f"{self._shown(files)} changed")
+            # A manifest may have been rejected for what the new definitions have.
+            due = bool(files) and await self._reload() and not applied
             before, objects = objects, await self._settled(objects, self._objects)
-            if changed(before, objects) and self._began:
-                await self._apply()
+            if due or (changed(before, objects) and self._began):
+                applied = await self._apply()
 
     async def stop(self) -> None:
         """End all processes."""
@@ -130,13 +128,14 @@ class _Session:
             before, now = now, stamps(watched)
         return now
 
-    async def _reload(self) -> None:
-        """Have a new process in the place of the one in use, unless its code or its definitions are wrong."""
+    async def _reload(self) -> bool:
+        """Have a new process in the place of the one in use, unless its code or its definitions are wrong. Whether it
+        is."""
         try:
             new = await OperatorProcess.load(self._words)
         except LoadFailed as error:
             self._say_unchanged(str(error))
-            return
+            return False
         self._processes.append(new)
         try:
             await self._check_definitions(new)
@@ -144,7 +143,7 @@ class _Session:
             await new.stop()
             self._processes.remove(new)
             self._say_unchanged(f"the API server does not admit the CustomResourceDefinitions: {error}")
-            return
+            return False
         for old in self._processes[:-1]:
             await old.stop()
         self._processes = [new]
@@ -154,6 +153,7 @@ class _Session:
             _say(f"{new.loaded.app} {'started' if first else 'restarted'} with the code of {self._time()}")
         if first:
             _say(self._hint(new))
+        return True
 
     def _say_unchanged(self, reason: str) -> None:
         if self._processes and self._processes[-1].code is None:
@@ -189,14 +189,17 @@ class _Session:
             if _without_conversion(dry) != _without_conversion(now):
                 _say(f"customresourcedefinitions.apiextensions.k8s.io/{name} configured")
 
-    async def _apply(self) -> None:
-        """Bring the manifests into the cluster. One that is rejected is reported, and tried again when it changes."""
+    async def _apply(self) -> bool:
+        """Bring the manifests into the cluster. Whether all are there: one that is rejected is reported."""
+        applied = True
         for path in self._manifests:
             try:
                 for manifest in manifest_files.load(str(path)):
                     _say(up.brought_text(await manifest_files.bring(self._client, manifest)))
-            except UserError as error:
+            except (UserError, OSError) as error:
+                applied = False
                 _say(f"Error: {error}")
+        return applied
 
     def _hint(self, new: OperatorProcess) -> str:
         kubeconfig = f"--kubeconfig {self._kubeconfig} " if self._kubeconfig else ""
@@ -210,8 +213,10 @@ class _Session:
         assert self._began is not None
         return f"{self._began:%H:%M:%S}"
 
-    def _shown(self, path: Path) -> str:
-        return str(path.relative_to(self._folder)) if path.is_relative_to(self._folder) else str(path)
+    def _shown(self, paths: Sequence[Path]) -> str:
+        names = [str(path.relative_to(self._folder)) for path in paths[:_MOST_NAMES]]
+        more = f" and {len(paths) - _MOST_NAMES} more" if len(paths) > _MOST_NAMES else ""
+        return ", ".join(names) + more
 
 
 def _decoded(raw: msgspec.Raw) -> dict[str, Any]:
