@@ -32,3 +32,8 @@ def test_documents(text: str, documents: list[Any]) -> None:
 def test_what_is_no_manifest(text: str, why: str) -> None:
     with pytest.raises(ManifestError, match=why):
         documents_of(text)
+
+
+def test_an_equals_sign_is_text() -> None:
+    """As goyaml.v2 reads it; definitions of prometheus-operator have it in an enumeration."""
+    assert documents_of("enum: [=, '=~', !!str =]") == [{"enum": ["=", "=~", "="]}]

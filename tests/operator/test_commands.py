@@ -152,7 +152,7 @@ async def test_an_operator_that_cannot_run_says_why(
             "expected the Python file of an operator, got nowhere.py: no such file",
         ),
         (["generate", "manifests"], 'expected "pilothouse generate manifests FILE"'),
-        (["generate", "models", "x"], 'expected "pilothouse generate manifests FILE"'),
+        (["generate", "roles", "x"], 'or "pilothouse generate models CRD.yaml"'),
     ],
 )
 def test_what_cannot_be_run_is_explained(

@@ -1,4 +1,4 @@
-"""``pilothouse generate``: what a cluster needs to run an operator, as YAML."""
+"""``pilothouse generate``: what a cluster needs to run an operator, as YAML; views of custom resources, as Python."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +12,17 @@ from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet
 with lazy_imports():
     import yaml
 
-    from pilothouse.operator import manifests
+    from pilothouse.cli import manifests as manifest_files
+    from pilothouse.operator import manifests, models
 
-USAGE = """Prints the CustomResourceDefinitions, ServiceAccount, roles and, with --image, Deployment of an operator.
+USAGE = """Prints what a cluster needs to run an operator, or Python for what is defined in it.
+
+``manifests`` prints the CustomResourceDefinitions, ServiceAccount, roles and, with --image, Deployment of an operator;
+``models`` prints a Python module with typed views of the custom resources that CRD.yaml defines.
 
 Usage:
   {program} manifests FILE[:APP] [flags]
+  {program} models CRD.yaml
 """
 
 
@@ -34,13 +39,17 @@ def flag_set(program: str) -> FlagSet:
 
 
 def run(program: str, words: Sequence[str]) -> int:
-    """Print the manifests."""
+    """Print the manifests, or the models."""
     parsed = parse(flag_set(program), program, words, most=2)
     if isinstance(parsed, int):
         return parsed
     try:
-        if len(parsed.arguments) != 2 or parsed.arguments[0] != "manifests":
-            raise UserError(f'expected "{program} manifests FILE", got {" ".join(words) or "nothing"}', code=2)
+        if len(parsed.arguments) != 2 or parsed.arguments[0] not in ("manifests", "models"):
+            expected = f'"{program} manifests FILE" or "{program} models CRD.yaml"'
+            raise UserError(f"expected {expected}, got {' '.join(words) or 'nothing'}", code=2)
+        if parsed.arguments[0] == "models":
+            print(_models(parsed.arguments[1]), end="")
+            return 0
         app = load_app(parsed.arguments[1])
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
@@ -48,6 +57,16 @@ def run(program: str, words: Sequence[str]) -> int:
     objects = manifests.manifests(app, namespace=parsed["namespace"], image=parsed["image"])
     print(text_of(objects), end="")
     return 0
+
+
+def _models(path: str) -> str:
+    """Source of the views of what a file, or the manifests of a folder, define; other objects in it are left out."""
+    loaded = [manifest.document for manifest in manifest_files.load(path)]
+    definitions = [each for each in loaded if each["kind"] == "CustomResourceDefinition"]
+    try:
+        return models.models(definitions)
+    except models.InvalidDefinition as error:
+        raise UserError(f"{path}: {error}") from error
 
 
 def text_of(objects: Iterable[Mapping[str, Any]]) -> str:

@@ -5,6 +5,9 @@ from typing import Any
 
 import yaml
 
+_TEXT = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
+"""What YAML 1.1 has types for, and Go's parser (goyaml.v2 ``resolve.go``) reads as text."""
+
 
 class ManifestError(ValueError):
     """Text that is no YAML. Says where, in one line."""
@@ -45,13 +48,13 @@ def _complaint(error: yaml.YAMLError) -> str:
 
 @cache
 def _loader() -> Any:
-    """YAML as Kubernetes reads it: timestamps stay text."""
+    """YAML as Kubernetes reads it: timestamps stay text, and so does ``=``."""
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
         pass
 
     Loader.yaml_implicit_resolvers = {
-        letter: [(tag, pattern) for tag, pattern in rows if tag != "tag:yaml.org,2002:timestamp"]
+        letter: [(tag, pattern) for tag, pattern in rows if tag not in _TEXT]
         for letter, rows in Loader.yaml_implicit_resolvers.items()
     }
     return Loader

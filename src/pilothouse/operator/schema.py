@@ -85,7 +85,8 @@ def _description(cls: type[Any]) -> str:
 def _schema(info: types.Type, path: str, parents: tuple[type[Any], ...]) -> dict[str, Any]:
     match info:
         case types.Metadata():
-            return _schema(info.type, path, parents) | _extra(info)
+            made = _schema(info.type, path, parents) | _extra(info)
+            return {name: value for name, value in made.items() if value is not None}
         case types.StructType():
             return _struct(info, path, parents)
         case types.UnionType():
@@ -107,6 +108,7 @@ def _bare(info: types.Type) -> types.Type:
 
 
 def _extra(info: types.Metadata) -> dict[str, Any]:
+    """What ``msgspec.Meta(extra_json_schema=…)`` adds; None removes."""
     extra: dict[str, Any] = dict(info.extra_json_schema or {})
     return extra
 

@@ -1,0 +1,337 @@
+"""``pilothouse generate models``: views of definitions of others, and the definitions that are made of the views."""
+
+import datetime
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from pilothouse.cli import main
+from pilothouse.env import Env
+from pilothouse.operator import CustomResource
+from pilothouse.operator.models import InvalidDefinition, models
+from pilothouse.testing import async_plane
+
+OBJECT = {"type": "object"}
+TEXT = {"type": "string"}
+PATHS = {"type": "array", "items": TEXT, "minItems": 1, "maxItems": 4, "x-kubernetes-list-type": "set"}
+PORT = {
+    "type": "object",
+    "description": 'A port, "named" or not.\n\nC:\\ports',
+    "required": ["port", "protocol"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 15, "pattern": "^[a-z]+$"},
+        "port": {"type": "integer", "format": "int32", "minimum": 1, "maximum": 65535},
+        "protocol": {"type": "string", "enum": ["TCP", "UDP"], "default": "TCP"},
+        "share": {"type": "number", "minimum": 0, "exclusiveMinimum": True, "multipleOf": 0.5},
+    },
+}
+SPEC = {
+    "type": "object",
+    "required": ["class", "ports"],
+    "properties": {
+        "class": {"type": "string", "description": "A keyword of Python."},
+        "int": {"type": "integer"},
+        "clusterIP": {"type": "string", "format": "ipv4"},
+        "snake_case": {"type": "boolean", "default": False},
+        "replicas": {"type": "integer", "format": "int64", "default": 3},
+        "ports": {
+            "type": "array",
+            "items": PORT,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["port"],
+        },
+        "other-ports": {"type": "array", "items": PORT},
+        "paths": PATHS,
+        "labels": {"type": "object", "additionalProperties": TEXT, "maxProperties": 5},
+        "limits": {
+            "type": "object",
+            "additionalProperties": {
+                "x-kubernetes-int-or-string": True,
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+                "pattern": r"^\d+(m|Mi)?$",
+            },
+        },
+        "maxUnavailable": {"x-kubernetes-int-or-string": True, "default": "25%"},
+        "until": {"type": "string", "format": "date-time", "nullable": True},
+        "secret": {"type": "string", "format": "byte"},
+        "level": {"type": "integer", "enum": [1, 2, 3]},
+        "mode": {"type": "string", "enum": [f"a-rather-long-name-of-a-mode-{number}" for number in range(4)]},
+        "anything": {"x-kubernetes-preserve-unknown-fields": True},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "empty": OBJECT,
+        "template": {
+            "type": "object",
+            "x-kubernetes-embedded-resource": True,
+            "x-kubernetes-preserve-unknown-fields": True,
+        },
+        "strategy": {
+            "type": "object",
+            "default": {"type": "Slow"},
+            "x-kubernetes-validations": [
+                {"rule": "self.type != 'Fast' || self.limit > 0", "reason": "FieldValueInvalid"}
+            ],
+            "properties": {"type": TEXT, "limit": {"type": "integer", "format": "int32", "default": 0}},
+        },
+    },
+}
+CONDITIONS = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["type", "status"],
+        "properties": {"type": TEXT, "status": TEXT, "lastTransitionTime": {"type": "string", "format": "date-time"}},
+    },
+}
+
+
+def version(name: str, *, storage: bool = False, spec: dict[str, Any] = SPEC, **more: Any) -> dict[str, Any]:
+    properties = {
+        "apiVersion": TEXT,
+        "kind": TEXT,
+        "metadata": OBJECT,
+        "spec": spec,
+        "status": {"type": "object", "properties": {"conditions": CONDITIONS}},
+    }
+    schema: dict[str, Any] = {
+        "type": "object",
+        "required": ["spec"],
+        "properties": properties,
+        "description": "A gate.",
+    }
+    rules = [{"rule": "has(self.spec)", "message": 'it says "spec"'}]
+    schema["x-kubernetes-validations"] = rules
+    return {
+        "name": name,
+        "served": True,
+        "storage": storage,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+        **more,
+    }
+
+
+def definition(*versions: dict[str, Any], scope: str = "Namespaced") -> dict[str, Any]:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "httpgates.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": scope,
+            "names": {
+                "kind": "HTTPGate",
+                "listKind": "HTTPGateList",
+                "plural": "httpgates",
+                "singular": "httpgate",
+                "shortNames": ["gate"],
+                "categories": ["all"],
+            },
+            "versions": list(versions),
+        },
+    }
+
+
+COLUMN = {"name": "Class", "type": "string", "jsonPath": ".spec.class", "priority": 1}
+GATES = definition(version("v1", storage=True, additionalPrinterColumns=[COLUMN]))
+
+
+def loaded(source: str, path: Path) -> ModuleType:
+    (path / "generated_gates.py").write_text(source)
+    spec = importlib.util.spec_from_file_location("generated_gates", path / "generated_gates.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["generated_gates"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def comparable(schema: Any) -> Any:
+    """Without what is for people, the order of enumerations, and what every custom resource has."""
+    if isinstance(schema, list):
+        return [comparable(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    shown: dict[str, Any] = {}
+    for name, value in schema.items():
+        match name:
+            case "description":
+                continue
+            case "properties":
+                fields = {
+                    field: each for field, each in value.items() if field not in ("apiVersion", "kind", "metadata")
+                }
+                shown[name] = {field: comparable(each) for field, each in fields.items()}
+            case "enum" | "required":
+                shown[name] = sorted(value)
+            case _:
+                shown[name] = value if name == "default" else comparable(value)
+    return shown
+
+
+def test_the_definition_of_the_views_is_the_definition(tmp_path: Path) -> None:
+    made = loaded(models([GATES]), tmp_path).HTTP_GATES.definition()
+    assert comparable(made["spec"]["versions"]) == comparable(GATES["spec"]["versions"])
+    assert made["spec"] | {"versions": []} == GATES["spec"] | {"versions": []}
+    assert made["metadata"] == GATES["metadata"]
+
+
+def test_it_is_deterministic_and_formatted(tmp_path: Path) -> None:
+    source = models([GATES])
+    assert source == models([msgspec.json.decode(msgspec.json.encode(GATES))])
+    (tmp_path / "gates.py").write_text(source)
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--line-length=120", "--diff", "--isolated", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_it_is_typed(tmp_path: Path) -> None:
+    two = definition(version("v1", storage=True), version("v1beta1", spec=SPEC | {"required": []}))
+    (tmp_path / "gates.py").write_text(models([two]))
+    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file=mypy.ini", "--cache-dir=cache", "gates.py"],
+        cwd=tmp_path,
+        env={"MYPYPATH": str(Path(__file__).parents[2] / "src"), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_views_read_and_write_objects(tmp_path: Path) -> None:
+    module = loaded(models([GATES]), tmp_path)
+    body = {
+        "metadata": {"name": "g"},
+        "spec": {
+            "class": "public",
+            "int": 3,
+            "clusterIP": "10.0.0.1",
+            "snake_case": True,
+            "ports": [{"port": 80, "protocol": "UDP"}],
+            "limits": {"cpu": 2, "memory": "1Mi"},
+            "until": "2026-01-01T00:00:00Z",
+            "secret": "AAE=",
+            "level": 2,
+            "anything": [1, {"a": None}],
+            "strategy": {"limit": 4},
+        },
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    gate = msgspec.json.decode(msgspec.json.encode(body), type=module.HTTPGate)
+    spec = gate.spec
+    assert (spec.class_, spec.int_, spec.cluster_ip, spec.snake_case) == ("public", 3, "10.0.0.1", True)
+    assert (spec.ports[0].port, spec.ports[0].protocol, spec.ports[0].share) == (80, "UDP", None)
+    assert (spec.limits, spec.replicas, spec.max_unavailable) == ({"cpu": 2, "memory": "1Mi"}, 3, "25%")
+    assert (spec.until, spec.secret, spec.level) == (datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), b"\0\1", 2)
+    assert (spec.strategy.limit, spec.paths, spec.labels, spec.empty, spec.mode) == (4, (), {}, {}, None)
+    assert gate.status.conditions[0].type == "Ready"
+    assert msgspec.json.decode(msgspec.json.encode(gate)) == body
+    with pytest.raises(msgspec.ValidationError, match="ports"):
+        msgspec.json.decode(b'{"spec": {"class": "a"}}', type=module.HTTPGate)
+    with pytest.raises(msgspec.ValidationError, match="65535"):
+        msgspec.json.decode(b'{"spec": {"class": "a", "ports": [{"port": 70000}]}}', type=module.HTTPGate)
+
+
+def test_names_are_short_and_given_once(tmp_path: Path) -> None:
+    """Two fields have the same type if their schemas are the same."""
+    source = models([GATES])
+    classes = [line.split()[1].partition("(")[0] for line in source.splitlines() if line.startswith("class ")]
+    assert classes == ["Port", "Strategy", "HTTPGateSpec", "Condition", "HTTPGateStatus", "HTTPGate"]
+    assert 'other_ports: tuple[SpecPort, ...] = msgspec.field(default=(), name="other-ports")' in source
+    assert source.count("SpecPort = Annotated[Port, ") == 1
+    assert "    status: HTTPGateStatus = HTTPGateStatus()" in source
+    assert "\nMode = Literal[\n" in source
+
+
+async def test_the_api_server_takes_what_was_generated(env: Env, tmp_path: Path) -> None:
+    module = loaded(models([GATES]), tmp_path)
+    body = {"apiVersion": "example.com/v1", "kind": "HTTPGate", "metadata": {"name": "g"}}
+    async with async_plane(env=env, nodes=0, controllers=(), crds=[module.HTTP_GATES]) as cluster:
+        made = await cluster.create({**body, "spec": {"class": "a", "ports": [{"port": 80}]}})
+        assert made["spec"]["strategy"] == {"type": "Slow", "limit": 0}
+        assert (made["spec"]["snake_case"], made["spec"]["ports"]) == (False, [{"port": 80, "protocol": "TCP"}])
+        gate = msgspec.convert(made, module.HTTPGate)
+        assert gate.spec.strategy.type == "Slow"
+
+
+def test_versions_that_agree_are_of_one_resource_others_are_not(tmp_path: Path) -> None:
+    old = SPEC | {"properties": {"size": {"type": "integer"}}, "required": []}
+    alike = version("v1beta1", deprecated=True, deprecationWarning="use v1", served=False)
+    source = models([definition(version("v1alpha1", spec=old), alike, version("v1", storage=True), scope="Cluster")])
+    module = loaded(source, tmp_path)
+    found = {name: value for name, value in vars(module).items() if isinstance(value, CustomResource)}
+    assert list(found) == ["HTTP_GATES", "HTTP_GATES_V1ALPHA1"]
+    versions = found["HTTP_GATES"].definition()["spec"]["versions"]
+    assert [(each["name"], each["storage"], each["served"]) for each in versions] == [
+        ("v1", True, True),
+        ("v1beta1", False, False),
+    ]
+    assert versions[1]["deprecationWarning"] == "use v1"
+    assert not found["HTTP_GATES"].kind.namespaced
+    assert found["HTTP_GATES_V1ALPHA1"].kind.view is module.HTTPGateV1alpha1
+    assert "# * version v1alpha1, whose schema differs: HTTP_GATES_V1ALPHA1" in source
+
+
+def test_what_is_not_expressed_is_named() -> None:
+    odd = version("v1", storage=True, selectableFields=[{"jsonPath": ".spec.class"}])
+    schema = odd["schema"]["openAPIV3Schema"]
+    schema["required"] = ["spec", "metadata"]
+    schema["properties"]["metadata"] = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 10}}}
+    schema["x-kubernetes-validations"].append({"rule": "true", "reason": "FieldValueInvalid"})
+    del odd["subresources"]
+    strange = definition(odd)
+    strange["spec"]["names"] |= {"singular": "gatelet", "listKind": "Gates"}
+    strange["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {}}
+    comments = [line for line in models([strange]).splitlines() if line.startswith("# ")]
+    assert comments == [
+        "# Not expressed here:",
+        "# * names.listKind: Gates",
+        "# * names.singular: gatelet",
+        "# * conversion: the webhook",
+        "# * selectableFields: .spec.class",
+        "# * that there is no subresource status",
+        "# * the schema of metadata",
+        "# * that these are required: metadata",
+        "# * more than rule and message of rule 'true'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([], "there is no CustomResourceDefinition to make views of"),
+        ([{"kind": "Pod"}], "expected a CustomResourceDefinition, got Pod"),
+        ([{**GATES, "spec": {"version": "v1"}}], "httpgates.example.com has no versions"),
+        ([definition({"name": "v1"})], "version v1 of httpgates.example.com has no schema"),
+    ],
+)
+def test_what_is_no_definition_is_rejected(given: list[dict[str, Any]], words: str) -> None:
+    with pytest.raises(InvalidDefinition, match=words):
+        models(given)
+
+
+def test_the_command_prints_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "crd.yaml"
+    other = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    path.write_text(yaml.safe_dump_all([other, GATES], sort_keys=False))
+    assert main(["generate", "models", str(path)]) == 0
+    assert capsys.readouterr().out == models([msgspec.json.decode(msgspec.json.encode(GATES))])
+    assert main(["generate", "models", "nowhere.yaml"]) == 1
+    assert "unable to read manifest nowhere.yaml" in capsys.readouterr().err
+    path.write_text(yaml.safe_dump(other))
+    assert main(["generate", "models", str(path)]) == 1
+    assert f"{path}: there is no CustomResourceDefinition" in capsys.readouterr().err
