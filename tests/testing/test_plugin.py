@@ -55,7 +55,19 @@ def test_the_examples_with_an_operator_pass(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["context", "decorator", "advance", "asynchronous", "lag", "compact", "virtual", "simulation", "explore"]
+    "name",
+    [
+        "context",
+        "decorator",
+        "advance",
+        "asynchronous",
+        "lag",
+        "compact",
+        "virtual",
+        "simulation",
+        "explore",
+        "strategies",
+    ],
 )
 def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
     (tmp_path / "website_operator.py").write_text((_ROOT / "examples/website_operator.py").read_text())
@@ -65,7 +77,7 @@ def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
 
 
 def test_every_example_of_the_guide_is_tested() -> None:
-    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 13
+    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 14
 
 
 def test_loading_the_plugin_imports_nothing_but_what_imports_lazily(tmp_path: Path) -> None:
