@@ -6,6 +6,8 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from tests.workloads import pod_spec, workload
+
 from pilothouse.api.wire import Request, Stream
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.handler_chain import HandlerChain
@@ -161,21 +163,10 @@ def config_map(name: str = "c", **more: Any) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **more.pop("metadata", {})}, **more}
 
 
-def replica_set(name: str = "r", **more: Any) -> Object:
+def replica_set(name: str = "r", *, metadata: Object | None = None, **more: Any) -> Object:
     """A replica set as a client sends it."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {"name": name, **more.pop("metadata", {})},
-        "spec": {
-            "selector": {"matchLabels": {"app": "x"}},
-            "template": {
-                "metadata": {"labels": {"app": "x"}},
-                "spec": {"containers": [{"name": "c", "image": "nginx:1.25"}]},
-            },
-            **more,
-        },
-    }
+    pod = pod_spec("nginx:1.25", container="c")
+    return workload("ReplicaSet", name, pod=pod, labels={"app": "x"}, metadata=metadata, **more)
 
 
 def all_errors_of(answer: Answer) -> list[str]:

@@ -9,21 +9,10 @@ from typing import Any
 
 import yaml
 from tests.programs import free_port, pilothouse, run_pilothouse, until
+from tests.workloads import pod_spec, workload
 
 TOKEN = "manager-token"
-WANTED = {
-    "apiVersion": "apps/v1",
-    "kind": "ReplicaSet",
-    "metadata": {"name": "web"},
-    "spec": {
-        "replicas": 2,
-        "selector": {"matchLabels": {"app": "web"}},
-        "template": {
-            "metadata": {"labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "main", "image": "nginx"}]},
-        },
-    },
-}
+WANTED = workload("ReplicaSet", pod=pod_spec("nginx"), replicas=2)
 
 
 def ask(directory: Path, method: str, path: str, body: Any = None) -> Any:

@@ -17,6 +17,7 @@ from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
 from tests.custom_resources import definition, schema, version
 from tests.real_cluster import RealCluster
 from tests.tables import cases
+from tests.workloads import workload
 
 
 def find_kubectl() -> str | None:
@@ -90,20 +91,9 @@ def kubectl(admin: Kubectl, server: EmbeddedServer, request: pytest.FixtureReque
 
 
 def replica_set(replicas: int = 2, name: str = "web") -> dict[str, Any]:
-    labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "c", "image": "nginx:1.25", "ports": [{"containerPort": 80}]}]},
-            },
-        },
-    }
+    container = {"name": "c", "image": "nginx:1.25", "ports": [{"containerPort": 80}]}
+    metadata = {"labels": {"app": name}}
+    return workload("ReplicaSet", name, pod={"containers": [container]}, metadata=metadata, replicas=replicas)
 
 
 def pod(name: str = "p", **more: Any) -> dict[str, Any]:

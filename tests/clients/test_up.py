@@ -14,23 +14,13 @@ import pytest
 from tests.clients.test_kubectl import KUBECTL
 from tests.programs import Program, environment, free_port, pilothouse, run_pilothouse, until
 from tests.tables import cases
-
-LABELS = {"app": "web"}
+from tests.workloads import pod_spec, workload
 
 
 def replica_set(name: str = "web", replicas: int = 3) -> dict[str, Any]:
     # A namespace is looked at again after half of its pods' grace period.
-    spec = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "nginx"}]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": LABELS},
-            "template": {"metadata": {"labels": LABELS}, "spec": spec},
-        },
-    }
+    pod = pod_spec("nginx", terminationGracePeriodSeconds=1)
+    return workload("ReplicaSet", name, pod=pod, labels={"app": "web"}, replicas=replicas)
 
 
 def write(directory: Path, name: str, *documents: Any) -> str:

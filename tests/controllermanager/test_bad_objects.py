@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.plane.running import running
 from tests.tables import cases
+from tests.workloads import pod_spec, workload
 
 from pilothouse.api import wire
 from pilothouse.api.apps import REPLICA_SETS
@@ -29,14 +30,9 @@ OPTIONS = PlaneOptions(nodes=1, manager=MANAGER)
 
 
 def replica_set(name: str, replicas: Any = 2, **spec: Any) -> dict[str, Any]:
-    labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, **spec},
-    }
+    metadata = {"namespace": "default"}
+    whole = {"replicas": replicas, **spec}
+    return workload("ReplicaSet", name, pod=pod_spec("nginx"), metadata=metadata, **whole)
 
 
 async def smuggle(store: MemoryStore, document: dict[str, Any]) -> None:

@@ -11,24 +11,15 @@ from typing import Any, Self
 
 from tests.programs import until
 from tests.real_cluster import ADMIN_TOKEN, RealCluster
+from tests.workloads import pod_spec, workload
 
 LABELS = {"app": "web"}
 
 
 def replica_set(name: str, replicas: int, *, labels: dict[str, str] | None = None, grace: int = 1) -> dict[str, Any]:
     """A ReplicaSet whose pods do nothing."""
-    labels = LABELS if labels is None else labels
-    spec = {"terminationGracePeriodSeconds": grace, "containers": [{"name": "main", "image": "pause"}]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+    pod = pod_spec(terminationGracePeriodSeconds=grace)
+    return workload("ReplicaSet", name, pod=pod, labels=LABELS if labels is None else labels, replicas=replicas)
 
 
 class View:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.users import NAMESPACE, User
+from tests.workloads import pod_spec, workload
 
 from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.deployments import Deployments
@@ -19,17 +20,8 @@ SECONDS = 60.0
 
 
 def web(image: str = "a", **spec: Any) -> dict[str, Any]:
-    labels = {"app": "web"}
-    pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]}
-    return {
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": REPLICAS,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-            **spec,
-        },
-    }
+    pod = pod_spec(image, terminationGracePeriodSeconds=1)
+    return workload("Deployment", pod=pod, **{"replicas": REPLICAS, **spec})
 
 
 async def set_image(user: User, image: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from tests.scenarios.machines import Machines
 from tests.scenarios.users import NAMESPACE, SETS, Doc, User
+from tests.workloads import pod_spec, workload
 
 from pilothouse.client.errors import ApiError
 from pilothouse.machinery.times import format_time
@@ -46,16 +47,8 @@ def tolerations(seconds: int | None, keys: Sequence[str]) -> list[Doc]:
 
 
 def replica_set(name: str, replicas: int, *tolerated: Doc) -> Doc:
-    template = {
-        "metadata": {"labels": {"app": name}},
-        "spec": {
-            "terminationGracePeriodSeconds": 5,
-            "containers": [{"name": "main", "image": "pause"}],
-            "tolerations": list(tolerated),
-        },
-    }
-    selector = {"matchLabels": {"app": name}}
-    return {"metadata": {"name": name}, "spec": {"replicas": replicas, "selector": selector, "template": template}}
+    pod = pod_spec(terminationGracePeriodSeconds=5, tolerations=list(tolerated))
+    return workload("ReplicaSet", name, pod=pod, replicas=replicas)
 
 
 SETS_TO_RUN = (

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.scenarios.users import NAMESPACE, User
+from tests.workloads import pod_spec, workload
 
 from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.faults import Crash, FaultPlan
@@ -29,18 +30,8 @@ SECONDS = 60.0
 
 
 def web(image: str = "a", **spec: Any) -> dict[str, Any]:
-    labels = {"app": "web"}
-    pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]}
-    return {
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": REPLICAS,
-            "serviceName": "web",
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-            **spec,
-        },
-    }
+    pod = pod_spec(image, terminationGracePeriodSeconds=1)
+    return workload("StatefulSet", pod=pod, **{"replicas": REPLICAS, "serviceName": "web", **spec})
 
 
 def rolling(**bounds: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from tests.custom_resources import definition
 from tests.tables import cases
+from tests.workloads import workload
 
 from pilothouse.api.core import PODS
 from pilothouse.client import Client
@@ -33,10 +34,7 @@ _POD_SPEC = {"containers": [{"name": "c", "image": "i"}]}
 
 
 def _replica_set(name: str, replicas: int) -> dict[str, Any]:
-    labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": _POD_SPEC}
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
+    return workload("ReplicaSet", name, pod=_POD_SPEC, replicas=replicas)
 
 
 def _ready(count: int) -> Any:
