@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.programs import until
+from tests.workloads import pod_spec, workload
 
 Doc = dict[str, Any]
 HASH = "controller-revision-hash"
@@ -103,19 +104,11 @@ class Ground:
 
     def create(self, **more: Any) -> None:
         """The DaemonSet ``agent``; ``selector`` and ``tolerations`` are its pods', the rest is the update strategy."""
-        spec: Doc = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "pause:1"}]}
-        spec["nodeSelector"] = more.pop("selector", {"pool": "agents"})
-        spec["tolerations"] = more.pop("tolerations", [])
-        document = {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"name": "agent"},
-            "spec": {
-                "selector": {"matchLabels": {"app": "agent"}},
-                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": more},
-                "template": {"metadata": {"labels": {"app": "agent"}}, "spec": spec},
-            },
-        }
+        pod = pod_spec("pause:1", terminationGracePeriodSeconds=1)
+        pod["nodeSelector"] = more.pop("selector", {"pool": "agents"})
+        pod["tolerations"] = more.pop("tolerations", [])
+        strategy = {"type": "RollingUpdate", "rollingUpdate": more}
+        document = workload("DaemonSet", "agent", pod=pod, updateStrategy=strategy)
         self("create", "-f", "-", stdin=document)
 
     def create_everywhere(self, **rolling: Any) -> None:

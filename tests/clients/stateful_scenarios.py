@@ -5,22 +5,15 @@ from typing import Any
 
 from tests.clients.daemon_scenarios import Ground, is_ready
 from tests.programs import until
+from tests.workloads import pod_spec, workload
 
 Doc = dict[str, Any]
 
 
 def stateful_set(name: str, **spec: Any) -> Doc:
     """A StatefulSet of three small pods, or of what ``spec`` says."""
-    labels = {"app": name}
-    pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "pause:1"}]}
-    whole = {
-        "replicas": 3,
-        "serviceName": name,
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod},
-        **spec,
-    }
-    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": whole}
+    pod = pod_spec("pause:1", terminationGracePeriodSeconds=1)
+    return workload("StatefulSet", name, pod=pod, **{"replicas": 3, "serviceName": name, **spec})
 
 
 class Theatre(Ground):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.users import User
+from tests.workloads import workload
 
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import limits
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Recent
@@ -31,12 +32,9 @@ SLOW = {
 
 
 def web(name: str) -> dict[str, Any]:
-    labels = {"app": name}
     container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
     pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
-    template = {"metadata": {"labels": labels}, "spec": pod}
-    spec = {"replicas": 3, "selector": {"matchLabels": labels}, "template": template}
-    return {"metadata": {"name": name}, "spec": spec}
+    return workload("Deployment", name, pod=pod, replicas=3)
 
 
 def autoscaler(name: str, **spec: Any) -> dict[str, Any]:

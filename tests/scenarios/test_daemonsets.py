@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.scenarios.users import NAMESPACE, Doc, User
 from tests.scenarios.variants import Patch, broken_without
+from tests.workloads import pod_spec, workload
 
 from pilothouse.api.apps import DaemonSetUpdateStrategy
 from pilothouse.client.errors import AlreadyExists, ApiError
@@ -42,17 +43,8 @@ def daemon_set(**rolling: int | str) -> Doc:
     """A DaemonSet that goes to nodes with pool=yes, and to those without the label pool."""
     terms = [{"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["no"]}]}]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    return {
-        "metadata": {"name": "agent"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "agent"}},
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
-            "template": {
-                "metadata": {"labels": {"app": "agent"}},
-                "spec": {"affinity": affinity, "containers": [{"name": "main", "image": "pause:0"}]},
-            },
-        },
-    }
+    strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
+    return workload("DaemonSet", "agent", pod=pod_spec("pause:0", affinity=affinity), updateStrategy=strategy)
 
 
 class Administrator(User):

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from tests.controllers.api_world import NODES, PODS, REVISIONS, Doc, OwnerWorld, in_group
+from tests.workloads import pod_spec, workload
 
 from pilothouse.apiserver import ServerOptions
 from pilothouse.controllers.workloads.daemonset import DESCRIPTOR, DaemonSetOptions
@@ -96,12 +97,8 @@ class World(OwnerWorld):
 
     async def create_set(self, name: str = "agent", *, template: Doc | None = None, **spec: Any) -> Doc:
         """A DaemonSet; ``template`` are fields of the pods' spec."""
-        pods = {
-            "metadata": {"labels": {"app": name}},
-            "spec": {"containers": [{"name": "main", "image": "pause:1"}], **(template or {})},
-        }
-        whole = {"selector": {"matchLabels": {"app": name}}, "template": pods, **spec}
-        return await self.request("POST", SETS, {"metadata": {"name": name}, "spec": whole})
+        pod = pod_spec("pause:1", **(template or {}))
+        return await self.request("POST", SETS, workload("DaemonSet", name, pod=pod, **spec))
 
     async def pods(self, *, owner: str = "agent", terminating: bool = False) -> list[Doc]:
         return await super().pods(owner=owner, terminating=terminating)

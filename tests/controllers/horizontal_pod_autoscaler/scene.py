@@ -12,6 +12,7 @@ from typing import Any
 from tests.controllers import node_world
 from tests.controllers.horizontal_pod_autoscaler.metrics_apis import Meter, MetricsServer
 from tests.controllers.node_world import PODS, World
+from tests.workloads import pod_spec, workload
 
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import DESCRIPTOR, HorizontalPodAutoscalerOptions
 from pilothouse.env import Env
@@ -35,10 +36,8 @@ class Scene:
         self.apis = MetricsServer(world.faults)
 
     async def deploy(self, replicas: int, *, name: str = "web", labels: Doc | None = None) -> None:
-        labels = labels or {"app": name}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
-        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-        await self.world.request("POST", f"{APPS}/deployments", {"metadata": {"name": name}, "spec": spec})
+        body = workload("Deployment", name, pod=pod_spec(), labels=labels, replicas=replicas)
+        await self.world.request("POST", f"{APPS}/deployments", body)
 
     async def pods(
         self,

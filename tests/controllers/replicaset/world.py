@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tests.controllers.api_world import PODS, Doc, OwnerWorld, in_group
+from tests.workloads import pod_spec, workload
 
 from pilothouse.controllers.workloads.replicaset import DESCRIPTOR, ReplicaSetOptions
 from pilothouse.env import Env
@@ -21,18 +22,9 @@ class World(OwnerWorld):
 
     async def create_set(self, replicas: int, name: str = "web", *, labels: Doc | None = None, **fields: Any) -> Doc:
         """A ReplicaSet whose pods are bound to node n1 from the start, so that deleting them takes its time."""
-        labels = labels or {"app": "web"}
-        template = {
-            "metadata": {"labels": labels},
-            "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "pause"}]},
-        }
-        spec = {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": template,
-            **fields.pop("spec", {}),
-        }
-        return await self.request("POST", SETS, {"metadata": {"name": name, **fields}, "spec": spec})
+        spec, labels = {"replicas": replicas, **fields.pop("spec", {})}, labels or {"app": "web"}
+        body = workload("ReplicaSet", name, pod=pod_spec(nodeName="n1"), labels=labels, metadata=fields, **spec)
+        return await self.request("POST", SETS, body)
 
     async def create_pod(self, name: str, *, labels: Doc | None = None, **metadata: Any) -> Doc:
         """A pod of somebody's own."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tests.controllers.api_world import PODS, Doc, OwnerWorld, in_group
+from tests.workloads import pod_spec, workload
 
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.controllers.workloads.statefulset import DESCRIPTOR, StatefulSetOptions
@@ -49,10 +50,8 @@ class World(OwnerWorld):
 
     async def create(self, **spec: Any) -> Doc:
         """The StatefulSet ``web``."""
-        labels = {"app": "web"}
-        pods = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "pause:1"}]}}
-        whole = {"serviceName": "web", "selector": {"matchLabels": labels}, "template": pods, **spec}
-        return await self.request("POST", SETS, {"metadata": {"name": "web"}, "spec": whole})
+        body = workload("StatefulSet", pod=pod_spec("pause:1"), **{"serviceName": "web", **spec})
+        return await self.request("POST", SETS, body)
 
     async def names(self, path: str = PODS) -> list[str]:
         """The names of the objects of a collection that are not being deleted."""
