@@ -1,4 +1,4 @@
-"""An operator beside kopf's: 1,000 Websites to ready, one change of all, and two minutes at rest.
+"""An operator compared with kopf: 1,000 Websites to ready, one change of all, and two minutes at rest.
 
 ``examples/website_operator.py`` and the same with kopf (``bench/website_kopf.py``), each in a process of its own,
 against ``pilothouse up`` in another, in the order ours, kopf, kopf, ours. Wall time, CPU and peak resident memory of

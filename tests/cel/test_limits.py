@@ -16,7 +16,7 @@ from pilothouse.cel.limits import (
     EvaluationError,
     OnLoop,
     OutOfBudget,
-    TakesLong,
+    WouldBlock,
     elsewhere,
     evaluate,
 )
@@ -110,13 +110,13 @@ def test_without_processes_the_bound_is_charged() -> None:
 
 def test_many_cheap_evaluations_take_long_together() -> None:
     budget = Budget()
-    assert [budget.takes_at_once(AT_ONCE) for _ in range(5)] == [True] * (ALL_AT_ONCE // AT_ONCE) + [False]
+    assert [budget.may_run_inline(AT_ONCE) for _ in range(5)] == [True] * (ALL_AT_ONCE // AT_ONCE) + [False]
 
 
 def test_on_the_loop_nothing_is_waited_for() -> None:
     token = elsewhere.set(OnLoop())
     try:
-        with pytest.raises(TakesLong):
+        with pytest.raises(WouldBlock):
             evaluate(HEAVY, LONG, measured(LONG), Budget())
     finally:
         elsewhere.reset(token)

@@ -92,7 +92,7 @@ LARGE = f"[{','.join(['1'] * 45_000)}].size() == object"
 
 @pytest.mark.real_loop
 async def test_a_large_expression_is_compiled_and_evaluated_there(sandbox: Sandbox) -> None:
-    compiling = asyncio.ensure_future(DYNAMIC.compile_beside(LARGE, lambda: sandbox, gives=["bool"]))
+    compiling = asyncio.ensure_future(DYNAMIC.compile_in_background(LARGE, lambda: sandbox, gives=["bool"]))
     slowest, before = 0.0, time.perf_counter()
     while not compiling.done():
         await asyncio.sleep(0.001)
@@ -123,7 +123,7 @@ async def test_each_failure_sets_its_condition_in_the_same_words_here_and_there(
     found = []
     for evaluator in (sandbox, None):
         with pytest.raises(CompileError) as error:
-            await DYNAMIC.compile_beside(expression, partial(_given, evaluator))
+            await DYNAMIC.compile_in_background(expression, partial(_given, evaluator))
         found.append(str(error.value))
     assert found[0] == found[1]
     assert found[0].startswith(problem)
@@ -135,7 +135,7 @@ async def test_types_that_are_too_large_are_an_error(sandbox: Sandbox) -> None:
     types.messages.append(("Variables", {f"v{number}": "dyn" for number in range(10_000)}))
     environment = Environment({"variables": f"{PACKAGE}.Variables"}, types.serialized())
     with pytest.raises(CompileError, match="the types of the variables are too large"):
-        await environment.compile_beside("variables.v1", lambda: sandbox)
+        await environment.compile_in_background("variables.v1", lambda: sandbox)
 
 
 def test_compiling_is_ended_when_it_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,4 +151,4 @@ def test_compiling_is_ended_when_it_takes_too_long(monkeypatch: pytest.MonkeyPat
 @pytest.mark.real_loop
 async def test_a_result_of_another_type_is_an_error(sandbox: Sandbox) -> None:
     with pytest.raises(CompileError, match=r"^int$"):
-        await DYNAMIC.compile_beside("1" + " " * 5000, lambda: sandbox, gives=["bool"])
+        await DYNAMIC.compile_in_background("1" + " " * 5000, lambda: sandbox, gives=["bool"])

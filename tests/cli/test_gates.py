@@ -13,7 +13,7 @@ ON = "--feature-gates=DRAResourcePoolStatus=true"
 
 def test_gates_that_switch_nothing_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     words = [ON, "--feature-gates=CRIListStreaming=true"]
-    apiserver.say_idle_gates(apiserver.flag_set("x").parse(words), BEHIND_GATES)
+    apiserver.warn_of_idle_gates(apiserver.flag_set("x").parse(words), BEHIND_GATES)
     assert capsys.readouterr().err == (
         "warning: Feature gate CRIListStreaming=true is accepted for compatibility and has no effect\n"
     )

@@ -376,7 +376,7 @@ def test_a_lease_that_somebody_else_takes_ends_nothing(tmp_path: Path) -> None:
         up.until("pilothouse is ready")
         thief = json.dumps({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 2}})
         kubectl("patch", "lease", "-n", "kube-system", "kube-controller-manager", "--type=merge", "-p", thief)
-        up.until("The manager has lost its lease and starts anew")
+        up.until("The manager has lost its lease and restarts")
         holder = (
             "get",
             "lease",

@@ -80,7 +80,7 @@ def test_copies_may_add_only_so_much() -> None:
     operations = [op("copy", f"/a/b{i}", **{"from": "/a"}) for i in range(40)]
     with pytest.raises(PatchNotApplicable) as caught:
         apply_json_patch(document, operations)
-    assert "exceeding the limit 3145728" in caught.value.why
+    assert "exceeding the limit 3145728" in caught.value.detail
     assert len(apply_json_patch(document, operations[:8])["a"]) == 9
 
 

@@ -37,7 +37,7 @@ def seen(phase: str = "Pending", conditions: dict[str, str] | None = None, **par
     return pod(status={"phase": phase, "conditions": listed, "startTime": "2026-01-01T12:00:00Z"}, **parts)
 
 
-def remembered(made: NodePod, taken: bool, written_at: float = 0.0) -> PodSyncStatus:
+def bounded_cache(made: NodePod, taken: bool, written_at: float = 0.0) -> PodSyncStatus:
     """Of a pod that was seen at 0, and if ``taken`` is as it was written at that time."""
     sync_status = PodSyncStatus(uid="u", behaviour=behaviour_of(made, PROFILE), annotations={}, seen_at=0.0)
     if taken:
@@ -77,14 +77,14 @@ NEW = {**UNREADY, "PodReadyToStartContainers": "False"}
     },
 )
 def test_next_step(made: NodePod, written_at: float | None, now: float, expected: Step) -> None:
-    sync_status = remembered(made, written_at is not None, written_at or 0.0)
+    sync_status = bounded_cache(made, written_at is not None, written_at or 0.0)
     observe(made, sync_status, float(now))
     assert decide(made, sync_status, float(now), PROFILE) == expected
 
 
 def test_what_has_stopped_is_removed_after_its_delay_and_only_once() -> None:
     made = seen("Succeeded", grace=30)
-    sync_status = remembered(made, False)
+    sync_status = bounded_cache(made, False)
     sync_status.ended_at = 4.0
     observe(made, sync_status, 20.0)
     assert decide(made, sync_status, 20.0, PROFILE) == DELETE_POD
@@ -94,7 +94,7 @@ def test_what_has_stopped_is_removed_after_its_delay_and_only_once() -> None:
 
 def test_a_shorter_grace_period_counts_from_when_it_is_given() -> None:
     profile = Profile(stop_delay=60)
-    sync_status = remembered(seen("Running", ALL), True, 6.0)
+    sync_status = bounded_cache(seen("Running", ALL), True, 6.0)
     sync_status.behaviour = behaviour_of(seen(), profile)
     steps = []
     for now, grace in ((100, 50), (110, 50), (120, 5), (122, 5), (125, 5)):
@@ -108,7 +108,7 @@ def test_a_shorter_grace_period_counts_from_when_it_is_given() -> None:
 
 def test_a_deadline_ends_the_pod() -> None:
     made = seen("Running", ALL, activeDeadlineSeconds=60)
-    sync_status = remembered(made, True, 6.0)
+    sync_status = bounded_cache(made, True, 6.0)
     sync_status.deadline_at = deadline_of(made, instant(0.0))
     observe(made, sync_status, 50.0)
     assert decide(made, sync_status, 50.0, PROFILE) == Wait(10)
@@ -164,7 +164,7 @@ def test_pods_that_are_new_or_over_have_no_containers_to_recover(status: dict[st
 def test_a_wait_ends_and_an_end_is_an_end(taken: bool, phase: str, grace: int | None, now: float) -> None:
     """Waiting as long as told leads to something else than waiting; terminal phases are never written again."""
     made = seen(phase, ALL, grace=grace)
-    sync_status = remembered(made, taken)
+    sync_status = bounded_cache(made, taken)
     observe(made, sync_status, now)
     step = decide(made, sync_status, now, PROFILE)
     for _ in range(6):  # each wait may be for another thing, and rounding may leave a rest

@@ -274,7 +274,7 @@ async def test_a_filtering_handler_sees_a_world_of_matching_objects(env: Env) ->
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
     handled = RecordingHandler()
     informer.add_handler(
-        handled.add, handled.update, handled.delete, where=lambda obj: obj.metadata.labels.get("app") == "mine"
+        handled.add, handled.update, handled.delete, predicate=lambda obj: obj.metadata.labels.get("app") == "mine"
     )
     running = asyncio.create_task(informer.run())
     await asyncio.sleep(5)

@@ -197,7 +197,7 @@ async def from_caches(populator: ActualStatePopulator) -> None:
 @pytest.mark.parametrize("moves", [False, True], ids=["and ends", "and moves"])
 @broken_without(
     (ActualStatePopulator, "learn", from_caches),
-    fails=lambda moves: "is attached to node-1, and to" if moves else "is attached, and nobody uses it",
+    fails=lambda moves: "is attached to node-1, and to" if moves else "is attached and unused",
     invariants=lambda: (Attachments(), Volumes()),
 )
 async def test_a_manager_with_old_lists_takes_over_while_a_pod_goes(simulation: Simulation, moves: bool) -> None:

@@ -178,7 +178,7 @@ async def test_the_invariant_notices_who_is_served_without_approval(simulation: 
 
 
 @pytest.mark.simulation(
-    fails="r was approved, and nobody has served it", options=SimulationOptions(nodes=1, controllers=("csrapproving",))
+    fails="r was approved, and neither issued", options=SimulationOptions(nodes=1, controllers=("csrapproving",))
 )
 async def test_the_invariant_notices_who_waits_for_nobody(simulation: Simulation) -> None:
     await simple(simulation)

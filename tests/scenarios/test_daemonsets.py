@@ -288,7 +288,7 @@ def lax(surge: bool) -> Patch:
     options=BROAD,
     invariants=lambda: [DaemonSets(), DaemonSetBounds()],
     patches=[lambda surge: [lax(surge)]],
-    fails=lambda surge: "two pods on" if surge else "nobody serves",
+    fails=lambda surge: "two pods on" if surge else "no pod serves",
 )
 async def test_the_invariant_sees_a_bound_that_is_broken(simulation: Simulation, surge: bool) -> None:
     user = Administrator(simulation)

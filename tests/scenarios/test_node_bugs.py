@@ -156,7 +156,7 @@ async def trust(self: TaintEvictionController, _key: str, entry: Entry, _pod: Po
 
 
 @broken_without(
-    (TaintEvictionController, "_is_still_wanted", trust),
+    (TaintEvictionController, "_is_still_needed", trust),
     fails="first is evicted and tolerates what node node-0 had",
     options=options("taint-eviction-controller"),
     invariants=evictions,

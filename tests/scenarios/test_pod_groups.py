@@ -118,7 +118,8 @@ def unheard(_self: object, _old: Pod | None, _new: Pod | None) -> None:
 
 
 @pytest.mark.simulation(
-    fails="nobody belongs to it, and it is kept", patches=[(PodGroupProtectionController, "_pod_changed", unheard)]
+    fails="being deleted and has no pods, and still exists",
+    patches=[(PodGroupProtectionController, "_pod_changed", unheard)],
 )
 async def test_the_invariant_notices_a_group_that_is_kept_for_nobody(simulation: Simulation) -> None:
     """Who does not hear of the end of pods."""

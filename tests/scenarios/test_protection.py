@@ -115,7 +115,7 @@ async def test_the_server_is_asked_before_a_claim_is_let_go(simulation: Simulati
 
 
 @pytest.mark.simulation(
-    fails="nobody uses it, and it is kept",
+    fails="being deleted and unused, and still exists",
     options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True),
 )
 async def test_the_invariant_notices_what_is_kept_for_nobody(simulation: Simulation) -> None:

@@ -193,7 +193,7 @@ def old_bundle(_bundle: str) -> dict[str, Any]:
         "removed first": ((TrustBundlePublisher, "reconcile", eagerly), "before there was another one"),
         "others stay": ((TrustBundlePublisher, "_remove_others", nothing), "are there, and"),
         "none is made": ((TrustBundlePublisher, "_have_it", nothing), "before there was another one"),
-        "another content": ((controller, "new_bundle", old_bundle), "nobody has asked for"),
+        "another content": ((controller, "new_bundle", old_bundle), "no publisher has written"),
         "another signer": ((controller, "others", lambda *_all: ["plain"]), "is somebody else's"),
     },
 )

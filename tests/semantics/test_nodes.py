@@ -64,10 +64,11 @@ def test_comparing_operators(operator: str, toleration: str, taint: str, expecte
     tolerations = (Toleration(key="sla", operator=operator, value=toleration),)
     tainted = Taint(key="sla", value=taint, effect="NoExecute")
     assert nodes.tolerates(tolerations[0], tainted, comparison_operators=True) is expected
-    assert nodes.tolerates_all((tainted,), tolerations, comparison_operators=True) is expected
+    left = nodes.untolerated_taint((tainted,), tolerations, comparison_operators=True)
+    assert (left is None) is expected
     assert (nodes.toleration_seconds(tainted, tolerations, comparison_operators=True) is not None) is expected
     assert not nodes.tolerates(tolerations[0], tainted), "only behind a gate"
-    assert not nodes.tolerates_all((tainted,), tolerations)
+    assert nodes.untolerated_taint((tainted,), tolerations) == tainted
     assert nodes.toleration_seconds(tainted, tolerations) is None
 
 
@@ -78,8 +79,8 @@ def test_the_first_taint_that_nothing_covers_is_named() -> None:
     assert nodes.untolerated_taint((TAINT, soft, hard), covered) is hard
     assert nodes.untolerated_taint((TAINT, soft), covered) is None
     assert nodes.untolerated_taint((soft,), (), effects=("PreferNoSchedule",)) is soft
-    assert nodes.tolerates_all((TAINT,), covered)
-    assert not nodes.tolerates_all((hard,), covered)
+    assert nodes.untolerated_taint((TAINT,), covered) is None
+    assert nodes.untolerated_taint((hard,), covered) == hard
 
 
 def test_how_long_a_pod_may_stay() -> None:

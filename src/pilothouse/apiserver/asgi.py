@@ -138,7 +138,7 @@ class Application:
         """A long answer. Its client has as long to read it as the request might have taken, and is left then."""
         headers = dict(answer.headers)
         pieces: Iterable[bytes] = answer.pieces(LONG_BYTES)
-        if _takes_gzip(request):
+        if "gzip" in request.headers.get("accept-encoding", ""):
             pieces = _compressed(pieces)
             headers.update(_GZIP)
         else:
@@ -259,10 +259,6 @@ async def _read_within(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
 
 
 _GZIP = {"content-encoding": "gzip", "vary": "Accept-Encoding"}
-
-
-def _takes_gzip(request: Request) -> bool:
-    return "gzip" in request.headers.get("accept-encoding", "")
 
 
 def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:

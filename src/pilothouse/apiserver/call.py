@@ -10,10 +10,10 @@ from pilothouse.apiserver.resources import ResourceInfo
 
 
 class Call(msgspec.Struct):
-    """One request for a resource, under way."""
+    """One request for a resource that is being handled."""
 
     request: Request
-    asked: RequestInfo
+    request_info: RequestInfo
     info: ResourceInfo
     strategy: Strategy
     identity: Identity
@@ -21,16 +21,16 @@ class Call(msgspec.Struct):
     name: str
     warnings: list[str] = []
     admitted: bool = False
-    """Admission has seen what was asked for, an eviction; what follows from it is not asked about again."""
+    """Admission has seen what was asked for, an eviction; what follows from it is not admitted again."""
 
     @property
     def key(self) -> str:
-        """Where the object of the request is stored."""
+        """The key under which the object is stored."""
         return self.info.key(self.namespace, self.name)
 
     @property
     def size(self) -> int:
-        """How much there is to compute: the bytes of the body."""
+        """The bytes of the body, as a measure of the work."""
         return len(self.request.body)
 
     @property

@@ -41,30 +41,30 @@ class Core:
         self.store = store
         self.options = options
         self.begun_at = store.revision
-        """The revision that the server found when it started."""
+        """The revision of the store when the server was constructed."""
         self.table = ResourceTable(options.gates)
         self._gated: dict[tuple[str, str], Strategy] = {}
-        """The strategies as they are with this server's gates, by group and resource."""
+        """The strategies with the feature gates of this server, by group and resource."""
         self.requests = RequestReader(self.table)
         self.time = Timestamps(env)
         self.admission = Chain()
         self.authorizer: Authorizer = AlwaysAllow()
-        """Answers what expressions of admission ask; a ``HandlerChain`` puts its own here."""
+        """Used by expressions of admission policies; a ``HandlerChain`` sets its own."""
         self.attributes = AttributeCache(store)
         self.managed_fields = FieldManager(self)
         self.long_work = LongWork()
         self.virtual: dict[tuple[str, str, str], Handler] = {}
-        """Handlers of what is not stored, and of subresources with a way of their own: (group, resource,
+        """Handlers of resources that are not stored, and of subresources with their own handler: (group, resource,
         subresource)."""
         self.special: dict[tuple[str, str, str, str], Handler] = {}
-        """Handlers of single verbs, before all others: (group, resource, subresource, verb)."""
+        """Handlers of single verbs, with precedence over all others: (group, resource, subresource, verb)."""
         self.pod_logs: PodLogs | None = None
-        """Knows what containers have written; handed in by the program that runs the nodes."""
+        """The logs of containers; set by the program that runs the nodes."""
         self.watches: dict[Any, ResourceInfo] = {}
-        """Watches under way, in the order in which they began."""
+        """Active watches, in the order of their start."""
         self.quiet: dict[Callable[[], None], None] = {}
-        """Called once at the next commit: watches that have nothing to send until then."""
-        store.on_commit.append(self._stir)
+        """Callbacks of watches that have nothing to send until the next commit; each is called once."""
+        store.on_commit.append(self._notify_quiet)
 
     def reading_from(self, store: Store) -> "Core":
         """The same server with another store to read from; writes stay with this one."""
@@ -72,17 +72,17 @@ class Core:
         other.store = store
         other.attributes = AttributeCache(store)
         other.quiet = {}
-        store.on_commit.append(other._stir)
+        store.on_commit.append(other._notify_quiet)
         return other
 
-    def _stir(self, _changes: Sequence[Change]) -> None:
+    def _notify_quiet(self, _changes: Sequence[Change]) -> None:
         if self.quiet:
             quiet, self.quiet = self.quiet, {}
-            for stir in quiet:
-                stir()
+            for notify_written in quiet:
+                notify_written()
 
     def strategy(self, info: ResourceInfo) -> Strategy:
-        """What is special about the resource."""
+        """The strategy of the resource."""
         if info.custom is not None:
             strategy: Strategy = info.custom.strategy
             return strategy
@@ -102,7 +102,7 @@ class Core:
         return _NO_PLUGINS if call.admitted else self.admission
 
     async def commit(self, staged: Staged) -> bytes:
-        """Wait until a staged write counts, and return its value."""
+        """Wait until a staged write is committed, and return its value."""
         await self.store.commit(staged)
         return staged.change.value
 
@@ -173,5 +173,5 @@ class Core:
         )
 
     def namespace(self, name: str) -> Record | None:
-        """The namespace of that name, as the next write will find it."""
+        """The latest staged record of the namespace."""
         return self.store.staged("/namespaces/" + name)

@@ -92,13 +92,13 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def forbidden(info: ResourceInfo, name: str, why: str, *, causes: Sequence[dict[str, str]] = ()) -> StatusError:
+def forbidden(info: ResourceInfo, name: str, reason: str, *, causes: Sequence[dict[str, str]] = ()) -> StatusError:
     """403, about an object or (without a name) a resource."""
     details = _resource_details(info, name)
     if causes:
         details["causes"] = list(causes)
     subject = f'{info.group_resource} "{name}"' if name else info.group_resource
-    return StatusError(403, "Forbidden", f"{subject} is forbidden: {why}", details=details)
+    return StatusError(403, "Forbidden", f"{subject} is forbidden: {reason}", details=details)
 
 
 def not_found(info: ResourceInfo, name: str) -> StatusError:
@@ -144,14 +144,14 @@ def no_unique_name(info: ResourceInfo, name: str, *, being_deleted: bool) -> Sta
     )
 
 
-def conflict(info: ResourceInfo, name: str, why: str, *, subresource: str = "") -> StatusError:
+def conflict(info: ResourceInfo, name: str, reason: str, *, subresource: str = "") -> StatusError:
     """409, about a write that lost against another one, or a state that does not allow it."""
     suffix = f"/{subresource}" if subresource else ""
     details = _resource_details(info, name)
     details["kind"] += suffix
     qualified = f"{info.resource}{suffix}.{info.group}" if info.group else f"{info.resource}{suffix}"
     return StatusError(
-        409, "Conflict", f'Operation cannot be fulfilled on {qualified} "{name}": {why}', details=details
+        409, "Conflict", f'Operation cannot be fulfilled on {qualified} "{name}": {reason}', details=details
     )
 
 
@@ -167,12 +167,12 @@ def expired(message: str, *, continue_: str = "") -> StatusError:
     return StatusError(410, "Expired", message, continue_=continue_)
 
 
-def too_large_resource_version(wanted: int, current: int) -> StatusError:
+def too_large_resource_version(desired: int, current: int) -> StatusError:
     """504, about a revision that has not come after three seconds."""
     return StatusError(
         504,
         "Timeout",
-        f"Timeout: Too large resource version: {wanted}, current: {current}",
+        f"Timeout: Too large resource version: {desired}, current: {current}",
         details={
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
             "retryAfterSeconds": 1,
@@ -220,11 +220,6 @@ def internal(message: str) -> StatusError:
 def plain(message: str, *, code: int = 500) -> StatusError:
     """500 without a reason: an error that upstream passes on as its text."""
     return StatusError(code, "", message)
-
-
-def rejected_patch() -> StatusError:
-    """422, about a JSON patch that cannot be applied to this object."""
-    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
 def invalid(group: str, kind: str, name: str, errors: Iterable["FieldError"]) -> StatusError:

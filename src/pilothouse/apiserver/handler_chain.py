@@ -31,13 +31,12 @@ from pilothouse.apiserver.controllers.identity_lease import keep_lease
 from pilothouse.apiserver.endpoints.documents import Documents
 from pilothouse.apiserver.endpoints.healthz import Health
 from pilothouse.apiserver.endpoints.history import history_response
-from pilothouse.apiserver.endpoints.impersonation import PREFIX, impersonate, wanted_user
+from pilothouse.apiserver.endpoints.impersonation import PREFIX, impersonate, requested_user
 from pilothouse.apiserver.endpoints.metrics import RequestMetrics
 from pilothouse.apiserver.endpoints.reviews import find_object, register
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.apiserver.resources import storage_prefix
-from pilothouse.apiserver.serializers.presenter import NegotiatingPresenter
 from pilothouse.apiserver.server import ApiServer, ReadBody
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.jws import PrivateKey, PublicKey
@@ -55,10 +54,10 @@ _PUBLIC = ("healthz", "livez", "readyz", "version")
 class HandlerChain:
     """A server with negotiated formats, authorization, reviews and token requests.
 
-    ``authorization`` names ``AlwaysAllow``, ``Node`` or ``RBAC``, several with commas between. With RBAC, ``start``
-    creates the roles that a cluster begins with, and until then only system:masters may do anything. ``logins`` are
-    the bearer tokens that are taken besides those of service accounts, which ``signing_key`` signs (one is made if
-    there is none, and its tokens end with the process).
+    ``authorization`` has the modes ``AlwaysAllow``, ``Node`` or ``RBAC``, separated by commas. With RBAC, ``start``
+    creates the bootstrap roles; until then only system:masters has permissions. ``logins`` are accepted in addition to
+    the tokens of service accounts. These are signed with ``signing_key``; without one a key is generated, and its
+    tokens are valid until the process ends.
     """
 
     def __init__(
@@ -123,12 +122,11 @@ class HandlerChain:
             tokens=self.tokens,
             history=lambda query: history_response(core.store, server.env, query),
         )
-        server.presenter = NegotiatingPresenter(server.env.now, core.long_work)
         register(core, self.authenticator, self.authorizer, self.tokens)
 
     async def start(self) -> None:
-        """Create or complete the roles of the start, if requests are authorized by them; if not, ``run`` of the server
-        does it later, since they are there in any cluster."""
+        """Create or complete the bootstrap roles. Without RBAC this is left to ``run`` of the server, because no
+        request depends on them."""
         if self._rbac is None:
             self._server.background["bootstrap roles"] = self._bootstrap
         else:
@@ -136,8 +134,8 @@ class HandlerChain:
             self._started = True
 
     def publish(self, host: str, port: int) -> None:
-        """Where the server listens. ``run`` of the server publishes it: as endpoints of the service
-        ``kubernetes``, and in a Lease. To be called before it."""
+        """Set the address of the server. ``run`` of the server publishes it in the endpoints of the service
+        ``kubernetes`` and in a Lease; call this before."""
         core = self._server.core
 
         async def publish_endpoints() -> None:
@@ -165,10 +163,10 @@ class HandlerChain:
         read_body: ReadBody | None = None,
         authenticated: Callable[[], None] | None = None,
     ) -> Response | Stream:
-        """The answer to a request that came with these headers over a connection with this certificate.
+        """Authenticate a request by its headers and the certificate of its connection, and answer it.
 
-        ``authenticated`` is called once a user is authenticated by them, and ``read_body`` when that one may do what
-        is asked for: its result is the body then.
+        ``authenticated`` is called when a user is authenticated. ``read_body`` is called when the request is
+        authorized, and returns its body.
         """
         # Authentication comes before parsing: a long target costs no time without valid credentials.
         info: RequestInfo | None = None
@@ -179,13 +177,13 @@ class HandlerChain:
             impersonates = any(map(_IS_IMPERSONATION, request.headers))
             if identity is ANONYMOUS and self._allows_all and (impersonates or not _is_public(request.target)):
                 # Anonymous requests and AlwaysAllow exclude each other (pkg/kubeapiserver/options/authentication.go,
-                # ``ApplyAuthorization``, v1.36); here strangers still see whether the server is well.
+                # ``ApplyAuthorization``, v1.36); here anonymous users can still read the health of the server.
                 raise unauthorized()
             if impersonates:
                 info = self._server.core.requests.read(request.method, request.target)
-                wanted = wanted_user(request.headers)
-                if wanted is not None:
-                    identity = impersonate(identity, wanted, Attributes.of(info), self.authorizer)
+                desired = requested_user(request.headers)
+                if desired is not None:
+                    identity = impersonate(identity, desired, Attributes.of(info), self.authorizer)
         except StatusError as error:
             return self._server.presenter.fail(request, info, error)
         if read_body is None:
@@ -193,12 +191,12 @@ class HandlerChain:
         return await self._server.handle(request, identity, read_body)
 
     def observe(self, request: Request, status: int, seconds: float, size: int | None = None) -> None:
-        """Count an answered request, with the bytes of its answer where they are known."""
+        """Record the metrics of a request, with the size of its response if it is known."""
         info = self._server.core.requests.read(request.method, request.target) if status != 401 else None
         self.metrics.observe(request, info, status, seconds, size)
 
     def long_running(self, request: Request) -> Gauge:
-        """What counts requests like this one while they are on."""
+        """The gauge of running requests of this kind."""
         return self.metrics.long_running(request, self._server.core.requests.read(request.method, request.target))
 
     def _union(self, modes: Sequence[str]) -> Authorizer:
@@ -215,10 +213,10 @@ class HandlerChain:
     def _authorize_request(self, identity: Identity, info: RequestInfo) -> None:
         self._authorize(identity, Attributes.of(info))
 
-    def _authorize(self, identity: Identity, asked: Attributes) -> None:
-        decision = self.authorizer.decide(identity, asked)
+    def _authorize(self, identity: Identity, attributes: Attributes) -> None:
+        decision = self.authorizer.decide(identity, attributes)
         if not decision.allowed:
-            raise forbidden(identity, asked, decision.reason)
+            raise forbidden(identity, attributes, decision.reason)
 
     def _stored_roles(self, resource: str) -> list[bytes]:
         return [record.value for record in self._server.core.store.list(storage_prefix(RBAC_GROUP, resource)).records]

@@ -32,7 +32,7 @@ class LaggingReads:
         """The server that answers a call, and the call as it is to be answered."""
         if handler is watch.watch:
             return self._core, _from_now(call, self._primary.store.revision)
-        query = call.asked.query
+        query = call.request_info.query
         version = query.first("resourceVersion")
         if handler is get.get and version:
             return self._core, call
@@ -46,8 +46,8 @@ class LaggingReads:
 
 def _from_now(call: Call, revision: int) -> Call:
     """A watch that asks for the current state gets its revision, which the copy does not know."""
-    query = call.asked.query
+    query = call.request_info.query
     if query.first("resourceVersion") or not query.flag("sendInitialEvents"):
         return call
-    wanted = Query({**query, "resourceVersion": [str(revision)]})
-    return msgspec.structs.replace(call, asked=msgspec.structs.replace(call.asked, query=wanted))
+    desired = Query({**query, "resourceVersion": [str(revision)]})
+    return msgspec.structs.replace(call, request_info=msgspec.structs.replace(call.request_info, query=desired))

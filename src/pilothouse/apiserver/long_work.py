@@ -16,8 +16,8 @@ from pilothouse.cel.limits import (
     Evaluator,
     OnLoop,
     Source,
-    TakesLong,
     Task,
+    WouldBlock,
     elsewhere,
 )
 
@@ -66,7 +66,7 @@ class LongWork:
             token = elsewhere.set(OnLoop())
             try:
                 return function(*args, **kwargs)
-            except TakesLong:
+            except WouldBlock:
                 pass
             finally:
                 elsewhere.reset(token)

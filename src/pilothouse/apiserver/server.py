@@ -103,7 +103,7 @@ _VIRTUAL: dict[tuple[str, str, str], Handler] = {
 }
 
 _INTO_A_POD = ("attach", "exec", "portforward")
-"""What opens a connection into a pod, and takes the right to create."""
+"""Subresources that open a connection into a pod and require the permission to create it."""
 
 Authorize = Callable[[Identity, RequestInfo], None]
 ReadBody = Callable[[], Awaitable[bytes]]
@@ -112,9 +112,8 @@ ReadBody = Callable[[], Awaitable[bytes]]
 class ApiServer:
     """One API server over one store.
 
-    ``handle`` answers requests at any time; ``run`` does what must happen without a request (definitions of custom
-    resources, events that expire), until cancelled. The objects that every cluster has are there once the server is
-    constructed.
+    ``handle`` answers requests at any time. ``run`` does the work in the background (custom resource definitions,
+    expiry of events) until it is cancelled. The objects that every cluster has exist once the server is constructed.
     """
 
     def __init__(self, env: Env, store: Store, *, options: ServerOptions | None = None) -> None:
@@ -131,23 +130,23 @@ class ApiServer:
         ]
         self.presenter: Presenter = NegotiatingPresenter(env.now, self.core.long_work)
         self.metrics_sources: list[Callable[[], str]] = []
-        """What ``/metrics`` shows of other programs in this process."""
+        """Metrics of other programs in this process, for ``/metrics``."""
         self.documents = Documents(self.core.table, address=f"127.0.0.1:{self.options.secure_port}")
         """The documents (discovery, OpenAPI) served; a ``HandlerChain`` replaces them with its own."""
         self.authorize: Authorize | None = None
-        """Raises ``StatusError`` for what the user may not do; without it everything is allowed."""
+        """Raises ``StatusError`` for requests that the user is not allowed to send; None allows all."""
         self._events = EventExpiry(self.core)
         self._group_services = GroupServices(self.core)
         self._availability = Availability(self.core)
         self.background: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
-        """What else ``run`` does, by name."""
+        """Further tasks of ``run``, by name."""
         self.custom_resources = CustomResources(self.core)
         self.metrics_sources.append(self.custom_resources.metrics)
         self._unsettled = bootstrap_objects.stage_objects(self.core)
         self._lagging: LaggingReads | None = None
 
     def transport(self, user: str, groups: Sequence[str] = (), *, user_agent: str = "") -> Transport:
-        """A way in for a user on the same loop."""
+        """A transport for requests of a user from the same event loop."""
         return LocalTransport(self.handle, Identity(user, tuple(groups)), user_agent)
 
     async def run(self) -> None:
@@ -212,27 +211,38 @@ class ApiServer:
 
         ``read_body`` gives the body of a request that has come without it; it is called after authorization.
         """
-        asked = self.core.requests.read(request.method, request.target)
+        request_info = self.core.requests.read(request.method, request.target)
         try:
             if self._unsettled is not None:
                 await self.settle()
             if self.authorize is not None:
-                self.authorize(identity, asked)
-                if asked.verb == "get" and asked.subresource in _INTO_A_POD and asked.resource == "pods":
+                self.authorize(identity, request_info)
+                if (
+                    request_info.verb == "get"
+                    and request_info.subresource in _INTO_A_POD
+                    and request_info.resource == "pods"
+                ):
                     # A websocket begins with a GET, and gives no less than a POST (v1.35).
-                    self.authorize(identity, msgspec.structs.replace(asked, verb="create"))
-            if asked.query is TOO_MANY:
+                    self.authorize(identity, msgspec.structs.replace(request_info, verb="create"))
+            if request_info.query is TOO_MANY:
                 raise errors.bad_request("number of URL query parameters exceeded limit")
-            if not asked.resource_request:
-                return self.documents.answer(request, asked)
-            handler, info = self._find(request, asked)
+            if not request_info.resource_request:
+                return self.documents.answer(request, request_info)
+            handler, info = self._find(request, request_info)
             if read_body is not None:
                 request = Request(request.method, request.target, request.headers, await read_body())
-            request = await self.core.long_work.run(len(request.body), self.presenter.read, request, asked)
-            namespace = asked.namespace if info.namespaced else ""
+            request = await self.core.long_work.run(len(request.body), self.presenter.read, request, request_info)
+            namespace = request_info.namespace if info.namespaced else ""
             strategy = self.core.strategy(info)
             call = Call(
-                request, asked, info, strategy, identity, namespace, asked.name, list(strategy.deprecation_warnings)
+                request,
+                request_info,
+                info,
+                strategy,
+                identity,
+                namespace,
+                request_info.name,
+                list(strategy.deprecation_warnings),
             )
             core = self.core
             if self._lagging is not None:
@@ -241,20 +251,20 @@ class ApiServer:
             if isinstance(result, RawResult):
                 return result.answer
             if isinstance(result, ListResult) or (isinstance(result, ObjectResult) and len(result.value) > LONG_BYTES):
-                return await self.presenter.show_long(request, asked, result)
-            return self.presenter.show(request, asked, result)
+                return await self.presenter.show_long(request, request_info, result)
+            return self.presenter.show(request, request_info, result)
         except StatusError as error:
-            return self._failed(request, asked, error)
+            return self._failed(request, request_info, error)
         except PlainNotFound:
             return _NOT_FOUND
         except RecursionError:
             # Bodies nest only so deep; what patches, webhooks and expressions make of them may go deeper.
-            return self._failed(request, asked, errors.bad_request(TOO_DEEP))
+            return self._failed(request, request_info, errors.bad_request(TOO_DEEP))
         except (CommitFailed, StoreClosed) as error:
-            return self._failed(request, asked, errors.internal(str(error)))
+            return self._failed(request, request_info, errors.internal(str(error)))
         except Exception as error:  # noqa: BLE001  # one request's fault must not take the server down
             _log.exception(f"{request.method} {request.target} failed", error)
-            return self._failed(request, asked, errors.internal(f"{type(error).__name__}: {error}"))
+            return self._failed(request, request_info, errors.internal(f"{type(error).__name__}: {error}"))
 
     async def settle(self) -> None:
         """Make the objects of the start visible. The first to come does it, all others wait for the same commit."""
@@ -263,65 +273,68 @@ class ApiServer:
             await self.store.commit(staged)
             self._unsettled = None
 
-    def _failed(self, request: Request, asked: RequestInfo, error: StatusError) -> Response:
+    def _failed(self, request: Request, request_info: RequestInfo, error: StatusError) -> Response:
         if request.method == "HEAD":
             return Response(error.code, failure(error).headers, b"")
-        return self.presenter.fail(request, asked, error)
+        return self.presenter.fail(request, request_info, error)
 
-    def _find(self, request: Request, asked: RequestInfo) -> tuple[Handler, ResourceInfo]:
+    def _find(self, request: Request, request_info: RequestInfo) -> tuple[Handler, ResourceInfo]:
         """The handler of the call; raises what upstream answers when there is none."""
-        info = asked.info
+        info = request_info.info
         if info is None:
             table = self.core.table
             # Upstream's router takes all that is below a group of its own, whatever the version.
-            if table.is_built_in(asked.group):
+            if table.is_built_in(request_info.group):
                 raise errors.no_such_resource()
-            if table.serves(asked.group, asked.version) and not table.is_custom(asked.group):
+            if table.serves(request_info.group, request_info.version) and not table.is_custom(request_info.group):
                 raise errors.no_such_resource()
             raise PlainNotFound
-        self._check_scope(asked, info)
-        if request.method == "HEAD" or _is_misplaced(asked):
+        self._check_scope(request_info, info)
+        if request.method == "HEAD" or _is_misplaced(request_info):
             # What is only ever created, reviews and bindings, has no paths of single objects at all.
             raise errors.no_such_resource() if info.verbs == ("create",) else errors.method_not_allowed()
-        virtual = self.core.special.get((info.group, info.resource, asked.subresource, asked.verb))
+        virtual = self.core.special.get((info.group, info.resource, request_info.subresource, request_info.verb))
         if virtual is None:
-            virtual = self.core.virtual.get((info.group, info.resource, asked.subresource))
-        if not asked.subresource:
-            if asked.verb not in info.verbs:
+            virtual = self.core.virtual.get((info.group, info.resource, request_info.subresource))
+        if not request_info.subresource:
+            if request_info.verb not in info.verbs:
                 raise errors.method_not_allowed()
-            return virtual or _VERBS[asked.verb], info
-        if asked.sub is None or (asked.parts_after and virtual is None):
+            return virtual or _VERBS[request_info.verb], info
+        if request_info.sub is None or (request_info.parts_after and virtual is None):
             if info.custom is not None:
-                raise errors.not_found(info, asked.name)
+                raise errors.not_found(info, request_info.name)
             raise errors.no_such_resource()
-        if asked.verb not in asked.sub.verbs:
+        if request_info.verb not in request_info.sub.verbs:
             raise errors.method_not_allowed()
-        handler = virtual or _SUBRESOURCES.get((asked.subresource, asked.verb))
+        handler = virtual or _SUBRESOURCES.get((request_info.subresource, request_info.verb))
         if handler is None:
             raise StatusError(
-                501, "NotImplemented", f"this server does not offer {info.resource}/{asked.subresource}", details={}
+                501,
+                "NotImplemented",
+                f"this server does not offer {info.resource}/{request_info.subresource}",
+                details={},
             )
         return handler, info
 
-    def _check_scope(self, asked: RequestInfo, info: ResourceInfo) -> None:
+    def _check_scope(self, request_info: RequestInfo, info: ResourceInfo) -> None:
         """Namespaced objects are addressed in a namespace, the others outside of one."""
         if info.namespaced:
-            if asked.namespace:
+            if request_info.namespace:
                 return
-            if not asked.subresource and asked.verb in ("list", "watch"):
+            if not request_info.subresource and request_info.verb in ("list", "watch"):
                 return
-            if not asked.subresource and asked.verb in ("create", "deletecollection"):
+            if not request_info.subresource and request_info.verb in ("create", "deletecollection"):
                 raise errors.method_not_allowed()
-        elif not asked.namespace or info.resource == "namespaces":
+        elif not request_info.namespace or info.resource == "namespaces":
             return
         raise PlainNotFound if info.custom is not None else errors.no_such_resource()
 
 
-def _is_misplaced(asked: RequestInfo) -> bool:
+def _is_misplaced(request_info: RequestInfo) -> bool:
     """Whether the method is for the collection and the path names an object, or the other way round."""
-    if asked.verb == "create":
-        return bool(asked.name) and not asked.subresource
-    return asked.verb in ("update", "patch") and not asked.name
+    if request_info.verb == "create":
+        return bool(request_info.name) and not request_info.subresource
+    return request_info.verb in ("update", "patch") and not request_info.name
 
 
 _NOT_FOUND = Response(

@@ -84,22 +84,24 @@ class Environment:
 
         ``maybe`` names a variable that is optional in the expression: it is bound to ``optional.of`` the value that the
         evaluation gets for it, or to ``optional.none()`` when it gets none. Large ones are compiled ``elsewhere``.
-        Raises ``CompileError``, and ``TakesLong`` on the loop.
+        Raises ``CompileError``, and ``WouldBlock`` on the loop.
         """
         return _program(source, self._compiled(self._source(source, maybe)), gives, maybe)
 
-    async def compile_beside(self, source: str, hire: Hire, *, gives: Iterable[str] = (), maybe: str = "") -> "Program":
+    async def compile_in_background(
+        self, source: str, hire: Hire, *, gives: Iterable[str] = (), maybe: str = ""
+    ) -> "Program":
         """The same for the loop, which goes on while another process compiles a large one. Raises ``Busy``."""
-        return _program(source, await self._compiled_beside(self._source(source, maybe), hire), gives, maybe)
+        return _program(source, await self._compiled_in_background(self._source(source, maybe), hire), gives, maybe)
 
     def check(self, source: str) -> str:
         """The name of an expression's type, in small letters; nothing is made that could be evaluated. Raises
         ``CompileError``."""
         return _kind(self._compiled(self._source(source, "", runs=False)))
 
-    async def check_beside(self, source: str, hire: Hire) -> str:
-        """The same for the loop, as ``compile_beside``."""
-        return _kind(await self._compiled_beside(self._source(source, "", runs=False), hire))
+    async def check_in_background(self, source: str, hire: Hire) -> str:
+        """The same for the loop, as ``compile_in_background``."""
+        return _kind(await self._compiled_in_background(self._source(source, "", runs=False), hire))
 
     def _source(self, source: str, maybe: str, *, runs: bool = True) -> Source:
         text = with_formats(source)
@@ -114,7 +116,7 @@ class Environment:
             return self.compiled(source)
         return others.compile(source)
 
-    async def _compiled_beside(self, source: Source, hire: Hire) -> Compiled:
+    async def _compiled_in_background(self, source: Source, hire: Hire) -> Compiled:
         evaluator = None if source.size <= COMPILED_AT_ONCE else hire()
         return self.compiled(source) if evaluator is None else await evaluator.run_compile(source)
 
@@ -140,8 +142,8 @@ class Environment:
 
 
 def _program(source: str, compiled: Compiled, gives: Iterable[str], maybe: str) -> "Program":
-    kind, wanted = _kind(compiled), tuple(gives)
-    if wanted and kind not in wanted:
+    kind, desired = _kind(compiled), tuple(gives)
+    if desired and kind not in desired:
         raise CompileError(kind)
     return Program(source, maybe, compiled.checked)
 

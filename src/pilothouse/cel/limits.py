@@ -54,7 +54,7 @@ class Busy(Exception):  # no error: come again later
     """Too many evaluations wait."""
 
 
-class TakesLong(Exception):  # no error: it says who is to evaluate
+class WouldBlock(Exception):  # no error: it says who is to evaluate
     """An expression may take long, and the caller must not block the loop."""
 
 
@@ -100,7 +100,7 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 class Elsewhere(Protocol):
-    """Does what takes long in another process and waits for it. Raises ``TakesLong`` where it must not wait."""
+    """Does what takes long in another process and waits for it. Raises ``WouldBlock`` where it must not wait."""
 
     def compiles_here(self, size: int) -> bool:
         """Whether a ``Source`` of this size is compiled where it stands."""
@@ -119,19 +119,19 @@ class OnLoop:
         self._left = COMPILED_AT_ONCE
 
     def compiles_here(self, size: int) -> bool:
-        """Raises ``TakesLong`` for what is too much together; the caller starts again elsewhere."""
+        """Raises ``WouldBlock`` for what is too much together; the caller starts again elsewhere."""
         self._left -= size
         if self._left < 0:
-            raise TakesLong
+            raise WouldBlock
         return True
 
     def compile(self, source: Source) -> Compiled:
         """Left to another process."""
-        raise TakesLong
+        raise WouldBlock
 
     def evaluate(self, task: Task) -> Evaluated:
         """Left to another process."""
-        raise TakesLong
+        raise WouldBlock
 
 
 elsewhere: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
@@ -198,7 +198,7 @@ class Budget:
         self._left = units
         self._at_once = ALL_AT_ONCE
 
-    def takes_at_once(self, work: int) -> bool:
+    def may_run_inline(self, work: int) -> bool:
         """Whether so much work may be done where it stands; if so, it is charged."""
         if work > min(AT_ONCE, self._at_once):
             return False
@@ -245,9 +245,9 @@ class Program(Protocol):
 
 
 def evaluate(program: Program, values: Mapping[str, Any], extent: "Extent", budget: Budget) -> Any:
-    """The value of an expression. Raises ``EvaluationError``, ``OutOfBudget``, and ``TakesLong`` on the loop."""
+    """The value of an expression. Raises ``EvaluationError``, ``OutOfBudget``, and ``WouldBlock`` on the loop."""
     work = program.work(values, extent)
-    if budget.takes_at_once(work):
+    if budget.may_run_inline(work):
         return program.evaluate(values)
     others = elsewhere.get()
     if others is not None:

@@ -52,30 +52,30 @@ class Scope:
 
     def compile(self, source: str, gives: Iterable[str]) -> Any:
         """A program. Raises ``ExpressionError`` in the words of a 422."""
-        wanted = tuple(gives)
-        with _in_words_of_a_422(wanted):
-            return self.environment.compile(source, gives=_or_dyn(wanted))
+        desired = tuple(gives)
+        with _in_words_of_a_422(desired):
+            return self.environment.compile(source, gives=_or_dyn(desired))
 
-    async def compile_beside(self, source: str, gives: Iterable[str], evaluator: Hire) -> Any:
+    async def compile_in_background(self, source: str, gives: Iterable[str], evaluator: Hire) -> Any:
         """The same for the loop, which goes on while another process compiles a large one. Raises ``Busy``, too."""
-        wanted = tuple(gives)
-        with _in_words_of_a_422(wanted):
-            return await self.environment.compile_beside(source, evaluator, gives=_or_dyn(wanted))
+        desired = tuple(gives)
+        with _in_words_of_a_422(desired):
+            return await self.environment.compile_in_background(source, evaluator, gives=_or_dyn(desired))
 
 
-def _or_dyn(wanted: tuple[str, ...]) -> tuple[str, ...]:
+def _or_dyn(desired: tuple[str, ...]) -> tuple[str, ...]:
     """What is only known when it runs is checked then."""
-    return (*wanted, "dyn") if wanted else ()
+    return (*desired, "dyn") if desired else ()
 
 
 @contextmanager
-def _in_words_of_a_422(wanted: tuple[str, ...]) -> Iterator[None]:
+def _in_words_of_a_422(desired: tuple[str, ...]) -> Iterator[None]:
     try:
         yield
     except environment.CompileError as error:
         text = str(error)
         if not text.startswith("ERROR: "):
-            listed = " ".join(wanted)
-            text = f"must evaluate to {listed}" if len(wanted) == 1 else f"must evaluate to one of [{listed}]"
+            listed = " ".join(desired)
+            text = f"must evaluate to {listed}" if len(desired) == 1 else f"must evaluate to one of [{listed}]"
             raise ExpressionError(text) from None
         raise ExpressionError(f"compilation failed: {text}") from None

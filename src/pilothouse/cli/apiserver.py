@@ -99,7 +99,7 @@ def run(program: str, words: Sequence[str]) -> int:
 
 async def _serve(parsed: Parsed) -> int:
     served = open_server(Env(), parsed)
-    say_idle_gates(parsed, resources.BEHIND_GATES)
+    warn_of_idle_gates(parsed, resources.BEHIND_GATES)
     try:
         async with contextlib.AsyncExitStack() as files, TaskGroup("API server program") as group:
             await start(served)
@@ -184,7 +184,7 @@ def gates_of(parsed: Parsed) -> "FeatureGates":
         raise UserError(f"--feature-gates: {error}", code=2) from error
 
 
-def say_idle_gates(parsed: Parsed, heeded: Iterable[str]) -> None:
+def warn_of_idle_gates(parsed: Parsed, heeded: Iterable[str]) -> None:
     """Warn of gates that are deprecated, or switch nothing; ``heeded`` are those that do."""
     for line in feature_gates.warnings_of(gates_of(parsed), heeded):
         print(f"warning: {line}", file=sys.stderr)

@@ -195,7 +195,7 @@ class _Session:
         for path in self._manifests:
             try:
                 for manifest in manifest_files.load(str(path)):
-                    _say(up.brought_text(await manifest_files.bring(self._client, manifest)))
+                    _say(up.applied_text(await manifest_files.apply_manifest(self._client, manifest)))
             except (UserError, OSError) as error:
                 applied = False
                 _say(f"Error: {error}")

@@ -1,8 +1,8 @@
 """The ``kube-apiserver`` of a test suite's assets: the embedded API server with upstream's flags.
 
 What envtest and its like pass is in force: certificates, service account keys, ports, RBAC, the service range. Flags
-that mean nothing here are accepted with a warning. The store lies in the data directory of the ``etcd`` beside it, so
-that an API server that is restarted finds what it had.
+that mean nothing here are accepted with a warning. The store is in the data directory of the ``etcd`` of the same
+suite, so that an API server that is restarted finds what it had.
 """
 
 import asyncio

@@ -149,21 +149,21 @@ Edit = Callable[[str], str | None]
 """The text, changed; None if it is not written in a way in which that can be done."""
 
 
-def _edited(text: str, wanted: Document, edit: Edit) -> tuple[str, Document]:
+def _edited(text: str, desired: Document, edit: Edit) -> tuple[str, Document]:
     """The edited text if it says what is wanted, and all of that anew if not."""
     try:
         edited = edit(text)
-        fits = edited is not None and read(edited) == wanted
+        fits = edited is not None and read(edited) == desired
     except (NoKubeconfig, yaml.YAMLError):
         fits = False  # lines do not show where things are
-    return (edited if fits and edited is not None else dumped(wanted)), wanted
+    return (edited if fits and edited is not None else dumped(desired)), desired
 
 
 def _with_entry(text: str, document: Document, section: str, entry: Document) -> tuple[str, Document]:
     name = entry["name"]
     if _entry(document, section, name):
         text, document = _without_entry(text, document, section, name)
-    wanted = {**document, section: [*(document.get(section) or ()), entry]}
+    desired = {**document, section: [*(document.get(section) or ()), entry]}
     block = dumped([entry])
 
     def edit(text: str) -> str | None:
@@ -174,13 +174,13 @@ def _with_entry(text: str, document: Document, section: str, entry: Document) ->
         if not document.get(section) or entries.flow_style is not False:
             # A comment behind what was there stays behind the key.
             line, _newline, rest = text[max(key.end_mark.index + 1, entries.end_mark.index) :].partition("\n")
-            return f"{text[: key.end_mark.index]}:{line.rstrip()}\n{dumped(wanted[section])}{rest}"
+            return f"{text[: key.end_mark.index]}:{line.rstrip()}\n{dumped(desired[section])}{rest}"
         at = _end_of(text, entries.value[-1])
         indent = " " * entries.start_mark.column
         lines = "".join(f"{indent}{line}\n" for line in block.splitlines())
         return f"{_ended(text[:at])}{lines}{text[at:]}"
 
-    return _edited(text, wanted, edit)
+    return _edited(text, desired, edit)
 
 
 def _without_entry(text: str, document: Document, section: str, name: str) -> tuple[str, Document]:

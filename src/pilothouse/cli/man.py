@@ -29,11 +29,11 @@ def run(program: str, words: Sequence[str]) -> int:
     if words and words[0] in {"-h", "--help"}:
         print(USAGE.format(program=program))
         return 0
-    wanted = words[0] if words else "pilothouse"
-    if len(words) > 1 or wanted not in {"pilothouse", ALIAS}:
+    desired = words[0] if words else "pilothouse"
+    if len(words) > 1 or desired not in {"pilothouse", ALIAS}:
         print(f'Error: no manual page for {" ".join(words)}\nSee "{program} --help" for usage.', file=sys.stderr)
         return 2
-    print("\n".join(_manager_page() if wanted == ALIAS else _page()))
+    print("\n".join(_manager_page() if desired == ALIAS else _page()))
     return 0
 
 

@@ -96,12 +96,12 @@ def _warnings(parsed: Parsed, flags: FlagSet, options: Options) -> Iterator[tupl
         if flag.deprecated:
             yield f"Flag --{flag.name} has been deprecated, {flag.deprecated}", {}
         elif flag.ignored:
-            why = flag.note.removeprefix("no effect").removeprefix(", ")
+            reason = flag.note.removeprefix("no effect").removeprefix(", ")
             yield (
                 "Flag is accepted for compatibility and has no effect",
                 {
                     "flag": f"--{flag.name}",
-                    **({"because": why} if why else {}),
+                    **({"because": reason} if reason else {}),
                 },
             )
     for line in warnings_of(options.gates, effective_gates(DESCRIPTORS)):

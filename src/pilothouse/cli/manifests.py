@@ -1,6 +1,6 @@
-"""Manifest files: read, checked, and brought into the cluster.
+"""Manifest files: read, validated and applied.
 
-``load`` names file and document in every complaint; ``bring`` creates what is missing and merges into what is there.
+Errors of ``load`` name the file and document. ``apply_manifest`` creates an object, or merges into an existing one.
 """
 
 import pathlib
@@ -36,7 +36,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return str(meta.get("name") or meta.get("generateName"))
 
 
-class Brought(msgspec.Struct, frozen=True):
+class AppliedObject(msgspec.Struct, frozen=True):
     """An object that is in the cluster now."""
 
     kind: Kind[Object]
@@ -89,26 +89,26 @@ def _load_file(path: str) -> list[Manifest]:
     for number, document in enumerate(documents, 1):
         if document is None:
             continue
-        where = f"{path}, document {number}"
+        source = f"{path}, document {number}"
         items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
         for item in items if isinstance(items, list) else [document]:
-            found.append(Manifest(where, _checked(item, where)))
+            found.append(Manifest(source, _checked(item, source)))
     return found
 
 
-def _checked(document: Any, where: str) -> dict[str, Any]:
+def _checked(document: Any, source: str) -> dict[str, Any]:
     if not isinstance(document, dict):
-        raise UserError(f"{where}: expected an object, got {type(document).__name__}")
+        raise UserError(f"{source}: expected an object, got {type(document).__name__}")
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str) or not document[field]:
-            raise UserError(f"{where}: {field} is missing")
+            raise UserError(f"{source}: {field} is missing")
     meta = document.get("metadata")
     if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
-        raise UserError(f"{where}: {document['kind']} has no metadata.name")
+        raise UserError(f"{source}: {document['kind']} has no metadata.name")
     return document
 
 
-async def bring(client: Client, manifest: Manifest) -> Brought:
+async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
     """Create the object, or merge the manifest into the one that is there.
 
     Discovery is asked each time, so that a custom resource can follow its definition in the same file.
@@ -119,19 +119,19 @@ async def bring(client: Client, manifest: Manifest) -> Brought:
     try:
         try:
             made = await client.create(kind, document, namespace, field_manager=AGENT, field_validation=STRICT)
-            return Brought(kind, namespace, made.metadata.name, made.metadata.uid, "created")
+            return AppliedObject(kind, namespace, made.metadata.name, made.metadata.uid, "created")
         except AlreadyExists:
             patch = merge_patch(document)
             made = await client.patch(
                 kind, manifest.name, patch, namespace, field_manager=AGENT, field_validation=STRICT
             )
-            return Brought(kind, namespace, manifest.name, made.metadata.uid, "configured")
+            return AppliedObject(kind, namespace, manifest.name, made.metadata.uid, "configured")
     except ApiError as error:
         raise UserError(f"{manifest.source}: {document['kind']} {manifest.name}: {error}") from error
 
 
-def _kind_of(discovery: Discovery, document: dict[str, Any], where: str) -> Kind[Object]:
+def _kind_of(discovery: Discovery, document: dict[str, Any], source: str) -> Kind[Object]:
     resource = discovery.find(document["apiVersion"], document["kind"])
     if resource is None:
-        raise UserError(f'{where}: no matches for kind "{document["kind"]}" in version "{document["apiVersion"]}"')
+        raise UserError(f'{source}: no matches for kind "{document["kind"]}" in version "{document["apiVersion"]}"')
     return resource.as_kind()

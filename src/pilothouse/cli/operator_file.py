@@ -15,13 +15,13 @@ with lazy_imports():
     from pilothouse import operator
 
 
-def load_app(where: str) -> "App":
+def load_app(reference: str) -> "App":
     """The ``App`` in ``FILE`` or ``FILE:NAME``; without a name the file has exactly one.
 
     The file is run, with its folder on the import path. Raises ``UserError`` for a file that cannot be read or has no
     such app; what the file itself raises is its author's to see, with a traceback.
     """
-    path, name = file_and_name(where)
+    path, name = file_and_name(reference)
     # Not in the place of a module that others use: a file may well be named operator.py.
     module_name = path.stem if path.stem not in sys.modules else f"pilothouse operator {path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
@@ -41,15 +41,15 @@ def load_app(where: str) -> "App":
     return next(iter(found.values()))
 
 
-def file_and_name(where: str) -> tuple[Path, str]:
+def file_and_name(reference: str) -> tuple[Path, str]:
     """The parts of ``FILE`` or ``FILE:NAME``. Raises ``UserError`` if there is no such file."""
     name = ""
-    path = Path(where)
-    if not path.exists() and ":" in where:
-        file, _colon, name = where.rpartition(":")
+    path = Path(reference)
+    if not path.exists() and ":" in reference:
+        file, _colon, name = reference.rpartition(":")
         path = Path(file)
-    if not where or not path.is_file():
-        raise UserError(f"expected the Python file of an operator, got {where or 'nothing'}: no such file", code=2)
+    if not reference or not path.is_file():
+        raise UserError(f"expected the Python file of an operator, got {reference or 'nothing'}: no such file", code=2)
     return path, name
 
 

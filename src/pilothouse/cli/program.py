@@ -33,14 +33,14 @@ def parse(flags: FlagSet, program: str, words: Sequence[str], *, most: int = 0) 
     try:
         parsed = flags.parse(words)
     except FlagError as error:
-        _complain(str(error), program, 2)
+        _print_error(str(error), program, 2)
         return 2
     if parsed.values["help"]:
         print(flags.help())
         return 0
     if len(parsed.arguments) > most:
         what, extra = "more arguments" if most else "arguments", parsed.arguments[most:]
-        _complain(f'"{program}" does not take any {what}, got [{" ".join(map(quoted, extra))}]', program, 2)
+        _print_error(f'"{program}" does not take any {what}, got [{" ".join(map(quoted, extra))}]', program, 2)
         return 2
     return parsed
 
@@ -79,7 +79,7 @@ def serve(
             # In JSON too, for the collector of logs.
             logging.Log(program).error("command failed", error=error)
             return error.code
-        _complain(str(error), program, error.code)
+        _print_error(str(error), program, error.code)
         return error.code
     finally:
         logging.flush()
@@ -107,7 +107,7 @@ async def _flush_every(seconds: float) -> None:
         logging.flush()
 
 
-def _complain(message: str, program: str, code: int) -> None:
+def _print_error(message: str, program: str, code: int) -> None:
     hint = f'\nSee "{program} --help" for usage.' if code == 2 else ""
     print(f"Error: {message}{hint}", file=sys.stderr)
 

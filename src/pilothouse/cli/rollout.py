@@ -64,17 +64,17 @@ def _replicas(meta: dict[str, Any], spec: dict[str, Any], status: dict[str, Any]
     unobserved = _observed(meta, status)
     if unobserved is not None:
         return unobserved
-    wanted = spec.get("replicas", 1)
+    desired = spec.get("replicas", 1)
     for condition in status.get("conditions") or ():
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
             return Progress(f"fails: {condition.get('message', '')}", False)
-    if status.get("replicas", 0) > wanted:
-        return Progress(f"{status['replicas'] - wanted} old pods are pending termination", False)
-    return _counted(min(status.get("readyReplicas", 0), status.get("availableReplicas", 0)), wanted)
+    if status.get("replicas", 0) > desired:
+        return Progress(f"{status['replicas'] - desired} old pods are pending termination", False)
+    return _counted(min(status.get("readyReplicas", 0), status.get("availableReplicas", 0)), desired)
 
 
-def _counted(ready: int, wanted: int) -> Progress:
-    return Progress(f"{ready} of {wanted} ready", ready >= wanted)
+def _counted(ready: int, desired: int) -> Progress:
+    return Progress(f"{ready} of {desired} ready", ready >= desired)
 
 
 def _job(spec: dict[str, Any], status: dict[str, Any]) -> Progress:

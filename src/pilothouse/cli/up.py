@@ -11,9 +11,9 @@ from pilothouse.cli.apiserver import (
     administrators_kubeconfig,
     gates_of,
     open_server,
-    say_idle_gates,
     server_flags,
     start,
+    warn_of_idle_gates,
 )
 from pilothouse.cli.clientside import PATHS, common_flags
 from pilothouse.cli.nodes import node_flags, profile_from, stages_from
@@ -25,7 +25,7 @@ from pilothouse.env.zones import local_zone
 from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
-    from pilothouse.cli.manifests import Brought, Manifest
+    from pilothouse.cli.manifests import AppliedObject, Manifest
     from pilothouse.cli.rollout import Progress
     from pilothouse.client import Client
     from pilothouse.plane import Plane
@@ -124,7 +124,7 @@ async def _up(parsed: Parsed) -> int:
     ]
     async with running_plane(parsed) as running:
         _say(f"{running.greeting}\nCtrl-C stops it.")
-        code = await _bring_all(running.plane.client(agent="pilothouse-up"), manifests, parsed)
+        code = await _apply_all(running.plane.client(agent="pilothouse-up"), manifests, parsed)
         if not parsed["wait"]:
             await asyncio.get_running_loop().create_future()
     return code
@@ -176,7 +176,7 @@ def _makes_accounts(parsed: Parsed) -> bool:
 
 
 def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> "Plane":
-    say_idle_gates(parsed, {*manager_options.effective_gates(registry.DESCRIPTORS), *resources.BEHIND_GATES})
+    warn_of_idle_gates(parsed, {*manager_options.effective_gates(registry.DESCRIPTORS), *resources.BEHIND_GATES})
     unknown = controller_selection.unknown_names(parsed["controllers"], registry.DESCRIPTORS)
     if unknown:
         raise UserError(f'"{unknown[0]}" is not in the list of known controllers', code=2)
@@ -221,18 +221,18 @@ def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path, context: st
     ).rstrip("\n")
 
 
-async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: Parsed) -> int:
-    brought = []
+async def _apply_all(client: "Client", manifests: Sequence["Manifest"], parsed: Parsed) -> int:
+    applied_objects = []
     for manifest in manifests:
-        one = await manifest_files.bring(client, manifest)
-        brought.append(one)
-        _say(brought_text(one))
+        one = await manifest_files.apply_manifest(client, manifest)
+        applied_objects.append(one)
+        _say(applied_text(one))
         missing = _missing_controller(one, parsed)
         if missing:
             _say(f"{_title(one)}: it will not be reconciled, because {missing} is not running")
-    if not brought:
+    if not applied_objects:
         return 0
-    rollout = _Rollout(client, brought)
+    rollout = _Rollout(client, applied_objects)
     try:
         async with asyncio.timeout(parsed["timeout"] if parsed["wait"] else None):
             await rollout.watch()
@@ -244,7 +244,7 @@ async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: 
     return 0
 
 
-def _missing_controller(one: "Brought", parsed: Parsed) -> str:
+def _missing_controller(one: "AppliedObject", parsed: Parsed) -> str:
     """The controller that the object needs and that this plane does not start. Without a manager of its own the plane
     leaves that job to other programs."""
     needed = rollout.CONTROLLER_OF.get(one.kind.kind, "")
@@ -257,10 +257,10 @@ def _missing_controller(one: "Brought", parsed: Parsed) -> str:
 class _Rollout:
     """Shows how far objects have come, whenever that changes, and why one does not come further."""
 
-    def __init__(self, client: "Client", brought: Sequence["Brought"]) -> None:
+    def __init__(self, client: "Client", applied_objects: Sequence["AppliedObject"]) -> None:
         self._client = client
         self._explainer = explain.Explainer(client)
-        self._left = dict(enumerate(brought))
+        self._left = dict(enumerate(applied_objects))
         self._shown: dict[int, str] = {}
         self._since: dict[int, float] = {}
         self._why: dict[int, list[str]] = {}
@@ -270,8 +270,8 @@ class _Rollout:
         """What is not done, how far it has come, and why no further."""
         lines = []
         for number, text in sorted(self._shown.items()):
-            why = self._why.get(number)
-            lines.append(f"{_title(self._left[number])}: {text}{f' ({why[0]})' if why else ''}")
+            reason = self._why.get(number)
+            lines.append(f"{_title(self._left[number])}: {text}{f' ({reason[0]})' if reason else ''}")
         return lines
 
     async def watch(self) -> None:
@@ -296,14 +296,14 @@ class _Rollout:
         for number, one in list(self._left.items()):
             await self._explain(number, one)
 
-    async def _explain(self, number: int, one: "Brought") -> None:
+    async def _explain(self, number: int, one: "AppliedObject") -> None:
         warnings = await self._explainer.warnings(one.kind.kind, one.name, one.namespace, one.uid)
         if warnings and warnings != self._why.get(number):
             self._why[number] = warnings
             for warning in warnings:
                 _say(f"  {_title(one)}: {warning}")
 
-    async def _progress_of(self, one: "Brought") -> "Progress":
+    async def _progress_of(self, one: "AppliedObject") -> "Progress":
         try:
             raw = await self._client.get(one.kind.raw, one.name, one.namespace)
         except errors.NotFound:
@@ -311,12 +311,12 @@ class _Rollout:
         return rollout.progress_of(msgspec.json.decode(raw))
 
 
-def brought_text(one: "Brought") -> str:
+def applied_text(one: "AppliedObject") -> str:
     """What has become of the object of a manifest."""
     return f"{_title(one)} {one.verb}"
 
 
-def _title(one: "Brought") -> str:
+def _title(one: "AppliedObject") -> str:
     name = f"{one.kind.group_resource}/{one.name}"
     return f"{name} in {one.namespace}" if one.namespace else name
 

@@ -167,8 +167,8 @@ def _server_of(path: Path) -> str:
 def _answers(url: str) -> bool:
     """Whether the server accepts connections."""
     try:
-        where = urllib.parse.urlsplit(url)
-        with socket.create_connection((where.hostname or "", where.port or 443), timeout=_PATIENCE_SECONDS):
+        parts = urllib.parse.urlsplit(url)
+        with socket.create_connection((parts.hostname or "", parts.port or 443), timeout=_PATIENCE_SECONDS):
             return True
     except (OSError, ValueError):
         return False
@@ -217,8 +217,8 @@ async def _locked(path: Path) -> AsyncIterator[None]:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if is_open_to_all(path.parent):
-            why = f"every user may replace files in {path.parent}; chmod o-w {path.parent}"
-            raise UserError(f"unable to write kubeconfig {path}: {why}")
+            reason = f"every user may replace files in {path.parent}; chmod o-w {path.parent}"
+            raise UserError(f"unable to write kubeconfig {path}: {reason}")
         async with asyncio.timeout(_LOCK_SECONDS):
             while True:
                 try:

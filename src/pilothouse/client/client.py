@@ -441,8 +441,8 @@ class Client:
     def _read(self, kind: Kind[T], body: bytes, namespace: str, name: str) -> T:
         if kind.view is msgspec.Raw:
             return msgspec.Raw(body)  # type: ignore[return-value]
-        where = f"{namespace}/{name}" if namespace else name
-        return self._decoders(kind).one(body, lambda: f"{kind.group_resource} {where}")
+        full_name = f"{namespace}/{name}" if namespace else name
+        return self._decoders(kind).one(body, lambda: f"{kind.group_resource} {full_name}")
 
     def _decoders(self, kind: Kind[T]) -> Decoders[T]:
         view = kind.view

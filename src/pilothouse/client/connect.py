@@ -176,7 +176,7 @@ def _login(selected: Selected) -> Callable[[Env], Credentials]:
     if (user.token or user.token_file) and (user.username or user.password):
         # clientcmd validation.go (v0.36)
         raise ConfigError(f"{origin}: more than one way to log in; leave either the token or username and password")
-    # A token file is read again and again and goes before the token beside it (client-go transport.New, v0.36).
+    # A token file is read repeatedly, and has precedence over a token (client-go transport.New, v0.36).
     token_file = selected.token_file()
     if token_file:
         read_token(Path(token_file), origin)  # a file that is not there is the start's error

@@ -89,7 +89,7 @@ class Decoders(Generic[T]):
         try:
             raw_list = _raw_list.decode(body)
         except RecursionError:
-            raw_list = _taken_apart(body)
+            raw_list = _split_list(body)
         except UNREADABLE as error:
             raise UndecodableObject(f"a list of {kind.group_resource}", str(error), body) from error
         entries: list[Entry[T]] = []
@@ -123,7 +123,7 @@ class Decoders(Generic[T]):
 _token = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
-def _taken_apart(body: bytes) -> _RawList:
+def _split_list(body: bytes) -> _RawList:
     """A list that has an item nested deeper than the decoder goes, so that the others can be read all the same.
 
     Only brackets are counted; whether what is between them makes sense is found out item by item.

@@ -112,7 +112,7 @@ class Dialer:
             raise ConnectFailed(f"{what}: {error}") from error
         finally:
             if secured is None and transport is not None:
-                transport.abort()  # refused, broken or cancelled: nobody else knows of it
+                transport.abort()  # refused, broken or cancelled: no caller has a reference to it
         assert secured is not None, "start_tls returns the new transport"
         connection.connection_made(secured)
         return connection

@@ -44,13 +44,13 @@ async def discover(client: Requester) -> Discovery:
         return _united(core, named)
     versions: list[GroupVersion] = []
     failures: dict[str, str] = {}
-    wanted: list[str] = []
+    desired: list[str] = []
     for root in (core, named):
         versions += root.versions
         failures |= root.failures
-        wanted += root.unfetched
-    fetched = await asyncio.gather(*(_legacy_version(client, name) for name in wanted))
-    for name, answer in zip(wanted, fetched, strict=True):
+        desired += root.unfetched
+    fetched = await asyncio.gather(*(_legacy_version(client, name) for name in desired))
+    for name, answer in zip(desired, fetched, strict=True):
         if isinstance(answer, GroupVersion):
             versions.append(answer)
         else:

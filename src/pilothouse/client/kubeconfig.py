@@ -128,14 +128,14 @@ class Kubeconfig(msgspec.Struct, frozen=True):
 
     def select(self, context: str = "", *, server: str = "") -> "Selected":
         """The context of that name, or the current one, checked. ``server`` replaces the cluster's (``--master``)."""
-        where = ", ".join(map(str, self.files))
+        files = ", ".join(map(str, self.files))
         name = context or self.current_context
         if not name:
             raise ConfigError(
-                f"{where}: no current-context is set; choose one (kubectl config use-context){_choices(self.contexts)}"
+                f"{files}: no current-context is set; choose one (kubectl config use-context){_choices(self.contexts)}"
             )
         if name not in self.contexts:
-            raise ConfigError(f"{where}: context {name!r} does not exist{_choices(self.contexts)}")
+            raise ConfigError(f"{files}: context {name!r} does not exist{_choices(self.contexts)}")
         path, found = self.contexts[name]
         if not found.cluster:
             raise ConfigError(f"{path}: context {name!r} names no cluster")

@@ -89,7 +89,7 @@ class Pool:
 
     def discard(self, connection: Connection) -> None:
         """Give back a connection that must not be used again."""
-        self._let_go(connection)
+        self._release(connection)
         self._dial_more()
 
     async def close(self) -> None:
@@ -112,7 +112,7 @@ class Pool:
                 connection.abort()
         await close_all([*opened, *self._going])
 
-    def _let_go(self, connection: Connection) -> None:
+    def _release(self, connection: Connection) -> None:
         self._open.pop(connection, None)
         if not connection.closed:
             connection.close()
@@ -170,7 +170,7 @@ class Pool:
                 or connection.generation != generation
                 or now - connection.idle_since >= self._idle_seconds
             ):
-                self._let_go(connection)
+                self._release(connection)
             else:
                 kept.append(connection)
         self._idle = kept

@@ -34,9 +34,9 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
     def __str__(self) -> str:
-        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         what = f"{self.group_resource}/{self.subresource}" if self.subresource else self.group_resource or self.path
-        return f"{self.verb} {what} {where}".rstrip()
+        return f"{self.verb} {what} {name}".rstrip()
 
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

@@ -27,7 +27,7 @@ Body = msgspec.Raw | bytes | Mapping[str, Any] | NewObject
 
 
 class FixedHeaders(dict[str, str]):
-    """Headers that never change after they were made, with their HTTP/1.1 form kept beside them.
+    """Headers that never change after they were made, with their HTTP/1.1 form.
 
     Encoding the same six headers again for every request would cost more than sending it.
     """

@@ -126,21 +126,21 @@ class ClientTrust:
             try:
                 self.clients = Authorities(config.data["client-ca-file"].encode())
             except ValueError as error:
-                self._complain("client-ca-file", error)
+                self._log_failure("client-ca-file", error)
         if "--requestheader-client-ca-file" not in self._files:
             try:
                 self.proxies = _proxies_of(config.data) or self.proxies
             except ValueError as error:
-                self._complain("requestheader-client-ca-file", error)
+                self._log_failure("requestheader-client-ca-file", error)
         if (self.pem, self._shown()) != before:
-            _log.info("Client authorities are those of the cluster", configmap=f"{NAMESPACE}/{NAME}")
+            _log.info("Using the client CA of the cluster", configmap=f"{NAMESPACE}/{NAME}")
             self.on_change(self.pem)
 
     def _shown(self) -> object:
         proxies = self.proxies
         return None if proxies is None else {f: getattr(proxies, f) for f in proxies.__struct_fields__[1:]}
 
-    def _complain(self, what: str, error: ValueError) -> None:
+    def _log_failure(self, what: str, error: ValueError) -> None:
         _log.error(
             "Client authority could not be reloaded, the old one stays in use",
             error=error,

@@ -55,9 +55,9 @@ class Endpoints:
         except Unanswered as error:
             return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, f'Internal Server Error: "{path}": {error}\n')
         if not review.allowed:
-            why = f'forbidden: User "{user.username}" cannot {method.lower()} path "{path}"'
+            message = f'forbidden: User "{user.username}" cannot {method.lower()} path "{path}"'
             reason = f": {review.reason}" if review.reason else ""
-            return _status(HTTPStatus.FORBIDDEN, "Forbidden", why + reason)
+            return _status(HTTPStatus.FORBIDDEN, "Forbidden", message + reason)
         accept = b", ".join(value for name, value in scope["headers"] if name.lower() == b"accept")
         query = scope.get("query_string", b"").decode("latin-1")
         return await self._pages.answer(

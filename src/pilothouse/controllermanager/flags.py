@@ -112,10 +112,10 @@ def options_from(parsed: Parsed, descriptors: Sequence[Descriptor], flags: FlagS
     options = _options(parsed, descriptors, gates, flags)
     errors = [*validation.validate_options(parsed, options, descriptors), *unsupported_gates(options, descriptors)]
     for descriptor in descriptors:
-        wanted = options.controller_options.get(descriptor.name)
+        desired = options.controller_options.get(descriptor.name)
         # Upstream finds out when the controller is built, with the lease already in its hands.
-        if isinstance(wanted, CheckedOptions) and runs(descriptor, options):
-            errors += wanted.validate()
+        if isinstance(desired, CheckedOptions) and runs(descriptor, options):
+            errors += desired.validate()
     if errors:
         raise FlagError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
     return options

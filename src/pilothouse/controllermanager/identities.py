@@ -181,4 +181,4 @@ class ServiceAccountToken:
         try:
             await self._root.create(kind, body, namespace)
         except AlreadyExists:
-            self._log.info("Someone else made it first", v=4, kind=kind.kind, account=self._name)
+            self._log.info("Already created by another client", v=4, kind=kind.kind, account=self._name)

@@ -109,5 +109,5 @@ def _validate(read: _Versioned) -> Iterator[str]:
     for index, leader in enumerate(read.controller_leaders):
         for field, value in (("name", leader.name), ("component", leader.component)):
             if not value:
-                where = f"controllerLeaders[{index}].{field}"
-                yield f"{where}: Required value: {field} must be set for ControllerLeaderConfiguration"
+                path = f"controllerLeaders[{index}].{field}"
+                yield f"{path}: Required value: {field} must be set for ControllerLeaderConfiguration"

@@ -102,10 +102,10 @@ class Manager:
         """Set while the controllers of this process are running with filled caches."""
         self.controllers: dict[str, RunnableController] = {}
         """Those that were built, by name."""
-        self.readiness.add("controllers", self._why_not_ready)
+        self.readiness.add("controllers", self._not_ready_reason)
         self._standby = False
 
-    def _why_not_ready(self) -> str | None:
+    def _not_ready_reason(self) -> str | None:
         if self.leading.is_set() or self._standby:
             return None
         return "controllers have not started yet"
@@ -173,7 +173,7 @@ class Manager:
         staying = [d for d in self._descriptors if d.name == FIRST or migration.component_of(d.name) is None]
         moving = [d for d in self._descriptors if d.name != FIRST and migration.is_ours(d.name)]
         for name in [d.name for d in self._descriptors if d not in staying and d not in moving]:
-            self._log.info("Controller is left to another manager", controller=name)
+            self._log.info("Controller runs in another manager", controller=name)
         ready = asyncio.Event()
         async with TaskGroup("leader migration") as group:
             self._log.info("leader migration: starting main controllers.")
@@ -210,15 +210,15 @@ class Manager:
             metrics=self.metrics,
             stream_first=streams,
         )
-        wanted = [
+        desired = [
             descriptor
             for descriptor in sorted(descriptors, key=lambda descriptor: descriptor.name != FIRST)
             if self._wanted(descriptor, discovery)
         ]
         if self._options.on_demand:
-            keep_raw_for((watch for descriptor in wanted for watch in descriptor.watches), informers)
+            keep_raw_for((watch for descriptor in desired for watch in descriptor.watches), informers)
         controllers: list[RunnableController] = []
-        for descriptor in wanted:
+        for descriptor in desired:
             build = functools.partial(self._build, descriptor, fence, informers, metadata, mapper)
             if self._options.on_demand and can_wait(descriptor.watches):
                 controllers.append(OnDemand(descriptor.name, descriptor.watches, informers, build))
@@ -277,7 +277,7 @@ class Manager:
             return False
         chosen = self._options.controller_options.get(descriptor.name) or descriptor.default_options()
         if descriptor.switch and not getattr(chosen, descriptor.switch):
-            self._log.info("Skipping controller: it is switched off", controller=descriptor.name)
+            self._log.info("Skipping controller: it is disabled", controller=descriptor.name)
             return False
         for watch in descriptor.watches:
             if not watch.option and not discovery.serves(watch.kind):

@@ -36,11 +36,11 @@ def metric_settings(parsed: Parsed) -> MetricSettings:
     return MetricSettings(disabled=parsed["disabled-metrics"], allowed=allowed)
 
 
-def _add(allowed: Allowed, said: Mapping[str, str], where: str) -> None:
+def _add(allowed: Allowed, said: Mapping[str, str], source: str) -> None:
     for key, values in said.items():
         metric, comma, label = key.partition(",")
         if not metric or not comma or not label or "," in label:
-            raise FlagError(f'{where}: "{key}" must have the format metricName,labelName')
+            raise FlagError(f'{source}: "{key}" must have the format metricName,labelName')
         allowed.setdefault(metric, {})[label] = frozenset(values.split(","))
 
 

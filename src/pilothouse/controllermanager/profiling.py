@@ -276,7 +276,7 @@ async def _verbosity(request: Request) -> Answer:
     try:
         level = int(text)
     except ValueError:
-        why = f'failed set klog.logging.verbosity {text}: strconv.ParseInt: parsing "{text}": invalid syntax\n'
-        return Answer(HTTPStatus.BAD_REQUEST, why)
+        reason = f'failed set klog.logging.verbosity {text}: strconv.ParseInt: parsing "{text}": invalid syntax\n'
+        return Answer(HTTPStatus.BAD_REQUEST, reason)
     logging.set_verbosity(level)
     return Answer(HTTPStatus.OK, f"successfully set klog.logging.verbosity to {text}\n")

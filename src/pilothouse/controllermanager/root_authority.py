@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def with_authority(options: Options, bundle: bytes) -> Options:
-    """The options, with this bundle (PEM) for controllers that publish it or put it beside tokens."""
+    """The options, with this bundle (PEM) for controllers that publish it or store it with tokens."""
     chosen = dict(options.controller_options)
     for name, otherwise in (
         (PUBLISHER.name, RootCaOptions()),

@@ -162,7 +162,7 @@ _VERSIONS = {
 def _policy(serving: Serving) -> Policy:
     minimum = _VERSIONS.get(serving.tls_min_version)
     if minimum is None:
-        Log("serving").warning("TLS below 1.2 is not served, whatever is asked for", asked=serving.tls_min_version)
+        Log("serving").warning("TLS below 1.2 is not served, whatever is requested", requested=serving.tls_min_version)
         minimum = ssl.TLSVersion.TLSv1_2
     ciphers = openssl_ciphers(serving.tls_cipher_suites)
     if serving.tls_cipher_suites and not ciphers:
@@ -171,12 +171,12 @@ def _policy(serving: Serving) -> Policy:
 
 
 def _groups(serving: Serving) -> tuple[str, ...]:
-    wanted = openssl_groups(serving.tls_curve_preferences)
+    desired = openssl_groups(serving.tls_curve_preferences)
     # Where groups can't be chosen, ``ServerTls`` says so.
-    known = openssl.known_groups(wanted) if wanted else ()
-    if known is None or known == wanted:
-        return wanted
-    left_out = ", ".join(name for name in wanted if name not in known)
+    known = openssl.known_groups(desired) if desired else ()
+    if known is None or known == desired:
+        return desired
+    left_out = ", ".join(name for name in desired if name not in known)
     if not known:
         # Serving with others would be what was forbidden.
         raise ConfigError(f"--tls-curve-preferences: {ssl.OPENSSL_VERSION} knows none of {left_out}")

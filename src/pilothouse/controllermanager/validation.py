@@ -175,8 +175,8 @@ def _validate_logging(parsed: Parsed, options: Options) -> Iterator[str]:
                     yield f"options.{kind}.{field}: Forbidden: Feature LoggingAlphaOptions is disabled"
     if not options.gates.enabled("RemoteRequestHeaderUID") and options.serving.request_header.uid_headers:
         yield "--requestheader-uid-headers needs feature gate RemoteRequestHeaderUID"
-    wanted = parsed["show-hidden-metrics-for-version"]
-    if wanted not in {"", f"1.{MINOR - 1}"}:
+    desired = parsed["show-hidden-metrics-for-version"]
+    if desired not in {"", f"1.{MINOR - 1}"}:
         yield (
             f"--show-hidden-metrics-for-version must be omitted or have the value '1.{MINOR - 1}'. Only the previous "
             "minor version is allowed"

@@ -36,12 +36,12 @@ def flagz_page(env: Env, program: str, flags: Mapping[str, str]) -> Page:
     separator = _separator(env)
 
     def page(request: Request) -> Answer:
-        wanted = _wanted(request.accept, "Flagz")
-        if wanted is None:
+        desired = _wanted(request.accept, "Flagz")
+        if desired is None:
             return _NOT_ACCEPTABLE
         shown = {name: flags[name] for name in sorted(flags)}
-        if isinstance(wanted, _Structured):
-            return wanted.answer(program, {"flags": shown})
+        if isinstance(desired, _Structured):
+            return desired.answer(program, {"flags": shown})
         lines = [f"{name}{separator}{value}" for name, value in shown.items()]
         return Answer(HTTPStatus.OK, "\n".join(["", f"{program} flagz", _WARNING, "", *lines, ""]))
 
@@ -53,15 +53,15 @@ def statusz_page(env: Env, program: str, paths: Callable[[], list[str]]) -> Page
     separator, started_at, began = _separator(env), env.now(), env.monotonic()
 
     def page(request: Request) -> Answer:
-        wanted = _wanted(request.accept, "Statusz")
-        if wanted is None:
+        desired = _wanted(request.accept, "Statusz")
+        if desired is None:
             return _NOT_ACCEPTABLE
         seconds = int(env.monotonic() - began)
         version = pilothouse.KUBERNETES_VERSION.removeprefix("v")
         emulated = ".".join(version.split(".")[:2])
         listed = [path for path in paths() if path not in _UNLISTED]
-        if isinstance(wanted, _Structured):
-            return wanted.answer(
+        if isinstance(desired, _Structured):
+            return desired.answer(
                 program,
                 {
                     "startTime": format_time(started_at),

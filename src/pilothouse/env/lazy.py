@@ -12,7 +12,7 @@ its first use (an attribute that is read or set) imports the module and puts it 
 later use costs what it costs after an ordinary import. Only *modules* can be imported so: a function of one is called
 as ``eviction.evict(…)``. Annotations that name such a module are quoted, since they are evaluated at once otherwise.
 
-A package that is a list of public names imports each with its first use, by whoever imports it from the package:
+A package that re-exports names imports each at its first use:
 
     with lazy_exports():
         from pilothouse.runtime.backoff import Backoff
@@ -123,9 +123,9 @@ class _Block:
             if not _open and isinstance(ours, functools.partial) and ours.func is _import:
                 builtins.__import__ = ours.args[0]
 
-    def imported(self, name: str, wanted: Sequence[str] | None) -> LazyModule:
+    def imported(self, name: str, desired: Sequence[str] | None) -> LazyModule:
         """What the statement takes its names from: a.b with ``from a.b import c``, and a with ``import a.b``."""
-        first = name if wanted else name.partition(".")[0]
+        first = name if desired else name.partition(".")[0]
         if first not in self._roots:
             self._roots[first] = LazyModule(first, self)
         root = self._roots[first]

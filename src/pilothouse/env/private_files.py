@@ -16,7 +16,7 @@ class Unsafe(OSError):
 def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Write a file that only its owner can read, whole or not at all, durably.
 
-    It is written under a name that nobody can guess, and that must not be taken: in a directory where others may write,
+    It is written under a name that cannot be guessed and must not exist: in a directory where other users may write,
     a link under a name known before would send it elsewhere.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -34,7 +34,7 @@ def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def make_private_directory(path: Path) -> None:
-    """Make the directory, its parents too, or make sure that nobody else can write into it.
+    """Make the directory, its parents too, or make sure that no other user can write into it.
 
     One that is empty and ours is made private; what others could have filled is refused. Raises ``Unsafe``, or another
     ``OSError``.

@@ -50,7 +50,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.tasks: dict[asyncio.Task[Any], None] = {}
         """Tasks that are not done, oldest first."""
         self.clock: VirtualClock | None = None
-        """The wall clock of the run, for whoever only knows the loop."""
+        """The wall clock of the run, for code that has only the loop."""
 
     # Time
 

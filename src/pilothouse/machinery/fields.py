@@ -50,13 +50,13 @@ class FieldSelector(msgspec.Struct, frozen=True):
         """``matches``, at the cost of as many paths as there are and not of as many terms."""
         if len(self.terms) <= _FEW:
             return self.matches
-        wanted: dict[str, set[str]] = {}
+        desired: dict[str, set[str]] = {}
         unwanted: dict[str, set[str]] = {}
         for term in self.terms:
-            (wanted if term.operator == "=" else unwanted).setdefault(term.path, set()).add(term.value)
+            (desired if term.operator == "=" else unwanted).setdefault(term.path, set()).add(term.value)
 
         def matches(get: Callable[[str], str]) -> bool:
-            return all(values == {get(path)} for path, values in wanted.items()) and not any(
+            return all(values == {get(path)} for path, values in desired.items()) and not any(
                 get(path) in values for path, values in unwanted.items()
             )
 

@@ -1,5 +1,5 @@
 """Signed texts as RFC 7515 (JWS) and RFC 7517 (JWK) have them, in the few forms that Kubernetes uses: tokens of service
-accounts, and signatures that stand beside what they sign.
+accounts, and detached signatures.
 
 The cryptography is the library's; here is which key goes with which algorithm and how parts are put together. After
 kubernetes' ``pkg/serviceaccount/jwt.go``, client-go's ``util/keyutil`` and cluster-bootstrap's ``token/jws`` (v1.36).

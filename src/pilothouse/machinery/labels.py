@@ -272,12 +272,12 @@ def new_requirement(key: str, operator: str, values: Sequence[str]) -> Requireme
                 errors.append(f"values: Invalid value: {shown}: values set must be empty for exists and does not exist")
         case "gt" | "lt":
             if len(values) != 1:
-                why = "for 'Gt', 'Lt' operators, exactly one value is required"
-                errors.append(f"values: Invalid value: {shown}: {why}")
+                reason = "for 'Gt', 'Lt' operators, exactly one value is required"
+                errors.append(f"values: Invalid value: {shown}: {reason}")
             for index, value in enumerate(values):
                 if _int64(value) is None:
-                    why = "for 'Gt', 'Lt' operators, the value must be an integer"
-                    errors.append(f"values[{index}]: Invalid value: {quote(value)}: {why}")
+                    reason = "for 'Gt', 'Lt' operators, the value must be an integer"
+                    errors.append(f"values[{index}]: Invalid value: {quote(value)}: {reason}")
         case _:
             raise SelectorError(f"{quote(operator)} is not a valid label selector operator")
     for index, value in enumerate(values):

@@ -15,11 +15,11 @@ import msgspec
 
 from pilothouse.machinery import field_sets
 from pilothouse.machinery.apply import ApplyConflicts, Filter, Object, Owned, Owners, Versions, apply, update
+from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.field_merge import reconciled
 from pilothouse.machinery.field_sets import FieldsError, FieldSet, Path, covers, difference, union
 from pilothouse.machinery.field_walks import all_errors, compare, field_set, grown
 from pilothouse.machinery.merge_types import MergeType
-from pilothouse.machinery.remembered import remembered
 
 MAX_UPDATE_MANAGERS = 10
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -76,7 +76,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"
         return _fields(bytes(self.fieldsV1))
 
 
-@remembered(512, longest=16384)
+@bounded_cache(512, longest=16384)
 def _fields(text: bytes) -> FieldSet:
     # The same few managers write the same fields of many objects, and sets are never changed.
     return field_sets.decode_fields(text)
@@ -443,7 +443,8 @@ def apply_config(
     """
     if not entries and live is not zero:
         # Whatever was there before anybody applied has an owner too.
-        entries = [_entry(_named(who, BEFORE_FIRST_APPLY), "Update", now, created_fields(zero, live, versions, counts))]
+        before = msgspec.structs.replace(who, manager=BEFORE_FIRST_APPLY)
+        entries = [_entry(before, "Update", now, created_fields(zero, live, versions, counts))]
         entries = [entry for entry in entries if len(entry.fieldsV1) > 2]
     try:
         new, result = _apply_once(entries, live, config, versions, counts, who, now, force=force)
@@ -460,10 +461,6 @@ def apply_config(
     if who.manager == _KUBECTL:
         new = _with_last_applied(new, config)
     return new, result
-
-
-def _named(who: Writer, manager: str) -> Writer:
-    return msgspec.structs.replace(who, manager=manager)
 
 
 def _apply_once(

@@ -109,8 +109,8 @@ def qualified_name_errors(text: str) -> list[str]:
     parts = text.split("/")
     errors: list[str] = []
     if len(parts) > 2:
-        why = "a valid label key " + regex_error(message, _LABEL_KEY, examples)
-        return [why + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        reason = "a valid label key " + regex_error(message, _LABEL_KEY, examples)
+        return [reason + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     name = parts[-1]
     if len(parts) == 2:
         if not parts[0]:

@@ -6,7 +6,6 @@
      ├─ PatchSyntaxError      400 BadRequest   the patch itself cannot be read
      ├─ PatchTooLarge         413 RequestEntityTooLarge
      ├─ PatchNotApplicable    422 Invalid      a JSON patch does not fit the object
-     ├─ PatchInvalidResult    422 Invalid      what came out is no such object
      └─ PatchFormatError      500, no reason   a strategic merge patch breaks the format
 
 ``json_patch``, ``merge_patch`` and ``strategic_merge`` raise these; the API server turns them into a Status.
@@ -39,26 +38,15 @@ class PatchTooLarge(PatchError):
 
 
 class PatchNotApplicable(PatchError):
-    """A ``test`` failed or a path is missing. Upstream says the same sentence for all of them; ``why`` says which."""
+    """A ``test`` failed or a path is missing. The message is the same for all of them, as upstream's; ``detail``
+    has the cause."""
 
     code = 422
     reason = "Invalid"
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__("the server rejected our request due to an error in our request")
-        self.why = why
-
-
-class PatchInvalidResult(PatchError):
-    """The patched object is not of its type. The text starts with an empty kind and name, as upstream's does."""
-
-    code = 422
-    reason = "Invalid"
-
-    def __init__(self, shown: str, why: str) -> None:
-        self.shown = shown
-        self.why = why
-        super().__init__(f' "" is invalid: patch: Invalid value: {shown}: {why}')
+        self.detail = reason
 
 
 class PatchFormatError(PatchError):

@@ -7,7 +7,7 @@ first expression.
 from typing import Any
 
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.remembered import remembered
+from pilothouse.machinery.bounded_cache import bounded_cache
 
 with lazy_imports():
     import re2
@@ -28,15 +28,15 @@ _GO_WORDS = {
 }
 
 
-def _in_go_words(why: str) -> str:
+def _in_go_words(reason: str) -> str:
     """RE2 in C++ has other words for the same errors, and shows their position without quotes."""
-    text_error, _separator, where = why.partition(": ")
+    text_error, _separator, where = reason.partition(": ")
     if text_error.startswith("trailing \\"):
         text_error, where = "trailing \\", ""
     return f"error parsing regexp: {_GO_WORDS.get(text_error, text_error)}: `{where}`"
 
 
-@remembered(1024, longest=4096)
+@bounded_cache(1024, longest=4096)
 def compiled(text: str) -> Any:
     """The expression, with ``search``, ``finditer`` and ``fullmatch`` as in ``re``. Raises ``PatternError``."""
     options = re2.Options()
@@ -44,5 +44,5 @@ def compiled(text: str) -> Any:
     try:
         return re2.compile(text, options)
     except re2.error as error:
-        why = error.args[0] if error.args else ""
-        raise PatternError(_in_go_words(why.decode() if isinstance(why, bytes) else str(why))) from None
+        reason = error.args[0] if error.args else ""
+        raise PatternError(_in_go_words(reason.decode() if isinstance(reason, bytes) else str(reason))) from None

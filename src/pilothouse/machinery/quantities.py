@@ -8,7 +8,7 @@ as it came.
 from functools import total_ordering
 from typing import Any, Final
 
-from pilothouse.machinery.remembered import remembered
+from pilothouse.machinery.bounded_cache import bounded_cache
 
 PATTERN: Final = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 
@@ -159,7 +159,7 @@ def _without_zeros(mantissa: int, exponent: int) -> tuple[int, int]:
 
 
 # The same few texts fill every pod of a cluster.
-@remembered(8192)
+@bounded_cache(8192)
 def parse_quantity(text: str) -> Quantity:
     """The quantity that ``text`` says. Raises ``QuantityError``."""
     if text == "0":
@@ -261,6 +261,6 @@ def canonicalize(amounts: dict[str, Any] | None) -> None:
             amounts[name] = _stored(str(text))
 
 
-@remembered(4096)
+@bounded_cache(4096)
 def _stored(text: str) -> str:
     return str(parse_quantity(text).rounded_up(-3))

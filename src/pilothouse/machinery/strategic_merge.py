@@ -124,7 +124,7 @@ def _field(type_: Type, name: str) -> Field:
 
 
 def _strategy(field: Field) -> str:
-    """``merge``, ``replace`` or nothing. ``retainKeys`` beside it only matters to those who make patches."""
+    """``merge``, ``replace`` or nothing. ``retainKeys`` only matters for creating patches."""
     for strategy in field.patch_strategies:
         if strategy != "retainKeys":
             return strategy
@@ -282,7 +282,9 @@ def _check_order(items: Sequence[Any], order: Sequence[Any], merge_key: str) -> 
             continue
         if merge_key and not isinstance(item, dict):
             raise _wrong_type("map[string]interface {}", item)
-        while position < len(order) and not _same_item(item, order[position], merge_key):
+        while position < len(order) and _identity(_key_of(item, merge_key)) != _identity(
+            _key_of(order[position], merge_key)
+        ):
             position += 1
         if position == len(order):
             raise PatchFormatError(
@@ -290,10 +292,6 @@ def _check_order(items: Sequence[Any], order: Sequence[Any], merge_key: str) -> 
                 f" doesn't match {_ORDER_PREFIX} list:\n{print_value(order)}\n"
             )
         position += 1
-
-
-def _same_item(a: Any, b: Any, merge_key: str) -> bool:
-    return bool(_identity(_key_of(a, merge_key)) == _identity(_key_of(b, merge_key)))
 
 
 def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *, deletes: bool) -> list[Any]:

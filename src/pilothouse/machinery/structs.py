@@ -101,7 +101,7 @@ def struct_for(definition: Definition, *, forbid_unknown: bool = True) -> type[m
     # msgspec looks up the names in annotations that are text among the attributes of the class.
     setattr(made, _SELF, made)
     made.UnsetType = msgspec.UnsetType  # type: ignore[attr-defined]
-    # The definition is kept beside the class, so that its id stays its own.
+    # The definition is kept with the class, so that its id is not reused.
     _classes[key] = definition, made
     return made
 

@@ -124,12 +124,12 @@ class Walk:
 
     def run(self, value: Any) -> None:
         """Checks ``value`` and fills in the results."""
-        where = _Location(None, None, "")
+        location = _Location(None, None, "")
         if value is None:
             return
         if not isinstance(value, _Members | dict):
-            raise self._dialect.wrong(value, where, Type("object", definition=self._definition))
-        self.document = self._object(value, self._definition, "", where, {})
+            raise self._dialect.wrong(value, location, Type("object", definition=self._definition))
+        self.document = self._object(value, self._definition, "", location, {})
         if self._saved is not None:
             raise self._saved
 
@@ -141,7 +141,7 @@ class Walk:
             self.strict_errors.append(message)
 
     def _object(
-        self, value: Any, definition: Definition, path: str, where: "_Location", result: dict[str, Any]
+        self, value: Any, definition: Definition, path: str, location: "_Location", result: dict[str, Any]
     ) -> dict[str, Any]:
         names: set[str] = set()
         for name, member in _members(value):
@@ -157,50 +157,50 @@ class Walk:
                 # Null is the zero value, and replaces an earlier duplicate.
                 result.pop(name, None)
                 continue
-            inner = where.child(definition, field)
+            inner = location.child(definition, field)
             result[name] = self._value(member, field.type, inner_path, inner, result.get(name))
         for name, printed in definition.printed.items():
             if name not in result:
                 result[name] = copy.deepcopy(printed)
         return result
 
-    def _value(self, value: Any, type_: Type, path: str, where: "_Location", before: Any) -> Any:
+    def _value(self, value: Any, type_: Type, path: str, location: "_Location", before: Any) -> Any:
         try:
-            return self._read_value(value, type_, path, where, before)
+            return self._read_value(value, type_, path, location, before)
         except SavedError as error:
             self._saved = self._saved or error
             return None
 
-    def _read_value(self, value: Any, type_: Type, path: str, where: "_Location", before: Any) -> Any:
+    def _read_value(self, value: Any, type_: Type, path: str, location: "_Location", before: Any) -> Any:
         """``before`` is the value of an earlier duplicate: Go decodes into it, so maps and objects merge."""
         match type_.name:
             case "object":
                 if not isinstance(value, _Members | dict):
-                    raise self._dialect.wrong(value, where, type_)
+                    raise self._dialect.wrong(value, location, type_)
                 start = before if isinstance(before, dict) else {}
-                return self._object(value, type_.definition, path, where, start)
+                return self._object(value, type_.definition, path, location, start)
             case "list":
-                return self._list(value, type_, path, where)
+                return self._list(value, type_, path, location)
             case "map":
-                return self._map(value, type_, path, where, before)
+                return self._map(value, type_, path, location, before)
             case "any":
                 return plain(value)
             case _:
-                return self._dialect.scalar(value, type_, where)
+                return self._dialect.scalar(value, type_, location)
 
-    def _list(self, value: Any, type_: Type, path: str, where: "_Location") -> list[Any]:
+    def _list(self, value: Any, type_: Type, path: str, location: "_Location") -> list[Any]:
         if not isinstance(value, list) or isinstance(value, _Members):
-            raise self._dialect.wrong(value, where, type_)
+            raise self._dialect.wrong(value, location, type_)
         element = type_.element
         assert element is not None, "a list has elements"
         return [
-            zero(element) if item is None else self._value(item, element, f"{path}[{index}]", where, None)
+            zero(element) if item is None else self._value(item, element, f"{path}[{index}]", location, None)
             for index, item in enumerate(value)
         ]
 
-    def _map(self, value: Any, type_: Type, path: str, where: "_Location", before: Any) -> dict[str, Any]:
+    def _map(self, value: Any, type_: Type, path: str, location: "_Location", before: Any) -> dict[str, Any]:
         if not isinstance(value, _Members | dict):
-            raise self._dialect.wrong(value, where, type_)
+            raise self._dialect.wrong(value, location, type_)
         element = type_.element
         assert element is not None, "a map has values"
         result: dict[str, Any] = before if isinstance(before, dict) else {}
@@ -211,7 +211,7 @@ class Walk:
                 self._report(self.duplicates, "duplicate", inner_path)
             names.add(name)
             name = clean_text(name)
-            result[name] = zero(element) if member is None else self._value(member, element, inner_path, where, None)
+            result[name] = zero(element) if member is None else self._value(member, element, inner_path, location, None)
         return result
 
 
@@ -295,10 +295,10 @@ class Dialect(ABC):
     """How errors are worded, and how scalars are decoded."""
 
     @abstractmethod
-    def wrong(self, value: Any, where: _Location, type_: Type) -> DecodeError:
+    def wrong(self, value: Any, location: _Location, type_: Type) -> DecodeError:
         """The error for a value of the wrong type."""
 
-    def scalar(self, value: Any, type_: Type, where: _Location) -> Any:
+    def scalar(self, value: Any, type_: Type, location: _Location) -> Any:
         """The value in canonical form. Raises ``DecodeError``."""
         match type_.name:
             case "string":
@@ -324,52 +324,52 @@ class Dialect(ABC):
                 return time_text(value, type_.name)
             case "int-or-string":
                 return int_or_string(value)
-        raise self.wrong(value, where, type_)
+        raise self.wrong(value, location, type_)
 
 
 class JsonDialect(Dialect):
     """Go's JSON decoder: ``json: cannot unmarshal string into Go struct field PodSpec.spec.x of type int32``."""
 
-    def wrong(self, value: Any, where: _Location, type_: Type) -> DecodeError:
+    def wrong(self, value: Any, location: _Location, type_: Type) -> DecodeError:
         """Names the innermost struct and the path of fields that led to the value."""
         shown = json_kind(value)
         if type_.name in ("int32", "int64") and shown == "number":
             shown = f"number {value}"
-        name = where.type_name(type_)
-        return SavedError(f"json: cannot unmarshal {shown} into Go {_target(where)} of type {name}")
+        name = location.type_name(type_)
+        return SavedError(f"json: cannot unmarshal {shown} into Go {_target(location)} of type {name}")
 
-    def scalar(self, value: Any, type_: Type, where: _Location) -> Any:
+    def scalar(self, value: Any, type_: Type, location: _Location) -> Any:
         """As in the base class. For types with an ``UnmarshalJSON`` Go adds the field to the error."""
         try:
             if type_.name == "bytes" and isinstance(value, list) and not isinstance(value, _Members):
-                return _bytes_text(value, where)
-            return super().scalar(value, type_, where)
+                return _bytes_text(value, location)
+            return super().scalar(value, type_, location)
         except SavedError:
             raise
         except DecodeError as error:
-            raise DecodeError(error.message.replace("into Go value of", f"into Go {_target(where)} of")) from None
+            raise DecodeError(error.message.replace("into Go value of", f"into Go {_target(location)} of")) from None
 
 
-def _bytes_text(value: list[Any], where: _Location) -> str:
+def _bytes_text(value: list[Any], location: _Location) -> str:
     """A list of numbers, which Go's decoder also accepts for ``[]byte``."""
     for item in value:
         if not is_integer(item) or not 0 <= item < 256:
             shown = json_kind(item)
             shown = f"number {item}" if shown == "number" else shown
-            raise SavedError(f"json: cannot unmarshal {shown} into Go {_target(where)} of type uint8")
+            raise SavedError(f"json: cannot unmarshal {shown} into Go {_target(location)} of type uint8")
     return base64.b64encode(bytes(value)).decode()
 
 
-def _target(where: _Location) -> str:
-    if where.definition is None:
+def _target(location: _Location) -> str:
+    if location.definition is None:
         return "value"
-    return f"struct field {where.definition.go_name}.{where.go_path}"
+    return f"struct field {location.definition.go_name}.{location.go_path}"
 
 
 class ConverterDialect(Dialect):
     """The converter from maps to structs: ``unrecognized type: int32``, ``cannot restore slice from map``."""
 
-    def wrong(self, value: Any, where: _Location, type_: Type) -> DecodeError:
+    def wrong(self, value: Any, location: _Location, type_: Type) -> DecodeError:
         """Names types only, never the field."""
         kind = go_kind(value)
         match type_.name:
@@ -382,14 +382,14 @@ class ConverterDialect(Dialect):
         target = {"number": "float64"}.get(type_.name, type_.name)
         # Go could convert these (an integer to a character), so upstream gets one step further before it fails.
         if (kind == "int64" and target == "string") or (kind == "float64" and target in ("int32", "int64")):
-            return DecodeError(f"cannot convert {kind} to {where.type_name(type_)}")
+            return DecodeError(f"cannot convert {kind} to {location.type_name(type_)}")
         return DecodeError(f"unrecognized type: {target}")
 
-    def scalar(self, value: Any, type_: Type, where: _Location) -> Any:
+    def scalar(self, value: Any, type_: Type, location: _Location) -> Any:
         """As in JSON, but whole floats are integers."""
         if type_.name in ("int32", "int64") and isinstance(value, float) and value.is_integer():
             value = int(value)
-        return super().scalar(value, type_, where)
+        return super().scalar(value, type_, location)
 
 
 def json_kind(value: Any) -> str:

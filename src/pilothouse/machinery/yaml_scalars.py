@@ -54,13 +54,13 @@ def resolve(text: str, tag: str | None, *, plain: bool) -> Any:
     if tag == _STRING or tag not in _RESOLVABLE:
         return text
     value = _untagged(text)
-    wanted, kind = tag.removeprefix(_LONG), _kind(value, text)
-    if wanted == "float" and kind == "int":
+    desired, kind = tag.removeprefix(_LONG), _kind(value, text)
+    if desired == "float" and kind == "int":
         return float(value)
-    if wanted == "timestamp" and kind == "timestamp":
+    if desired == "timestamp" and kind == "timestamp":
         return text
-    if wanted != kind:
-        raise ScalarError(f"cannot decode !!{kind} `{text}` as a !!{wanted}")
+    if desired != kind:
+        raise ScalarError(f"cannot decode !!{kind} `{text}` as a !!{desired}")
     return value
 
 

@@ -1,7 +1,7 @@
 """Puts API server, manager, scheduler and simulated nodes together in one process, on one loop.
 
 ``Plane`` is what ``pilothouse up``, the test fixtures and the simulation run. Programs talk to the API server through
-its local transport, each under upstream's identity; whoever builds a plane may wrap those transports (faults,
+its local transport, each under upstream's identity; a test may wrap those transports (faults,
 recording).
 """
 

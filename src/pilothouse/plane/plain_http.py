@@ -63,8 +63,8 @@ def _is_here(host: str, names: Collection[str]) -> bool:
     return True
 
 
-async def _reject(why: str, send: Send) -> None:
-    response = failure(StatusError(403, "Forbidden", why, details={}))
+async def _reject(reason: str, send: Send) -> None:
+    response = failure(StatusError(403, "Forbidden", reason, details={}))
     headers = {**response.headers, "content-length": str(len(response.body))}
     encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": response.status, "headers": encoded})

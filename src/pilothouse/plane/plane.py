@@ -224,7 +224,7 @@ async def _manage(manager: Manager) -> None:
         try:
             await manager.run()
         except* (runtime.LeadershipLost, runtime.LostLease) as lost:
-            _log.warning("The manager has lost its lease and starts anew", why=first_of(lost))
+            _log.warning("The manager has lost its lease and restarts", reason=first_of(lost))
 
 
 def with_cloud(provider: "CloudProvider") -> dict[str, msgspec.Struct]:

@@ -198,10 +198,6 @@ class Cache(Generic[T]):
 
     # Setting up
 
-    def has_index(self, name: str) -> bool:
-        """Whether an index of that name was added."""
-        return name in self._indexes
-
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         """Index all objects, those already there included. The same function under the same name may be added again.
 

@@ -94,18 +94,18 @@ class Claims(Generic[T]):
         self._checked = False
         self._adoption_error: Exception | None = None
 
-    async def claim(self, candidates: Iterable[T], *, where: Callable[[T], bool] | None = None) -> list[T]:
+    async def claim(self, candidates: Iterable[T], *, predicate: Callable[[T], bool] | None = None) -> list[T]:
         """The candidates that belong to the owner, in their order, adopting and releasing as needed.
 
-        ``where`` is a further condition for keeping and adopting, besides the selector. Raises ``ClaimError`` when an
-        adoption or a release failed, after trying all.
+        ``predicate`` is a further condition for keeping and adopting. Raises ``ClaimError`` when an adoption or a
+        release failed, after trying all.
         """
         claimed: list[T] = []
         errors: list[Exception] = []
         deleting = self._owner.deletion_timestamp is not None
         for candidate in candidates:
             meta = candidate.metadata
-            matches = self._selector.matches(meta.labels) and (where is None or where(candidate))
+            matches = self._selector.matches(meta.labels) and (predicate is None or predicate(candidate))
             decision = classify(meta, owner_uid=self._reference.uid, owner_deleting=deleting, matches=matches)
             try:
                 if decision is Claim.KEEP:
@@ -145,13 +145,13 @@ class Claims(Generic[T]):
         if not self._checked:
             self._checked = True
             try:
-                self._adoption_error = _why_not(self._owner, self._reference.kind, await self._read_live())
+                self._adoption_error = _adoption_error_of(self._owner, self._reference.kind, await self._read_live())
             except (ApiError, OSError) as error:
                 self._adoption_error = error
         if self._adoption_error is not None:
-            where = f"{child.namespace}/{child.name}" if child.namespace else child.name
+            name = f"{child.namespace}/{child.name}" if child.namespace else child.name
             raise CannotAdopt(
-                f"can't adopt {self._kind.kind} {where} ({child.uid}): {self._adoption_error}"
+                f"can't adopt {self._kind.kind} {name} ({child.uid}): {self._adoption_error}"
             ) from self._adoption_error
 
     def _wrote(self, meta: ObjectMeta) -> None:
@@ -159,12 +159,12 @@ class Claims(Generic[T]):
             self._on_write(meta)
 
 
-def _why_not(cached: ObjectMeta, kind: str, live: ObjectMeta) -> Exception | None:
-    where = f"{cached.namespace}/{cached.name}"
+def _adoption_error_of(cached: ObjectMeta, kind: str, live: ObjectMeta) -> Exception | None:
+    name = f"{cached.namespace}/{cached.name}"
     if live.uid != cached.uid:
-        return CannotAdopt(f"original {kind} {where} is gone: got uid {live.uid}, wanted {cached.uid}")
+        return CannotAdopt(f"original {kind} {name} is gone: got uid {live.uid}, wanted {cached.uid}")
     if live.deletion_timestamp is not None:
-        return CannotAdopt(f"{where} has just been deleted at {format_time(live.deletion_timestamp)}")
+        return CannotAdopt(f"{name} has just been deleted at {format_time(live.deletion_timestamp)}")
     return None
 
 

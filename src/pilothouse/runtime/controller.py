@@ -94,7 +94,7 @@ class WorkerPool(Generic[K]):
         """Work until cancelled."""
         loop = asyncio.get_running_loop()
         if not self.workers:
-            self._log.warning("There are no workers, nothing is done", controller=self.name)
+            self._log.warning("Controller has no workers and does nothing", controller=self.name)
         async with TaskGroup(self.name) as group:
             running = self.workers
             all_idle: asyncio.Future[None] = loop.create_future()
@@ -144,11 +144,11 @@ class WorkerPool(Generic[K]):
         try:
             requeue = await self._reconcile(key)
         except (RetryLater, LostLease) as error:
-            self._log.info("Reconcile must wait", v=4, key=key, reason=error)
+            self._log.info("Reconcile postponed", v=4, key=key, reason=error)
             self.queue.add_rate_limited(key)
         except TerminalError as error:
             self._count("given_up")
-            self._log.error("Reconcile failed for good", error=error, key=key)
+            self._log.error("Reconcile failed, will not be retried", error=error, key=key)
             self.queue.forget(key)
         except Exception as error:  # noqa: BLE001  # one key fails, not the process
             self._failed(key, error)
@@ -162,7 +162,7 @@ class WorkerPool(Generic[K]):
         self._count("retried")
         if _is_overtaken(key, error):
             # Somebody else wrote the object first. That is no failure; the next sync sees the change.
-            self._log.info("Reconcile was overtaken, will be retried", key=key, reason=error)
+            self._log.info("Reconcile had a conflict, will be retried", key=key, reason=error)
             return
         # What the API server or the network said, or what was raised on purpose, needs no traceback; a bug does.
         if type(error).__module__.startswith("pilothouse.") or isinstance(error, OSError):

@@ -18,16 +18,16 @@ PANICS = "pilothouse_handler_errors_total"
 
 
 class CrashHandler:
-    """Calls functions and survives them. ``where`` names the caller in the log and in the metric's label."""
+    """Calls functions and survives them. ``source`` names the caller in the log and in the metric's label."""
 
-    __slots__ = ("_counter", "_log", "_where")
+    __slots__ = ("_counter", "_log", "_source")
 
-    def __init__(self, log: Log, where: str, metrics: Registry | None = None) -> None:
+    def __init__(self, log: Log, source: str, metrics: Registry | None = None) -> None:
         self._log = log
-        self._where = where
+        self._source = source
         self._counter = (
             metrics.counter(PANICS, "Unexpected exceptions in event handlers and index functions", ("name",)).labels(
-                where
+                source
             )
             if metrics is not None
             else None
@@ -45,7 +45,7 @@ class CrashHandler:
         if self._counter is not None:
             self._counter.inc()
         name = getattr(function, "__qualname__", repr(function))
-        self._log.exception("Unexpected exception in a handler", error, informer=self._where, handler=name)
+        self._log.exception("Unexpected exception in a handler", error, informer=self._source, handler=name)
         report_broken_invariant(error)
 
 

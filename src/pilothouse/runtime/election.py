@@ -252,8 +252,8 @@ class LeaderElector:
 
     def _loss(self) -> LeadershipLost:
         held = "" if self.is_leader else self.leader
-        why = f"{held} holds it" if held else f"it was not renewed within {self._deadline:g} s"
-        return LeadershipLost(f"lost the lease {self._lock}: {why}")
+        reason = f"{held} holds it" if held else f"it was not renewed within {self._deadline:g} s"
+        return LeadershipLost(f"lost the lease {self._lock}: {reason}")
 
     async def _lead_and_renew(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Whether the lease was lost. Renewals go on until ``lead`` has ended, also while it is being stopped."""
@@ -334,7 +334,7 @@ class LeaderElector:
         mine = Record(self.identity, int(self._duration), wall, wall, 0)
         observed = self._observed
         if observed is not None and observed.holder == self.identity and self._is_valid(now):
-            # The usual renewal: nobody else may have touched it, and its resourceVersion makes sure of that.
+            # The usual renewal: its resourceVersion makes sure that no other candidate has changed it.
             record = _continued(mine, observed)
             error = await self._put(record)
             if error is None:

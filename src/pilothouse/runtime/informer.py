@@ -173,21 +173,21 @@ class SharedInformer(Generic[T]):
         on_update: Callable[[T, T], object] | None = None,
         on_delete: Callable[[T, bool], object] | None = None,
         *,
-        where: Callable[[T], bool] | None = None,
+        predicate: Callable[[T], bool] | None = None,
         resync_seconds: float | None = None,
     ) -> Registration[T]:
         """Call these from now on. ``on_add(obj, initial)``, ``on_update(old, new)``, ``on_delete(obj,
         final_state_unknown)``.
 
-        What is cached already is delivered before this returns, as ``on_add(obj, True)``, sorted by key. With ``where``
-        the handler sees a world that has only matching objects: an update that crosses the border is an add or a
-        delete. ``resync_seconds`` overrides the informer's; 0 means no resync, less than 0 the informer's.
+        What is cached already is delivered before this returns, as ``on_add(obj, True)``, sorted by key. With
+        ``predicate`` the handler gets only matching objects: an update after which an object starts or stops to match
+        is an add or a delete. ``resync_seconds`` overrides the informer's; 0: no resync, less than 0: the informer's.
         """
         if self._stopped:
             raise RuntimeError(f"the informer of {self.kind.group_resource} is stopped, no handler can be added")
         add, update, delete = on_add or _nothing, on_update or _nothing, on_delete or _nothing
-        if where is not None:
-            add, update, delete = _filtered(where, add, update, delete)
+        if predicate is not None:
+            add, update, delete = _filtered(predicate, add, update, delete)
         # client-go: determineResyncPeriod
         period = self.resync_seconds if resync_seconds is None or resync_seconds < 0 else resync_seconds
         if 0 < period < 1.0:
@@ -409,17 +409,17 @@ class SharedInformer(Generic[T]):
 
 
 def _filtered(
-    where: Callable[[T], bool],
+    predicate: Callable[[T], bool],
     add: Callable[[T, bool], object],
     update: Callable[[T, T], object],
     delete: Callable[[T, bool], object],
 ) -> tuple[Callable[[T, bool], object], Callable[[T, T], object], Callable[[T, bool], object]]:
     def on_add(obj: T, initial: bool) -> None:
-        if where(obj):
+        if predicate(obj):
             add(obj, initial)
 
     def on_update(old: T, new: T) -> None:
-        was, is_ = where(old), where(new)
+        was, is_ = predicate(old), predicate(new)
         if was and is_:
             update(old, new)
         elif is_:
@@ -428,7 +428,7 @@ def _filtered(
             delete(old, False)
 
     def on_delete(obj: T, final_state_unknown: bool) -> None:
-        if where(obj):
+        if predicate(obj):
             delete(obj, final_state_unknown)
 
     return on_add, on_update, on_delete
@@ -485,7 +485,7 @@ class InformerFactory:
     def keep_raw(
         self, kind: Kind[Any], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> None:
-        """Have this informer keep each object's JSON, for a later caller, whoever asks for it first."""
+        """Let this informer keep each object's JSON, even if the first caller that uses it does not need it."""
         self._raw.add(_key(kind, namespace, label_selector, field_selector))
 
     def informer(

@@ -255,7 +255,7 @@ class Reflector(Generic[T]):
                         items.pop(object_key(meta), None)
                     else:
                         items[object_key(meta)] = Item(event.object, event.raw)
-                await self._breathe(len(batch))
+                await self._yield_to_loop(len(batch))
             self._check_short(started_at, events_seen)
         except _EXPECTED as error:
             await self._close()
@@ -429,7 +429,7 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(0)
         if pending:
             sink.apply(pending, record_version=recording)
-        await self._breathe(len(batch))
+        await self._yield_to_loop(len(batch))
         return seen_other
 
     # Parts
@@ -455,7 +455,7 @@ class Reflector(Generic[T]):
         if watch is not None:
             await watch.close()
 
-    async def _breathe(self, events: int) -> None:
+    async def _yield_to_loop(self, events: int) -> None:
         # A stream that always has more would never let go of the loop.
         self._since_yield += events
         if self._since_yield >= EVENTS_PER_TURN:
@@ -512,7 +512,9 @@ class _BookmarkTicker:
 
     def _warn(self) -> None:
         self._waited += BOOKMARK_WARNING_SECONDS
-        self._log.warning("Still no bookmark that ends the initial events", type=self._type, seconds=self._waited)
+        self._log.warning(
+            "Waiting for the bookmark that ends the initial events", type=self._type, seconds=self._waited
+        )
         self._timer = self._loop.call_later(BOOKMARK_WARNING_SECONDS, self._warn)
 
 

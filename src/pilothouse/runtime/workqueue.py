@@ -117,11 +117,6 @@ class WorkQueue(Generic[K]):
         """How many keys are ready to be taken."""
         return len(self._queue)
 
-    @property
-    def shutting_down(self) -> bool:
-        """Whether ``shut_down`` was called."""
-        return self._shutting_down
-
     def add(self, key: K) -> None:
         """Have ``key`` worked on. Does nothing when that is already due, or once the queue is shut down."""
         if self._shutting_down or key in self._dirty:

@@ -98,7 +98,7 @@ class EventHandlers:
         nominator = self._cache.nominator
         nominated = pod.status.nominated_node_name
         before = old.status.nominated_node_name if old is not None else ""
-        # The nomination is written by this scheduler, which knows it already, by a program beside it, or by an earlier
+        # The nomination is written by this scheduler, which knows it already, by another program, or by an earlier
         # process. One that ends may be older than one that is on its way to the server.
         if nominated != before and (nominated or nominator.nominated_node_name(key) == before):
             if nominated != nominator.nominated_node_name(key):

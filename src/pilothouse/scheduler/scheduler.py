@@ -124,7 +124,7 @@ class Scheduler:
             try:
                 await self._client.list(POD_DISRUPTION_BUDGETS, limit=1)
             except NotFound:
-                self._log.info("The server has no policy/v1: preemption knows of no PodDisruptionBudgets")
+                self._log.info("The server does not serve policy/v1: preemption ignores PodDisruptionBudgets")
                 return
             except (ApiError, OSError) as error:
                 self._log.error("Failed to list PodDisruptionBudgets", error=error)

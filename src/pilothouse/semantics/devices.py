@@ -53,18 +53,18 @@ def claim_of(pod: Pod, entry: PodResourceClaim) -> ClaimOfEntry | NoClaim:
     return NoClaim.NOT_MADE_YET
 
 
-def why_no_claim(pod: Pod, entry: PodResourceClaim, why: NoClaim) -> str:
+def no_claim_message(pod: Pod, entry: PodResourceClaim, reason: NoClaim) -> str:
     """The reason in upstream's words."""
     who = f'pod "{pod.metadata.namespace}/{pod.metadata.name}"'
-    match why:
+    match reason:
         case NoClaim.NOT_MADE_YET:
-            return f"{who}: {why.value}"
+            return f"{who}: {reason.value}"
         case NoClaim.UNKNOWN_SOURCE:
-            return f'{who}, spec.resourceClaim "{entry.name}": {why.value}'
+            return f'{who}, spec.resourceClaim "{entry.name}": {reason.value}'
         case NoClaim.NOT_NEEDED:
-            return str(why.value)
+            return str(reason.value)
         case _:
-            assert_never(why)
+            assert_never(reason)
 
 
 def is_for_pod(pod: Pod, claim: ResourceClaim) -> bool:

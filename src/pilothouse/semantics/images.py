@@ -7,7 +7,7 @@
 
 import re
 
-from pilothouse.machinery.remembered import remembered
+from pilothouse.machinery.bounded_cache import bounded_cache
 
 # Nothing here can be read in two ways, so nothing is tried twice (``++``, ``*+``), however long a name is.
 _PART = "[a-z0-9]++(?:(?:[._]|__|-++)[a-z0-9]++)*+"
@@ -22,7 +22,7 @@ _OFFICIAL = "library/"
 """What ``nginx`` is short for begins with it, and it counts."""
 
 
-@remembered(1024, longest=512)
+@bounded_cache(1024, longest=512)
 def tag_of(image: str) -> str:
     """The tag of an image. ``latest`` where there is neither tag nor digest; "" for a digest alone, and for what is no
     name at all."""

@@ -72,16 +72,6 @@ def untolerated_taint(
     return None
 
 
-def tolerates_all(
-    taints: Iterable[Taint],
-    tolerations: Sequence[Toleration],
-    effects: Sequence[str] = (NO_SCHEDULE, NO_EXECUTE),
-    *,
-    comparison_operators: bool = False,
-) -> bool:
-    return untolerated_taint(taints, tolerations, effects, comparison_operators=comparison_operators) is None
-
-
 def toleration_seconds(
     taint: Taint, tolerations: Sequence[Toleration], *, comparison_operators: bool = False
 ) -> float | None:

@@ -25,7 +25,7 @@ def is_pod_level(name: str) -> bool:
     return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
-def asks_as_a_whole(spec: Json) -> bool:
+def has_pod_level_resources(spec: Json) -> bool:
     """Whether the pod has requests or limits of its own."""
     whole = spec.get("resources") or {}
     return any(is_pod_level(name) for field in ("requests", "limits") for name in whole.get(field) or ())
@@ -104,16 +104,16 @@ def _given(status: Json | None, field: str) -> _Given | None:
 
 
 def _of_container(container: Json, field: str, given: _Given | None) -> Amounts:
-    asked = amounts((container.get("resources") or {}).get(field))
+    requested = amounts((container.get("resources") or {}).get(field))
     if given is None:
-        return asked
+        return requested
     known = given.by_name.get(container.get("name", ""))
     if known is None:
-        return asked
+        return requested
     if given.infeasible:
         return dict(known)
-    raise_to(asked, known)
-    return asked
+    raise_to(requested, known)
+    return requested
 
 
 def add(total: Amounts, more: Mapping[str, Quantity]) -> None:

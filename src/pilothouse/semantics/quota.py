@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.machinery.quantities import Quantity, parse_quantity
 from pilothouse.machinery.times import add_seconds
-from pilothouse.semantics.pod_amounts import Amounts, Json, add, amounts, asks_as_a_whole, pod_amounts
+from pilothouse.semantics.pod_amounts import Amounts, Json, add, amounts, has_pod_level_resources, pod_amounts
 
 ONE = Quantity(1)
 _ZERO = Quantity(0)
@@ -153,7 +153,7 @@ class PodEvaluator(Evaluator):
 
     def lacking(self, required: Sequence[str], obj: Json) -> str:
         spec = obj.get("spec") or {}
-        if self._pod_level and asks_as_a_whole(spec):
+        if self._pod_level and has_pod_level_resources(spec):
             return ""
         missing: dict[str, set[str]] = {}
         for field in ("containers", "initContainers"):
@@ -288,17 +288,17 @@ class ClaimEvaluator(Evaluator):
         annotated = (obj["metadata"].get("annotations") or {}).get(_CLASS_ANNOTATION)
         spec = obj.get("spec") or {}
         storage_class = spec.get("storageClassName") if annotated is None else annotated
-        asked = amounts((spec.get("resources") or {}).get("requests")).get("storage")
-        if asked is not None:
-            asked = asked.rounded_up(0)
+        requested = amounts((spec.get("resources") or {}).get("requests")).get("storage")
+        if requested is not None:
+            requested = requested.rounded_up(0)
             allocated = amounts((obj.get("status") or {}).get("allocatedResources")).get("storage")
-            if allocated is not None and allocated > asked:
-                asked = allocated.rounded_up(0)  # a growing claim has that much already
-            used["requests.storage"] = asked
+            if allocated is not None and allocated > requested:
+                requested = allocated.rounded_up(0)  # a growing claim has that much already
+            used["requests.storage"] = requested
         if storage_class:
             used[f"{storage_class}{_OF_CLASS}persistentvolumeclaims"] = ONE
-            if asked is not None:
-                used[f"{storage_class}{_OF_CLASS}requests.storage"] = asked
+            if requested is not None:
+                used[f"{storage_class}{_OF_CLASS}requests.storage"] = requested
         return used
 
     def in_scope(self, scope: ScopeRequirement, obj: Json) -> bool:

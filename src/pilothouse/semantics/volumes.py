@@ -123,7 +123,7 @@ def allows_access(claim: PersistentVolumeClaim, volume: PersistentVolume) -> boo
     return set(claim.spec.access_modes) <= set(volume.spec.access_modes)
 
 
-def why_unsatisfying(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
+def unsatisfied_reason(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
     """Why a volume that a claim asks for by name does not do, or nothing."""
     if volume.metadata.deletion_timestamp is not None:
         return f"the volume is marked for deletion {quote(volume.metadata.name)}"

@@ -40,7 +40,7 @@ class Budget:
         try:
             yield held
         finally:
-            self._let_go(held)
+            self._release(held)
 
     def grow(self, held: Held, size: int) -> None:
         """Hold more."""
@@ -51,11 +51,11 @@ class Budget:
             oldest = next(iter(self._holders))
             if now - oldest.since < self._patience:
                 return
-            self._let_go(oldest)
+            self._release(oldest)
             if not oldest.limit.expired():
                 oldest.limit.reschedule(now)
 
-    def _let_go(self, held: Held) -> None:
+    def _release(self, held: Held) -> None:
         if held in self._holders:
             del self._holders[held]
             self._size -= held.size

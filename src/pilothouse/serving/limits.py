@@ -84,7 +84,7 @@ def allow_open_files() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     except ImportError:
         return
-    wanted = _ALLOWED_FILES if hard == resource.RLIM_INFINITY else min(hard, _ALLOWED_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    desired = _ALLOWED_FILES if hard == resource.RLIM_INFINITY else min(hard, _ALLOWED_FILES)
+    if soft != resource.RLIM_INFINITY and soft < desired:
         with suppress(ValueError, OSError):  # macOS has a bound of its own
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (desired, hard))

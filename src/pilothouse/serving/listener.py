@@ -152,7 +152,7 @@ class Listener:
             if self._retry is None:
                 self._retry = self._loop.call_later(wait, self._try_again)
             return False
-        _log.info("Closing a connection that takes long to ask for something, to make room", v=2)
+        _log.info("Closing a connection whose request takes too long, because too many are open", v=2)
         oldest.drop()
         return True
 
@@ -172,7 +172,7 @@ class Listener:
                 ssl_shutdown_timeout=_TLS_CLOSE_SECONDS if secured else None,
             )
         except OSError as error:
-            _log.info("A connection ended in its handshake", v=4, err=error)
+            _log.info("Connection closed during the TLS handshake", v=4, err=error)
         finally:
             if not connection.made:
                 self._state.leave(connection)

@@ -29,7 +29,7 @@ def accept_any_client_certificate(context: ssl.SSLContext) -> bool:
     """Let a handshake go on with whatever certificate the client shows. Says whether that could be arranged.
 
     The client still has to prove that it has the certificate's key. Nothing else about the certificate is known then:
-    whoever calls this must verify it before believing it.
+    the caller must verify it before using it.
     """
     library, pointer = _library(), _pointer(context)
     if library is None or pointer is None:

@@ -52,7 +52,7 @@ def mark_authenticated(scope: Mapping[str, Any]) -> None:
 
 
 def read_peer(tls: Any) -> Peer | None:
-    """The peer of an ``SSLObject`` after its handshake; None when it showed no certificate, or nobody asked for one."""
+    """The peer of an ``SSLObject`` after its handshake; None when it sent no certificate, or none was requested."""
     certificate = tls.getpeercert(binary_form=True)
     if not certificate:
         return None

@@ -110,7 +110,7 @@ class State:
         """The head is complete, or its rest is no longer awaited."""
         self._head_bytes -= self._heads.pop(connection, 0)
 
-    def know(self, connection: "Connection") -> None:
+    def mark_authenticated(self, connection: "Connection") -> None:
         """Somebody has logged in on the connection."""
         if connection in self.newcomers or connection in self.strangers:
             self.newcomers.pop(connection, None)
@@ -130,8 +130,8 @@ class State:
             return False
         strangers[connection] = None  # behind all others
         if len(strangers) > self.limits.strangers:
-            _log.info("Closing an unauthenticated connection, to make room", v=2)
-            next((one for one in strangers if one.takes_much), next(iter(strangers))).drop()
+            _log.info("Closing an unauthenticated connection, because too many are open", v=2)
+            next((one for one in strangers if one.is_backlogged), next(iter(strangers))).drop()
         self._resume_writing()
         return connection in strangers
 
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
     # For the server
 
     @property
-    def takes_much(self) -> bool:
+    def is_backlogged(self) -> bool:
         """Whether it has more to send than was answered, or does not read its answers."""
         return bool(self._unfed or self._waiting) or self._read is not None or not self.writable.is_set()
 
@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
 
     def authenticated(self) -> None:
         """For applications (``mark_authenticated``): somebody has logged in here."""
-        self._state.know(self)
+        self._state.mark_authenticated(self)
 
     def shutdown(self) -> None:
         """Close after the answer under way, or at once when there is none."""
@@ -307,7 +307,7 @@ class Connection(asyncio.Protocol):
         verify = self._state.verify
         verification_error = verify(peer) if peer is not None and verify is not None else None
         if verification_error is not None:
-            _log.info("Client certificate is not believed", v=2, err=verification_error)
+            _log.info("Client certificate is not trusted", v=2, err=verification_error)
         return {"peer": peer, "refusal": verification_error}
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -370,7 +370,7 @@ class Connection(asyncio.Protocol):
             parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # What follows is in a protocol that is not supported; the application responds to the request itself.
-            _log.info("Upgrade requested and not offered", v=4, path=self._url.decode("latin-1"))
+            _log.info("Upgrade of the connection is not supported", v=4, path=self._url.decode("latin-1"))
             self._stop_parsing()
         except httptools.HttpParserError:
             # A client that speaks TLS to a plain port, or the other way round, ends here.

@@ -152,7 +152,7 @@ class Server:
                 while state.tasks:
                     await asyncio.gather(*state.tasks, return_exceptions=True)
         except TimeoutError:
-            _log.info("Breaking off requests", v=2, count=len(state.tasks), port=self.port)
+            _log.info("Canceling requests", v=2, count=len(state.tasks), port=self.port)
             for task in list(state.tasks):
                 task.cancel()
             for connection in list(state.connections):

@@ -204,7 +204,7 @@ class ServerTls:
         if self._policy.ciphers:
             context.set_ciphers(":".join(self._policy.ciphers))
         if self._policy.groups and not openssl.set_groups(context, self._policy.groups):
-            _log.warning("Groups for key exchange can't be chosen with this Python", groups=self._policy.groups)
+            _log.warning("Key exchange groups can't be configured with this Python version", groups=self._policy.groups)
         if self._authorities is not None:
             if not openssl.accept_any_client_certificate(context):
                 try:
@@ -226,8 +226,8 @@ class ServerTls:
 def _choose(tls: ssl.SSLObject, name: str | None, by_name: dict[str, ssl.SSLContext]) -> None:
     """Go's ``tls.Config.getCertificate``: the name itself, then the name with ``*`` as its first label."""
     if name:
-        wanted = name.lower().rstrip(".")
-        chosen = by_name.get(wanted) or by_name.get(f"*.{wanted.partition('.')[2]}")
+        desired = name.lower().rstrip(".")
+        chosen = by_name.get(desired) or by_name.get(f"*.{desired.partition('.')[2]}")
         if chosen is not None:
             tls.context = chosen
 

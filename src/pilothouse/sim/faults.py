@@ -252,7 +252,7 @@ def _drawn_for_program(chance: random.Random, at: float, resource: str) -> Fault
 def stretched(plan: FaultPlan, factor: float) -> FaultPlan:
     """The same faults, each that many times as late and as long, for controllers that sync seldom.
 
-    Requests and events that are slow are as slow as before: longer than that nobody waits for one.
+    Slow requests and events keep their delay, because clients don't wait longer for them.
     """
     return FaultPlan(tuple(_stretch(fault, factor) for fault in plan.faults))
 

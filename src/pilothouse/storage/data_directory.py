@@ -68,6 +68,6 @@ class DataDirectory:
         os.pwrite(self._fd, f"{revision:<{_REVISION_WIDTH}}\n".encode(), _PID_WIDTH + 1)
 
     def release(self) -> None:
-        """Let another process have the directory. The file stays: removing it would race with whoever comes next."""
+        """Let another process have the directory. The file stays: removing it would race with the next process."""
         self._write_pid("")
         os.close(self._fd)

@@ -14,8 +14,8 @@ class Mismatch(StoreError):
 
     def __init__(self, key: str, expected: int | None, current: Record | None) -> None:
         found = "absent" if current is None else f"at revision {current.revision}"
-        wanted = "present" if expected is None else "absent" if expected == 0 else f"at revision {expected}"
-        super().__init__(f"{key} is {found}, and was expected {wanted}")
+        desired = "present" if expected is None else "absent" if expected == 0 else f"at revision {expected}"
+        super().__init__(f"{key} is {found}, and was expected {desired}")
         self.key = key
         self.current = current
 

@@ -1,7 +1,7 @@
 """The values that cross the store's edge: records, changes, pages, staged writes.
 
 A change keeps the record it replaced, so that watchers see transitions and lists can go back in time. Keys,
-values and records are shared between the current state, the history and every watcher; nobody may alter them.
+values and records are shared between the current state, the history and every watcher; they must not be changed.
 """
 
 import asyncio

@@ -26,12 +26,7 @@ class ReplicaStore(Store):
         self._primary = primary
         self._waiting: deque[tuple[float, list[Change]]] = deque()
         self._lag: float | None = 0.0
-        primary.on_commit.append(self._hear)
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether it lacks anything."""
-        return bool(self._waiting)
+        primary.on_commit.append(self._on_commit)
 
     def set_lag(self, seconds: float | None) -> None:
         """From now on changes arrive so late; with None (or infinity) not at all, until the next call."""
@@ -47,12 +42,12 @@ class ReplicaStore(Store):
 
     async def close(self) -> None:
         """Follow no more, and end the watchers."""
-        if self._hear in self._primary.on_commit:
-            self._primary.on_commit.remove(self._hear)
+        if self._on_commit in self._primary.on_commit:
+            self._primary.on_commit.remove(self._on_commit)
         self._waiting.clear()
         await super().close()
 
-    def _hear(self, changes: list[Change]) -> None:
+    def _on_commit(self, changes: list[Change]) -> None:
         now = self._env.monotonic()
         self._waiting.append((now, changes))
         if self._lag == 0:

@@ -198,7 +198,7 @@ class _Writer:
             try:
                 loop.call_soon_threadsafe(report, outcome)
             except RuntimeError:
-                return  # The loop is closed: nobody is left to be notified.
+                return  # The loop is closed: no task waits for the result.
 
     async def stop(self, last: Callable[[], None]) -> None:
         """Run ``last`` on the thread, after everything else, and end it."""

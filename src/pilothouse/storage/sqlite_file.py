@@ -81,7 +81,7 @@ class SqliteFile:
             raise
 
     def _connect(self) -> sqlite3.Connection:
-        # Made by us, so that nobody else can read it from the first byte on; SQLite gives its log the same mode.
+        # Created here, so that no other user can ever read it; SQLite gives its log the same mode.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
         try:
@@ -184,8 +184,8 @@ class SqliteFile:
         batch = list(rows.values())
         sweep = self._deleted if len(self._deleted) >= self._sweep_at else []
         if len(batch) <= _ROWS_PER_STATEMENT and not sweep:
-            # One statement is one transaction. That matters beside a busy loop: each call into SQLite gives up the
-            # interpreter lock and may wait a switch interval (5 ms) to get it back. Ten rows beside a loop that never
+            # One statement is one transaction. That matters if the loop is busy: each call into SQLite gives up the
+            # interpreter lock and may wait a switch interval (5 ms) to get it back. Ten rows with a loop that never
             # rests: 7.5 ms as one statement, 48 ms as executemany between BEGIN and COMMIT.
             self._put(connection, batch)
         else:

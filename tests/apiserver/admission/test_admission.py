@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.tables import cases
 
-from pilothouse.apiserver.admission.chain import Admission, Chain, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Chain, Plugin
 from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from pilothouse.apiserver.authentication.identity import Identity
@@ -29,7 +29,7 @@ def admitted(
     subresource: str = "",
 ) -> dict[str, Any]:
     info = next(i for i in ResourceTable() if i.resource == resource and not i.group)
-    write = Admission(operation, info, "default", "p", Identity("user"), subresource, obj)
+    write = AdmissionAttributes(operation, info, "default", "p", Identity("user"), subresource, obj)
     plugin().admit(write)
     return obj
 
@@ -110,12 +110,12 @@ def test_only_the_creation_of_a_node_taints_it(operation: str, resource: str, su
 class Noting(Plugin):
     """Notes what it is asked."""
 
-    concerns = frozenset({"pods"})
+    resources = frozenset({"pods"})
 
     def __init__(self, notes: list[str], name: str) -> None:
         self._notes, self._name = notes, name
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         self._notes.append(f"{self._name} {write.info.resource}")
 
 
@@ -125,7 +125,7 @@ async def test_plugins_are_asked_in_order_and_only_about_what_concerns_them(env:
     for round_ in range(2):
         for resource in ("pods", "nodes"):
             info = next(i for i in ResourceTable() if i.resource == resource and not i.group)
-            write = Admission("CREATE", info, "default", "p", Identity("user"), obj={})
+            write = AdmissionAttributes("CREATE", info, "default", "p", Identity("user"), obj={})
             await chain.admit(write)
             await chain.validate(write)
         if not round_:

@@ -12,7 +12,7 @@ from tests.apiserver.api import Api
 from tests.tables import cases
 
 from pilothouse.apiserver.admission.certificates import ClusterTrustBundleAttest
-from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes, Decision, Rule
 from pilothouse.apiserver.errors import StatusError
@@ -97,7 +97,7 @@ async def test_who_may_attest_for_a_signer(api: Api) -> None:
 
     def attest(signer: str) -> None:
         obj = {"metadata": {"name": "b"}, "spec": {"signerName": signer}}
-        plugin.validate(Admission("CREATE", info, "", "b", Identity("u"), obj=obj))
+        plugin.validate(AdmissionAttributes("CREATE", info, "", "b", Identity("u"), obj=obj))
 
     api.server.core.authorizer = Allows("attest example.com/good")
     plugin = ClusterTrustBundleAttest(api.server.core)

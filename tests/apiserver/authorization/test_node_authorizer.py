@@ -49,7 +49,7 @@ def ask(verb: str, resource: str, name: str = "", group: str = "", **more: str) 
 
 
 @cases(
-    "asked, why",
+    "asked, reason",
     {
         "a mounted secret": (ask("get", "secrets", "mounted"), None),
         "watching it by name": (ask("watch", "secrets", "mounted"), None),
@@ -104,7 +104,7 @@ def ask(verb: str, resource: str, name: str = "", group: str = "", **more: str) 
         "no metrics": (Attributes("get", path="/metrics"), ""),
     },
 )
-async def test_a_node(api: Api, asked: Attributes, why: str | None) -> None:
+async def test_a_node(api: Api, asked: Attributes, reason: str | None) -> None:
     pods = "/api/v1/namespaces/default/pods"
     await api.made(pods, OURS)
     theirs = {"nodeName": "n2", "serviceAccountName": "theirs"}
@@ -114,8 +114,8 @@ async def test_a_node(api: Api, asked: Attributes, why: str | None) -> None:
     await api.made("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {**spec, "claimRef": claim}})
     await api.made("/api/v1/persistentvolumes", {"metadata": {"name": "other"}, "spec": spec})
     decision = NodeAuthorizer(api.server.core, node_rules).decide(NODE, asked)
-    assert decision.allowed is (why is None)
-    assert decision.reason == (why or "")
+    assert decision.allowed is (reason is None)
+    assert decision.reason == (reason or "")
 
 
 @pytest.mark.parametrize("identity", [Identity("system:node:n1"), Identity("jane", ("system:nodes",))])

@@ -6,7 +6,7 @@ import pytest
 from tests.apiserver.api import PODS, Answer, Api, Object, pod
 from tests.tables import cases
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.admission.dynamic.adopting import adopt
 from pilothouse.apiserver.core import Core
 
@@ -68,7 +68,7 @@ class Records(Plugin):
         self._changed = changed
         self.seen: list[tuple[str, str, str, str]] = []
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         kind = (write.obj or write.old or {}).get("kind", "")
         self.seen.append((write.operation, f"{write.info.resource}/{write.subresource}", write.name, kind))
         if write.subresource == "eviction":

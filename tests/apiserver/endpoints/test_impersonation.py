@@ -8,7 +8,7 @@ from tests.tables import cases
 
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes, Decision, Rule
-from pilothouse.apiserver.endpoints.impersonation import impersonate, wanted_user
+from pilothouse.apiserver.endpoints.impersonation import impersonate, requested_user
 from pilothouse.apiserver.errors import StatusError
 
 AUTHENTICATION = "authentication.k8s.io"
@@ -49,13 +49,13 @@ def test_headers_are_taken_as_they_are() -> None:
         "accept": "*/*",
     }
     extra = {"acme.com/scopes": ("x", "y")}
-    assert wanted_user(headers) == Identity("jane", ("a,b", "c"), "u", extra)
-    assert wanted_user({"accept": "*/*"}) is None
+    assert requested_user(headers) == Identity("jane", ("a,b", "c"), "u", extra)
+    assert requested_user({"accept": "*/*"}) is None
 
 
 def test_without_a_user_there_is_nobody_to_be() -> None:
     with pytest.raises(StatusError) as caught:
-        wanted_user({"impersonate-group": "bob"})
+        requested_user({"impersonate-group": "bob"})
     assert (caught.value.code, caught.value.message) == (
         400,
         'requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"bob"}, Extra:map[string][]string(nil)} '

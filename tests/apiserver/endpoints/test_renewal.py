@@ -12,7 +12,7 @@ from tests.apiserver.api import LEASES, Answer, Api, Object
 from tests.tables import cases
 
 from pilothouse.apiserver import ApiServer, ServerOptions
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.endpoints import update
 from pilothouse.apiserver.endpoints.renewal import renew
 from pilothouse.env import Env
@@ -161,7 +161,7 @@ async def test_what_another_process_has_stored_is_written_as_a_whole_first(api: 
 
 async def test_plugins_that_read_objects_get_them(api: Api, short: list[bool]) -> None:
     class Labels(Plugin):
-        def admit(self, write: Admission) -> None:
+        def admit(self, write: AdmissionAttributes) -> None:
             assert write.obj is not None
             write.obj["metadata"].setdefault("labels", {})["seen"] = write.operation
 

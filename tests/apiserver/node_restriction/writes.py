@@ -8,7 +8,7 @@ import pytest
 from tests.apiserver.api import Object
 
 from pilothouse.apiserver import ApiServer
-from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.admission.node_restriction.plugin import NodeRestriction
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes, Decision, Rule
@@ -116,7 +116,7 @@ def admit(
         kind, _slash, subresource = resource.partition("/")
         group, go_kind = _KINDS[kind]
         meta = (obj or old or {}).get("metadata") or {}
-        write = Admission(
+        write = AdmissionAttributes(
             operation=operation,
             info=ResourceInfo(group, "v1", kind, go_kind, namespaced=True),
             namespace=meta.get("namespace", "") if namespace is None else namespace,

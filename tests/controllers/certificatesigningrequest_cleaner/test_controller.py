@@ -19,7 +19,7 @@ from pilothouse.api.certificates import (
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.identity.certificatesigningrequest_cleaner import DESCRIPTOR
-from pilothouse.controllers.identity.certificatesigningrequest_cleaner.controller import why_over
+from pilothouse.controllers.identity.certificatesigningrequest_cleaner.controller import cleanup_reason
 from pilothouse.env import virtual
 from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT
 
@@ -74,7 +74,7 @@ APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
     },
 )
 def test_whose_time_is_over(request_: CertificateSigningRequest, goes: bool) -> None:
-    assert (why_over(request_, NOW) is not None) is goes
+    assert (cleanup_reason(request_, NOW) is not None) is goes
 
 
 # The controller

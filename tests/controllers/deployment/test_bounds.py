@@ -5,7 +5,7 @@ import pytest
 from tests.controllers.deployment.builders import deployment
 from tests.tables import cases
 
-from pilothouse.controllers.workloads.deployment.bounds import Bounds, bounds_of, wanted
+from pilothouse.controllers.workloads.deployment.bounds import Bounds, bounds_of, desired_replicas
 from pilothouse.controllers.workloads.deployment.rolling import new_size
 from pilothouse.machinery.int_or_percent import InvalidBound, scaled
 
@@ -36,7 +36,7 @@ def test_recreate_has_no_bounds() -> None:
 
 
 def test_a_number_that_is_not_given_is_one() -> None:
-    assert wanted(deployment(None)) == 1
+    assert desired_replicas(deployment(None)) == 1
 
 
 @pytest.mark.parametrize("text", ["", "%", "5", "-1%", "1.5%", "x%", "٣%"])

@@ -29,7 +29,7 @@ def counts(replicas: int, updated: int, ready: int, available: int) -> Deploymen
 
 
 @cases(
-    "wanted, status, surge, unavailable, expected",
+    "desired_replicas, status, surge, unavailable, expected",
     {
         "not complete: one is missing, though it may be": (5, counts(5, 5, 4, 4), 0, 1, False),
         "complete": (5, counts(5, 5, 5, 5), 0, 1, True),
@@ -39,8 +39,10 @@ def counts(replicas: int, updated: int, ready: int, available: int) -> Deploymen
         "nothing wanted: complete": (0, counts(0, 0, 0, 0), 1, 0, True),
     },
 )
-def test_complete(wanted: int, status: DeploymentStatus, surge: int, unavailable: int, expected: bool) -> None:
-    assert is_complete(deployment(wanted, surge, unavailable), status) is expected
+def test_complete(
+    desired_replicas: int, status: DeploymentStatus, surge: int, unavailable: int, expected: bool
+) -> None:
+    assert is_complete(deployment(desired_replicas, surge, unavailable), status) is expected
 
 
 def test_a_report_on_an_older_generation_is_not_complete() -> None:

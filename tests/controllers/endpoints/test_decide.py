@@ -27,9 +27,9 @@ from pilothouse.controllers.network.endpoints.decide import (
     OVER_CAPACITY,
     address_of,
     annotations_of,
+    desired_endpoints,
     is_current,
     truncate,
-    wanted_endpoints,
 )
 from pilothouse.machinery.times import parse_time
 from pilothouse.semantics.services import HEADLESS_LABEL, TRIGGER_TIME
@@ -71,7 +71,7 @@ def test_which_pods_are_reached(
     phase: str, ready: bool, going: bool, tolerant: bool, expected: tuple[int, int]
 ) -> None:
     """TestSyncServiceAddresses."""
-    wanted = wanted_endpoints(service(publish_not_ready_addresses=tolerant), [in_phase(phase, ready, going)])
+    wanted = desired_endpoints(service(publish_not_ready_addresses=tolerant), [in_phase(phase, ready, going)])
     found = sum(len(s.addresses) for s in wanted.subsets), sum(len(s.not_ready_addresses) for s in wanted.subsets)
     assert found == expected
 
@@ -109,7 +109,7 @@ def said(wanted_service: Service, pods: Iterable[Pod]) -> list[tuple[list[str], 
             [a.ip for a in subset.not_ready_addresses],
             [port.port for port in subset.ports],
         )
-        for subset in wanted_endpoints(wanted_service, pods).subsets
+        for subset in desired_endpoints(wanted_service, pods).subsets
     ]
 
 
@@ -127,7 +127,7 @@ def test_ports() -> None:
     assert said(service(ports=(), cluster_ip="None"), [pod(0)]) == [(["10.1.0.1"], [], [])]
     assert said(service(ports=()), [pod(0)]) == []
     protocol = replace(HTTP, app_protocol="http")
-    [subset] = wanted_endpoints(service(ports=(protocol,)), [pod(0)]).subsets
+    [subset] = desired_endpoints(service(ports=(protocol,)), [pod(0)]).subsets
     assert [port.app_protocol for port in subset.ports] == ["http"]
 
 
@@ -142,7 +142,7 @@ def test_ports() -> None:
 )
 def test_labels(cluster_ip: str, labels: dict[str, str], expected: dict[str, str]) -> None:
     """TestSyncEndpointsItemsWithLabels, TestSyncEndpointsHeadlessServiceLabel."""
-    assert wanted_endpoints(service(cluster_ip=cluster_ip, labels=labels), []).labels == expected
+    assert desired_endpoints(service(cluster_ip=cluster_ip, labels=labels), []).labels == expected
 
 
 def address(ip: str, uid: str = "") -> EndpointAddress:
@@ -243,7 +243,7 @@ def test_no_more_than_may_be(ready: list[int], bad: list[int], left_ready: list[
 )
 def test_a_service_of_many_pods(number: int, ready: int, expected: tuple[int, int, bool]) -> None:
     """TestSyncServiceOverCapacity."""
-    wanted = wanted_endpoints(service(), [pod(each, ready=each < ready) for each in range(number)])
+    wanted = desired_endpoints(service(), [pod(each, ready=each < ready) for each in range(number)])
     [only] = wanted.subsets
     assert (len(only.addresses), len(only.not_ready_addresses), wanted.truncated) == expected
     assert annotations_of({OVER_CAPACITY: "truncated"}, wanted, "").get(OVER_CAPACITY) == (
@@ -252,7 +252,7 @@ def test_a_service_of_many_pods(number: int, ready: int, expected: tuple[int, in
 
 
 def existing(wanted_service: Service, pods: list[Pod], **labels: str) -> Endpoints:
-    wanted = wanted_endpoints(wanted_service, pods)
+    wanted = desired_endpoints(wanted_service, pods)
     return Endpoints(metadata=ObjectMeta(labels={**wanted.labels, **labels}), subsets=wanted.subsets)
 
 
@@ -260,7 +260,7 @@ def test_what_need_not_be_written() -> None:
     """TestSyncEndpointsItemsPreexistingIdentical, TestEndpointSubsetsEqualIgnoreResourceVersion and
     TestSyncEndpointsHeadlessServiceLabel."""
     web, pods = service(), [pod(0), pod(1, ready=False)]
-    wanted, there = wanted_endpoints(web, pods), existing(web, pods)
+    wanted, there = desired_endpoints(web, pods), existing(web, pods)
     assert is_current(there, wanted)
     assert is_current(existing(web, pods, **{HEADLESS_LABEL: ""}), wanted), "whether it is headless does not count"
     assert not is_current(existing(web, pods, other="label"), wanted)
@@ -284,7 +284,7 @@ def test_what_need_not_be_written() -> None:
 def test_the_note_of_too_many_must_be_right(noted: str | None, number: int) -> None:
     """``capacityAnnotationSetCorrectly``; releases before v1.22 noted ``warning``."""
     pods = [pod(each) for each in range(number)]
-    wanted, there = wanted_endpoints(service(), pods), existing(service(), pods)
+    wanted, there = desired_endpoints(service(), pods), existing(service(), pods)
     annotations = {} if noted is None else {OVER_CAPACITY: noted}
     there = replace(there, metadata=replace(there.metadata, annotations=annotations))
     assert is_current(there, wanted) is (noted == ("truncated" if number > 1000 else None))
@@ -294,7 +294,7 @@ def test_the_note_of_too_many_must_be_right(noted: str | None, number: int) -> N
 
 def test_annotations_of_others_stay() -> None:
     """TestLastTriggerChangeTimeAnnotation and those that follow it."""
-    wanted = wanted_endpoints(service(), [])
+    wanted = desired_endpoints(service(), [])
     before = {"mine": "1", TRIGGER_TIME: "old"}
     assert annotations_of(before, wanted, "new") == {"mine": "1", TRIGGER_TIME: "new"}
     assert annotations_of(before, wanted, "") == {"mine": "1"}

@@ -15,10 +15,10 @@ from pilothouse.controllers.network.endpointslice_mirroring.decide import (
     Group,
     Plan,
     decide,
+    desired_endpoints,
     endpoint_of,
     may_be_mirrored,
     new_slice,
-    wanted_of,
 )
 from pilothouse.controllers.shared.slices import MANAGED_BY, SERVICE_NAME
 from pilothouse.semantics.services import TRIGGER_TIME
@@ -75,7 +75,7 @@ def endpoint(number: int, *ips: str, full: bool = True) -> Endpoint:
 
 
 def planned(endpoints: Endpoints, *slices: EndpointSlice, most: int = 1000) -> Plan:
-    return decide(endpoints, slices, wanted_of(endpoints, most))
+    return decide(endpoints, slices, desired_endpoints(endpoints, most))
 
 
 def writes(plan: Plan) -> tuple[int, int, int]:
@@ -202,7 +202,7 @@ def test_reconcile(
     changed: tuple[int, int, int],
     skipped: int,
 ) -> None:
-    wanted = wanted_of(of(*subsets), most)
+    wanted = desired_endpoints(of(*subsets), most)
     plan = decide(of(*subsets), slices, wanted)
     assert writes(plan) == expected
     assert totals(plan) == changed

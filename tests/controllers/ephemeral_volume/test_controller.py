@@ -92,8 +92,8 @@ async def test_somebody_elses_claim_is_left_alone_and_the_pod_is_told(env: Env) 
     async with controlled(env, before=before) as world:
         await soon(30)
         assert world.requests() == []
-        why = "PVC default/p-scratch was not created for pod default/p (pod is not owner)"
-        assert await world.events("FailedBinding") == [f"Pod/p ephemeral volume scratch: {why}"]
+        reason = "PVC default/p-scratch was not created for pod default/p (pod is not owner)"
+        assert await world.events("FailedBinding") == [f"Pod/p ephemeral volume scratch: {reason}"]
         await world.merge(f"{CLAIMS}/p-scratch", {"metadata": {"finalizers": None}})
         await world.delete(f"{CLAIMS}/p-scratch")
         await soon()

@@ -4,11 +4,11 @@ import datetime
 
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.cleanup.garbage_collector.graph import (
+    CacheAbsentOwner,
     Graph,
     Identity,
     Instructions,
     Node,
-    RememberAbsent,
     ReportInvalidNamespace,
     TryDelete,
     TryOrphan,
@@ -90,7 +90,7 @@ class History:
                     texts.append(f"{'later ' if later else ''}delete? {describe(node)}")
                 case TryOrphan(node):
                     texts.append(f"orphan {describe(node)}")
-                case RememberAbsent(owner):
+                case CacheAbsentOwner(owner):
                     texts.append(f"absent {place(owner)}")
                 case ReportInvalidNamespace() as report:
                     texts.append(f"{report.dependent.name}: {report.message}")

@@ -9,10 +9,10 @@ from pilothouse.controllers.cleanup.garbage_collector.decide import (
     Delete,
     Keep,
     Observed,
-    PressDependents,
     ReleaseOwner,
     RemoveOwners,
     Standing,
+    SyncDependents,
     decide,
     decide_foreground,
     standing_of,
@@ -96,8 +96,8 @@ def test_a_foreground_owner_goes_once_nobody_blocks_it() -> None:
     history.show(busy, reference(OWNER, blocking=True))
     history.show(waiting, reference(OWNER, blocking=True), deleting=True, finalizers=("foregroundDeletion",))
     pressed = decide_foreground(owner)
-    assert isinstance(pressed, PressDependents)
+    assert isinstance(pressed, SyncDependents)
     assert [node.name for node in pressed.nodes] == ["busy"]
-    assert decide_foreground(owner, waits_in_circle=True) == PressDependents(pressed.nodes, unblock=True)
+    assert decide_foreground(owner, waits_in_circle=True) == SyncDependents(pressed.nodes, unblock=True)
     history.gone(busy)
-    assert decide_foreground(owner) == PressDependents(()), "only wait"
+    assert decide_foreground(owner) == SyncDependents(()), "only wait"

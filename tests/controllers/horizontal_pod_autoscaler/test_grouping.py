@@ -137,7 +137,7 @@ def test_the_pods_own_requests_are_behind_a_gate() -> None:
 
 
 @cases(
-    "made, container, why",
+    "made, container, message",
     {
         "one": (pod("a", requests={"c1": "", "c2": "50m"}), "", "missing request for cpu in container c1 of Pod a"),
         "NonExistentContainer": (pod("a", requests=TWO), "c3", "container c3 not found in Pod a"),
@@ -148,8 +148,8 @@ def test_the_pods_own_requests_are_behind_a_gate() -> None:
         ),
     },
 )
-def test_without_requests_there_is_no_utilization(made: Pod, container: str, why: str) -> None:
-    with pytest.raises(MetricUnavailable, match=f"^{re.escape(why)}$"):
+def test_without_requests_there_is_no_utilization(made: Pod, container: str, message: str) -> None:
+    with pytest.raises(MetricUnavailable, match=f"^{re.escape(message)}$"):
         calculate_requests([made], "cpu", container)
 
 

@@ -33,16 +33,16 @@ async def test_without_a_metrics_server_nothing_moves_and_it_is_said(env: Env) -
         await scene.autoscale(1, 5)
         await asyncio.sleep(PERIOD + 1)
         api = "the server could not find the requested resource (get pods.metrics.k8s.io)"
-        why = f"unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: {api}"
+        message = f"unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: {api}"
         assert await scene.message("ScalingActive") == (
-            f"the HPA was unable to compute the replica count: failed to get cpu utilization: {why}"
+            f"the HPA was unable to compute the replica count: failed to get cpu utilization: {message}"
         )
         assert await scene.world.events("FailedGetResourceMetric") == [
-            f"HorizontalPodAutoscaler/web failed to get cpu utilization: {why}"
+            f"HorizontalPodAutoscaler/web failed to get cpu utilization: {message}"
         ]
         assert await scene.world.events("FailedComputeMetricsReplicas") == [
             "HorizontalPodAutoscaler/web invalid metrics (1 invalid out of 1), first error is: "
-            f"failed to get cpu resource metric value: failed to get cpu utilization: {why}"
+            f"failed to get cpu resource metric value: failed to get cpu utilization: {message}"
         ]
         status = await scene.status()
         assert (status["currentReplicas"], status["desiredReplicas"]) == (3, 0)
@@ -220,7 +220,7 @@ async def test_resources_of_pods_and_containers(scene: Scene, metric: Doc, size:
 
 
 @cases(
-    "metric, reason, why",
+    "metric, reason, message",
     {
         "TestEmptyMetrics": (
             CPU_50,
@@ -254,7 +254,9 @@ async def test_resources_of_pods_and_containers(scene: Scene, metric: Doc, size:
         ),
     },
 )
-async def test_every_kind_of_metric_says_why_it_is_not_there(scene: Scene, metric: Doc, reason: str, why: str) -> None:
+async def test_every_kind_of_metric_says_why_it_is_not_there(
+    scene: Scene, metric: Doc, reason: str, message: str
+) -> None:
     """TestConditionFailedGetMetrics."""
     await scene.deploy(2)
     await scene.pods(2)
@@ -262,8 +264,8 @@ async def test_every_kind_of_metric_says_why_it_is_not_there(scene: Scene, metri
     await scene.autoscale(1, 9, metric)
     await asyncio.sleep(PERIOD + 1)
     assert (await scene.reasons())["ScalingActive"] == f"False {reason}"
-    assert await scene.message("ScalingActive") == f"the HPA was unable to compute the replica count: {why}"
-    assert await scene.world.events(reason) == [f"HorizontalPodAutoscaler/web {why}"]
+    assert await scene.message("ScalingActive") == f"the HPA was unable to compute the replica count: {message}"
+    assert await scene.world.events(reason) == [f"HorizontalPodAutoscaler/web {message}"]
 
 
 async def test_pods_without_requests_have_no_utilization(env: Env) -> None:
@@ -277,8 +279,8 @@ async def test_pods_without_requests_have_no_utilization(env: Env) -> None:
         await scene.world.merge(f"{PODS}/bare/status", {"status": {"startTime": started}})
         await scene.autoscale(1, 9)
         await asyncio.sleep(PERIOD + 1)
-        why = "failed to get cpu utilization: missing request for cpu in container main of Pod bare"
-        assert (await scene.message("ScalingActive")).endswith(why)
+        message = "failed to get cpu utilization: missing request for cpu in container main of Pod bare"
+        assert (await scene.message("ScalingActive")).endswith(message)
 
 
 async def test_a_pod_without_a_sample_counts_as_idle_on_the_way_up_and_as_busy_on_the_way_down(scene: Scene) -> None:

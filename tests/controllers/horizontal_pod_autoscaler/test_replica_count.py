@@ -268,7 +268,7 @@ def test_the_smallest_difference_that_counts_is_the_tolerance() -> None:
 
 
 @cases(
-    "pods, known, why",
+    "pods, known, message",
     {
         "samples of other pods only (DisjointResourcesMetrics)": (
             workload(1, requests=ONE),
@@ -284,8 +284,8 @@ def test_the_smallest_difference_that_counts_is_the_tolerance() -> None:
         ),
     },
 )
-def test_without_samples_there_is_no_size(pods: Pods, known: dict[str, Sample], why: str) -> None:
-    with pytest.raises(MetricUnavailable, match=f"^{re.escape(why)}$"):
+def test_without_samples_there_is_no_size(pods: Pods, known: dict[str, Sample], message: str) -> None:
+    with pytest.raises(MetricUnavailable, match=f"^{re.escape(message)}$"):
         by_utilization(pods, known, "cpu", "", 100)
 
 

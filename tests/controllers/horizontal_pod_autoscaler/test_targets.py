@@ -41,8 +41,8 @@ async def test_a_target_that_is_not_there(scene: Scene, target: Doc, text: str, 
         return
     await asyncio.sleep(PERIOD + 1)
     assert await scene.reasons() == {"AbleToScale": "False FailedGetScale"}
-    why = "the HPA controller was unable to get the target's current scale"
-    assert await scene.message("AbleToScale") == f"{why}: {text}"
+    message = "the HPA controller was unable to get the target's current scale"
+    assert await scene.message("AbleToScale") == f"{message}: {text}"
     assert await scene.world.events("FailedGetScale") == [f"HorizontalPodAutoscaler/web {text}"]
     shown = scene.world.metrics.exposition()
     name = "horizontal_pod_autoscaler_controller_reconciliations_total"
@@ -58,10 +58,10 @@ async def test_two_autoscalers_of_the_same_pods_do_nothing(scene: Scene) -> None
     await scene.autoscale(1, 9)
     await scene.autoscale(1, 9, name="twin")
     await asyncio.sleep(2 * PERIOD + 1)
-    why = "pods by selector app=web are controlled by multiple HPAs: [default/twin default/web]"
+    message = "pods by selector app=web are controlled by multiple HPAs: [default/twin default/web]"
     assert (await scene.reasons("twin"))["ScalingActive"] == "False AmbiguousSelector"
-    assert await scene.message("ScalingActive") == why
-    assert f"HorizontalPodAutoscaler/web {why}" in await scene.world.events("AmbiguousSelector")
+    assert await scene.message("ScalingActive") == message
+    assert f"HorizontalPodAutoscaler/web {message}" in await scene.world.events("AmbiguousSelector")
     sizes = await scene.size(), await scene.size("twin")
     await scene.world.delete(f"{HPAS}/twin")
     await asyncio.sleep(2 * PERIOD)

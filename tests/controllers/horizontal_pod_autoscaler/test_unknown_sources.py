@@ -22,7 +22,7 @@ BAD = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operato
 
 
 @cases(
-    "spec, reason, why, by_spec",
+    "spec, reason, message, by_spec",
     {
         "TestConditionInvalidSourceType": (
             MetricSpec(type="CheddarCheese"),
@@ -52,9 +52,9 @@ BAD = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operato
     },
 )
 def test_what_cannot_be_asked_for_fails_before_anybody_is_asked(
-    spec: MetricSpec, reason: str, why: str, by_spec: bool
+    spec: MetricSpec, reason: str, message: str, by_spec: bool
 ) -> None:
     proposals = Proposals(MetricApis.__new__(MetricApis), "default", EVERYTHING, workload(1))
     with pytest.raises(Failed) as failed:
         asyncio.run(proposals.propose(spec))
-    assert (failed.value.reason, failed.value.why, failed.value.by_spec) == (reason, why, by_spec)
+    assert (failed.value.reason, failed.value.message, failed.value.by_spec) == (reason, message, by_spec)

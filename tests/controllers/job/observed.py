@@ -9,15 +9,15 @@ from tests.controllers.job.builders import T0, pod
 from pilothouse.api.batch import ExitCodesRequirement, Job, PodConditionPattern, PodFailurePolicy, PodFailurePolicyRule
 from pilothouse.api.core import Pod, PodCondition
 from pilothouse.controllers.workloads.job.backoff import NONE, Failures
-from pilothouse.controllers.workloads.job.decide import Seen
+from pilothouse.controllers.workloads.job.decide import Observed
 
 NEVER, ON_FAILURE = b'{"spec":{"restartPolicy":"Never"}}', b'{"spec":{"restartPolicy":"OnFailure"}}'
 
 
-def seen(owner: Job, *groups: Iterable[Pod], failures: Failures = NONE, now: datetime.datetime = T0) -> Seen:
+def observed(owner: Job, *groups: Iterable[Pod], failures: Failures = NONE, now: datetime.datetime = T0) -> Observed:
     pods = tuple(each for group in groups for each in group)
     tracked = frozenset(each.metadata.uid for each in pods if each.metadata.finalizers)
-    return Seen(job=owner, pods=pods, tracked=tracked, now=now, failures=failures)
+    return Observed(job=owner, pods=pods, tracked=tracked, now=now, failures=failures)
 
 
 def running(count: int, *, ready: int = 0) -> list[Pod]:

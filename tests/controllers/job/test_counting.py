@@ -17,7 +17,7 @@ from pilothouse.api.batch import (
 )
 from pilothouse.api.core import Pod
 from pilothouse.api.meta import OwnerReference
-from pilothouse.controllers.workloads.job.decide import FAILURE_COUNT, Census, Seen, take_census
+from pilothouse.controllers.workloads.job.decide import FAILURE_COUNT, Census, Observed, take_census
 from pilothouse.controllers.workloads.job.orphans import may_be_released
 from pilothouse.controllers.workloads.job.status import (
     FAILURE_TARGET,
@@ -37,10 +37,10 @@ Counts = tuple[Uids, Uids, int, int]
 """Uids of pods that succeeded and failed and are not yet in the counters; the counters of both."""
 
 
-def sync(owner: Job, pods: list[Pod], awaited: Uids = ()) -> tuple[Seen, Census]:
+def sync(owner: Job, pods: list[Pod], awaited: Uids = ()) -> tuple[Observed, Census]:
     tracked = frozenset(each.metadata.uid for each in pods if each.metadata.finalizers)
-    seen = Seen(job=owner, pods=tuple(pods), tracked=tracked - set(awaited), now=T0)
-    return seen, take_census(seen)
+    observed = Observed(job=owner, pods=tuple(pods), tracked=tracked - set(awaited), now=T0)
+    return observed, take_census(observed)
 
 
 def status(succeeded: int = 0, failed: int = 0, good: Uids = (), bad: Uids = (), completed: str = "") -> JobStatus:
@@ -159,27 +159,27 @@ def test_counting(
     then: Counts,
 ) -> None:
     """TestTrackJobStatusAndRemoveFinalizers: the first status, and the second once the finalizers are gone."""
-    seen, census = sync(job(before), pods, awaited)
-    decided = plan(seen, census, before, ending)
+    observed, census = sync(job(before), pods, awaited)
+    decided = plan(observed, census, before, ending)
     assert len(decided.release) == released
     assert counts(decided.status) == first
     gone = {each.metadata.uid for each in decided.release}
-    assert counts(settle(decided.status, seen.tracked - gone)) == then
+    assert counts(settle(decided.status, observed.tracked - gone)) == then
 
 
 def test_what_could_not_be_released_is_not_counted_yet() -> None:
     """TestTrackJobStatusAndRemoveFinalizers, "pod patch errors with partial success"."""
     before = status(good=("a",), bad=("b",))
-    seen, census = sync(job(before), [pod("a", S, tracked=False), pod("c", S), pod("d", F)])
-    decided = plan(seen, census, before, None)
+    observed, census = sync(job(before), [pod("a", S, tracked=False), pod("c", S), pod("d", F)])
+    decided = plan(observed, census, before, None)
     assert counts(decided.status) == (("c",), ("d",), 1, 1)
-    assert settle(decided.status, seen.tracked) == decided.status
+    assert settle(decided.status, observed.tracked) == decided.status
 
 
 def test_of_a_deleted_job_all_finalizers_go_and_what_runs_has_not_failed() -> None:
     """TestTrackJobStatusAndRemoveFinalizers, "deleted job"."""
-    seen, census = sync(job(deleted=True), [pod("a", S), pod("b", F), pod("c", R)])
-    decided = plan(seen, census, status(), None)
+    observed, census = sync(job(deleted=True), [pod("a", S), pod("b", F), pod("c", R)])
+    decided = plan(observed, census, status(), None)
     assert len(decided.release) == 3
     assert counts(decided.status) == (("a",), ("b",), 0, 0)
 
@@ -260,8 +260,8 @@ def test_counting_indexes(
     completions: int, before: JobStatus, pods: list[Pod], released: int, completed: str, expected: Counts
 ) -> None:
     """TestTrackJobStatusAndRemoveFinalizers, its indexed Jobs."""
-    seen, census = sync(job(before, completion_mode="Indexed", completions=completions), pods)
-    decided = plan(seen, census, before, None)
+    observed, census = sync(job(before, completion_mode="Indexed", completions=completions), pods)
+    decided = plan(observed, census, before, None)
     assert (len(decided.release), decided.status.completed_indexes) == (released, completed)
     assert counts(decided.status) == expected
     assert decided.full is (released == 500)
@@ -282,8 +282,8 @@ def test_counting_indexes(
 )
 def test_counting_with_a_limit_per_index(pods: list[Pod], released: int, failed_indexes: str, bad: Uids) -> None:
     """TestTrackJobStatusAndRemoveFinalizers, with JobBackoffLimitPerIndex."""
-    seen, census = sync(job(completion_mode="Indexed", completions=6, backoff_limit_per_index=1), pods)
-    decided = plan(seen, census, status(), None)
+    observed, census = sync(job(completion_mode="Indexed", completions=6, backoff_limit_per_index=1), pods)
+    decided = plan(observed, census, status(), None)
     assert (len(decided.release), decided.status.failed_indexes) == (released, failed_indexes)
     assert counts(decided.status)[1] == bad
 
@@ -301,8 +301,8 @@ def test_counting_with_a_limit_per_index(pods: list[Pod], released: int, failed_
 )
 def test_when_it_has_ended(after: JobStatus, ending: Ending | None, expected: bool) -> None:
     """TestTrackJobStatusAndRemoveFinalizers: "condition is delayed"; ``enactJobFinished``."""
-    seen, census = sync(job(), [])
-    assert has_ended(plan(seen, census, after, None), after, ending) is expected
+    observed, census = sync(job(), [])
+    assert has_ended(plan(observed, census, after, None), after, ending) is expected
 
 
 @cases(
@@ -395,8 +395,8 @@ def test_actions_of_the_policy_are_counted_once_for_each_pod() -> None:
     codes = ExitCodesRequirement(operator="In", values=(5,))
     rules = (PodFailurePolicyRule(action="Ignore", on_exit_codes=codes),)
     pods = [pod("a", F, containers=(ended("c", 5),)), pod("b", F), pod("c", F, containers=(ended("c", 5),))]
-    seen, census = sync(job(pod_failure_policy=PodFailurePolicy(rules=rules)), pods)
-    decided = plan(seen, census, status(), None)
+    observed, census = sync(job(pod_failure_policy=PodFailurePolicy(rules=rules)), pods)
+    decided = plan(observed, census, status(), None)
     assert decided.handled == ("Ignore", "Ignore")
     assert counts(decided.status) == ((), ("b",), 0, 0)
     assert len(decided.release) == 3

@@ -17,9 +17,9 @@ from tests.controllers.job.observed import (
     S,
     failed,
     indexed,
+    observed,
     on_exit,
     running,
-    seen,
     succeeded,
 )
 from tests.tables import cases
@@ -238,7 +238,7 @@ def test_how_it_ends(spec: dict[str, Any], status: JobStatus, pods: list[Pod], e
     """TestControllerSyncJob, TestSyncJobPastDeadline, TestJobBackoffForOnFailure, TestJobBackoffOnRestartPolicyNever,
     TestSyncJobWithJobPodFailurePolicy, TestSyncJobWithJobBackoffLimitPerIndex, TestSyncJobWithJobSuccessPolicy."""
     owner = job(status, **{"template": NEVER, **spec})
-    sync = seen(owner, pods, now=at(100))
+    sync = observed(owner, pods, now=at(100))
     assert decide_ending(sync, take_census(sync), T0) == expected
 
 
@@ -273,6 +273,6 @@ def test_the_deadline(spec: dict[str, Any], started: datetime.datetime | None, e
 def test_when_it_is_complete(completions: int | None, pods: list[Pod], expected: bool) -> None:
     """TestControllerSyncJob: "job finish", "WQ job finishing", "WQ job all finished"."""
     owner = job(completions=completions)
-    census = take_census(seen(owner, pods))
+    census = take_census(observed(owner, pods))
     assert is_complete(owner, census, len(census.active)) is expected
     assert COMPLETIONS_REACHED.success

@@ -4,12 +4,12 @@ v1.36 ``pkg/controller/job/job_controller_test.go`` and ``indexed_job_utils_test
 from typing import Any
 
 from tests.controllers.job.builders import T0, ended, job, pod
-from tests.controllers.job.observed import ANY_FAILURE, F, P, R, S, on_exit, seen
+from tests.controllers.job.observed import ANY_FAILURE, F, P, R, S, observed, on_exit
 from tests.tables import cases
 
 from pilothouse.api.batch import JobStatus, PodFailurePolicy, UncountedTerminatedPods
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.job.decide import FAILURE_COUNT, Seen, take_census
+from pilothouse.controllers.workloads.job.decide import FAILURE_COUNT, Observed, take_census
 
 
 @cases(
@@ -58,7 +58,7 @@ def test_failed_indexes(
         backoff_limit_per_index=limit,
         pod_failure_policy=policy,
     )
-    assert str(take_census(seen(owner, pods)).failed_indexes) == expected
+    assert str(take_census(observed(owner, pods)).failed_indexes) == expected
 
 
 def counted(name: str, index: int, count: int, phase: str = F, **more: Any) -> Pod:
@@ -86,8 +86,8 @@ def counted(name: str, index: int, count: int, phase: str = F, **more: Any) -> P
 def test_who_is_kept_for_its_index(limit: int, pods: list[Pod], awaited: tuple[str, ...], expected: list[str]) -> None:
     """TestGetPodsWithDelayedDeletionPerIndex."""
     owner = job(completion_mode="Indexed", completions=3, backoff_limit_per_index=limit)
-    sync = seen(owner, pods)
-    sync = Seen(job=owner, pods=sync.pods, tracked=sync.tracked - set(awaited), now=T0)
+    sync = observed(owner, pods)
+    sync = Observed(job=owner, pods=sync.pods, tracked=sync.tracked - set(awaited), now=T0)
     assert sorted(kept.metadata.name for kept in take_census(sync).kept.values()) == expected
 
 
@@ -155,8 +155,8 @@ def test_what_has_ended(
     status: JobStatus, pods: list[Pod], awaited: tuple[str, ...], expected: tuple[int, int]
 ) -> None:
     """TestGetNewFinshedPods."""
-    sync = seen(job(status), pods)
-    census = take_census(Seen(job=sync.job, pods=sync.pods, tracked=sync.tracked - set(awaited), now=T0))
+    sync = observed(job(status), pods)
+    census = take_census(Observed(job=sync.job, pods=sync.pods, tracked=sync.tracked - set(awaited), now=T0))
     assert (census.succeeded, census.failed) == expected
 
 
@@ -174,5 +174,5 @@ def test_what_has_ended(
 )
 def test_whether_a_pod_that_goes_has_failed(policy: dict[str, Any], phase: str, expected: bool) -> None:
     """TestSyncJobWithJobPodFailurePolicy and TestControllerSyncJob, the rows of terminating pods."""
-    census = take_census(seen(job(**policy), [pod("a", phase, deleted=0)]))
+    census = take_census(observed(job(**policy), [pod("a", phase, deleted=0)]))
     assert bool(census.new_failed) is expected

@@ -18,9 +18,9 @@ from tests.controllers.job.observed import (
     failed,
     going,
     indexed,
+    observed,
     pending,
     running,
-    seen,
     succeeded,
 )
 from tests.tables import cases
@@ -34,12 +34,12 @@ from pilothouse.controllers.workloads.job.decide import (
     CreatePods,
     RemovePods,
     Wait,
+    creation_reason,
     decide_pods,
     failures_noted,
     next_failure_counts,
     take_census,
     until_replaced,
-    why_created,
 )
 from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
 
@@ -115,7 +115,7 @@ def test_which_pods_to_make_and_to_remove(
 ) -> None:
     """TestControllerSyncJob, its rows without indexes: more than 0 are made, less removed, a fraction is a wait."""
     owner = job(**{"parallelism": 2, "backoff_limit": 6, "template": NEVER, **spec})
-    sync = seen(owner, *groups, failures=failures)
+    sync = observed(owner, *groups, failures=failures)
     match decide_pods(sync, take_census(sync)):
         case None:
             got: float = 0
@@ -159,7 +159,7 @@ def test_which_indexes(
     owner = job(
         parallelism=parallelism, completions=completions, backoff_limit=6, completion_mode="Indexed", template=NEVER
     )
-    sync = seen(owner, indexed(*pods))
+    sync = observed(owner, indexed(*pods))
     got = decide_pods(sync, take_census(sync))
     if isinstance(got, RemovePods):
         assert [victim.metadata.name for victim in got.pods] == expected
@@ -177,7 +177,7 @@ def test_which_indexes(
 def test_an_index_whose_pod_goes(policy: str, expected: CreatePods) -> None:
     """TestControllerSyncJob, "indexed job with some pods deleted"."""
     owner = job(parallelism=2, completions=5, completion_mode="Indexed", template=NEVER, pod_replacement_policy=policy)
-    sync = seen(owner, [pod("a", index=0, deleted=0)])
+    sync = observed(owner, [pod("a", index=0, deleted=0)])
     assert decide_pods(sync, take_census(sync)) == expected
 
 
@@ -195,7 +195,7 @@ def test_each_index_waits_for_itself(now: float, expected: CreatePods | Wait) ->
     owner = job(parallelism=2, completions=2, completion_mode="Indexed", template=NEVER, backoff_limit_per_index=5)
     first = pod("a", "Failed", index=0, finished=0, notes={FAILURE_COUNT: "0"})
     second = pod("b", "Failed", index=1, finished=0, notes={FAILURE_COUNT: "1"})
-    sync = seen(owner, [first, second], now=at(now))
+    sync = observed(owner, [first, second], now=at(now))
     assert decide_pods(sync, take_census(sync)) == expected
 
 
@@ -269,11 +269,11 @@ def test_the_failures_that_the_next_pod_notes(
 def test_why_pods_are_made(policy: str, pods: list[Pod], expected: str) -> None:
     """``recordJobPodsCreationTotal``; TestJobPodReplacementPolicy of test/integration/job."""
     owner = job(pod_replacement_policy=policy)
-    assert why_created(owner, take_census(seen(owner, pods))) == expected
+    assert creation_reason(owner, take_census(observed(owner, pods))) == expected
 
 
 def test_pods_without_index_are_in_no_set() -> None:
-    sync = seen(job(**INDEXED), indexed((None, S), (-2, S), (7, S)))
+    sync = observed(job(**INDEXED), indexed((None, S), (-2, S), (7, S)))
     census = take_census(sync)
     assert (census.completed, census.succeeded, census.new_succeeded) == (Indexes(), 0, ())
     assert UNKNOWN not in census.completed

@@ -5,7 +5,7 @@ import datetime
 
 import pytest
 from tests.controllers.job.builders import T0, at, ended, job, pod
-from tests.controllers.job.observed import INDEXED, seen
+from tests.controllers.job.observed import INDEXED, observed
 from tests.tables import cases
 
 from pilothouse.api.batch import (
@@ -161,10 +161,10 @@ def test_a_rule_that_fails_an_index_is_the_last_that_is_read(rule: PodFailurePol
     policy = PodFailurePolicy(rules=(rule, codes("Ignore", "In", 2), codes("FailJob", "In", 2)))
     assert match_pod_failure_policy(policy, failed) == PolicyMatch(action="FailIndex")
     assert match_pod_failure_policy(None, failed) == NO_RULE
-    observed = seen(job(**INDEXED, backoff_limit_per_index=limit, pod_failure_policy=policy), [failed])
-    census = take_census(observed)
-    assert failure_counts(observed.job, failed)
-    assert decide_ending(observed, census, None) is None
+    state = observed(job(**INDEXED, backoff_limit_per_index=limit, pod_failure_policy=policy), [failed])
+    census = take_census(state)
+    assert failure_counts(state.job, failed)
+    assert decide_ending(state, census, None) is None
 
 
 @cases(

@@ -34,14 +34,14 @@ def lease(renewed: float) -> Lease:
 class Memory:
     """A node that was looked at in second 0, with a Lease of that second."""
 
-    def __init__(self, zone: str | None = "z", *, remembered: bool = True) -> None:
+    def __init__(self, zone: str | None = "z", *, bounded_cache: bool = True) -> None:
         ready = NodeCondition(type="Ready", status="True", last_heartbeat_time=EPOCH)
         self.node = Node(metadata=ObjectMeta(name="n", uid="u"), status=NodeStatus(conditions=(ready,)))
         self.leases: Cache[Lease] = Cache()
         self.renew(0)
         self.healths: dict[str, Health] = {}
         found = self.leases.get("kube-node-lease/n")
-        self.healths["n"] = observe(None, self.node, found if remembered else None, instant(0))
+        self.healths["n"] = observe(None, self.node, found if bounded_cache else None, instant(0))
         self.calm = CalmNodes(self.leases, self.healths, GRACE)
         self.calm.add(self.node, found, zone)
 
@@ -84,7 +84,7 @@ def test_a_node_that_changed_is_looked_at() -> None:
 
 def test_a_lease_that_counts_as_new_once_more_is_looked_at() -> None:
     """After a new heartbeat upstream forgets the Lease, and an unchanged one counts in the next pass."""
-    assert not Memory(remembered=False).is_calm(1)
+    assert not Memory(bounded_cache=False).is_calm(1)
 
 
 def test_whoever_is_dropped_is_looked_at() -> None:

@@ -110,7 +110,7 @@ async def test_a_status_that_cannot_be_written_is_written_in_the_next_pass(env: 
     "options",
     [
         {"allocate": False, "cluster_cidr": "10.120.0.0/16"},
-        {"allocate": True, "cluster_cidr": "10.120.0.0/16", "wanted": False},
+        {"allocate": True, "cluster_cidr": "10.120.0.0/16", "configured": False},
     ],
     ids=["nodes are given no ranges", "no routes are wanted"],
 )

@@ -11,7 +11,7 @@ from tests.tables import cases
 
 from pilothouse.api.core import Node, NodeAddress
 from pilothouse.controllers.cloud.node_route import NodeRouteOptions
-from pilothouse.controllers.cloud.node_route.decide import cluster_ranges, condition_of, is_ours, plan, says
+from pilothouse.controllers.cloud.node_route.decide import cluster_ranges, condition_of, has_condition, is_ours, plan
 from pilothouse.controllers.shared.cloud import Route
 
 HERE = NodeAddress(type="InternalIP", address="10.0.1.1")
@@ -118,7 +118,7 @@ FAILED, OTHER = ("True", "NoRouteCreated"), ("True", "SomeOtherReason")
 )
 def test_whether_a_node_says_so_already(found: tuple[str, str] | None, routed: bool, expected: bool) -> None:
     there = [] if found is None else [{"type": "NetworkUnavailable", "status": found[0], "reason": found[1]}]
-    assert says(node("a", A, conditions=there), condition_of(routed)) is expected
+    assert has_condition(node("a", A, conditions=there), condition_of(routed)) is expected
 
 
 def test_the_ranges_are_read_at_the_start() -> None:

@@ -284,9 +284,9 @@ async def test_a_driver_that_says_nothing_has_two_minutes(world: World, driver: 
     await soon(119)
     assert await world.events("FailedAttachVolume") == []
     await soon(5)
-    why = f"timed out waiting for external-attacher of {DRIVER} CSI driver to attach volume h-data"
+    reason = f"timed out waiting for external-attacher of {DRIVER} CSI driver to attach volume h-data"
     assert await world.events("FailedAttachVolume") == [
-        f'Pod/p AttachVolume.Attach failed for volume "pv-data" : {why}'
+        f'Pod/p AttachVolume.Attach failed for volume "pv-data" : {reason}'
     ]
     driver.idle = False
     await soon(5)

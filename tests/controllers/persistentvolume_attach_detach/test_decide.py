@@ -12,58 +12,58 @@ from tests.tables import cases
 from pilothouse.api.core import Node, Pod
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import (
     Detach,
-    Seen,
+    Observed,
     Wait,
     decide_detach,
-    in_use_elsewhere,
     is_healthy,
     is_out_of_service,
+    multi_attach_messages,
 )
 from pilothouse.semantics.attachments import Disk
 
 LONG = 360.1
 
 
-def seen(**facts: Any) -> Seen:
-    return Seen(**{"mounted": False, "healthy": True, "out_of_service": False, "waited": 0.0, **facts})
+def observed(**facts: Any) -> Observed:
+    return Observed(**{"mounted": False, "healthy": True, "out_of_service": False, "waited": 0.0, **facts})
 
 
 @cases(
     "facts, decision",
     {
-        "it is not mounted": (seen(), Detach()),
-        "it is mounted": (seen(mounted=True), Wait()),
-        "mounted, on a node that is unwell": (seen(mounted=True, healthy=False), Wait()),
-        "six minutes are not over": (seen(mounted=True, healthy=False, waited=360.0), Wait()),
-        "six minutes are over": (seen(mounted=True, healthy=False, waited=LONG), Detach("timeout")),
-        "a healthy node is waited for for ever": (seen(mounted=True, waited=LONG), Wait()),
-        "nobody wants it by force": (seen(mounted=True, healthy=False, waited=LONG, force=False), Wait()),
-        "out of service: at once": (seen(mounted=True, out_of_service=True), Detach("out-of-service")),
-        "out of service and not mounted": (seen(out_of_service=True), Detach("out-of-service")),
+        "it is not mounted": (observed(), Detach()),
+        "it is mounted": (observed(mounted=True), Wait()),
+        "mounted, on a node that is unwell": (observed(mounted=True, healthy=False), Wait()),
+        "six minutes are not over": (observed(mounted=True, healthy=False, waited=360.0), Wait()),
+        "six minutes are over": (observed(mounted=True, healthy=False, waited=LONG), Detach("timeout")),
+        "a healthy node is waited for for ever": (observed(mounted=True, waited=LONG), Wait()),
+        "nobody wants it by force": (observed(mounted=True, healthy=False, waited=LONG, force=False), Wait()),
+        "out of service: at once": (observed(mounted=True, out_of_service=True), Detach("out-of-service")),
+        "out of service and not mounted": (observed(out_of_service=True), Detach("out-of-service")),
         "out of service, and the time is over: counted as that": (
-            seen(mounted=True, healthy=False, out_of_service=True, waited=LONG),
+            observed(mounted=True, healthy=False, out_of_service=True, waited=LONG),
             Detach("timeout"),
         ),
         "out of service counts though nobody wants it by force": (
-            seen(mounted=True, healthy=False, out_of_service=True, waited=LONG, force=False),
+            observed(mounted=True, healthy=False, out_of_service=True, waited=LONG, force=False),
             Detach("out-of-service"),
         ),
-        "the node is not asked any more once the time is over": (seen(waited=LONG), Detach("timeout")),
-        "nothing said: ten seconds are not over": (seen(mounted=True, silent=True, waited=10.0), Wait()),
-        "nothing said in ten seconds: asked": (seen(mounted=True, silent=True, waited=10.1), Detach()),
-        "nothing said: asked also later": (seen(mounted=True, silent=True, waited=LONG), Detach()),
-        "who is unwell may be unable to say": (seen(mounted=True, silent=True, healthy=False, waited=10.1), Wait()),
+        "the node is not asked any more once the time is over": (observed(waited=LONG), Detach("timeout")),
+        "nothing said: ten seconds are not over": (observed(mounted=True, silent=True, waited=10.0), Wait()),
+        "nothing said in ten seconds: asked": (observed(mounted=True, silent=True, waited=10.1), Detach()),
+        "nothing said: asked also later": (observed(mounted=True, silent=True, waited=LONG), Detach()),
+        "who is unwell may be unable to say": (observed(mounted=True, silent=True, healthy=False, waited=10.1), Wait()),
         "who is unwell and says nothing has six minutes, too": (
-            seen(mounted=True, silent=True, healthy=False, waited=LONG),
+            observed(mounted=True, silent=True, healthy=False, waited=LONG),
             Detach("timeout"),
         ),
         "who is out of service is not asked": (
-            seen(mounted=True, silent=True, out_of_service=True, waited=10.1),
+            observed(mounted=True, silent=True, out_of_service=True, waited=10.1),
             Detach("out-of-service"),
         ),
     },
 )
-def test_when_a_volume_is_detached(facts: Seen, decision: Wait | Detach) -> None:
+def test_when_a_volume_is_detached(facts: Observed, decision: Wait | Detach) -> None:
     assert decide_detach(facts) == decision
 
 
@@ -111,5 +111,5 @@ ALONE = "Volume is already exclusively attached to one node and can't be attache
 )
 def test_what_a_pod_is_told(users: tuple[str, ...], text: str) -> None:
     disk, waiting = Disk("name", "pv", "d", "h", True), pod("ns1/a")
-    reported = in_use_elsewhere(disk, [waiting], [pod(each) for each in users])
+    reported = multi_attach_messages(disk, [waiting], [pod(each) for each in users])
     assert reported == [(waiting, f'Multi-Attach error for volume "pv" {text}')]

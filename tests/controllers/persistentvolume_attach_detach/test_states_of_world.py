@@ -45,23 +45,23 @@ def test_a_volume_is_wanted_as_long_as_a_pod_uses_it() -> None:
     desired = DesiredStateOfWorld(touched.append)
     assert desired.manage("n1")
     assert not desired.manage("n1")
-    desired.want(pod("a"), DISK)
-    desired.want(pod("a"), DISK)
-    desired.want(pod("b"), DISK)
+    desired.add_pod(pod("a"), DISK)
+    desired.add_pod(pod("a"), DISK)
+    desired.add_pod(pod("b"), DISK)
     assert touched.take() == [HERE]
     desired.release("a")
     assert (desired.pairs(), touched.take()) == ([HERE], [])
     desired.release("b")
     desired.release("b")
     assert (desired.pairs(), touched.take()) == ([], [HERE])
-    assert not desired.is_anything_wanted
+    assert not desired.is_in_use
 
 
 def test_a_pod_lets_go_of_all_its_volumes() -> None:
     desired = DesiredStateOfWorld(lambda _pair: None)
     desired.manage("n1")
-    desired.want(pod("a"), DISK)
-    desired.want(pod("a"), OTHER)
+    desired.add_pod(pod("a"), DISK)
+    desired.add_pod(pod("a"), OTHER)
     desired.release("a")
     assert desired.pairs() == []
 
@@ -69,7 +69,7 @@ def test_a_pod_lets_go_of_all_its_volumes() -> None:
 def test_a_node_stays_managed_while_pods_want_volumes_there() -> None:
     desired = DesiredStateOfWorld(lambda _pair: None)
     desired.manage("n1")
-    desired.want(pod("a"), DISK)
+    desired.add_pod(pod("a"), DISK)
     desired.abandon("n1")
     assert desired.is_managed("n1")
     desired.release("a")
@@ -83,8 +83,8 @@ def test_a_volume_that_needs_not_be_attached_any_more() -> None:
     desired = DesiredStateOfWorld(touched.append)
     desired.manage("n1")
     for uid in ("a", "b"):
-        desired.want(pod(uid), DISK)
-        desired.want(pod(uid), OTHER)
+        desired.add_pod(pod(uid), DISK)
+        desired.add_pod(pod(uid), OTHER)
     touched.take()
     desired.renounce(HERE)
     assert (desired.pairs(), touched.take()) == ([("v2", "n1")], [HERE])
@@ -96,9 +96,9 @@ def test_the_pods_that_use_a_volume_elsewhere() -> None:
     desired = DesiredStateOfWorld(lambda _pair: None)
     for node in ("n1", "n2", "n3"):
         desired.manage(node)
-    desired.want(pod("a"), DISK)
-    desired.want(pod("b", "n2"), DISK)
-    desired.want(pod("c", "n2"), OTHER)
+    desired.add_pod(pod("a"), DISK)
+    desired.add_pod(pod("b", "n2"), DISK)
+    desired.add_pod(pod("c", "n2"), OTHER)
     assert [each.metadata.uid for each in desired.pods_on(["n2", "n3", "n9"], "v1")] == ["b"]
 
 

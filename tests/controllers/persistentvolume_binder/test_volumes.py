@@ -24,8 +24,8 @@ from pilothouse.controllers.shared.volume_plugins import HOST_PATH
 from pilothouse.controllers.volumes.persistentvolume_binder.plugins import (
     NoPlugin,
     deleter_of,
+    not_deletable_reason,
     provisioner_of,
-    why_not_deletable,
 )
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
     EnqueueClaim,
@@ -241,6 +241,6 @@ def test_what_nobody_deletes(found: PersistentVolume, why: str) -> None:
 
 
 def test_host_paths_are_deleted_only_below_tmp() -> None:
-    assert why_not_deletable(as_volume(volume("v", hostPath={"path": "/tmp/x"}))) == ""
+    assert not_deletable_reason(as_volume(volume("v", hostPath={"path": "/tmp/x"}))) == ""
     why = "host_path deleter only supports /tmp/.+ but received provided /data"
-    assert why_not_deletable(as_volume(volume("v", hostPath={"path": "/data"}))) == why
+    assert not_deletable_reason(as_volume(volume("v", hostPath={"path": "/data"}))) == why

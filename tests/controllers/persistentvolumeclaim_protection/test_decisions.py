@@ -6,7 +6,7 @@ import msgspec
 from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod
-from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import may_let_go, unused, uses
+from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import may_stop_using, unused, uses
 
 GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 SHUT_DOWN = {**GOING, "deletionGracePeriodSeconds": 0}
@@ -71,4 +71,4 @@ def test_who_uses_a_claim(found: Pod, wanted: PersistentVolumeClaim, expected: b
 )
 def test_news_that_matter(found: Pod, expected: bool) -> None:
     """The filter of ``enqueuePVCs``, with pods that were deleted by force."""
-    assert may_let_go(found) is expected
+    assert may_stop_using(found) is expected

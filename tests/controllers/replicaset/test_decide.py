@@ -9,19 +9,19 @@ from pilothouse.controllers.workloads.replicaset.decide import BURST, CreatePods
     "seen, expected",
     {
         # v1.36 pkg/controller/replicaset/replica_set_test.go, TestSyncReplicaSetDoesNothing
-        "as wanted: nothing to do": (Observed(wanted=2, active=2), None),
-        "short: create the difference": (Observed(wanted=3, active=1), CreatePods(2)),
-        "over: delete the difference": (Observed(wanted=1, active=3), DeletePods(2)),
-        "none wanted, none there": (Observed(wanted=0, active=0), None),
-        "far short: one burst at a time": (Observed(wanted=5000, active=0), CreatePods(BURST)),
-        "far over: one burst at a time": (Observed(wanted=0, active=5000), DeletePods(BURST)),
+        "as wanted: nothing to do": (Observed(desired=2, active=2), None),
+        "short: create the difference": (Observed(desired=3, active=1), CreatePods(2)),
+        "over: delete the difference": (Observed(desired=1, active=3), DeletePods(2)),
+        "none wanted, none there": (Observed(desired=0, active=0), None),
+        "far short: one burst at a time": (Observed(desired=5000, active=0), CreatePods(BURST)),
+        "far over: one burst at a time": (Observed(desired=0, active=5000), DeletePods(BURST)),
         # TestControllerBurstReplicas
-        "the burst can be set": (Observed(wanted=7, active=0, burst=5), CreatePods(5)),
+        "the burst can be set": (Observed(desired=7, active=0, burst=5), CreatePods(5)),
         # TestSyncReplicaSetDormancy
-        "earlier actions are not seen yet: wait": (Observed(wanted=2, active=1, settled=False), None),
+        "earlier actions are not seen yet: wait": (Observed(desired=2, active=1, settled=False), None),
         # TestDoNotAdoptOrCreateIfBeingDeleted
-        "an owner being deleted creates nothing": (Observed(wanted=2, active=0, being_deleted=True), None),
-        "an owner being deleted deletes nothing": (Observed(wanted=0, active=2, being_deleted=True), None),
+        "an owner being deleted creates nothing": (Observed(desired=2, active=0, being_deleted=True), None),
+        "an owner being deleted deletes nothing": (Observed(desired=0, active=2, being_deleted=True), None),
     },
 )
 def test_decide(seen: Observed, expected: CreatePods | DeletePods | None) -> None:

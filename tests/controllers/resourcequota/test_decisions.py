@@ -30,7 +30,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.policy.resourcequota.counting import AT_ONCE, Counter
 from pilothouse.controllers.policy.resourcequota.monitors import quotable_resources
 from pilothouse.controllers.policy.resourcequota.replenishment import claim_matters, pod_matters, service_matters
-from pilothouse.controllers.policy.resourcequota.usage import NewStatus, gives_back, is_urgent, new_status
+from pilothouse.controllers.policy.resourcequota.usage import NewStatus, has_decreased, is_urgent, new_status
 from pilothouse.env import Env
 from pilothouse.machinery.api_resources import Discovery, GroupVersion, Resource
 from pilothouse.machinery.quantities import Quantity
@@ -89,9 +89,9 @@ def test_what_is_written(
 
 def test_what_gives_something_back() -> None:
     known = quota({"pods": "2", "cpu": "1"}, {}, {"pods": "2"})
-    assert gives_back(known, amounts({"pods": "1"}))
-    assert not gives_back(known, amounts({"pods": "2", "cpu": "1"}))
-    assert not gives_back(known, amounts({"pods": "3"}))
+    assert has_decreased(known, amounts({"pods": "1"}))
+    assert not has_decreased(known, amounts({"pods": "2", "cpu": "1"}))
+    assert not has_decreased(known, amounts({"pods": "3"}))
 
 
 @cases(

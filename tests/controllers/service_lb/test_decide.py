@@ -13,9 +13,9 @@ from pilothouse.api.core import LoadBalancerIngress, LoadBalancerStatus, Node, P
 from pilothouse.controllers.cloud.service_lb import DESCRIPTOR, ServiceLBOptions
 from pilothouse.controllers.cloud.service_lb.decide import (
     FINALIZER,
+    affects_load_balancers,
     are_the_same,
     ingress_of,
-    is_news,
     needs_cleanup,
     needs_update,
     serves,
@@ -151,7 +151,7 @@ def test_which_nodes_serve(seen: Node, expected: bool) -> None:
     },
 )
 def test_which_changes_of_nodes_matter(old: Node, new: Node, expected: bool) -> None:
-    assert is_news(old, new) is expected
+    assert affects_load_balancers(old, new) is expected
 
 
 @cases(
@@ -182,8 +182,8 @@ def test_what_else_a_node_is_changes_nothing(also: Doc, before: Doc, after: Doc,
     stays = {name: value for name, value in ({"provider_id": "x://1"} | also).items() if name not in changed}
     usual = {"provider_id": "x://1"} if "provider_id" in changed else {}
     old, new = node(**{**usual, **stays, **before}), node(**{**usual, **stays, **after})
-    assert is_news(old, new) is expected
-    assert is_news(new, old) is expected
+    assert affects_load_balancers(old, new) is expected
+    assert affects_load_balancers(new, old) is expected
 
 
 def test_nodes_are_compared_by_name_and_machine() -> None:

@@ -86,7 +86,7 @@ def observed(
 ) -> Observed:
     """What is seen of these pods. ``more`` are rules, or fields of ``Observed``."""
     fields = {name: more.pop(name) for name in list(more) if name in Observed.__struct_fields__}
-    rules = Rules(**{"name": "web", "wanted": 3, **more})
+    rules = Rules(**{"name": "web", "desired": 3, **more})
     return Observed(
         **{
             "rules": rules,

@@ -87,13 +87,13 @@ def test_a_pod_must_be_ready_for_long_enough() -> None:
     },
 )
 def test_ordered_pods_that_are_too_many_go_one_after_the_other(states: str, doomed: list[DeletePod]) -> None:
-    plan = decide(observed(pods(*states), wanted=1))
+    plan = decide(observed(pods(*states), desired=1))
     assert plan.condemned == tuple(doomed)
     assert plan.update == ()
 
 
 def test_parallel_pods_that_are_too_many_go_together() -> None:
-    plan = decide(observed(pods("-", "x", "-", "+"), wanted=1, ordered=False))
+    plan = decide(observed(pods("-", "x", "-", "+"), desired=1, ordered=False))
     assert plan.condemned == (delete(3), delete(2))
 
 
@@ -167,9 +167,9 @@ def test_on_delete_replaces_nothing() -> None:
 
 
 def test_scaling_comes_before_updating() -> None:
-    plan = decide(observed(pods("+o", "+o", "+o"), wanted=2))
+    plan = decide(observed(pods("+o", "+o", "+o"), desired=2))
     assert (plan.condemned, plan.update) == ((delete(2, OLD),), ())
-    plan = decide(observed(pods("+o", "+o", "+o"), wanted=2, ordered=False))
+    plan = decide(observed(pods("+o", "+o", "+o"), desired=2, ordered=False))
     assert (plan.condemned, plan.update) == ((delete(2, OLD),), (delete(1, OLD),))
 
 
@@ -192,12 +192,12 @@ def test_scaling_comes_before_updating() -> None:
 )
 def test_max_unavailable_bounds_an_update(states: list[str], bound: int, update: list[int]) -> None:
     """TestStatefulSetControlRollingUpdateWithMaxUnavailable, its rows of ParallelPodManagement."""
-    plan = decide(observed(pods(*states), wanted=4, max_unavailable=bound, ordered=False))
+    plan = decide(observed(pods(*states), desired=4, max_unavailable=bound, ordered=False))
     assert plan.update == tuple(delete(ordinal, OLD) for ordinal in update)
 
 
 def test_max_unavailable_keeps_to_the_partition() -> None:
-    plan = decide(observed(pods("+o", "+o", "+o", "+o"), wanted=4, max_unavailable=4, partition=3))
+    plan = decide(observed(pods("+o", "+o", "+o", "+o"), desired=4, max_unavailable=4, partition=3))
     assert plan.update == (delete(3, OLD),)
 
 
@@ -236,9 +236,9 @@ def test_the_partition_counts_from_the_first_ordinal() -> None:
 
 def test_labels_and_volumes_are_put_right() -> None:
     """TestStatefulPodControlUpdatesIdentity, TestStatefulPodControlUpdatesPodStorage."""
-    assert decide(observed([pod("web-0", labelled=False)], wanted=1)).living == ((RepairPod("web-0"),),)
+    assert decide(observed([pod("web-0", labelled=False)], desired=1)).living == ((RepairPod("web-0"),),)
     for name, living in (("data-web-0", ()), ("", ((RepairPod("web-0"),),)), ("data-web-1", ((RepairPod("web-0"),),))):
-        plan = decide(observed([pod("web-0", claim=name)], wanted=1, templates=DATA))
+        plan = decide(observed([pod("web-0", claim=name)], desired=1, templates=DATA))
         assert plan.living == living, name
 
 
@@ -270,17 +270,17 @@ def test_a_pending_pod_gets_the_claims_that_it_lacks(claims: Any, living: list[A
 def test_claims_of_running_pods_get_their_owners() -> None:
     found = [pod("web-0", claim="data-web-0"), pod("web-1", claim="data-web-1")]
     claims = (claim("data-web-0", BY_SET), claim("data-web-1", by_pod("web-1")))
-    plan = decide(observed(found, wanted=2, templates=DATA, claims=claims, policy=SCALED))
+    plan = decide(observed(found, desired=2, templates=DATA, claims=claims, policy=SCALED))
     assert plan.living == ((RepairPod("web-1"),),)
 
 
 def test_claims_of_pods_that_are_too_many_are_settled_before_the_pod_goes() -> None:
     found = [pod(f"web-{n}", claim=f"data-web-{n}") for n in range(3)]
     claims = tuple(claim(f"data-web-{n}", BY_SET) for n in range(3))
-    plan = decide(observed(found, wanted=1, templates=DATA, claims=claims, policy=SCALED))
+    plan = decide(observed(found, desired=1, templates=DATA, claims=claims, policy=SCALED))
     assert plan.settle == (SettleClaims("web-2"), SettleClaims("web-1"))
     assert plan.condemned == (delete(2),)
-    assert decide(observed(found, wanted=1, templates=DATA, claims=claims, policy=KEPT)).settle == ()
+    assert decide(observed(found, desired=1, templates=DATA, claims=claims, policy=KEPT)).settle == ()
 
 
 @cases(

@@ -33,9 +33,9 @@ LOOSE_SET = owned_by("StatefulSet", "web", SET_UID, controller=False)
 LOOSE_POD = owned_by("Pod", "web-1", "uid-web-1", controller=False)
 
 
-def keeping(scaled: str, deleted: str, *, wanted: bool) -> Keeping:
+def keeping(scaled: str, deleted: str, *, desired: bool) -> Keeping:
     policy = Policy(when_deleted=deleted, when_scaled=scaled)
-    return Keeping(policy, set_holder("web", SET_UID), pod_holder("web-1", "uid-web-1"), wanted)
+    return Keeping(policy, set_holder("web", SET_UID), pod_holder("web-1", "uid-web-1"), desired)
 
 
 RULES: list[Any] = [
@@ -50,11 +50,11 @@ RULES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("scaled", "deleted", "wanted", "owners"), RULES)
+@pytest.mark.parametrize(("scaled", "deleted", "desired", "owners"), RULES)
 def test_a_claim_has_the_owners_of_its_policy(
-    scaled: str, deleted: str, wanted: bool, owners: tuple[OwnerReference, ...]
+    scaled: str, deleted: str, desired: bool, owners: tuple[OwnerReference, ...]
 ) -> None:
-    rule = keeping(scaled, deleted, wanted=wanted)
+    rule = keeping(scaled, deleted, desired=desired)
     for before in ((), (BY_SET,), (POD,), (BY_SET, POD)):
         for others in ((), (OTHER,)):
             assert is_up_to_date((*others, *before), rule) == (set_of(before) == set_of(owners)), before
@@ -68,25 +68,25 @@ def set_of(owners: tuple[OwnerReference, ...]) -> set[str]:
 
 
 @pytest.mark.parametrize(("scaled", "deleted"), list(itertools.product((RETAIN, DELETE), repeat=2)))
-@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("desired", [True, False])
 @pytest.mark.parametrize("stale", [OLD_SET, OLD_POD])
 def test_what_goes_with_an_earlier_one_is_left_alone(
-    scaled: str, deleted: str, wanted: bool, stale: OwnerReference
+    scaled: str, deleted: str, desired: bool, stale: OwnerReference
 ) -> None:
-    assert is_up_to_date((stale,), keeping(scaled, deleted, wanted=wanted))
+    assert is_up_to_date((stale,), keeping(scaled, deleted, desired=desired))
 
 
 @pytest.mark.parametrize("loose", [LOOSE_SET, LOOSE_POD])
 def test_owners_that_are_no_controllers_are_replaced(loose: OwnerReference) -> None:
-    for scaled, deleted, wanted, owners in RULES:
-        rule = keeping(scaled, deleted, wanted=wanted)
+    for scaled, deleted, desired, owners in RULES:
+        rule = keeping(scaled, deleted, desired=desired)
         assert not is_up_to_date((loose,), rule)
         assert settled((loose,), rule) == owners
 
 
 def test_a_claim_with_another_controller_is_left_alone() -> None:
-    for scaled, deleted, wanted, owners in RULES:
-        rule = keeping(scaled, deleted, wanted=wanted)
+    for scaled, deleted, desired, owners in RULES:
+        rule = keeping(scaled, deleted, desired=desired)
         retains = (scaled, deleted) == (RETAIN, RETAIN)
         assert has_unexpected_controller((RULER,), rule) != retains
         assert is_up_to_date((RULER,), rule), owners
@@ -109,8 +109,8 @@ def test_a_claim_with_another_controller_is_left_alone() -> None:
     ],
 )
 def test_who_is_not_expected_to_rule(owners: tuple[OwnerReference, ...], unexpected: bool) -> None:
-    assert has_unexpected_controller(owners, keeping(DELETE, DELETE, wanted=True)) == unexpected
-    assert not has_unexpected_controller(owners, keeping(RETAIN, RETAIN, wanted=True))
+    assert has_unexpected_controller(owners, keeping(DELETE, DELETE, desired=True)) == unexpected
+    assert not has_unexpected_controller(owners, keeping(RETAIN, RETAIN, desired=True))
 
 
 def test_references_to_earlier_objects_are_stale() -> None:

@@ -11,7 +11,7 @@ from tests.tables import cases
 from pilothouse.controllers.workloads.statefulset.replicas import Rules, Tally, rules_of, split_replicas, tally
 from pilothouse.controllers.workloads.statefulset.status import encode, next_status
 
-RULES = Rules(name="web", wanted=3)
+RULES = Rules(name="web", desired=3)
 SAME: dict[str, Any] = {
     "observedGeneration": 1,
     "replicas": 3,
@@ -95,8 +95,8 @@ DONE = Tally(replicas=3, ready=3, available=0, current=0, updated=3)
         "one is not updated": (Tally(replicas=3, ready=3, updated=2, current=1), RULES, OLD),
         "one is too many": (Tally(replicas=4, ready=4, updated=4), RULES, OLD),
         "one is missing": (Tally(replicas=2, ready=2, updated=2), RULES, OLD),
-        "OnDelete never ends": (DONE, Rules(name="web", wanted=3, strategy="OnDelete"), OLD),
-        "nobody is wanted: done": (Tally(), Rules(name="web", wanted=0), NEW),
+        "OnDelete never ends": (DONE, Rules(name="web", desired=3, strategy="OnDelete"), OLD),
+        "nobody is wanted: done": (Tally(), Rules(name="web", desired=0), NEW),
     },
 )
 def test_an_update_is_over_when_all_are_ready_and_updated(seen: Tally, rules: Rules, current: str) -> None:
@@ -129,16 +129,16 @@ def test_a_status_is_written_with_what_else_was_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "wanted", "expected"),
+    ("bound", "desired", "expected"),
     [(None, 10, 1), (3, 10, 3), ("25%", 10, 2), ("5%", 10, 1), ("100%", 10, 10), ("33%", 3, 1), ("10%", 0, 1)],
 )
 def test_max_unavailable_is_rounded_down_but_not_to_nothing(
-    bound: int | str | None, wanted: int, expected: int
+    bound: int | str | None, desired: int, expected: int
 ) -> None:
     """TestGetStatefulSetMaxUnavailable."""
     rolling = {"partition": 0} | ({} if bound is None else {"maxUnavailable": bound})
     owner = stateful_set(
-        spec={"replicas": wanted, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}}
+        spec={"replicas": desired, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}}
     )
     assert rules_of(owner, use_max_unavailable=True).max_unavailable == expected
     assert rules_of(owner, use_max_unavailable=False).max_unavailable is None
@@ -155,7 +155,7 @@ def test_rules_of_a_spec() -> None:
     }
     assert rules_of(stateful_set(spec=spec), use_max_unavailable=True) == Rules(
         name="web",
-        wanted=4,
+        desired=4,
         start=2,
         ordered=False,
         min_ready_seconds=5,
@@ -168,14 +168,14 @@ def test_rules_of_a_spec() -> None:
 def test_pods_stand_in_their_places() -> None:
     """TestAscendingOrdinal; the sorting of what is too many."""
     found = [pod(name) for name in ("web-1", "web-10", "web-9", "web-01", "web-99999999999", "web-0")]
-    replicas = split_replicas(found, Rules(name="web", wanted=2), NOW)
+    replicas = split_replicas(found, Rules(name="web", desired=2), NOW)
     assert [slot.pod.metadata.name for slot in replicas.slots if slot.pod is not None] == ["web-0", "web-1"]
     assert [each.metadata.name for each in replicas.condemned] == ["web-10", "web-9"]
     assert replicas.first_missed == ""
 
 
 def test_the_lowest_that_is_unavailable() -> None:
-    rules = Rules(name="web", wanted=2)
+    rules = Rules(name="web", desired=2)
     assert split_replicas(pods("+", "+", "-", "-"), rules, NOW).first_missed == "web-2"
     assert split_replicas(pods("+", ".", "-"), rules, NOW).first_missed == "web-1"
     assert split_replicas(pods("x", "-"), rules, NOW).first_missed == "web-0"

@@ -24,8 +24,8 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     migrated,
     migrating,
     resource_of,
-    same_again,
     turn_of,
+    unchanged_apply,
 )
 from pilothouse.machinery.api_resources import Discovery, GroupVersion, Resource
 
@@ -125,7 +125,7 @@ def test_a_minute_is_allowed_for_a_resource_to_come() -> None:
 
 def test_what_is_written_names_the_object_and_the_version_that_was_seen_and_nothing_else() -> None:
     resource = Resource("apps", "v1", "deployments", "Deployment", True)
-    assert same_again(resource, "uid-1", "90") == (
+    assert unchanged_apply(resource, "uid-1", "90") == (
         b'{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"uid":"uid-1","resourceVersion":"90"}}'
     )
 

@@ -11,9 +11,9 @@ from pilothouse.controllers.node.taint_eviction.decide import (
     EvictAfter,
     EvictNow,
     Stay,
-    began_anew,
     decide_eviction,
     no_execute_taints,
+    taints_readded,
 )
 
 
@@ -94,4 +94,4 @@ def since(number: int, seconds: int | None) -> Taint:
     },
 )
 def test_whether_taints_began_anew(before: tuple[Taint, ...], now: tuple[Taint, ...], expected: bool) -> None:
-    assert began_anew(before, now) is expected
+    assert taints_readded(before, now) is expected

@@ -7,7 +7,13 @@ from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.node.ttl import DESCRIPTOR
-from pilothouse.controllers.node.ttl.controller import ANNOTATION, STEPS, says, step_after_add, step_after_delete
+from pilothouse.controllers.node.ttl.controller import (
+    ANNOTATION,
+    STEPS,
+    is_up_to_date,
+    step_after_add,
+    step_after_delete,
+)
 
 
 @cases(
@@ -71,7 +77,7 @@ def test_the_seconds_of_the_steps() -> None:
 )
 def test_what_the_annotation_says(annotations: dict[str, str], seconds: int, expected: bool) -> None:
     """TestUpdateNodeIfNeeded."""
-    assert says(annotations, seconds) is expected
+    assert is_up_to_date(annotations, seconds) is expected
 
 
 world = started(DESCRIPTOR)

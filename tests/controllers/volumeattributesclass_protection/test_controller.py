@@ -22,7 +22,7 @@ from pilothouse.controllers.volumes.volumeattributesclass_protection.controller 
     FINALIZER,
     classes_of_claim,
     classes_of_volume,
-    let_go,
+    stopped_using,
 )
 from pilothouse.env import Env
 
@@ -52,9 +52,9 @@ def test_the_class_of_a_volume(spec: dict[str, Any], names: tuple[str, ...]) -> 
 
 
 def test_what_was_named_and_is_not_any_more() -> None:
-    assert let_go(("a", "b"), ("b", "c")) == ["a"]
-    assert let_go(("a",), ()) == ["a"]
-    assert let_go((), ("a",)) == []
+    assert stopped_using(("a", "b"), ("b", "c")) == ["a"]
+    assert stopped_using(("a",), ()) == ["a"]
+    assert stopped_using((), ("a",)) == []
 
 
 CLASSES = "/apis/storage.k8s.io/v1/volumeattributesclasses"

@@ -7,7 +7,7 @@ besides the right to the subresource, callers need the verb on ``signers`` of th
 import base64
 import binascii
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.authentication.identity import MASTERS, Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes
 from pilothouse.apiserver.core import Core
@@ -36,12 +36,12 @@ class _ForSigners(Plugin):
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def _ask(self, write: Admission, verb: str, signer: str, what: str) -> None:
+    def _authorize(self, write: AdmissionAttributes, verb: str, signer: str, what: str) -> None:
         if not may(self._core, write.identity, verb, signer):
             raise new_forbidden(write, f"user not permitted to {verb} {what} {quote(signer)}")
 
 
-def _is_request(write: Admission, operation: str, subresource: str) -> bool:
+def _is_request(write: AdmissionAttributes, operation: str, subresource: str) -> bool:
     info = write.info
     return (
         info.resource == "certificatesigningrequests"
@@ -54,50 +54,50 @@ def _is_request(write: Admission, operation: str, subresource: str) -> bool:
 class CertificateApproval(_ForSigners):
     """Asks for the verb ``approve``, for the signer that the request named when it was made."""
 
-    concerns = _REQUESTS
+    resources = _REQUESTS
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         if _is_request(write, "UPDATE", "approval") and write.old is not None:
             signer = (write.old.get("spec") or {}).get("signerName") or ""
-            self._ask(write, "approve", signer, "requests with signerName")
+            self._authorize(write, "approve", signer, "requests with signerName")
 
 
 class CertificateSigning(_ForSigners):
     """Asks for the verb ``sign`` when the certificate or the conditions change."""
 
-    concerns = _REQUESTS
+    resources = _REQUESTS
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         if not _is_request(write, "UPDATE", "status") or write.old is None or write.obj is None:
             return
         old, new = write.old.get("status") or {}, write.obj.get("status") or {}
         if all((old.get(field) or None) == (new.get(field) or None) for field in ("certificate", "conditions")):
             return
         signer = (write.old.get("spec") or {}).get("signerName") or ""
-        self._ask(write, "sign", signer, "requests with signerName")
+        self._authorize(write, "sign", signer, "requests with signerName")
 
 
 class ClusterTrustBundleAttest(_ForSigners):
     """Asks for the verb ``attest`` of bundles that belong to a signer."""
 
-    concerns = frozenset({"clustertrustbundles.certificates.k8s.io"})
+    resources = frozenset({"clustertrustbundles.certificates.k8s.io"})
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         if write.info.resource != "clustertrustbundles" or write.info.group != GROUP or write.obj is None:
             return
         if write.operation not in ("CREATE", "UPDATE"):
             return
         signer = (write.obj.get("spec") or {}).get("signerName") or ""
         if signer:
-            self._ask(write, "attest", signer, "for signerName")
+            self._authorize(write, "attest", signer, "for signerName")
 
 
 class CertificateSubjectRestriction(Plugin):
     """A client certificate may not make its user an administrator of everything."""
 
-    concerns = _REQUESTS
+    resources = _REQUESTS
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         if not _is_request(write, "CREATE", "") or write.obj is None:
             return
         spec = write.obj.get("spec") or {}

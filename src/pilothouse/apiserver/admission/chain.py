@@ -1,8 +1,8 @@
 """Admission: an ordered chain of small plugins between decoding and validation.
 
-A plugin may change an object (``admit``), give it what the server has to give (``allot``) or only validate it
-(``review``). All ``admit`` run first, in order, then the object gets its name, then all ``allot`` run, then all
-``review``. A plugin that never waits returns None; one that must wait returns an awaitable.
+A plugin may change an object (``admit``), allocate something for it (``allocate``: addresses, ports) or only validate
+it (``validate``). All ``admit`` run first, in order, then the object gets its name, then all ``allocate`` run, then all
+``validate``. A plugin that never waits returns None; one that must wait returns an awaitable.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,7 +15,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
 
 
-class Admission(msgspec.Struct):
+class AdmissionAttributes(msgspec.Struct):
     """One write, as plugins see it. ``obj`` is None for a deletion, ``old`` is None for a creation."""
 
     operation: str
@@ -36,46 +36,46 @@ class Admission(msgspec.Struct):
         return self.obj if info.resource == "pods" and not info.group and not self.subresource else None
 
 
-def new_forbidden(write: Admission, why: str) -> errors.StatusError:
+def new_forbidden(write: AdmissionAttributes, reason: str) -> errors.StatusError:
     """The 403 of a plugin. An object whose name is still to be generated goes by the beginning of its name (apiserver
     ``pkg/admission/errors.go``, v0.36)."""
     meta = {} if write.obj is None else write.obj.get("metadata") or {}
     name = write.name or meta.get("name") or meta.get("generateName") or "Unknown"
-    return errors.forbidden(write.info, name, why)
+    return errors.forbidden(write.info, name, reason)
 
 
 class Plugin:
     """Does nothing; plugins override what they need. A rejection is a raised ``StatusError``."""
 
-    concerns: frozenset[str] | None = None
-    """The resources that the plugin has to do with (``pods``, ``ingresses.networking.k8s.io``), None for all. It is not
-    asked about others."""
+    resources: frozenset[str] | None = None
+    """The resources that the plugin handles (``pods``, ``ingresses.networking.k8s.io``); None: all. It is not called
+    for others."""
 
     def reads_updates(self, resource: str) -> bool:
         """Whether the plugin reads or changes the objects in updates of the resource, which is named as in
-        ``concerns``. One that goes by users and names does not, and may be asked about an ``Admission`` without
-        them."""
+        ``resources``. One that goes by users and names does not, and may be asked about an ``AdmissionAttributes``
+        without them."""
         return True
 
-    def admit(self, write: Admission) -> Awaitable[None] | None:
+    def admit(self, write: AdmissionAttributes) -> Awaitable[None] | None:
         """Reject the write, or change ``write.obj`` in place."""
         return None
 
-    def reinvoke(self, write: Admission) -> Awaitable[None] | None:
+    def reinvoke(self, write: AdmissionAttributes) -> Awaitable[None] | None:
         """``admit`` once more, after webhooks have changed the object."""
         return self.admit(write)
 
-    def allot(self, write: Admission) -> None:
-        """Reject the write, or give ``write.obj`` what is scarce. Its name is known now, also one that is generated."""
+    def allocate(self, write: AdmissionAttributes) -> None:
+        """Reject the write, or allocate what ``write.obj`` needs. Its name is set by now, even if it is generated."""
 
-    def validate(self, write: Admission) -> Awaitable[None] | None:
+    def validate(self, write: AdmissionAttributes) -> Awaitable[None] | None:
         """Reject the write, or let it pass unchanged."""
         return None
 
 
-Step = Callable[[Admission], Awaitable[None] | None]
-Steps = tuple[tuple[Step, ...], tuple[Callable[[Admission], None], ...], tuple[Step, ...]]
-"""What admits, what allots and what validates the writes of one resource."""
+Step = Callable[[AdmissionAttributes], Awaitable[None] | None]
+Steps = tuple[tuple[Step, ...], tuple[Callable[[AdmissionAttributes], None], ...], tuple[Step, ...]]
+"""The ``admit``, ``allocate`` and ``validate`` methods that the writes of one resource pass."""
 
 
 class Chain:
@@ -87,31 +87,31 @@ class Chain:
         self._steps: dict[str, Steps] = {}
         self._reads_updates: dict[str, bool] = {}
 
-    def reads_updates(self, write: Admission) -> bool:
+    def reads_updates(self, write: AdmissionAttributes) -> bool:
         """Whether a plugin reads or changes the object in an update of that resource."""
         self._of(write)
         return self._reads_updates[write.info.group_resource]
 
-    async def admit(self, write: Admission) -> None:
+    async def admit(self, write: AdmissionAttributes) -> None:
         """Run the plugins that may change the object."""
         for step in self._of(write)[0]:
             pending = step(write)
             if pending is not None:
                 await pending
 
-    def allot(self, write: Admission) -> None:
-        """Run the plugins that give the object what is scarce."""
+    def allocate(self, write: AdmissionAttributes) -> None:
+        """Run the plugins that allocate something for the object."""
         for step in self._of(write)[1]:
             step(write)
 
-    async def validate(self, write: Admission) -> None:
+    async def validate(self, write: AdmissionAttributes) -> None:
         """Run the plugins that only validate."""
         for step in self._of(write)[2]:
             pending = step(write)
             if pending is not None:
                 await pending
 
-    def _of(self, write: Admission) -> Steps:
+    def _of(self, write: AdmissionAttributes) -> Steps:
         # Each write passes here, and most plugins have nothing to do with it: they cost nothing this way.
         if self.plugins != self._seen:
             self._seen = list(self.plugins)
@@ -119,16 +119,16 @@ class Chain:
         resource = write.info.group_resource
         steps = self._steps.get(resource)
         if steps is None:
-            asked = [one for one in self.plugins if one.concerns is None or resource in one.concerns]
+            plugins = [one for one in self.plugins if one.resources is None or resource in one.resources]
             steps = self._steps[resource] = (
-                tuple(one.admit for one in asked if type(one).admit is not Plugin.admit),
-                tuple(one.allot for one in asked if type(one).allot is not Plugin.allot),
-                tuple(one.validate for one in asked if type(one).validate is not Plugin.validate),
+                tuple(one.admit for one in plugins if type(one).admit is not Plugin.admit),
+                tuple(one.allocate for one in plugins if type(one).allocate is not Plugin.allocate),
+                tuple(one.validate for one in plugins if type(one).validate is not Plugin.validate),
             )
-            self._reads_updates[resource] = any(one.reads_updates(resource) for one in asked if _acts(type(one)))
+            self._reads_updates[resource] = any(one.reads_updates(resource) for one in plugins if _acts(type(one)))
         return steps
 
 
 def _acts(plugin: type[Plugin]) -> bool:
     """Whether there is anything that the plugin does."""
-    return (plugin.admit, plugin.allot, plugin.validate) != (Plugin.admit, Plugin.allot, Plugin.validate)
+    return (plugin.admit, plugin.allocate, plugin.validate) != (Plugin.admit, Plugin.allocate, Plugin.validate)

@@ -6,7 +6,7 @@ After kubernetes' ``plugin/pkg/admission/storage/storageclass/setdefault`` and
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.objects import decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.storage import Store
@@ -21,7 +21,7 @@ class _DefaultClass(Plugin):
     """For new objects that name no class, neither in the field nor in the annotation from before there was a field. The
     empty name is a name: that of no class."""
 
-    concerns: frozenset[str]
+    resources: frozenset[str]
     field: str
     annotation: str
     classes: str
@@ -30,9 +30,9 @@ class _DefaultClass(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         obj = write.obj
-        if obj is None or write.info.group_resource not in self.concerns:
+        if obj is None or write.info.group_resource not in self.resources:
             return
         if write.operation != "CREATE" or write.subresource:
             return
@@ -48,7 +48,7 @@ class _DefaultClass(Plugin):
 class DefaultStorageClass(_DefaultClass):
     """Of claims."""
 
-    concerns = frozenset({"persistentvolumeclaims"})
+    resources = frozenset({"persistentvolumeclaims"})
     field = "storageClassName"
     annotation = "volume.beta.kubernetes.io/storage-class"
     classes = storage_prefix("storage.k8s.io", "storageclasses")
@@ -58,7 +58,7 @@ class DefaultStorageClass(_DefaultClass):
 class DefaultIngressClass(_DefaultClass):
     """Of ingresses."""
 
-    concerns = frozenset({"ingresses.networking.k8s.io"})
+    resources = frozenset({"ingresses.networking.k8s.io"})
     field = "ingressClassName"
     annotation = "kubernetes.io/ingress.class"
     classes = storage_prefix("networking.k8s.io", "ingressclasses")

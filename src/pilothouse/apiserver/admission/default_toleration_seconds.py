@@ -6,7 +6,7 @@ would delete every pod of a node the moment the node is tainted.
 
 from typing import Any
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 
 SECONDS = 300
 _EFFECTS = ("", "NoExecute")
@@ -16,9 +16,9 @@ _KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 class DefaultTolerationSeconds(Plugin):
     """Appends the tolerations that are missing, on create and on update."""
 
-    concerns = frozenset({"pods"})
+    resources = frozenset({"pods"})
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         if write.pod is None:
             return
         spec = write.pod.get("spec")

@@ -7,7 +7,7 @@ are a part of the validation there: the error is a 422.
 from collections.abc import Sequence
 
 from pilothouse.apiserver import errors, field_errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.storage import Store
@@ -20,20 +20,20 @@ _WHY = f"admin access to devices requires the `{_LABEL}: true` label on the cont
 class DeviceAdminAccess(Plugin):
     """Validates new claims and templates, and allocations that are new."""
 
-    concerns = frozenset({"resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io"})
+    resources = frozenset({"resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io"})
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         if write.obj is None:
             return
-        where = _status(write.obj, write.old or {}) if write.subresource == "status" else ""
+        path = _status(write.obj, write.old or {}) if write.subresource == "status" else ""
         if write.old is None:
-            where = _admin_access_path(write.obj)
-        if where and not self._is_labelled(write.namespace):
+            path = _admin_access_path(write.obj)
+        if path and not self._is_labelled(write.namespace):
             name = str(write.obj["metadata"].get("name") or "")
-            error = field_errors.forbidden(f"{where}.adminAccess", _WHY)
+            error = field_errors.forbidden(f"{path}.adminAccess", _WHY)
             raise errors.invalid(write.info.group, write.info.kind, name, [error])
 
     def _is_labelled(self, namespace: str) -> bool:

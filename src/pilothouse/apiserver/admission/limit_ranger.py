@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.quantities import Quantity, parse_quantity
 from pilothouse.semantics.pod_amounts import Amounts, amounts, pod_amounts
@@ -50,20 +50,20 @@ _read = msgspec.json.Decoder(_LimitRange).decode
 class LimitRanger(Plugin):
     """Completes pods on create; validates pods and claims on create, claims also on update, pods also on resize."""
 
-    concerns = frozenset({"pods", "persistentvolumeclaims"})
+    resources = frozenset({"pods", "persistentvolumeclaims"})
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, tuple[int, tuple[Limit, ...]]] = {}
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         if write.info.resource != "pods" or not self._store.has_any(PREFIX) or not _concerned(write):
             return
         for limits in self._bounded(write):
             assert write.obj is not None, "concerned only with objects"
             set_defaults(write.obj, limits)
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         if not self._store.has_any(PREFIX) or not _concerned(write):
             return
         for limits in self._bounded(write):
@@ -73,7 +73,7 @@ class LimitRanger(Plugin):
             if all_errors:
                 raise new_forbidden(write, all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]")
 
-    def _bounded(self, write: Admission) -> list[tuple[Limit, ...]]:
+    def _bounded(self, write: AdmissionAttributes) -> list[tuple[Limit, ...]]:
         """The limits of the namespace; rejects an object that would be compared with too many amounts."""
         found = list(self._ranges(write.namespace))
         bounds = sum(_size(limit) for limits in found for limit in limits)
@@ -105,7 +105,7 @@ def _size(limit: Limit) -> int:
     return sum(map(len, parts))
 
 
-def _concerned(write: Admission) -> bool:
+def _concerned(write: AdmissionAttributes) -> bool:
     info, obj = write.info, write.obj
     if info.group or obj is None or info.resource not in ("pods", "persistentvolumeclaims"):
         return False
@@ -160,48 +160,48 @@ def pod_errors(pod: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
 
 def claim_errors(claim: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
     """Why the limits reject the claim. Only its requests count, also against the maximum."""
-    asked = amounts((((claim.get("spec") or {}).get("resources")) or {}).get("requests"))
+    requested = amounts((((claim.get("spec") or {}).get("resources")) or {}).get("requests"))
     for limit in limits:
         if limit.type == "PersistentVolumeClaim":
-            yield from _too_small(limit, asked, {})
+            yield from _too_small(limit, requested, {})
             for name, bound in _sorted(limit.max):
                 usage = f"maximum {name} usage per {limit.type} is {bound}"
-                if name not in asked:
+                if name not in requested:
                     yield f"{usage}.  No request is specified"
-                elif _less(bound, asked[name]):
-                    yield f"{usage}, but request is {asked[name]}"
+                elif _less(bound, requested[name]):
+                    yield f"{usage}, but request is {requested[name]}"
 
 
-def _validate(limit: Limit, asked: Amounts, most: Amounts) -> Iterator[str]:
-    yield from _too_small(limit, asked, most)
+def _validate(limit: Limit, requested: Amounts, most: Amounts) -> Iterator[str]:
+    yield from _too_small(limit, requested, most)
     for name, bound in _sorted(limit.max):
         usage = f"maximum {name} usage per {limit.type} is {bound}"
         if name not in most:
             yield f"{usage}.  No limit is specified"
         elif _less(bound, most[name]):
             yield f"{usage}, but limit is {most[name]}"
-        elif name in asked and _less(bound, asked[name]):
-            yield f"{usage}, but request is {asked[name]}"
+        elif name in requested and _less(bound, requested[name]):
+            yield f"{usage}, but request is {requested[name]}"
     for name, bound in _sorted(limit.max_limit_request_ratio):
         ratio = f"{name} max limit to request ratio per {limit.type} is {bound}"
-        if not asked.get(name, _ZERO):
+        if not requested.get(name, _ZERO):
             yield f"{ratio}, but no request is specified or request is 0"
         elif not most.get(name, _ZERO):
             yield f"{ratio}, but no limit is specified or limit is 0"
         else:
-            low, high = _comparable(asked[name], most[name])
+            low, high = _comparable(requested[name], most[name])
             provided = high / low
             if provided * 1000 > bound.milli_value:
                 yield f"{ratio}, but provided ratio is {provided:.6f}"
 
 
-def _too_small(limit: Limit, asked: Amounts, most: Amounts) -> Iterator[str]:
+def _too_small(limit: Limit, requested: Amounts, most: Amounts) -> Iterator[str]:
     for name, bound in _sorted(limit.min):
         usage = f"minimum {name} usage per {limit.type} is {bound}"
-        if name not in asked:
+        if name not in requested:
             yield f"{usage}.  No request is specified"
-        elif _less(asked[name], bound):
-            yield f"{usage}, but request is {asked[name]}"
+        elif _less(requested[name], bound):
+            yield f"{usage}, but request is {requested[name]}"
         elif name in most and _less(most[name], bound):
             yield f"{usage}, but limit is {most[name]}"
 

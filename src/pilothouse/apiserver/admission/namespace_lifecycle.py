@@ -5,7 +5,7 @@ that with waits and live look-ups; this one reads the store.
 """
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.objects import read_head
 from pilothouse.storage import Store
 
@@ -22,7 +22,7 @@ class NamespaceLifecycle(Plugin):
     def reads_updates(self, resource: str) -> bool:
         return False
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         info = write.info
         if write.operation == "DELETE":
             if info.resource == "namespaces" and not info.group and write.name in IMMORTAL:

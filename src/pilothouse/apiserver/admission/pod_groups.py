@@ -4,7 +4,7 @@ After kubernetes' ``plugin/pkg/admission/scheduling/podgroupprotection`` and ``p
 Both are there only while gate ``GenericWorkload`` is on.
 """
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.storage import Store
@@ -17,9 +17,9 @@ _WORKLOADS = storage_prefix("scheduling.k8s.io", "workloads")
 class PodGroupProtection(Plugin):
     """A finalizer for new groups, which the podgroup-protection-controller takes off when no pod needs them."""
 
-    concerns = _GROUPS
+    resources = _GROUPS
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         group = _new_group(write)
         if group is None:
             return
@@ -31,26 +31,28 @@ class PodGroupProtection(Plugin):
 class PodGroupWorkloadExists(Plugin):
     """The Workload that a new group names must be there, and have its template."""
 
-    concerns = _GROUPS
+    resources = _GROUPS
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         group = _new_group(write)
         reference = None if group is None else (group["spec"].get("podGroupTemplateRef") or {}).get("workload")
         if reference is None:
             return
-        name, wanted = reference.get("workloadName") or "", reference.get("podGroupTemplateName") or ""
+        name, desired = reference.get("workloadName") or "", reference.get("podGroupTemplateName") or ""
         record = self._store.staged(f"{_WORKLOADS}{write.namespace}/{name}")
         if record is None:
             raise new_forbidden(write, f'PodGroup rejected: Workload "{name}" not found')
         workload = decode(record.value)
         if workload["metadata"].get("deletionTimestamp"):
             raise new_forbidden(write, f'PodGroup rejected: Workload "{name}" is being deleted')
-        if all(template.get("name") != wanted for template in workload["spec"].get("podGroupTemplates") or ()):
-            raise new_forbidden(write, f'PodGroup rejected: PodGroupTemplate "{wanted}" not found in Workload "{name}"')
+        if all(template.get("name") != desired for template in workload["spec"].get("podGroupTemplates") or ()):
+            raise new_forbidden(
+                write, f'PodGroup rejected: PodGroupTemplate "{desired}" not found in Workload "{name}"'
+            )
 
 
-def _new_group(write: Admission) -> Object | None:
+def _new_group(write: AdmissionAttributes) -> Object | None:
     return write.obj if write.operation == "CREATE" and not write.subresource else None

@@ -4,7 +4,7 @@ After kubernetes' ``plugin/pkg/admission/podtopologylabels/admission.go`` (v1.36
 Binding, from where they come to the pod; here a binding is admitted as the change of the pod that it is.
 """
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.objects import decode
 from pilothouse.storage import Store
 
@@ -15,12 +15,12 @@ _MARK = b"topology.kubernetes.io/"
 class PodTopologyLabels(Plugin):
     """Copies the labels when a pod gets its node, over what the pod says."""
 
-    concerns = frozenset({"pods"})
+    resources = frozenset({"pods"})
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         info, pod = write.info, write.obj
         if info.resource != "pods" or info.group or pod is None or write.operation not in ("CREATE", "UPDATE"):
             return

@@ -6,7 +6,7 @@ After kubernetes' ``plugin/pkg/admission/priority/admission.go`` (v1.36). The sc
 from typing import Any
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
@@ -29,14 +29,14 @@ SYSTEM_CLASSES: dict[str, tuple[int, str]] = {
 class Priority(Plugin):
     """Fills in ``priority`` and ``preemptionPolicy`` of new pods, and allows one default class."""
 
-    concerns = frozenset({"pods", "priorityclasses.scheduling.k8s.io"})
+    resources = frozenset({"pods", "priorityclasses.scheduling.k8s.io"})
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known_defaults: list[Object] | None = None
         store.follow(PREFIX, self._forget_defaults)
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         if write.pod is None:
             return
         spec = write.pod.get("spec")
@@ -50,7 +50,7 @@ class Priority(Plugin):
                 if spec.get(field) is None and write.old["spec"].get(field) is not None:
                     spec[field] = write.old["spec"][field]
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         if write.info.resource != "priorityclasses" or write.info.group != "scheduling.k8s.io":
             return
         if write.operation == "DELETE" or write.obj is None or not write.obj.get("globalDefault"):
@@ -58,10 +58,10 @@ class Priority(Plugin):
         for other in self._defaults():
             name = other["metadata"]["name"]
             if name != write.obj["metadata"].get("name"):
-                why = f"PriorityClass {name} is already marked as default. Only one default can exist"
-                raise errors.forbidden(write.info, write.name, why)
+                reason = f"PriorityClass {name} is already marked as default. Only one default can exist"
+                raise errors.forbidden(write.info, write.name, reason)
 
-    def _fill(self, write: Admission, spec: dict[str, Any]) -> None:
+    def _fill(self, write: AdmissionAttributes, spec: dict[str, Any]) -> None:
         name = spec.get("priorityClassName")
         if name:
             record = self._store.staged(PREFIX + name)
@@ -91,7 +91,7 @@ class Priority(Plugin):
         self._known_defaults = None
 
 
-def _contradicts(write: Admission, given: str, computed: str) -> StatusError:
+def _contradicts(write: AdmissionAttributes, given: str, computed: str) -> StatusError:
     return errors.forbidden(
         write.info,
         write.name,

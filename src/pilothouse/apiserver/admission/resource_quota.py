@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.objects import decode, stage_object
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.env import Env
@@ -82,7 +82,7 @@ class ResourceQuota(Plugin):
     def reads_updates(self, resource: str) -> bool:
         return resource in _UPDATES
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         if not self._store.has_any(PREFIX):
             return
         if not write.namespace or write.obj is None or write.operation not in ("CREATE", "UPDATE"):
@@ -116,7 +116,9 @@ class ResourceQuota(Plugin):
             found.append(quota)
         return found
 
-    def _check(self, write: Admission, evaluator: Evaluator, quotas: list[Quota]) -> list[tuple[Quota, Amounts]]:
+    def _check(
+        self, write: AdmissionAttributes, evaluator: Evaluator, quotas: list[Quota]
+    ) -> list[tuple[Quota, Amounts]]:
         """Each quota that the write uses, with what will then be used of it. Raises the error of an exceeded one."""
         obj, old = write.obj, write.old
         assert obj is not None, "only what has an object is checked"
@@ -149,7 +151,7 @@ class ResourceQuota(Plugin):
                 charged.append((quota, _within(write, quota, delta)))
         return charged
 
-    def _is_taken(self, write: Admission) -> bool:
+    def _is_taken(self, write: AdmissionAttributes) -> bool:
         """Whether the creation will fail, because of an object of that name. Upstream charges, and the quota controller
         has to find out."""
         return write.operation == "CREATE" and (
@@ -169,7 +171,7 @@ def _growth(usage: Amounts, before: Amounts) -> Amounts:
     return {name: max(amount - before.get(name, _ZERO), _ZERO) for name, amount in usage.items()}
 
 
-def _within(write: Admission, quota: Quota, delta: Amounts) -> Amounts:
+def _within(write: AdmissionAttributes, quota: Quota, delta: Amounts) -> Amounts:
     """What is used then; rejects what is too much."""
     used = dict(quota.used)
     add(used, delta)

@@ -5,7 +5,7 @@ After kubernetes' ``plugin/pkg/admission/runtimeclass/admission.go`` and ``pkg/u
 
 from typing import Any
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.semantics.pod_amounts import amounts
@@ -18,12 +18,12 @@ _DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Ov
 class RuntimeClass(Plugin):
     """Completes new pods by their class, and allows an overhead only where a class has one."""
 
-    concerns = frozenset({"pods"})
+    resources = frozenset({"pods"})
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         spec = _new_pod(write)
         if spec is None:
             return
@@ -39,7 +39,7 @@ class RuntimeClass(Plugin):
         if scheduling:
             _take_nodes(write, spec, scheduling)
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         spec = _new_pod(write)
         if spec is None or not (spec.get("overhead") or spec.get("runtimeClassName")):
             return
@@ -53,7 +53,7 @@ class RuntimeClass(Plugin):
                 write, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
             )
 
-    def _class(self, write: Admission, spec: Object) -> Object | None:
+    def _class(self, write: AdmissionAttributes, spec: Object) -> Object | None:
         name = spec.get("runtimeClassName")
         if name is None:
             return None
@@ -63,7 +63,7 @@ class RuntimeClass(Plugin):
         return decode(record.value)
 
 
-def _new_pod(write: Admission) -> Object | None:
+def _new_pod(write: AdmissionAttributes) -> Object | None:
     """The spec of a pod that is being created."""
     if write.pod is None or write.operation != "CREATE":
         return None
@@ -71,7 +71,7 @@ def _new_pod(write: Admission) -> Object | None:
     return spec
 
 
-def _take_nodes(write: Admission, spec: Object, scheduling: Object) -> None:
+def _take_nodes(write: AdmissionAttributes, spec: Object, scheduling: Object) -> None:
     selector = dict(spec.get("nodeSelector") or {})
     for key, value in (scheduling.get("nodeSelector") or {}).items():
         if selector.get(key, value) != value:
@@ -111,8 +111,8 @@ def _covers(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:
     effect = wide.get("effect") or ""
     if effect and effect != (narrow.get("effect") or ""):
         return False
-    seconds, wanted = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
-    if effect == "NoExecute" and seconds is not None and (wanted is None or wanted > seconds):
+    seconds, desired = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
+    if effect == "NoExecute" and seconds is not None and (desired is None or desired > seconds):
         return False
     if operator == "Exists":
         return True

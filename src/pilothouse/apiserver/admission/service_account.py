@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.objects import Object
 from pilothouse.env import Env
 from pilothouse.storage import Store
@@ -55,14 +55,14 @@ _read = msgspec.json.Decoder(_Account).decode
 class ServiceAccount(Plugin):
     """Completes new pods. Waits a little for the account ``default``, which a controller makes in new namespaces."""
 
-    concerns = frozenset({"pods"})
+    resources = frozenset({"pods"})
 
     def __init__(self, env: Env, store: Store) -> None:
         self._env = env
         self._store = store
         self._known: dict[str, tuple[int, _Account]] = {}
 
-    def admit(self, write: Admission) -> Awaitable[None] | None:
+    def admit(self, write: AdmissionAttributes) -> Awaitable[None] | None:
         pod = write.pod
         if pod is None or write.operation != "CREATE":
             return None
@@ -82,12 +82,12 @@ class ServiceAccount(Plugin):
             raise _no_account(write, name)
         return self._wait(write, spec)
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         info, pod = write.info, write.obj
         if info.resource != "pods" or info.group or pod is None:
             return
         if write.operation == "UPDATE" and write.subresource == "ephemeralcontainers":
-            self._review_ephemeral(write, pod["spec"])
+            self._validate_ephemeral(write, pod["spec"])
             return
         if write.operation != "CREATE" or write.subresource:
             return
@@ -112,7 +112,7 @@ class ServiceAccount(Plugin):
             known = self._known[record.key] = (record.revision, _read(record.value))
         return known[1]
 
-    async def _wait(self, write: Admission, spec: Object) -> None:
+    async def _wait(self, write: AdmissionAttributes, spec: Object) -> None:
         """Upstream's ten looks: a namespace and its pods are often created in one go, the account is not."""
         pause = 0.1 + 0.1 * self._env.stream("apiserver waits for accounts").random()
         for _ in range(_TRIES - 1):
@@ -123,11 +123,11 @@ class ServiceAccount(Plugin):
                 return
         raise _no_account(write, DEFAULT)
 
-    def _complete(self, write: Admission, spec: Object, account: _Account) -> None:
-        wanted = spec.get("automountServiceAccountToken")
-        if wanted is None:
-            wanted = account.automount_service_account_token
-        if wanted is not False:
+    def _complete(self, write: AdmissionAttributes, spec: Object, account: _Account) -> None:
+        desired = spec.get("automountServiceAccountToken")
+        if desired is None:
+            desired = account.automount_service_account_token
+        if desired is not False:
             self._mount_token(spec)
         if not spec.get("imagePullSecrets") and account.image_pull_secrets:
             spec["imagePullSecrets"] = [{"name": secret.name} for secret in account.image_pull_secrets]
@@ -154,7 +154,7 @@ class ServiceAccount(Plugin):
         if needed and not is_there:
             spec["volumes"] = [*volumes, _token_volume(name)]
 
-    def _review_ephemeral(self, write: Admission, spec: Object) -> None:
+    def _validate_ephemeral(self, write: AdmissionAttributes, spec: Object) -> None:
         name = spec.get("serviceAccountName") or ""
         account = self._find(write.namespace, name)
         if account is None:
@@ -184,7 +184,7 @@ def _token_volume(name: str) -> Object:
     }
 
 
-def _no_account(write: Admission, name: str) -> Exception:
+def _no_account(write: AdmissionAttributes, name: str) -> Exception:
     return new_forbidden(
         write, f'error looking up service account {write.namespace}/{name}: serviceaccount "{name}" not found'
     )
@@ -194,7 +194,7 @@ def _is_mirror(pod: Object) -> bool:
     return MIRROR in (pod["metadata"].get("annotations") or {})
 
 
-def _validate_mirror_pod(write: Admission, spec: Object) -> None:
+def _validate_mirror_pod(write: AdmissionAttributes, spec: Object) -> None:
     """What a kubelet runs from a file of its node may use nothing of the cluster."""
     if spec.get("serviceAccountName"):
         raise new_forbidden(write, "a mirror pod may not reference service accounts")
@@ -237,7 +237,7 @@ def _environment_secrets(container: Object) -> Iterator[tuple[str, str]]:
             yield "envFrom", reference.get("name", "")
 
 
-def _validate_secrets(write: Admission, spec: Object, account: _Account, name: str) -> None:
+def _validate_secrets(write: AdmissionAttributes, spec: Object, account: _Account, name: str) -> None:
     listed = {secret.name for secret in account.secrets or ()}
     for volume in spec.get("volumes") or ():
         secret = volume.get("secret")
@@ -259,7 +259,9 @@ def _validate_secrets(write: Admission, spec: Object, account: _Account, name: s
             )
 
 
-def _validate_environment(write: Admission, spec: Object, field: str, what: str, listed: set[str], name: str) -> None:
+def _validate_environment(
+    write: AdmissionAttributes, spec: Object, field: str, what: str, listed: set[str], name: str
+) -> None:
     for container in spec.get(field) or ():
         for how, secret in _environment_secrets(container):
             if secret not in listed:

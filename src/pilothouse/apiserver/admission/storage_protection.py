@@ -4,7 +4,7 @@ After kubernetes' ``plugin/pkg/admission/storage/storageobjectinuseprotection`` 
 ``plugin/pkg/admission/storage/persistentvolume/resize`` (v1.36).
 """
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.machinery.quantities import Quantity, parse_quantity
@@ -21,9 +21,9 @@ _CLASS = "volume.beta.kubernetes.io/storage-class"
 class StorageObjectInUseProtection(Plugin):
     """A finalizer for new objects, which a controller takes off when they are not used."""
 
-    concerns = frozenset(f"{name}.{group}" if group else name for group, name in _FINALIZERS)
+    resources = frozenset(f"{name}.{group}" if group else name for group, name in _FINALIZERS)
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         if write.operation != "CREATE" or write.subresource or write.obj is None:
             return
         finalizer = _FINALIZERS.get((write.info.group, write.info.resource))
@@ -38,12 +38,12 @@ class StorageObjectInUseProtection(Plugin):
 class PersistentVolumeClaimResize(Plugin):
     """Claims grow only when they are bound and their class says that its volumes can."""
 
-    concerns = frozenset({"persistentvolumeclaims"})
+    resources = frozenset({"persistentvolumeclaims"})
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         info, claim, old = write.info, write.obj, write.old
         if info.resource != "persistentvolumeclaims" or info.group or write.subresource:
             return

@@ -5,7 +5,7 @@ daemons, could be faster than the node lifecycle controller's first look at the 
 off; simulated nodes do it themselves (``nodes.Profile.clears_start_taint``).
 """
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 
 _KEY = "node.kubernetes.io/not-ready"
 _EFFECT = "NoSchedule"
@@ -14,9 +14,9 @@ _EFFECT = "NoSchedule"
 class TaintNodesByCondition(Plugin):
     """Appends the taint on create, unless the node brings one of that key and effect."""
 
-    concerns = frozenset({"nodes"})
+    resources = frozenset({"nodes"})
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         if write.info.resource != "nodes" or write.info.group or write.operation != "CREATE" or write.subresource:
             return
         if write.obj is None:

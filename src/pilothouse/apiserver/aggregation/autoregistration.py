@@ -57,24 +57,24 @@ class GroupServices(Follower):
 
     def stage(self) -> Staged | None:
         core, staged = self._core, None
-        wanted: dict[str, tuple[str, str]] = {}
+        desired: dict[str, tuple[str, str]] = {}
         for record in core.store.list(_DEFINITIONS).records:
             spec = _read_definition(record.value).spec
             for version in spec.versions:
                 if version.served:
-                    wanted[f"{version.name}.{spec.group}"] = (spec.group, version.name)
-        for group, name in wanted.values():
+                    desired[f"{version.name}.{spec.group}"] = (spec.group, version.name)
+        for group, name in desired.values():
             service = api_service(group, name, core.time.now(), automanaged="true")
             staged = stage_missing(core, _GROUP, "apiservices", service) or staged
         of_gates = {f"{info.version}.{info.group}" for info in gated(BEHIND_GATES)}
         for info in gated(core.options.gates):
-            wanted[f"{info.version}.{info.group}"] = (info.group, info.version)
+            desired[f"{info.version}.{info.group}"] = (info.group, info.version)
             service = api_service(info.group, info.version, core.time.now())
             staged = stage_missing(core, _GROUP, "apiservices", service) or staged
         for record in core.store.list(_SERVICES).records:
             meta = _read_service(record.value).metadata
             ours = meta.labels.get(_MANAGED) == "true" or (meta.name in of_gates and _MANAGED in meta.labels)
-            if ours and meta.name not in wanted:
+            if ours and meta.name not in desired:
                 current = core.store.staged(record.key)
                 if current is not None:
                     staged = stage_deletion(core.store, current)

@@ -40,16 +40,16 @@ def available_condition(spec: Object, service: Object | None, slices: Iterable[O
     if service is None:
         return Condition(False, "ServiceNotFound", f"{it} is not present")
     if (service["spec"].get("type") or "ClusterIP") == "ClusterIP":
-        wanted = target.get("port") or 443
-        ports = [port.get("name") or "" for port in service["spec"].get("ports") or () if port.get("port") == wanted]
+        desired = target.get("port") or 443
+        ports = [port.get("name") or "" for port in service["spec"].get("ports") or () if port.get("port") == desired]
         if not ports:
-            return Condition(False, "ServicePortError", f"{it} is not listening on port {wanted}")
+            return Condition(False, "ServicePortError", f"{it} is not listening on port {desired}")
         known = list(slices)
         if not known:
             return Condition(False, "EndpointsNotFound", f"cannot find endpointslices for {it}")
         if not any(_has_endpoint(found, ports[0]) for found in known):
-            why = f'endpointslices for {it} have no addresses with port name "{ports[0]}"'
-            return Condition(False, "MissingEndpoints", why)
+            reason = f'endpointslices for {it} have no addresses with port name "{ports[0]}"'
+            return Condition(False, "MissingEndpoints", reason)
     return Condition(False, "FailedDiscoveryCheck", f"this API server does not pass requests on, to {it} neither")
 
 

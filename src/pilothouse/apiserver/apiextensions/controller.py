@@ -87,7 +87,7 @@ class CustomResources:
             "delete": delete.delete,
             "deletecollection": delete.delete_collection,
         }
-        result = await handlers[call.asked.verb](core, call)
+        result = await handlers[call.request_info.verb](core, call)
         if isinstance(result, ObjectResult):
             names = [read_head(result.value).metadata.name]
         else:

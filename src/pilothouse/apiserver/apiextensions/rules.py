@@ -80,7 +80,7 @@ def has_rules(node: Any) -> bool:
 
 
 def rule_tree(schema: Node) -> RuleNode | None:
-    """The rules of a whole schema, compiled; None when it has none. Raises ``TakesLong`` on the loop."""
+    """The rules of a whole schema, compiled; None when it has none. Raises ``WouldBlock`` on the loop."""
     if not has_rules(schema):
         return None
     encoded = msgspec.json.encode(schema)

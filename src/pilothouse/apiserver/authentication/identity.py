@@ -16,9 +16,5 @@ class Identity(msgspec.Struct, frozen=True):
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = {}
 
-    def is_in(self, group: str) -> bool:
-        """Whether the user belongs to the group."""
-        return group in self.groups
-
 
 ANONYMOUS = Identity("system:anonymous", ("system:unauthenticated",))

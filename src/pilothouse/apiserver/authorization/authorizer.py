@@ -79,23 +79,23 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
     resource_names: tuple[str, ...] = ()
     non_resource_urls: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
 
-    def allows(self, asked: Attributes) -> bool:
+    def allows(self, attributes: Attributes) -> bool:
         """Whether this rule alone allows it."""
-        if "*" not in self.verbs and asked.verb not in self.verbs:
+        if "*" not in self.verbs and attributes.verb not in self.verbs:
             return False
-        if asked.path:
-            return any(_path_matches(url, asked.path) for url in self.non_resource_urls)
+        if attributes.path:
+            return any(_path_matches(url, attributes.path) for url in self.non_resource_urls)
         return (
-            ("*" in self.api_groups or asked.group in self.api_groups)
-            and self._covers(asked)
-            and (not self.resource_names or asked.name in self.resource_names)
+            ("*" in self.api_groups or attributes.group in self.api_groups)
+            and self._covers(attributes)
+            and (not self.resource_names or attributes.name in self.resource_names)
         )
 
-    def _covers(self, asked: Attributes) -> bool:
+    def _covers(self, attributes: Attributes) -> bool:
         resources = self.resources
-        if "*" in resources or asked.full_resource in resources:
+        if "*" in resources or attributes.full_resource in resources:
             return True
-        return bool(asked.subresource) and f"*/{asked.subresource}" in resources
+        return bool(attributes.subresource) and f"*/{attributes.subresource}" in resources
 
 
 def _path_matches(url: str, path: str) -> bool:
@@ -105,7 +105,7 @@ def _path_matches(url: str, path: str) -> bool:
 class Decider(Protocol):
     """Decides about requests."""
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+    def decide(self, identity: Identity, attributes: Attributes) -> Decision:
         """Whether the user may do that."""
         ...
 
@@ -127,7 +127,7 @@ _EVERYTHING = [
 class AlwaysAllow:
     """``--authorization-mode=AlwaysAllow``."""
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+    def decide(self, identity: Identity, attributes: Attributes) -> Decision:
         """Yes."""
         return Decision(allowed=True)
 
@@ -171,7 +171,7 @@ class _Granted(msgspec.Struct, frozen=True):
     """One rule that a user has, and through which binding."""
 
     rule: Rule
-    why: str
+    reason: str
 
 
 ListResource = Callable[[str], Iterable[bytes]]
@@ -185,13 +185,13 @@ class Union:
         self._authorizers = tuple(authorizers)
         self._rules = rules
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+    def decide(self, identity: Identity, attributes: Attributes) -> Decision:
         """Whether one of them allows it; system:masters are allowed everything before any is asked."""
         if MASTERS in identity.groups:
             return Decision(allowed=True)
         reasons: list[str] = []
         for authorizer in self._authorizers:
-            decision = authorizer.decide(identity, asked)
+            decision = authorizer.decide(identity, attributes)
             if decision.allowed:
                 return decision
             if decision.reason:
@@ -222,26 +222,26 @@ class RbacAuthorizer:
         self._known = None
         self._decisions.clear()
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+    def decide(self, identity: Identity, attributes: Attributes) -> Decision:
         """Whether a rule of a role that is bound to the user, or to a group of theirs, allows it."""
         if MASTERS in identity.groups:
             return Decision(allowed=True)
-        key = (identity.user, identity.groups, asked)
+        key = (identity.user, identity.groups, attributes)
         found = self._decisions.get(key)
         if found is None:
-            found = self._decide(identity, asked)
-            if _length(identity, asked) <= _LONGEST_REMEMBERED:
+            found = self._decide(identity, attributes)
+            if _length(identity, attributes) <= _LONGEST_REMEMBERED:
                 if len(self._decisions) >= _REMEMBERED:
                     self._decisions.clear()
                 self._decisions[key] = found
         return found
 
-    def _decide(self, identity: Identity, asked: Attributes) -> Decision:
+    def _decide(self, identity: Identity, attributes: Attributes) -> Decision:
         errors: list[str] = []
-        for granted in self._compiled().granted(identity, "" if asked.path else asked.namespace, errors):
-            if granted.rule.allows(asked):
-                return Decision(allowed=True, reason=f"RBAC: allowed by {granted.why}")
-        return Decision(allowed=False, reason=_shown_errors(errors))
+        for granted in self._compiled().granted(identity, "" if attributes.path else attributes.namespace, errors):
+            if granted.rule.allows(attributes):
+                return Decision(allowed=True, reason=f"RBAC: allowed by {granted.reason}")
+        return Decision(allowed=False, reason=f"RBAC: {_joined(errors)}" if errors else "")
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
         """The rules of every role bound to the user there."""
@@ -259,16 +259,12 @@ class RbacAuthorizer:
         return self._known
 
 
-def _length(identity: Identity, asked: Attributes) -> int:
-    return len(identity.user) + sum(map(len, identity.groups)) + sum(map(len, msgspec.structs.astuple(asked)))
+def _length(identity: Identity, attributes: Attributes) -> int:
+    return len(identity.user) + sum(map(len, identity.groups)) + sum(map(len, msgspec.structs.astuple(attributes)))
 
 
 def _joined(errors: Sequence[str]) -> str:
     return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
-
-
-def _shown_errors(errors: Sequence[str]) -> str:
-    return f"RBAC: {_joined(errors)}" if errors else ""
 
 
 class _Compiled:
@@ -292,15 +288,15 @@ class _Compiled:
         """Every rule the user has, cluster-wide ones first. What cannot be resolved is added to ``errors``."""
         for binding, subject in _matching(self._cluster_bindings, identity):
             name = binding.role_ref.name
-            why = f'ClusterRoleBinding "{binding.metadata.name}" of ClusterRole "{name}" to {subject}'
-            yield from self._rules(self._cluster_roles.get(name), f'clusterrole.{RBAC_GROUP} "{name}"', why, errors)
+            reason = f'ClusterRoleBinding "{binding.metadata.name}" of ClusterRole "{name}" to {subject}'
+            yield from self._rules(self._cluster_roles.get(name), f'clusterrole.{RBAC_GROUP} "{name}"', reason, errors)
         if not namespace:
             return
         for binding, subject in _matching(self._bindings.get(namespace, {}), identity):
             kind, name = binding.role_ref.kind, binding.role_ref.name
             role = self._cluster_roles.get(name) if kind == "ClusterRole" else self._roles.get((namespace, name))
-            why = f'RoleBinding "{binding.metadata.name}/{namespace}" of {kind} "{name}" to {subject}'
-            yield from self._rules(role, f'{kind.lower()}.{RBAC_GROUP} "{name}"', why, errors)
+            reason = f'RoleBinding "{binding.metadata.name}/{namespace}" of {kind} "{name}" to {subject}'
+            yield from self._rules(role, f'{kind.lower()}.{RBAC_GROUP} "{name}"', reason, errors)
 
     def role_rules(self, kind: str, namespace: str, name: str) -> list[Rule] | None:
         """The rules of one role."""
@@ -308,12 +304,12 @@ class _Compiled:
         return None if role is None else list(role.rules or ())
 
     @staticmethod
-    def _rules(role: _Role | None, shown: str, why: str, errors: list[str]) -> Iterator[_Granted]:
+    def _rules(role: _Role | None, shown: str, reason: str, errors: list[str]) -> Iterator[_Granted]:
         if role is None:
             errors.append(f"{shown} not found")
             return
         for rule in role.rules or ():
-            yield _Granted(rule, why)
+            yield _Granted(rule, reason)
 
 
 def _by_subject(bindings: Iterable[_Binding]) -> dict[tuple[str, str], list[tuple[_Binding, str]]]:
@@ -339,27 +335,27 @@ def _matching(
         yield from bindings.get(("Group", group), ())
 
 
-def forbidden(identity: Identity, asked: Attributes, reason: str = "") -> StatusError:
+def forbidden(identity: Identity, attributes: Attributes, reason: str = "") -> StatusError:
     """403 in upstream's words."""
-    if asked.path:
-        why = _harmless(f'User "{identity.user}" cannot {asked.verb} path "{asked.path}"')
-        message, details = f"forbidden: {why}", dict[str, Any]()
+    if attributes.path:
+        detail = _harmless(f'User "{identity.user}" cannot {attributes.verb} path "{attributes.path}"')
+        message, details = f"forbidden: {detail}", dict[str, Any]()
     else:
-        scope = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-        why = (
-            f'User "{identity.user}" cannot {asked.verb} resource "{asked.full_resource}" '
-            f'in API group "{asked.group}" {scope}'
+        scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+        detail = (
+            f'User "{identity.user}" cannot {attributes.verb} resource "{attributes.full_resource}" '
+            f'in API group "{attributes.group}" {scope}'
         )
-        why = _harmless(why)
-        qualified = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
-        subject = f'{qualified} "{asked.name}"' if asked.name else qualified
-        message = f"{subject} is forbidden: {why}"
+        detail = _harmless(detail)
+        qualified = f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource
+        subject = f'{qualified} "{attributes.name}"' if attributes.name else qualified
+        message = f"{subject} is forbidden: {detail}"
         details = {}
-        if asked.name:
-            details["name"] = asked.name
-        if asked.group:
-            details["group"] = asked.group
-        details["kind"] = asked.resource
+        if attributes.name:
+            details["name"] = attributes.name
+        if attributes.group:
+            details["group"] = attributes.group
+        details["kind"] = attributes.resource
     if reason:
         message = f"{message}: {reason}"
     return StatusError(403, "Forbidden", message, details=details)

@@ -152,17 +152,17 @@ def node_rules() -> tuple[Rule, ...]:
     return tuple(msgspec.convert(_table()["clusterroles"]["system:node"]["rules"], list[Rule]))
 
 
-def reconciled(stored: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:
+def reconciled(stored: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any] | None:
     """The stored object with what it lacks, or None if it lacks nothing or is not to be touched.
 
     A binding whose roleRef differs cannot be repaired and is left alone.
     """
     annotations = stored["metadata"].get("annotations") or {}
-    if annotations.get(_UPDATE) == "false" or stored.get("roleRef") != wanted.get("roleRef"):
+    if annotations.get(_UPDATE) == "false" or stored.get("roleRef") != desired.get("roleRef"):
         return None
     changed = dict(stored)
     for field in ("rules", "subjects"):
-        missing = [item for item in wanted.get(field) or () if item not in (stored.get(field) or ())]
+        missing = [item for item in desired.get(field) or () if item not in (stored.get(field) or ())]
         if missing:
             changed[field] = [*(stored.get(field) or ()), *missing]
     return changed if changed != stored else None

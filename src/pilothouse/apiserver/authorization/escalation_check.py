@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.authentication.identity import MASTERS
 from pilothouse.apiserver.authorization.authorizer import RBAC_GROUP, Attributes, Authorizer, RbacAuthorizer, Rule
 from pilothouse.apiserver.errors import StatusError
@@ -41,7 +41,7 @@ class NoEscalation(Plugin):
         self._rbac = rbac
         self._authorizer = authorizer
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         if write.info.group != RBAC_GROUP or write.obj is None or MASTERS in write.identity.groups:
             return
         if write.old is not None and _differ_for_the_collector_only(write.obj, write.old):
@@ -51,7 +51,7 @@ class NoEscalation(Plugin):
         elif write.info.resource in _BINDINGS:
             self._check_binding(write, write.obj)
 
-    def _check_role(self, write: Admission, obj: Object) -> None:
+    def _check_role(self, write: AdmissionAttributes, obj: Object) -> None:
         resource, namespace = write.info.resource, write.namespace
         # The name in the path is asked about, which a create has not.
         name = write.name if write.operation == "UPDATE" else ""
@@ -64,7 +64,7 @@ class NoEscalation(Plugin):
             except StatusError:
                 raise errors.forbidden(write.info, _name(obj), _AGGREGATION) from None
 
-    def _check_binding(self, write: Admission, obj: Object) -> None:
+    def _check_binding(self, write: AdmissionAttributes, obj: Object) -> None:
         reference = obj.get("roleRef") or {}
         kind, name = reference.get("kind") or "", reference.get("name") or ""
         resource = {"ClusterRole": "clusterroles", "Role": "roles"}.get(kind)
@@ -83,10 +83,10 @@ class NoEscalation(Plugin):
             )
         self._confirm(write, obj, rules)
 
-    def _may(self, write: Admission, asked: Attributes) -> bool:
-        return self._authorizer.decide(write.identity, asked).allowed
+    def _may(self, write: AdmissionAttributes, attributes: Attributes) -> bool:
+        return self._authorizer.decide(write.identity, attributes).allowed
 
-    def _confirm(self, write: Admission, obj: Object, rules: Iterable[Rule]) -> None:
+    def _confirm(self, write: AdmissionAttributes, obj: Object, rules: Iterable[Rule]) -> None:
         """Raise 403 unless the writer has all of that."""
         identity = write.identity
         owned, error = self._rbac.rules(identity, write.namespace)
@@ -95,13 +95,13 @@ class NoEscalation(Plugin):
             return
         groups = " ".join(map(quote, identity.groups))
         listed = "\n".join(sorted(dict.fromkeys(map(_shown, _compact(missing)))))
-        why = (
+        reason = (
             f"user {quote(identity.user)} (groups=[{groups}]) is attempting to grant RBAC permissions "
             f"not currently held:\n{listed}"
         )
         if error:
-            why += f"; resolution errors: [{error}]"
-        raise errors.forbidden(write.info, _name(obj), why)
+            reason += f"; resolution errors: [{error}]"
+        raise errors.forbidden(write.info, _name(obj), reason)
 
 
 def _name(obj: Object) -> str:
@@ -157,8 +157,8 @@ def _covers(mine: Rule, part: Rule) -> bool:
     return bool(part.resource_names) and all(name in mine.resource_names for name in part.resource_names)
 
 
-def _has(mine: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    return "*" in mine or all(value in mine for value in wanted)
+def _has(mine: tuple[str, ...], desired: tuple[str, ...]) -> bool:
+    return "*" in mine or all(value in mine for value in desired)
 
 
 def _resource_covered(mine: tuple[str, ...], resource: str) -> bool:

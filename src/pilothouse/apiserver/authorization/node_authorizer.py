@@ -47,128 +47,128 @@ class NodeAuthorizer:
             ("", "pods"): self._pod,
         }
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+    def decide(self, identity: Identity, attributes: Attributes) -> Decision:
         """Whether the node may do that."""
         node = node_identity(identity)
         if node is None:
             return Decision(allowed=False)
         if not node:
             return Decision(allowed=False, reason=f'unknown node for user "{identity.user}"')
-        authorize = None if asked.path else self._authorizers.get((asked.group, asked.resource))
+        authorize = None if attributes.path else self._authorizers.get((attributes.group, attributes.resource))
         if authorize is None:
-            return Decision(any(rule.allows(asked) for rule in self._rules()))
-        why = authorize(node, asked)
-        return Decision(allowed=not why, reason="" if why == _SILENT else why)
+            return Decision(any(rule.allows(attributes) for rule in self._rules()))
+        reason = authorize(node, attributes)
+        return Decision(allowed=not reason, reason="" if reason == _SILENT else reason)
 
     # One for each kind of resource: "" allows, anything else says why not.
 
-    def _read(self, node: str, asked: Attributes) -> str:
-        if asked.verb not in _READ:
+    def _read(self, node: str, attributes: Attributes) -> str:
+        if attributes.verb not in _READ:
             return "can only read resources of this type"
-        if asked.subresource:
+        if attributes.subresource:
             return "cannot read subresource"
-        if not asked.namespace:
+        if not attributes.namespace:
             return "can only read namespaced object of this type"
-        return self._related(node, asked)
+        return self._related(node, attributes)
 
-    def _get(self, node: str, asked: Attributes) -> str:
-        if asked.verb != "get":
+    def _get(self, node: str, attributes: Attributes) -> str:
+        if attributes.verb != "get":
             return "can only get individual resources of this type"
-        return "cannot get subresource" if asked.subresource else self._related(node, asked)
+        return "cannot get subresource" if attributes.subresource else self._related(node, attributes)
 
-    def _claim(self, node: str, asked: Attributes) -> str:
-        if asked.subresource != "status":
-            return self._get(node, asked)
-        if asked.verb not in ("get", "update", "patch"):
+    def _claim(self, node: str, attributes: Attributes) -> str:
+        if attributes.subresource != "status":
+            return self._get(node, attributes)
+        if attributes.verb not in ("get", "update", "patch"):
             return "can only get/update/patch this type"
-        return self._related(node, asked)
+        return self._related(node, attributes)
 
-    def _account(self, node: str, asked: Attributes) -> str:
-        if not asked.subresource:
-            return self._get(node, asked)
-        if asked.verb != "create" or not asked.name:
+    def _account(self, node: str, attributes: Attributes) -> str:
+        if not attributes.subresource:
+            return self._get(node, attributes)
+        if attributes.verb != "create" or not attributes.name:
             return "can only create tokens for individual service accounts"
-        if asked.subresource != "token":
+        if attributes.subresource != "token":
             return "can only create token subresource of service account"
-        return self._related(node, asked)
+        return self._related(node, attributes)
 
-    def _lease(self, node: str, asked: Attributes) -> str:
-        if asked.verb not in _OWN:
+    def _lease(self, node: str, attributes: Attributes) -> str:
+        if attributes.verb not in _OWN:
             return "can only get, create, update, patch, or delete a node lease"
-        if asked.namespace != _LEASES:
+        if attributes.namespace != _LEASES:
             return f'can only access leases in the "{_LEASES}" system namespace'
         # The name in the body of a create is admission's to check.
-        if asked.verb != "create" and asked.name != node:
+        if attributes.verb != "create" and attributes.name != node:
             return "can only access node lease with the same name as the requesting node"
         return ""
 
-    def _csi_node(self, node: str, asked: Attributes) -> str:
-        if asked.subresource:
+    def _csi_node(self, node: str, attributes: Attributes) -> str:
+        if attributes.subresource:
             return "cannot authorize CSINode subresources"
-        if asked.verb not in _OWN:
+        if attributes.verb not in _OWN:
             return "can only get, create, update, patch, or delete a CSINode"
-        if asked.verb != "create" and asked.name != node:
+        if attributes.verb != "create" and attributes.name != node:
             return "can only access CSINode with the same name as the requesting node"
         return ""
 
-    def _slice(self, node: str, asked: Attributes) -> str:
-        if asked.subresource:
+    def _slice(self, node: str, attributes: Attributes) -> str:
+        if attributes.subresource:
             return "cannot authorize ResourceSlice subresources"
-        if asked.verb in ("list", "watch", "deletecollection"):
-            if _selected(asked, "spec.nodeName") == node:
+        if attributes.verb in ("list", "watch", "deletecollection"):
+            if _selected(attributes, "spec.nodeName") == node:
                 return ""
             return "can only list/watch/deletecollection resourceslices with spec.nodeName field selector"
-        if asked.verb == "create":
+        if attributes.verb == "create":
             return ""
-        if asked.verb not in ("get", "update", "patch", "delete"):
+        if attributes.verb not in ("get", "update", "patch", "delete"):
             return "can only the verbs get, create, update, patch, or delete a ResourceSlice"
-        found = self._object("resource.k8s.io", "resourceslices", asked.name)
+        found = self._object("resource.k8s.io", "resourceslices", attributes.name)
         own = found is not None and (found.get("spec") or {}).get("nodeName") == node
         return "" if own else _unrelated(node)
 
-    def _node(self, node: str, asked: Attributes) -> str:
-        if asked.subresource == "status":
-            return "" if asked.verb in ("update", "patch") else _SILENT
-        if asked.subresource:
+    def _node(self, node: str, attributes: Attributes) -> str:
+        if attributes.subresource == "status":
+            return "" if attributes.verb in ("update", "patch") else _SILENT
+        if attributes.subresource:
             return _SILENT
-        if asked.verb in ("create", "update", "patch"):
+        if attributes.verb in ("create", "update", "patch"):
             return ""  # which one is admission's to check
-        if asked.verb not in _READ:
+        if attributes.verb not in _READ:
             return _SILENT
         # By name, so that a node can ask for itself before it exists.
-        if asked.name == node:
+        if attributes.name == node:
             return ""
-        if not asked.name:
+        if not attributes.name:
             return f"node '{node}' cannot read all nodes, only its own Node object"
-        return f"node '{node}' cannot read '{asked.name}', only its own Node object"
+        return f"node '{node}' cannot read '{attributes.name}', only its own Node object"
 
-    def _pod(self, node: str, asked: Attributes) -> str:
-        if asked.subresource:
-            allowed = {"status": ("update", "patch"), "eviction": ("create",)}.get(asked.subresource, ())
-            return "" if asked.verb in allowed else _SILENT
-        if asked.verb == "get":
-            return self._get(node, asked)
-        if asked.verb in ("list", "watch"):
-            if _selected(asked, "spec.nodeName") == node:
+    def _pod(self, node: str, attributes: Attributes) -> str:
+        if attributes.subresource:
+            allowed = {"status": ("update", "patch"), "eviction": ("create",)}.get(attributes.subresource, ())
+            return "" if attributes.verb in allowed else _SILENT
+        if attributes.verb == "get":
+            return self._get(node, attributes)
+        if attributes.verb in ("list", "watch"):
+            if _selected(attributes, "spec.nodeName") == node:
                 return ""
             return "can only list/watch pods with spec.nodeName field selector"
-        return "" if asked.verb in ("create", "delete") else _SILENT
+        return "" if attributes.verb in ("create", "delete") else _SILENT
 
     # What belongs together
 
-    def _related(self, node: str, asked: Attributes) -> str:
-        if not asked.name:
+    def _related(self, node: str, attributes: Attributes) -> str:
+        if not attributes.name:
             return "No Object name found"
-        if asked.resource == "volumeattachments":
-            found = self._object("storage.k8s.io", "volumeattachments", asked.name)
+        if attributes.resource == "volumeattachments":
+            found = self._object("storage.k8s.io", "volumeattachments", attributes.name)
             related = found is not None and (found.get("spec") or {}).get("nodeName") == node
-        elif asked.resource == "persistentvolumes":
-            found = self._object("", "persistentvolumes", asked.name)
+        elif attributes.resource == "persistentvolumes":
+            found = self._object("", "persistentvolumes", attributes.name)
             claim = ((found or {}).get("spec") or {}).get("claimRef") or {}
             key = (claim.get("namespace") or "", claim.get("name") or "")
             related = self._refers(node, "persistentvolumeclaims", key)
         else:
-            related = self._refers(node, asked.resource, (asked.namespace, asked.name))
+            related = self._refers(node, attributes.resource, (attributes.namespace, attributes.name))
         return "" if related else _unrelated(node)
 
     def _refers(self, node: str, resource: str, key: tuple[str, str]) -> bool:
@@ -196,9 +196,9 @@ def _unrelated(node: str) -> str:
     return f"no relationship found between node '{node}' and this object"
 
 
-def _selected(asked: Attributes, field: str) -> str:
+def _selected(attributes: Attributes, field: str) -> str:
     try:
-        return parse_field_selector(asked.field_selector).exact(field) or ""
+        return parse_field_selector(attributes.field_selector).exact(field) or ""
     except FieldSelectorError:
         return ""
 

@@ -6,7 +6,7 @@ After ``authz.go`` in kubernetes' ``pkg/registry/admissionregistration/{validati
 """
 
 from pilothouse.apiserver import errors, field_errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.authentication.identity import MASTERS, Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer
 from pilothouse.apiserver.core import Core
@@ -24,13 +24,13 @@ _OF_BINDINGS = {
 class ParameterRights(Plugin):
     """Rejects policies whose kind of parameters, and bindings whose parameters, their writer may not get."""
 
-    concerns = frozenset(f"{resource}.{_GROUP}" for resource in (*_POLICIES, *_OF_BINDINGS))
+    resources = frozenset(f"{resource}.{_GROUP}" for resource in (*_POLICIES, *_OF_BINDINGS))
 
     def __init__(self, core: Core, authorizer: Authorizer) -> None:
         self._core = core
         self._authorizer = authorizer
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         if write.obj is None or write.subresource or MASTERS in write.identity.groups:
             return
         spec, before = write.obj.get("spec") or {}, (write.old or {}).get("spec") or {}
@@ -43,7 +43,7 @@ class ParameterRights(Plugin):
         if reference is not None and _parameters_of(spec) != _parameters_of(before):
             self._authorize_binding(write, spec, reference)
 
-    def _authorize_policy(self, write: Admission, kind: Object) -> None:
+    def _authorize_policy(self, write: AdmissionAttributes, kind: Object) -> None:
         if self._may_get(write.identity, kind, "*", "*"):
             return
         text = (
@@ -52,7 +52,7 @@ class ParameterRights(Plugin):
         )
         _reject(write, "spec.paramKind", text)
 
-    def _authorize_binding(self, write: Admission, spec: Object, reference: Object) -> None:
+    def _authorize_binding(self, write: AdmissionAttributes, spec: Object, reference: Object) -> None:
         policies = storage_prefix(_GROUP, _OF_BINDINGS[write.info.resource])
         record = self._core.store.staged(policies + (spec.get("policyName") or ""))
         kind = (decode(record.value).get("spec") or {}).get("paramKind") if record is not None else None
@@ -68,8 +68,8 @@ class ParameterRights(Plugin):
             group, _slash, version = (kind.get("apiVersion") or "").rpartition("/")
             found = (info.resource for info in self._core.table if _is_of(info.api_version, info.kind, kind))
             resource = next(found, "*")
-        asked = Attributes("get", group, version, resource, "", namespace, name)
-        return self._authorizer.decide(identity, asked).allowed
+        attributes = Attributes("get", group, version, resource, "", namespace, name)
+        return self._authorizer.decide(identity, attributes).allowed
 
 
 def _is_of(api_version: str, name: str, kind: Object) -> bool:
@@ -80,7 +80,7 @@ def _parameters_of(spec: Object) -> tuple[object, object]:
     return spec.get("policyName"), spec.get("paramRef")
 
 
-def _reject(write: Admission, field: str, text: str) -> None:
+def _reject(write: AdmissionAttributes, field: str, text: str) -> None:
     assert write.obj is not None, "what is rejected has been sent"
     name = str(write.obj["metadata"].get("name") or "")
     raise errors.invalid(write.info.group, write.info.kind, name, [field_errors.forbidden(field, text)])

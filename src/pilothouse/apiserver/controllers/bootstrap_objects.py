@@ -142,28 +142,28 @@ def stage_roles(core: Core) -> Staged | None:
     staged = _stage_templates(core, templates)
     if not present:
         return staged
-    for resource, wanted in bootstrap_objects(core.options.gates):
+    for resource, desired in bootstrap_objects(core.options.gates):
         info = core.table.built_in(RBAC_GROUP, resource)
-        meta = wanted["metadata"]
+        meta = desired["metadata"]
         record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
         if record is None or record.key not in present:
             continue
-        changed = reconciled(msgspec.json.decode(record.value), wanted)
+        changed = reconciled(msgspec.json.decode(record.value), desired)
         if changed is not None:
             core.managed_fields.rewritten(info, record.value, changed)
             staged = _write(core, info, changed, expected=record.revision)
     return staged
 
 
-def stage_current(core: Core, group: str, resource: str, wanted: Object) -> Staged | None:
+def stage_current(core: Core, group: str, resource: str, desired: Object) -> Staged | None:
     """Stage an object that must say exactly this, apart from its metadata; None if it does."""
     info = core.table.built_in(group, resource)
-    meta = wanted["metadata"]
+    meta = desired["metadata"]
     record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
     if record is None:
-        return stage_missing(core, group, resource, wanted)
+        return stage_missing(core, group, resource, desired)
     known: Object = msgspec.json.decode(record.value)
-    changed = {**known, **{field: value for field, value in wanted.items() if field != "metadata"}}
+    changed = {**known, **{field: value for field, value in desired.items() if field != "metadata"}}
     if changed == known:
         return None
     core.managed_fields.rewritten(info, record.value, changed)
@@ -190,7 +190,7 @@ def _complete(core: Core, info: ResourceInfo, obj: Object, uid: str, now: str) -
     strategy.set_defaults(obj)
     core.managed_fields.stage_created(info, obj)
     strategy.prepare_for_create(obj, now)
-    strategy.finish(obj)
+    strategy.canonicalize(obj)
 
 
 # Objects that are the same in every server ---------------------------------------------------------------------------

@@ -60,8 +60,8 @@ class AuthenticationConfig:
         found = await self._ask("GET", f"{_PATH}/{NAME}")
         if found.status == 404:
             meta = {"name": NAME, "namespace": NAMESPACE}
-            wanted = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": self._data({})}
-            answer = await self._ask("POST", _PATH, wanted)
+            desired = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": self._data({})}
+            answer = await self._ask("POST", _PATH, desired)
         else:
             stored: Object = msgspec.json.decode(found.body)
             data = self._data(stored.get("data") or {})
@@ -69,7 +69,7 @@ class AuthenticationConfig:
                 return
             answer = await self._ask("PUT", f"{_PATH}/{NAME}", {**stored, "data": data})
         if answer.status >= 400:
-            _log.warning("Cannot write who signs clients' certificates", answer=answer.body.decode(errors="replace"))
+            _log.warning("Unable to write the client CA", answer=answer.body.decode(errors="replace"))
 
     def _data(self, stored: dict[str, str]) -> dict[str, str]:
         known = _BLOCK.findall(stored.get("client-ca-file", ""))

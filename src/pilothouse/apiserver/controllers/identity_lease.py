@@ -30,7 +30,7 @@ async def keep_lease(core: Core, address: str) -> None:
     name = server_name(host)
     holder = f"{name}_{core.env.uid()}"
     while True:
-        wanted: Object = {
+        desired: Object = {
             "metadata": {
                 "name": name,
                 "namespace": "kube-system",
@@ -43,7 +43,7 @@ async def keep_lease(core: Core, address: str) -> None:
                 "renewTime": format_micro_time(core.env.now()),
             },
         }
-        staged = stage_current(core, "coordination.k8s.io", "leases", wanted)
+        staged = stage_current(core, "coordination.k8s.io", "leases", desired)
         if staged is not None:
             await core.commit(staged)
         await asyncio.sleep(_RENEW_SECONDS)

@@ -74,7 +74,7 @@ class ResourceMetrics:
     async def _pods(self, core: Core, call: Call) -> ObjectResult | ListResult:
         info, stored = call.info, self._stored["pods"]
         shares = _Shares(core)
-        if call.asked.verb == "get":
+        if call.request_info.verb == "get":
             record = core.store.get(stored.key(call.namespace, call.name))
             if record is None:
                 raise errors.not_found(stored, call.name)
@@ -95,7 +95,7 @@ class ResourceMetrics:
 
     async def _nodes(self, core: Core, call: Call) -> ObjectResult | ListResult:
         info, stored = call.info, self._stored["nodes"]
-        if call.asked.verb == "get":
+        if call.request_info.verb == "get":
             record = core.store.get(stored.key("", call.name))
             if record is None:
                 raise errors.not_found(stored, call.name)
@@ -112,7 +112,7 @@ class ResourceMetrics:
                 pods = used.get(name, _NOTHING)
                 total = Usage(own.cpu + pods.cpu, own.memory + pods.memory)
                 values.append(self._metrics(info, node, {"usage": _shown(total)}))
-        if call.asked.verb == "get":
+        if call.request_info.verb == "get":
             if not values:
                 raise errors.not_found(info, call.name)
             return ObjectResult(200, info, values[0])
@@ -151,9 +151,9 @@ def _shown(usage: Usage) -> dict[str, str]:
 
 def _selected(core: Core, call: Call, stored: ResourceInfo) -> list[Record]:
     """The stored objects that the request is about, by key."""
-    check_numbers(call.asked.query)
+    check_numbers(call.request_info.query)
     strategy = core.strategy(stored)
-    selection: Selection = read_selection(stored, call.asked.query, strategy.fields, strategy.unsupported_field)
+    selection: Selection = read_selection(stored, call.request_info.query, strategy.fields, strategy.unsupported_field)
     namespace = call.namespace if stored.namespaced else ""
     records = core.store.list(stored.list_prefix(namespace)).records
     if selection.empty:

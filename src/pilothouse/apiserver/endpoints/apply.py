@@ -16,7 +16,7 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.create import create_object
 from pilothouse.apiserver.endpoints.object_names import wrong_name, wrong_namespace
 from pilothouse.apiserver.endpoints.request_objects import check_patched
-from pilothouse.apiserver.endpoints.update import change
+from pilothouse.apiserver.endpoints.update import Change, apply_change
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions
@@ -36,7 +36,7 @@ async def apply(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
     """PATCH of an object, or of its status, with a configuration."""
     info = call.info
     config, repeated = await core.long_work.run(call.size, read_config, call)
-    if core.store.staged(call.key) is None and not call.asked.subresource:
+    if core.store.staged(call.key) is None and not call.request_info.subresource:
         return await _create(core, call, config, repeated, options)
 
     def applied(live: Object, known: bytes) -> tuple[Object, bytes]:
@@ -46,13 +46,9 @@ async def apply(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
         return _checked(call, new, options, config), owners
 
     twice = note_duplicates(call, options, repeated)
-    type_ = core.managed_fields.tracker(info, call.asked.subresource).type
+    type_ = core.managed_fields.tracker(info, call.request_info.subresource).type
     await core.long_work.run(call.size, check_config, config, info.api_version, info.kind, type_)
-    return await change(core, call, _unused, options, applied=applied)
-
-
-def _unused(_live: Object) -> Object:
-    raise AssertionError("what an apply makes of an object, it makes knowing who owns what")
+    return await apply_change(core, call, Change(apply=applied), options)
 
 
 async def _create(core: Core, call: Call, config: Object, repeated: list[str], options: WriteOptions) -> ObjectResult:
@@ -68,8 +64,8 @@ async def _create(core: Core, call: Call, config: Object, repeated: list[str], o
     new = await core.long_work.run(call.size, _checked, call, new, options, config)
     meta: Object = new["metadata"]
     if meta.get("uid"):
-        why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
-        raise errors.conflict(info, call.name, why)
+        reason = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+        raise errors.conflict(info, call.name, reason)
     meta.pop("resourceVersion", None)  # where there is nothing no version is wrong
     return await create_object(core, call, new, options, owners=owners)
 
@@ -187,19 +183,19 @@ def _checked(call: Call, new: Object, options: WriteOptions, config: Object) -> 
     except StatusError as error:
         if error.code != 422:
             raise
-        why = error.message.rpartition('": ')[2]
+        reason = error.message.rpartition('": ')[2]
         try:
             fitting = new if definition is None else fit_numbers(new, definition)
         except ConversionError as number:
-            fitting, why = new, str(number)
+            fitting, reason = new, str(number)
         if fitting is not new:
             return _checked(call, fitting, options, config)
         if definition is not None:
-            why = _conversion_error(new, definition) or why
+            reason = _conversion_error(new, definition) or reason
         kind = _kind_text(info.api_version, info.kind)
         raise errors.plain(
             f"failed to convert new object ({_place_text(config)}; {kind}) to proper version: "
-            f"unable to convert unstructured object to {kind}: {why}"
+            f"unable to convert unstructured object to {kind}: {reason}"
         ) from None
 
 

@@ -17,11 +17,11 @@ from pilothouse.storage import Record
 async def connect_pod(core: Core, call: Call) -> RawResult:
     """exec, attach and portforward."""
     pod = stored_pod(core, call)
-    what = call.asked.subresource
-    if call.asked.query.first("dryRun"):
+    what = call.request_info.subresource
+    if call.request_info.query.first("dryRun"):
         raise errors.bad_request("dryRun is not supported")
     if what != "portforward":
-        container_of(pod, call.name, call.asked.query.first("container"))
+        container_of(pod, call.name, call.request_info.query.first("container"))
     node = (pod.get("spec") or {}).get("nodeName")
     if not node:
         raise errors.bad_request(f"pod {call.name} does not have a host assigned")
@@ -34,7 +34,7 @@ async def connect_pod(core: Core, call: Call) -> RawResult:
 async def proxy_pod(core: Core, call: Call) -> RawResult:
     """pods/[SCHEME:]NAME[:PORT]/proxy."""
     _scheme, name, _port = _split(call.name)
-    one = Call(call.request, call.asked, call.info, call.strategy, call.identity, call.namespace, name)
+    one = Call(call.request, call.request_info, call.info, call.strategy, call.identity, call.namespace, name)
     pod = stored_pod(core, one)
     if not (pod.get("status") or {}).get("podIP"):
         raise errors.bad_request("address not allowed")
@@ -86,5 +86,5 @@ def _no_process(what: str, where: str) -> StatusError:
     )
 
 
-def _unreachable(why: str) -> StatusError:
-    return StatusError(503, "ServiceUnavailable", f"error trying to reach service: {why}")
+def _unreachable(reason: str) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", f"error trying to reach service: {reason}")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.object_names import ensure_namespace_matches
@@ -25,7 +25,7 @@ _SERVER_FIELDS = ("uid", "selfLink", "deletionTimestamp", "deletionGracePeriodSe
 
 async def create(core: Core, call: Call) -> ObjectResult:
     """POST to a collection."""
-    options = read_write_options(call.asked.query, "CreateOptions")
+    options = read_write_options(call.request_info.query, "CreateOptions")
     obj = await core.long_work.run(call.size, read_object, call, options)
     return await create_object(core, call, obj, options)
 
@@ -46,7 +46,7 @@ async def create_object(
     obj["kind"], obj["apiVersion"] = info.kind, info.api_version
     await core.run_converting(info, call.size, _complete, core, call, obj, options, sent, owners)
 
-    write = Admission(
+    write = AdmissionAttributes(
         operation="CREATE",
         info=info,
         namespace=call.namespace,
@@ -61,7 +61,7 @@ async def create_object(
     if generated:
         meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
     write.name = meta.get("name") or ""  # which a kind may still give in its own way
-    core.admission.allot(write)
+    core.admission.allocate(write)
 
     has_status = "status" in info.subresources
     if has_status and not strategy.keeps_status_on_create:
@@ -72,8 +72,8 @@ async def create_object(
         else:
             meta.pop("generation", None)
     strategy.drop_disabled_fields(obj, None)
-    strategy.note_requester(obj, call.identity)
-    strategy.stamp(obj, core.time.now())
+    strategy.record_requester(obj, call.identity)
+    strategy.set_timestamps(obj, core.time.now())
     strategy.prepare_for_create(obj, core.time.now())
     call.warnings += object_meta.without_duplicate_owners(meta, admitted=True)
     call.warnings += await core.long_work.run(call.size, _check, call, obj)
@@ -84,7 +84,7 @@ async def create_object(
         raise errors.plain("resourceVersion should not be set on objects to be created")
     if options.dry_run and revision:
         meta["resourceVersion"] = revision  # it is neither checked nor replaced
-    strategy.finish(obj)
+    strategy.canonicalize(obj)
     return await _store(core, call, obj, options, generated=generated)
 
 
@@ -107,18 +107,18 @@ def _check(call: Call, obj: Object) -> Iterable[str]:
     return call.strategy.warnings(obj)
 
 
-def created_part(call: Call, obj: Object) -> Admission:
+def created_part(call: Call, obj: Object) -> AdmissionAttributes:
     """The write that a POST to a subresource is: ``obj`` is of a kind of its own (an Eviction, a TokenRequest), and
     says which in ``kind`` and ``apiVersion``."""
-    return Admission(
+    return AdmissionAttributes(
         operation="CREATE",
         info=call.info,
         namespace=call.namespace,
         name=call.name,
         identity=call.identity,
-        subresource=call.asked.subresource,
+        subresource=call.request_info.subresource,
         obj=obj,
-        dry_run=bool(call.asked.query.get("dryRun")),
+        dry_run=bool(call.request_info.query.get("dryRun")),
         warnings=call.warnings,
     )
 

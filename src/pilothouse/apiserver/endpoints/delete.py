@@ -6,7 +6,7 @@ After apiserver's ``pkg/registry/rest/delete.go`` and ``pkg/registry/generic/reg
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.get import list_objects, selection_of
@@ -40,7 +40,7 @@ def read_options(call: Call) -> DeleteOptions:
             body = read_text(body, content_type, "DeleteOptions")[0]
         elif content_type not in JSON_TYPES:
             read_document(body, content_type, "DeleteOptions")
-    return read_delete_options(call.asked.query, body)
+    return read_delete_options(call.request_info.query, body)
 
 
 async def delete(core: Core, call: Call) -> Result:
@@ -69,7 +69,7 @@ async def delete_one(core: Core, call: Call, options: DeleteOptions, *, fresh: b
             raise errors.not_found(call.info, call.name)
         obj = await read_stored(core, call, record, fresh=fresh)
         check_preconditions(call, obj, options)
-        write = Admission(
+        write = AdmissionAttributes(
             operation="DELETE",
             info=call.info,
             namespace=call.namespace,
@@ -91,19 +91,19 @@ async def delete_one(core: Core, call: Call, options: DeleteOptions, *, fresh: b
 
 def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None:
     """Reject the deletion of another object than the preconditions name."""
-    wanted = options.preconditions
-    if wanted is None:
+    desired = options.preconditions
+    if desired is None:
         return
     meta = obj["metadata"]
     for what, given, there in (
-        ("UID", wanted.uid, meta["uid"]),
-        ("ResourceVersion", wanted.resource_version, meta["resourceVersion"]),
+        ("UID", desired.uid, meta["uid"]),
+        ("ResourceVersion", desired.resource_version, meta["resourceVersion"]),
     ):
         if given is None or given == there:
             continue
         if call.strategy.checks_delete_preconditions:
-            why = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {there}"
-            raise errors.conflict(call.info, call.name, why)
+            reason = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {there}"
+            raise errors.conflict(call.info, call.name, reason)
         so = "deleted and then recreated" if what == "UID" else "modified"
         raise _mismatch(
             call,
@@ -112,17 +112,17 @@ def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None
         )
 
 
-def _mismatch(call: Call, why: str) -> errors.StatusError:
+def _mismatch(call: Call, reason: str) -> errors.StatusError:
     """The 409 of a precondition. It names the kind where all others name the resource."""
     info, group = call.info, call.strategy.error_group(call.info)
     details = {"name": call.name, **({"group": group} if group else {}), "kind": info.kind}
     kind = f"{info.kind}.{group}" if group else info.kind
     return errors.StatusError(
-        409, "Conflict", f'Operation cannot be fulfilled on {kind} "{call.name}": {why}', details=details
+        409, "Conflict", f'Operation cannot be fulfilled on {kind} "{call.name}": {reason}', details=details
     )
 
 
-def wanted_finalizers(call: Call, obj: Object, options: DeleteOptions) -> list[str]:
+def deletion_finalizers(call: Call, obj: Object, options: DeleteOptions) -> list[str]:
     """The finalizers after the deletion has been asked for; the garbage collector's two follow the propagation
     policy."""
     finalizers: list[str] = list(obj["metadata"].get("finalizers") or ())
@@ -130,22 +130,22 @@ def wanted_finalizers(call: Call, obj: Object, options: DeleteOptions) -> list[s
         return finalizers
     policy = options.propagation_policy
     if options.orphan_dependents is not None:
-        policy = "Orphan" if options.orphan_dependents else call.strategy.unorphaned
+        policy = "Orphan" if options.orphan_dependents else call.strategy.non_orphan_policy
     if policy is None:
         for name in finalizers:
             if name in ("orphan", "foregroundDeletion"):
                 return finalizers
         policy = "Orphan" if call.strategy.orphans_by_default else "Background"
-    wanted = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}.get(policy, "")
-    kept = [name for name in finalizers if name not in ("orphan", "foregroundDeletion") or name == wanted]
-    if wanted and wanted not in kept:
-        kept.append(wanted)
+    desired = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}.get(policy, "")
+    kept = [name for name in finalizers if name not in ("orphan", "foregroundDeletion") or name == desired]
+    if desired and desired not in kept:
+        kept.append(desired)
     return kept
 
 
 async def _delete(core: Core, call: Call, record: Record, obj: Object, options: DeleteOptions) -> tuple[bytes, bool]:
     strategy, meta = call.strategy, obj["metadata"]
-    step = strategy.begin_delete(obj, core.time.now())
+    step = strategy.before_delete(obj, core.time.now())
     if step == "wait":
         return record.value, False
     grace: int | None = None
@@ -153,7 +153,7 @@ async def _delete(core: Core, call: Call, record: Record, obj: Object, options: 
         grace, pending = _begin_grace(core, call, obj, options)
         if pending:
             return record.value, False
-    finalizers = list(meta["finalizers"]) if step == "mark only" else wanted_finalizers(call, obj, options)
+    finalizers = list(meta["finalizers"]) if step == "mark only" else deletion_finalizers(call, obj, options)
     if step == "" and grace is None:
         if not finalizers:
             if options.is_dry_run:
@@ -246,7 +246,7 @@ async def _write(core: Core, call: Call, record: Record, obj: Object, options: D
 
 async def delete_collection(core: Core, call: Call) -> Result:
     """DELETE of a collection: each selected object by the rules of a single delete."""
-    check_numbers(call.asked.query)
+    check_numbers(call.request_info.query)
     selection_of(core, call)  # upstream reads the selectors first
     options = await core.long_work.run(call.size, read_options, call)
     page = await list_objects(core, call)
@@ -254,7 +254,7 @@ async def delete_collection(core: Core, call: Call) -> Result:
     deleted: list[bytes] = []
     for value in page.values:
         meta = read_head(value).metadata
-        one = Call(call.request, call.asked, call.info, call.strategy, call.identity, meta.namespace, meta.name)
+        one = Call(call.request, call.request_info, call.info, call.strategy, call.identity, meta.namespace, meta.name)
         # What is answered is the list as it was read (apiserver pkg/registry/generic/registry/store.go, v0.36).
         deleted.append(value)
         try:

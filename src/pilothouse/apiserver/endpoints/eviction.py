@@ -18,7 +18,7 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.create import created_part
 from pilothouse.apiserver.endpoints.delete import check_preconditions, delete_one
 from pilothouse.apiserver.endpoints.request_objects import read_built_in
-from pilothouse.apiserver.endpoints.update import change, read_stored
+from pilothouse.apiserver.endpoints.update import Change, apply_change, read_stored
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.options import (
@@ -55,8 +55,8 @@ async def evict(core: Core, call: Call) -> StatusResult:
     options = _delete_options(call, sent)
     await core.admission.validate(write)
     # From here on the pod's metadata and status are written, as through pods/status.
-    asked = msgspec.structs.replace(call.asked, subresource="status", query=NO_QUERY)
-    one = msgspec.structs.replace(call, asked=asked, admitted=True)
+    asked = msgspec.structs.replace(call.request_info, subresource="status", query=NO_QUERY)
+    one = msgspec.structs.replace(call, request_info=asked, admitted=True)
     pod = await _pod(core, one)
     attempts = 1 if _revision(options) else _ATTEMPTS
     for attempt in range(attempts):
@@ -91,7 +91,7 @@ async def _evict_within_budget(core: Core, call: Call, pod: Object, options: Del
         return
     info, budget = budgets[0]
     name: str = budget["metadata"]["name"]
-    if not _is_ready(pod) and _lets_unhealthy_go(budget):
+    if not _is_ready(pod) and _may_evict_unhealthy(budget):
         try:
             await _mark_and_delete(core, call, _with_revision(options, pod))
         except StatusError as error:
@@ -117,7 +117,7 @@ def _read(call: Call) -> Object:
         headers = {**call.request.headers, "content-type": "application/json"}
         request = msgspec.structs.replace(call.request, headers=headers, body=msgspec.json.encode(document))
         call = msgspec.structs.replace(call, request=request)
-    options = read_write_options(call.asked.query, "CreateOptions")
+    options = read_write_options(call.request_info.query, "CreateOptions")
     sent = read_built_in(call, options, call.info, GROUP, "v1", "Eviction")
     return {**sent, "kind": "Eviction", "apiVersion": "policy/v1", "metadata": sent.get("metadata") or {}}
 
@@ -125,15 +125,15 @@ def _read(call: Call) -> Object:
 def _delete_options(call: Call, sent: Object) -> DeleteOptions:
     """The options of the deletion; a dry run may be asked for in the query, in the body, or in both alike."""
     own = sent.get("deleteOptions")
-    wanted = call.asked.query.get("dryRun")
+    desired = call.request_info.query.get("dryRun")
     if own is None:
-        return DeleteOptions(dry_run=wanted)
+        return DeleteOptions(dry_run=desired)
     options = read_delete_options(NO_QUERY, msgspec.json.encode(own))
     if not options.dry_run:
-        options.dry_run = wanted
-    elif wanted and wanted != options.dry_run:
+        options.dry_run = desired
+    elif desired and desired != options.dry_run:
         raise errors.plain(
-            f"Non-matching dry-run options in request and content: [{' '.join(wanted)}] and "
+            f"Non-matching dry-run options in request and content: [{' '.join(desired)}] and "
             f"[{' '.join(options.dry_run)}]"
         )
     return options
@@ -190,7 +190,7 @@ async def _mark_and_delete(core: Core, call: Call, options: DeleteOptions) -> No
             _add_target(pod, core.time.now())
             return pod
 
-        result = await change(core, call, marked, NO_OPTIONS, tracked=False)
+        result = await apply_change(core, call, Change(transform=marked, tracked=False), NO_OPTIONS)
         if _revision(options):
             options = _with_revision(options, decode(result.value))
     await delete_one(core, call, options)
@@ -255,7 +255,7 @@ def _budgets(core: Core, call: Call, pod: Object) -> list[tuple[ResourceInfo, Ob
     return found
 
 
-def _lets_unhealthy_go(budget: Object) -> bool:
+def _may_evict_unhealthy(budget: Object) -> bool:
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status") or {}
@@ -265,8 +265,8 @@ def _lets_unhealthy_go(budget: Object) -> bool:
 
 async def _charge(core: Core, call: Call, info: ResourceInfo, name: str, options: DeleteOptions) -> None:
     """Take one disruption out of the budget."""
-    asked = msgspec.structs.replace(
-        call.asked,
+    request_info = msgspec.structs.replace(
+        call.request_info,
         group=GROUP,
         resource=info.resource,
         name=name,
@@ -274,7 +274,7 @@ async def _charge(core: Core, call: Call, info: ResourceInfo, name: str, options
         subresource="status",
         sub=info.subresources["status"],
     )
-    own = Call(call.request, asked, info, core.strategy(info), _SERVER, call.namespace, name, [])
+    own = Call(call.request, request_info, info, core.strategy(info), _SERVER, call.namespace, name, [])
 
     def charged(budget: Object) -> Object:
         _take_one(info, budget, call.name, core.time.now())
@@ -288,7 +288,7 @@ async def _charge(core: Core, call: Call, info: ResourceInfo, name: str, options
             charged(await read_stored(core, own, record))
             return
         try:
-            await change(core, own, charged, NO_OPTIONS)
+            await apply_change(core, own, Change(transform=charged), NO_OPTIONS)
         except StatusError as error:
             if error.code != 409:
                 raise
@@ -311,7 +311,7 @@ def _take_one(info: ResourceInfo, budget: Object, pod: str, now: str) -> None:
     if len(disrupted) > MAX_DISRUPTED_PODS:
         raise _forbidden(name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller")
     if not allowed:
-        raise _too_many_requests(name, _why_not(name, status), 0)
+        raise _too_many_requests(name, _insufficient_budget_message(name, status), 0)
     status["disruptionsAllowed"] = allowed - 1
     if allowed == 1:
         _set_insufficient(status, meta.get("generation") or 0, now)
@@ -319,7 +319,7 @@ def _take_one(info: ResourceInfo, budget: Object, pod: str, now: str) -> None:
     status["disruptedPods"] = disrupted
 
 
-def _why_not(name: str, status: Object) -> str:
+def _insufficient_budget_message(name: str, status: Object) -> str:
     condition: Object = next(
         (found for found in status.get("conditions") or () if found.get("type") == "DisruptionAllowed"), {}
     )
@@ -347,19 +347,19 @@ def _set_insufficient(status: Object, generation: int, now: str) -> None:
     )
 
 
-def _too_many_requests(name: str, why: str, retry_after: int) -> StatusError:
-    details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
+def _too_many_requests(name: str, reason: str, retry_after: int) -> StatusError:
+    details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": reason}]}
     if retry_after:
         details["retryAfterSeconds"] = retry_after
     return StatusError(429, "TooManyRequests", _VIOLATES, details=details)
 
 
 def _still_processed(name: str) -> StatusError:
-    why = f"The disruption budget {name} is still being processed by the server."
-    return _too_many_requests(name, why, _TRY_AGAIN_SECONDS)
+    reason = f"The disruption budget {name} is still being processed by the server."
+    return _too_many_requests(name, reason, _TRY_AGAIN_SECONDS)
 
 
-def _forbidden(name: str, why: str) -> StatusError:
+def _forbidden(name: str, reason: str) -> StatusError:
     # The resource is written in the singular upstream.
     details = {"name": name, "group": GROUP, "kind": "poddisruptionbudget"}
-    return StatusError(403, "Forbidden", f'poddisruptionbudget.policy "{name}" is forbidden: {why}', details=details)
+    return StatusError(403, "Forbidden", f'poddisruptionbudget.policy "{name}" is forbidden: {reason}', details=details)

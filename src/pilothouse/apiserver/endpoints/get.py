@@ -29,14 +29,14 @@ _TOO_OLD_CONTINUE = (
 
 async def get(core: Core, call: Call) -> ObjectResult:
     """One object, not older than the resource version asked for."""
-    wanted = call.asked.query.first("resourceVersion")
-    if wanted and wanted != "0":
-        await wait_for(core, parse_revision(wanted, cached=call.info.resource != "events"))
+    desired = call.request_info.query.first("resourceVersion")
+    if desired and desired != "0":
+        await wait_for(core, parse_revision(desired, cached=call.info.resource != "events"))
     record = core.store.get(call.key)
     if record is None:
         raise errors.not_found(call.info, call.name)
     # One without a version is not answered by what the watch cache has (``cacher/delegator.go``, v1.36).
-    return ObjectResult(200, call.info, await core.shown(call.info, record.value, fresh=not wanted))
+    return ObjectResult(200, call.info, await core.shown(call.info, record.value, fresh=not desired))
 
 
 def parse_revision(text: str, *, cached: bool = True) -> int:
@@ -44,11 +44,11 @@ def parse_revision(text: str, *, cached: bool = True) -> int:
     try:
         return resource_versions.parse(text)
     except ValueError as error:
-        why = f'resourceVersion: Invalid value: "{text}": {error}'
+        reason = f'resourceVersion: Invalid value: "{text}": {error}'
     if not cached:
         # They have no watch cache, and the storage words it differently (apiserver pkg/storage/etcd3, v0.36).
-        raise errors.bad_request(f"invalid resource version: {why}")
-    raise errors.plain(why)
+        raise errors.bad_request(f"invalid resource version: {reason}")
+    raise errors.plain(reason)
 
 
 async def wait_for(core: Core, revision: int) -> None:
@@ -65,8 +65,8 @@ async def wait_for(core: Core, revision: int) -> None:
 def selection_of(core: Core, call: Call) -> Selection:
     """The selectors of a list, watch or deletecollection."""
     strategy = call.strategy
-    selection = read_selection(call.info, call.asked.query, strategy.fields, strategy.unsupported_field)
-    name = call.asked.name
+    selection = read_selection(call.info, call.request_info.query, strategy.fields, strategy.unsupported_field)
+    name = call.request_info.name
     if not name or selection.name == name:
         return selection
     if selection.by_fields:
@@ -77,9 +77,9 @@ def selection_of(core: Core, call: Call) -> Selection:
 
 async def list_objects(core: Core, call: Call) -> ListResult:
     """A page of objects in key order, or all of them."""
-    check_numbers(call.asked.query)
+    check_numbers(call.request_info.query)
     selection = selection_of(core, call)
-    options = read_list_options(call.asked.query, watch=False)
+    options = read_list_options(call.request_info.query, watch=False)
     # A field selector may fix the namespace (apiserver pkg/registry/generic/registry/store.go, ListPredicate, v1.36).
     namespace = call.namespace or (call.info.namespaced and selection.exact("metadata.namespace")) or ""
     prefix = call.info.list_prefix(namespace)
@@ -198,18 +198,18 @@ def keys_selected(core: Core, call: Call, selection: Selection) -> list[str] | N
 
 async def _start(core: Core, options: ListOptions, prefix: str, *, single: bool = False) -> tuple[str, int]:
     """The key to begin after, and the revision to list at; 0 for the newest. ``single``: one name is asked for."""
-    wanted = options.resource_version
+    desired = options.resource_version
     if options.continue_:
         revision, start = decode_token(options.continue_)
-        if wanted and wanted != "0":
+        if desired and desired != "0":
             raise errors.bad_request("specifying resource version is not allowed when using continue")
         # A token of another server may be of a revision to come (``shouldDelegateExactRV``, apiserver
         # pkg/storage/cacher/cacher.go v0.36).
         await wait_for(core, revision)
         return prefix + start, max(revision, 0)
-    if not wanted or wanted == "0":
+    if not desired or desired == "0":
         return "", 0
-    number = parse_revision(wanted, cached=False)
+    number = parse_revision(desired, cached=False)
     await wait_for(core, number)
     # Without a match, a limit makes N mean exactly N, but for one name ("legacy case" in ``ValidateListOptions``,
     # apiserver pkg/storage/interfaces.go v0.36).
@@ -244,27 +244,27 @@ def decode_token(token: str) -> tuple[int, str]:
     if at < 0 and len(token) % 4 == 1:
         at = len(token) - 1
     if at >= 0:
-        why = f"illegal base64 data at input byte {at}"
-        raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+        reason = f"illegal base64 data at input byte {at}"
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {reason}")
     text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     try:
         parsed = msgspec.json.decode(text, type=_Token)
     except (msgspec.DecodeError, ValueError) as error:
-        why = str(error)
+        reason = str(error)
         if text[:1] not in b"{":
             shown = field_errors.shown(chr(text[0]))[1:-1]
-            why = f"invalid character '{shown}' looking for beginning of value"
-        raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}") from None
-    why = ""
+            reason = f"invalid character '{shown}' looking for beginning of value"
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {reason}") from None
+    reason = ""
     start = parsed.start if parsed.start.startswith("/") else "/" + parsed.start
     if parsed.v != _CONTINUE_VERSION:
-        why = f"server does not recognize this encoded version {parsed.v}"
+        reason = f"server does not recognize this encoded version {parsed.v}"
     elif not parsed.rv:
-        why = f"incorrect encoded start resourceVersion (version {_CONTINUE_VERSION})"
+        reason = f"incorrect encoded start resourceVersion (version {_CONTINUE_VERSION})"
     elif not parsed.start:
-        why = f"encoded start key empty (version {_CONTINUE_VERSION})"
+        reason = f"encoded start key empty (version {_CONTINUE_VERSION})"
     elif any(step in ("", ".", "..") for step in start[1:].split("/")):
-        why = parsed.start  # it would lead out of what is listed
-    if why:
-        raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+        reason = parsed.start  # it would lead out of what is listed
+    if reason:
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {reason}")
     return parsed.rv, start[1:].rstrip("\0")

@@ -33,7 +33,7 @@ _UNAUTHENTICATED = ANONYMOUS.groups[0]
 _MANY = 4
 
 
-def wanted_user(headers: Mapping[str, str]) -> Identity | None:
+def requested_user(headers: Mapping[str, str]) -> Identity | None:
     """Who the headers ask to be, just as they say it; None if they do not ask. Raises 400 if they name no user."""
     user, uid = headers.get("impersonate-user", ""), headers.get("impersonate-uid", "")
     groups = tuple(headers["impersonate-group"].split(SEPARATOR)) if "impersonate-group" in headers else ()
@@ -62,22 +62,22 @@ def _go_list(values: tuple[str, ...]) -> str:
     return f"[]string{{{', '.join(map(quote, values))}}}" if values else "[]string(nil)"
 
 
-def impersonate(caller: Identity, wanted: Identity, asked: Attributes, authorizer: Authorizer) -> Identity:
+def impersonate(caller: Identity, desired: Identity, attributes: Attributes, authorizer: Authorizer) -> Identity:
     """The user as whom the request goes on. Raises ``StatusError`` 403."""
     first_error: StatusError | None = None
-    for mode in _modes(caller, wanted):
+    for mode in _modes(caller, desired):
         try:
-            return _Check(mode, caller, authorizer).impersonate(wanted, asked)
+            return _Check(mode, caller, authorizer).impersonate(desired, attributes)
         except StatusError as error:
             first_error = first_error or error
     assert first_error is not None, "the old way always applies"
     raise first_error
 
 
-def _modes(caller: Identity, wanted: Identity) -> Iterator[str]:
+def _modes(caller: Identity, desired: Identity) -> Iterator[str]:
     """The modes that apply, the narrowest first; "" is the old way."""
-    bare = not (wanted.uid or wanted.groups or wanted.extra)
-    node, account = _node_of(wanted.user), _account_of(wanted.user)
+    bare = not (desired.uid or desired.groups or desired.extra)
+    node, account = _node_of(desired.user), _account_of(desired.user)
     if node and bare:
         if _account_of(caller.user) and caller.extra.get(_NODE_NAME) == (node,):
             yield "associated-node"
@@ -111,44 +111,44 @@ class _Check:
         self._verb = f"impersonate:{mode}" if mode else "impersonate"
         self._group = _GROUP if mode else ""
 
-    def impersonate(self, wanted: Identity, asked: Attributes) -> Identity:
+    def impersonate(self, desired: Identity, attributes: Attributes) -> Identity:
         if self._mode:
-            self._ask(msgspec.structs.replace(asked, verb=f"impersonate-on:{self._mode}:{asked.verb}"))
-        groups = self._user(wanted)
-        if wanted.uid:
-            self._ask(self._attributes("uids", wanted.uid, group=_GROUP))
-        self._groups(wanted.groups)
-        self._extra(wanted.extra)
-        if wanted.user == ANONYMOUS.user:
+            self._authorize(msgspec.structs.replace(attributes, verb=f"impersonate-on:{self._mode}:{attributes.verb}"))
+        groups = self._user(desired)
+        if desired.uid:
+            self._authorize(self._attributes("uids", desired.uid, group=_GROUP))
+        self._groups(desired.groups)
+        self._extra(desired.extra)
+        if desired.user == ANONYMOUS.user:
             added = _UNAUTHENTICATED
         else:
             added = "" if _UNAUTHENTICATED in groups else ALL_AUTHENTICATED
         if added and added not in groups:
             groups = (*groups, added)
-        return Identity(wanted.user, groups, wanted.uid, wanted.extra)
+        return Identity(desired.user, groups, desired.uid, desired.extra)
 
     def _attributes(self, resource: str, name: str, *, group: str | None = None, subresource: str = "") -> Attributes:
         # Of the groups the older one is the empty one; extras and uids have always had a group.
         chosen = self._group if group is None else group
         return Attributes(self._verb, chosen, "v1", resource, subresource, "", name)
 
-    def _ask(self, asked: Attributes) -> None:
-        decision = self._authorizer.decide(self._caller, asked)
+    def _authorize(self, attributes: Attributes) -> None:
+        decision = self._authorizer.decide(self._caller, attributes)
         if not decision.allowed:
-            raise forbidden(self._caller, asked, decision.reason)
+            raise forbidden(self._caller, attributes, decision.reason)
 
-    def _user(self, wanted: Identity) -> tuple[str, ...]:
+    def _user(self, desired: Identity) -> tuple[str, ...]:
         """Ask about the name; the groups that come with it, or that were asked for."""
-        asked, groups = self._attributes("users", wanted.user), wanted.groups
-        node, account = _node_of(wanted.user), _account_of(wanted.user)
+        attributes, groups = self._attributes("users", desired.user), desired.groups
+        node, account = _node_of(desired.user), _account_of(desired.user)
         if self._mode and node:
             name = "*" if self._mode == "associated-node" else node
-            asked, groups = self._attributes("nodes", name), ("system:nodes",)
+            attributes, groups = self._attributes("nodes", name), ("system:nodes",)
         if account is not None:
             namespace, name = account
-            asked = msgspec.structs.replace(asked, resource="serviceaccounts", namespace=namespace, name=name)
+            attributes = msgspec.structs.replace(attributes, resource="serviceaccounts", namespace=namespace, name=name)
             groups = groups or ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-        self._ask(asked)
+        self._authorize(attributes)
         return groups
 
     def _groups(self, groups: tuple[str, ...]) -> None:
@@ -161,7 +161,7 @@ class _Check:
             if len(groups) >= _MANY and self._may(self._attributes("groups", "*")):
                 return
         for group in groups:
-            self._ask(self._attributes("groups", group))
+            self._authorize(self._attributes("groups", group))
 
     def _extra(self, extra: Mapping[str, tuple[str, ...]]) -> None:
         if self._mode and extra:
@@ -173,13 +173,13 @@ class _Check:
                 return
         for key in sorted(extra):
             for value in extra[key]:
-                self._ask(self._attributes("userextras", value, group=_GROUP, subresource=key))
+                self._authorize(self._attributes("userextras", value, group=_GROUP, subresource=key))
 
-    def _may(self, asked: Attributes) -> bool:
-        return self._authorizer.decide(self._caller, asked).allowed
+    def _may(self, attributes: Attributes) -> bool:
+        return self._authorizer.decide(self._caller, attributes).allowed
 
-    def _reject(self, asked: Attributes, why: str) -> None:
-        raise forbidden(self._caller, asked, why)
+    def _reject(self, attributes: Attributes, reason: str) -> None:
+        raise forbidden(self._caller, attributes, reason)
 
 
 def _extra_error(extra: Mapping[str, tuple[str, ...]]) -> str:

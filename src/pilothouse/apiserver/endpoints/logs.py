@@ -82,7 +82,7 @@ def _read_time(text: str) -> datetime.datetime:
 
 async def get_log(core: Core, call: Call) -> RawResult:
     """GET of pods/NAME/log."""
-    options = read_log_options(call.asked.query, call.name, core.env.now())
+    options = read_log_options(call.request_info.query, call.name, core.env.now())
     pod = stored_pod(core, call)
     container = container_of(pod, call.name, options.container)
     if not (pod.get("spec") or {}).get("nodeName"):
@@ -104,20 +104,20 @@ def stored_pod(core: Core, call: Call) -> Object:
     return pod
 
 
-def container_of(pod: Object, name: str, wanted: str) -> str:
+def container_of(pod: Object, name: str, desired: str) -> str:
     """The name of the requested container: the given one, or the only one."""
     spec = pod.get("spec") or {}
     names = {field: [container.get("name") or "" for container in spec.get(field) or ()] for field in _CONTAINERS}
-    if wanted:
-        if not any(wanted in found for found in names.values()):
-            raise errors.bad_request(f"container {wanted} is not valid for pod {name}")
-        return wanted
+    if desired:
+        if not any(desired in found for found in names.values()):
+            raise errors.bad_request(f"container {desired} is not valid for pod {name}")
+        return desired
     if len(names["containers"]) == 1:
         return names["containers"][0]
-    why = f"a container name must be specified for pod {name}, choose one of: [{' '.join(names['containers'])}]"
+    reason = f"a container name must be specified for pod {name}, choose one of: [{' '.join(names['containers'])}]"
     if names["initContainers"]:
-        why += f" or one of the init containers: [{' '.join(names['initContainers'])}]"
-    raise errors.bad_request(why)
+        reason += f" or one of the init containers: [{' '.join(names['initContainers'])}]"
+    raise errors.bad_request(reason)
 
 
 def check_node(core: Core, node: str) -> None:

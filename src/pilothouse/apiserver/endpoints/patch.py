@@ -20,7 +20,7 @@ from pilothouse.apiserver.endpoints.patched_text import (
     strategic_patch_text,
 )
 from pilothouse.apiserver.endpoints.request_objects import check_patched, check_patched_kind
-from pilothouse.apiserver.endpoints.update import Wanted, change
+from pilothouse.apiserver.endpoints.update import Change, Transform, apply_change
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.registry.generic.managed_fields import split
@@ -47,10 +47,11 @@ async def patch(core: Core, call: Call) -> ObjectResult:
     if call.content_type == APPLY_PATCH:
         return await server_side_apply(core, call, options)
     owners = partial(stored_owners, core, call)
-    apply = await core.long_work.run(call.size, patch_function, call, call.info, options, owners=owners)
+    patched = await core.long_work.run(call.size, patch_function, call, call.info, options, owners=owners)
     with_owners = names_owners(call)
-    shares_rest = call.asked.subresource == "status" and call.info.custom is None and not with_owners
-    return await change(core, call, apply, options, with_owners=with_owners, shares_rest=shares_rest)
+    shares_rest = call.request_info.subresource == "status" and call.info.custom is None and not with_owners
+    change = Change(transform=patched, with_owners=with_owners, shares_rest=shares_rest)
+    return await apply_change(core, call, change, options)
 
 
 def stored_owners(core: Core, call: Call) -> list[Any]:
@@ -69,7 +70,7 @@ def names_owners(call: Call) -> bool:
 def read_patch_options(call: Call) -> WriteOptions:
     """The options of a PATCH; what is allowed depends on its type."""
     kind = "ApplyOptions" if call.content_type == APPLY_PATCH else "PatchOptions"
-    return read_write_options(call.asked.query, kind)
+    return read_write_options(call.request_info.query, kind)
 
 
 def patch_function(
@@ -79,7 +80,7 @@ def patch_function(
     *,
     kind: str = "",
     owners: Callable[[], list[Any]] = list,
-) -> Wanted:
+) -> Transform:
     """What the body of the call does to an object; ``kind`` when that is not the resource's own (a Scale).
 
     ``owners`` reads the managedFields that an error shows, if the object comes without.

@@ -36,10 +36,10 @@ def _is_static(pod: Object) -> bool:
 
 
 def _prepare_ephemeral_containers(obj: Object, old: Object) -> None:
-    wanted: list[Object] = (obj.get("spec") or {}).get("ephemeralContainers") or []
+    desired: list[Object] = (obj.get("spec") or {}).get("ephemeralContainers") or []
     spec = {name: value for name, value in old["spec"].items() if name != "ephemeralContainers"}
-    if wanted:
-        spec["ephemeralContainers"] = wanted
+    if desired:
+        spec["ephemeralContainers"] = desired
     _only(obj, old, spec)
 
 

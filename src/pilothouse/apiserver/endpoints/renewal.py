@@ -11,7 +11,7 @@ import re
 
 import msgspec
 
-from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import with_revision
@@ -69,11 +69,11 @@ async def renew(core: Core, call: Call, record: Record, options: WriteOptions) -
     ):
         return None
     admission = core.admission_of(call)
-    write = Admission("UPDATE", call.info, call.namespace, call.name, call.identity, warnings=call.warnings)
+    write = AdmissionAttributes("UPDATE", call.info, call.namespace, call.name, call.identity, warnings=call.warnings)
     if admission.reads_updates(write):
         return None
     await admission.admit(write)
-    admission.allot(write)
+    admission.allocate(write)
     await admission.validate(write)
     body, now = call.request.body, core.time.now()
 

@@ -97,8 +97,8 @@ def _drop_empty_fields(obj: Object, definition: Definition) -> None:
         obj["metadata"]["managedFields"] = []
 
 
-def _unhandled(kind: str, version: str, why: str) -> errors.StatusError:
-    return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+def _unhandled(kind: str, version: str, reason: str) -> errors.StatusError:
+    return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {reason}')
 
 
 def _note(call: Call, options: WriteOptions, kind: str, version: str, strict_errors: list[str]) -> None:
@@ -171,17 +171,17 @@ def check_patched_kind(
 ) -> None:
     """Reject what a JSON patch or merge patch has made an object of another kind. (A strategic merge patch can't: the
     type that it is decoded into knows what it is.)"""
-    why = wrong_type_meta(obj)
-    if why:
-        raise _bad_patch(msgspec.json.encode(obj).decode() if shown is None else shown(), why)
+    reason = wrong_type_meta(obj)
+    if reason:
+        raise _bad_patch(msgspec.json.encode(obj).decode() if shown is None else shown(), reason)
     said_kind, said_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
     if said_kind == kind and said_version == api_version:
         return
     if info.custom is not None and kind == info.kind:
         all_errors = [
-            field_errors.invalid(field, said, f"must be {wanted}")
-            for field, said, wanted in (("kind", said_kind, kind), ("apiVersion", said_version, api_version))
-            if said != wanted
+            field_errors.invalid(field, said, f"must be {desired}")
+            for field, said, desired in (("kind", said_kind, kind), ("apiVersion", said_version, api_version))
+            if said != desired
         ]
         name = (obj.get("metadata") or {}).get("name") or ""
         raise errors.invalid(said_version.rpartition("/")[0], said_kind, name, all_errors)
@@ -217,5 +217,5 @@ def _note_patched(call: Call, options: WriteOptions, shown: str, strict_errors: 
         call.warnings += strict_errors
 
 
-def _bad_patch(shown: str, why: str) -> errors.StatusError:
-    return errors.invalid("", "", "", [field_errors.invalid("patch", shown, why)])
+def _bad_patch(shown: str, reason: str) -> errors.StatusError:
+    return errors.invalid("", "", "", [field_errors.invalid("patch", shown, reason)])

@@ -84,10 +84,10 @@ class _Reviews:
         if given != call.namespace:
             raise wrong_namespace()
         all_errors = _validate_question(review, with_subject=True) + _validate_metadata(review, "namespace")
-        asked = review["spec"].get("resourceAttributes")
-        if asked is not None and (asked.get("namespace") or "") != call.namespace:
+        attributes = review["spec"].get("resourceAttributes")
+        if attributes is not None and (attributes.get("namespace") or "") != call.namespace:
             path, text = "spec.resourceAttributes.namespace", "must match metadata.namespace"
-            all_errors.append(field_errors.invalid(path, asked.get("namespace") or "", text))
+            all_errors.append(field_errors.invalid(path, attributes.get("namespace") or "", text))
         elsewhere = review["spec"].get("nonResourceAttributes")
         if elsewhere is not None:
             all_errors.append(_invalid_path(elsewhere, "disallowed on this kind of request"))
@@ -178,7 +178,7 @@ class _Reviews:
         if spec.get("expirationSeconds") is None:
             spec["expirationSeconds"] = 3600
         seconds: int = spec["expirationSeconds"]
-        core.managed_fields.reviewed(call, request, read_write_options(call.asked.query, "CreateOptions"))
+        core.managed_fields.reviewed(call, request, read_write_options(call.request_info.query, "CreateOptions"))
         owners = metadata.pop("managedFields", None)
         for invalid, words in (
             (seconds < 600, "may not specify a duration less than 10 minutes"),
@@ -272,9 +272,9 @@ def _node_of(core: Core, bound: tuple[str, Mapping[str, Any]] | None) -> dict[st
 
 def _read(call: Call, kind: str) -> dict[str, Any]:
     """The review in the body, by its schema."""
-    sub = call.asked.sub
+    sub = call.request_info.sub
     group, version = (sub.group, sub.version) if sub is not None else (call.info.group, call.info.version)
-    options = read_write_options(call.asked.query, "CreateOptions")
+    options = read_write_options(call.request_info.query, "CreateOptions")
     sent = read_built_in(call, options, call.info, group, version, kind)
     return {
         "kind": kind,
@@ -288,7 +288,7 @@ def _read_owned(core: Core, call: Call, kind: str) -> dict[str, Any]:
     """The review in the body, with managedFields: upstream answers the object that it was asked with, which has them
     by then (apiserver ``pkg/endpoints/handlers/create.go``, v1.36)."""
     review = _read(call, kind)
-    core.managed_fields.reviewed(call, review, read_write_options(call.asked.query, "CreateOptions"))
+    core.managed_fields.reviewed(call, review, read_write_options(call.request_info.query, "CreateOptions"))
     return review
 
 

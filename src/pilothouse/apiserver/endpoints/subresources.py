@@ -13,7 +13,7 @@ from pilothouse.apiserver.endpoints.apply import check_config, read_config
 from pilothouse.apiserver.endpoints.object_names import check_name, wrong_namespace
 from pilothouse.apiserver.endpoints.patch import APPLY_PATCH, patch_function, read_patch_options, stored_owners
 from pilothouse.apiserver.endpoints.request_objects import read_built_in, read_object
-from pilothouse.apiserver.endpoints.update import Part, change, read_stored
+from pilothouse.apiserver.endpoints.update import Change, Part, apply_change, read_stored
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
@@ -65,16 +65,16 @@ def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
     status: Object
     if info.custom is not None:
         paths = info.custom.scale
-        wanted = _path(obj, paths.spec_replicas)
-        if wanted is None:
-            wanted = not_set
-        if wanted is None:
+        desired = _path(obj, paths.spec_replicas)
+        if desired is None:
+            desired = not_set
+        if desired is None:
             raise errors.internal(f'the spec replicas field "{paths.spec_replicas}" does not exist')
         status = {"replicas": _path(obj, paths.status_replicas) or 0}
         selector = _path(obj, paths.label_selector) if paths.label_selector else ""
     else:
         spec = obj.get("spec") or {}
-        wanted = spec.get("replicas") or 0
+        desired = spec.get("replicas") or 0
         status = {"replicas": (obj.get("status") or {}).get("replicas") or 0}
         selector = _selector_text(spec.get("selector"), is_map=call.strategy.selects_by_map)
     if selector:
@@ -83,7 +83,7 @@ def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": shown,
-        "spec": {"replicas": wanted} if wanted else {},
+        "spec": {"replicas": desired} if desired else {},
         "status": status,
     }
 
@@ -110,7 +110,7 @@ async def get_scale(core: Core, call: Call) -> ObjectResult:
 
 async def update_scale(core: Core, call: Call) -> ObjectResult:
     """PUT of /scale."""
-    options = read_write_options(call.asked.query, "UpdateOptions")
+    options = read_write_options(call.request_info.query, "UpdateOptions")
     reading = (call, options, call.info, "autoscaling", "v1", "Scale")
     scale = await core.long_work.run(call.size, read_built_in, *reading)
     check_name(call, scale.setdefault("metadata", {}))
@@ -126,12 +126,12 @@ async def patch_scale(core: Core, call: Call) -> ObjectResult:
     owners = lambda: core.managed_fields.of_scale(call.info, stored_owners(core, call))  # noqa: E731
     apply = await core.long_work.run(call.size, patch_function, call, call.info, options, kind="Scale", owners=owners)
 
-    def wanted(current: Object) -> Object:
+    def desired(current: Object) -> Object:
         scale = apply(current)
         _check_replicas(call, scale)
         return scale
 
-    return await _rescale(core, call, wanted, options)
+    return await _rescale(core, call, desired, options)
 
 
 async def _apply_scale(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
@@ -153,15 +153,15 @@ def _check_replicas(call: Call, scale: Object) -> None:
 
 
 async def _rescale(
-    core: Core, call: Call, wanted: Any, options: WriteOptions, *, applied: bool = False
+    core: Core, call: Call, desired: Any, options: WriteOptions, *, applied: bool = False
 ) -> ObjectResult:
-    """Carry replicas and resource version of a Scale over to its object; ``wanted`` is a configuration of it when
+    """Carry replicas and resource version of a Scale over to its object; ``desired`` is a configuration of it when
     ``applied``."""
 
     def apply(obj: Object, known: bytes) -> tuple[Object, bytes]:
         live = scale_of(call, obj, not_set=_NOT_SET)
         before = live["metadata"]["resourceVersion"]
-        sent = wanted(scale_of(call, obj, not_set=_NOT_SET))
+        sent = desired(scale_of(call, obj, not_set=_NOT_SET))
         scale, owners = core.managed_fields.scaled(call, live, sent, known, options, applied=applied)
         if applied:
             _check_replicas(call, scale)
@@ -179,7 +179,7 @@ async def _rescale(
         node[last] = replicas
         return obj, owners
 
-    result = await change(core, call, leave, options, main=True, applied=apply)
+    result = await apply_change(core, call, Change(apply=apply, main=True), options)
     return _scale_result(call, msgspec.json.decode(result.value))
 
 
@@ -188,7 +188,7 @@ async def _rescale(
 
 async def bind(core: Core, call: Call) -> StatusResult:
     """POST of pods/NAME/binding, or of a Binding to the collection ``bindings``: gives a pod its node."""
-    options = read_write_options(call.asked.query, "CreateOptions")
+    options = read_write_options(call.request_info.query, "CreateOptions")
     pods = core.table.built_in("", "pods")
     binding = await core.long_work.run(call.size, read_built_in, call, options, call.info, "", "v1", "Binding")
     meta: Object = binding.get("metadata") or {}
@@ -204,23 +204,16 @@ async def bind(core: Core, call: Call) -> StatusResult:
         )
     if not target.get("name"):
         raise errors.plain(str(field_errors.required("target.name")))
-    one = Call(call.request, call.asked, pods, core.strategy(pods), call.identity, call.namespace, name)
-    await change(
-        core,
-        one,
-        lambda pod: _bound(core, one, pod, binding),
-        options,
+    one = Call(call.request, call.request_info, pods, core.strategy(pods), call.identity, call.namespace, name)
+    change = Change(
+        transform=lambda pod: _bound(core, one, pod, binding),
         revision="",
         part=_BINDING,
         tracked=False,
         shares_rest=True,
     )
+    await apply_change(core, one, change, options)
     return StatusResult(201, msgspec.json.encode(errors.success(code=201)), tuple(one.warnings))
-
-
-def leave(obj: Object) -> Object:
-    """The object as it is."""
-    return obj
 
 
 def _leave_as_is(_obj: Object, _old: Object) -> None:
@@ -232,10 +225,10 @@ _BINDING = Part(_leave_as_is)
 
 
 def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
-    meta, wanted = pod["metadata"], binding.get("metadata") or {}
-    if wanted.get("uid") and wanted["uid"] != meta["uid"]:
-        raise update.wrong_uid(call.info, call.namespace, call.name, wanted["uid"], meta["uid"])
-    if wanted.get("resourceVersion") not in (None, "", "0", meta["resourceVersion"]):
+    meta, desired = pod["metadata"], binding.get("metadata") or {}
+    if desired.get("uid") and desired["uid"] != meta["uid"]:
+        raise update.wrong_uid(call.info, call.namespace, call.name, desired["uid"], meta["uid"])
+    if desired.get("resourceVersion") not in (None, "", "0", meta["resourceVersion"]):
         raise errors.modified(call.info, call.name)
     if meta.get("deletionTimestamp"):
         raise _not_bound(call, f"pod {call.name} is being deleted, cannot be assigned to a host")
@@ -246,8 +239,8 @@ def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
         raise _not_bound(call, f"pod {call.name} has non-empty .spec.schedulingGates")
     pod["spec"] = {**spec, "nodeName": binding["target"]["name"]}
     for field in ("annotations", "labels"):
-        if wanted.get(field):
-            meta[field] = {**(meta.get(field) or {}), **wanted[field]}
+        if desired.get(field):
+            meta[field] = {**(meta.get(field) or {}), **desired[field]}
     status: Object = dict(pod.get("status") or {})
     status.pop("nominatedNodeName", None)
     scheduled = {
@@ -262,8 +255,8 @@ def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
     return pod
 
 
-def _not_bound(call: Call, why: str) -> errors.StatusError:
-    return errors.conflict(call.info, call.name, why, subresource="binding")
+def _not_bound(call: Call, reason: str) -> errors.StatusError:
+    return errors.conflict(call.info, call.name, reason, subresource="binding")
 
 
 # Subresources that write a part of the object by rules of their own
@@ -271,19 +264,20 @@ def _not_bound(call: Call, why: str) -> errors.StatusError:
 
 async def update_part(core: Core, call: Call, part: Part) -> ObjectResult:
     """PUT of such a subresource."""
-    options = read_write_options(call.asked.query, "UpdateOptions")
+    options = read_write_options(call.request_info.query, "UpdateOptions")
     sent = await core.long_work.run(call.size, read_object, call, options)
     meta: Object = sent.setdefault("metadata", {})
     check_name(call, meta)
     revision = meta.get("resourceVersion") or ""
-    return await change(core, call, lambda _old: read_object(call, options), options, revision=revision, part=part)
+    change = Change(transform=lambda _old: read_object(call, options), revision=revision, part=part)
+    return await apply_change(core, call, change, options)
 
 
 async def patch_part(core: Core, call: Call, part: Part) -> ObjectResult:
     """PATCH of such a subresource."""
     options = read_patch_options(call)
-    wanted = await core.long_work.run(call.size, patch_function, call, call.info, options)
-    return await change(core, call, wanted, options, part=part)
+    patched = await core.long_work.run(call.size, patch_function, call, call.info, options)
+    return await apply_change(core, call, Change(transform=patched, part=part), options)
 
 
 # namespaces/finalize: only here spec.finalizers may change

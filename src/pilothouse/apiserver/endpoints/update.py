@@ -1,8 +1,7 @@
 """update: PUT, and the steps that all changes of stored objects share (PATCH, status, scale, finalize).
 
-``change`` takes the stored object and a function that makes the wanted one of it, and ends in a compare-and-swap.
-Without a resource version in the request it starts over when another write was quicker; with one, that is the
-client's conflict.
+``apply_change`` transforms the stored object and ends in a compare-and-swap. If another write was quicker, it starts
+over, unless the request has a resource version: then the client gets a conflict.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +11,7 @@ import msgspec
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors, field_errors
-from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.create import create_object
@@ -52,10 +51,10 @@ _ALL_USER_FIELDS = ("labels", "annotations", "finalizers", "ownerReferences")
 
 async def update(core: Core, call: Call) -> ObjectResult:
     """PUT of an object, or of its status."""
-    options = read_write_options(call.asked.query, "UpdateOptions")
+    options = read_write_options(call.request_info.query, "UpdateOptions")
     record = core.store.staged(call.key)
     if record is not None:
-        if call.strategy.renewed and not call.asked.subresource:
+        if call.strategy.renewed and not call.request_info.subresource:
             answer = await renew(core, call, record, options)
             if answer is not None:
                 return answer
@@ -66,7 +65,7 @@ async def update(core: Core, call: Call) -> ObjectResult:
     sent = await core.long_work.run(call.size, read_object, call, options)
     meta: Object = sent.setdefault("metadata", {})
     check_name(call, meta)
-    if call.strategy.allow_create_on_update and not call.asked.subresource and record is None:
+    if call.strategy.allow_create_on_update and not call.request_info.subresource and record is None:
         if meta.get("uid"):
             raise wrong_uid(call.info, call.namespace, call.name, meta["uid"], "")
         meta.pop("resourceVersion", None)  # where there is nothing no version is wrong
@@ -74,11 +73,13 @@ async def update(core: Core, call: Call) -> ObjectResult:
     revision = meta.get("resourceVersion") or ""
     unused = [sent]
 
-    def wanted(_old: Object) -> Object:
-        # What was prepared for one attempt is of no use to the next.
+    def sent_object(_old: Object) -> Object:
+        # An attempt changes the object, so the next one decodes it again.
         return unused.pop() if unused else read_object(call, options)
 
-    return await change(core, call, wanted, options, revision=revision, builds_on_old=False)
+    return await apply_change(
+        core, call, Change(transform=sent_object, revision=revision, builds_on_old=False), options
+    )
 
 
 def check_revision_given(call: Call, meta: Object) -> None:
@@ -92,8 +93,9 @@ def check_revision_given(call: Call, meta: Object) -> None:
         )
 
 
-Wanted = Callable[[Object], Object]
-"""What a request makes of the stored object. It may keep parts of what it is handed and change them."""
+Transform = Callable[[Object], Object]
+"""Makes the updated object of the stored one (``rest.TransformFunc``). It may keep parts of its argument and change
+them."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -105,41 +107,60 @@ class Part(msgspec.Struct, frozen=True):
     steps: Sequence[Step] = ("object meta update", "update")
 
 
-async def change(
-    core: Core,
-    call: Call,
-    wanted: Wanted,
-    options: WriteOptions,
-    *,
-    revision: str | None = None,
-    part: "Part | None" = None,
-    main: bool = False,
-    builds_on_old: bool = True,
-    tracked: bool = True,
-    with_owners: bool = False,
-    shares_rest: bool = False,
-    applied: Callable[[Object, bytes], tuple[Object, bytes]] | None = None,
-) -> ObjectResult:
-    """Store what ``wanted`` makes of the object.
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request changes a stored object: by ``transform`` or by ``apply``."""
 
-    ``revision`` is the resource version that the request insists on, empty for none; without it (a patch) the object
-    says itself whether it insists on one. ``main`` treats the write as one to the object itself, whatever the
-    subresource. ``builds_on_old`` False: ``wanted`` does not read what it is handed. ``part`` replaces the ordinary
-    separation of spec and status, for subresources with rules of their own. ``tracked`` False: the write changes
-    no managed fields. ``with_owners``: ``wanted`` reads managedFields. ``shares_rest``: it is about the status
-    and changes nothing that it is handed, so that the rest need not be there twice. ``applied`` takes the place of
-    ``wanted``: it knows managedFields and says what becomes of them.
-    """
+    transform: Transform | None = None
+    apply: Callable[[Object, bytes], tuple[Object, bytes]] | None = None
+    """Gets the encoded managedFields as well, and returns the new ones."""
+    revision: str | None = None
+    """The resource version that the request requires, empty if it requires none. None for a patch: the object requires
+    one if the patch has set it."""
+    part: Part | None = None
+    """Replaces the ordinary separation of spec and status."""
+    main: bool = False
+    """Treat it as a change of the object itself, whatever the subresource."""
+    builds_on_old: bool = True
+    """Whether ``transform`` reads its argument."""
+    tracked: bool = True
+    """Whether managedFields are updated."""
+    with_owners: bool = False
+    """``transform`` reads managedFields."""
+    shares_rest: bool = False
+    """It changes only the status, and its argument not at all, so that the rest is not copied."""
+
+
+class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt to replace a record. ``old`` and ``obj`` are changed in place."""
+
+    record: Record
+    old: Object
+    obj: Object
+    old_owners: bytes
+    """The encoded managedFields of ``old``."""
+    new_owners: bytes | None
+    """Those of ``obj``, if ``Change.apply`` has computed them."""
+    uid: str
+    """Another uid than that of ``old``, which the object must keep."""
+    size: int
+    """The bytes to process."""
+
+
+async def apply_change(core: Core, call: Call, change: Change, options: WriteOptions) -> ObjectResult:
+    """Store the changed object. It is repeated if another write was quicker and no resource version is required."""
 
     def make(plain: bytes, owners: bytes, key: str) -> tuple[Object, Object, bytes | None]:
         old = base = decode(plain, key)
-        if shares_rest:
+        if change.shares_rest:
             base = {**old, "metadata": dict(old["metadata"])}
-        elif builds_on_old:
+        elif change.builds_on_old:
             base = decode(plain, key)
-            if with_owners and owners:
+            if change.with_owners and owners:
                 base["metadata"]["managedFields"] = decode_list(owners)
-        return (old, wanted(base), None) if applied is None else (old, *applied(base, owners))
+        if change.apply is not None:
+            return (old, *change.apply(base, owners))
+        assert change.transform is not None, "a change has a transform or an apply"
+        return old, change.transform(base), None
 
     for attempt in range(_ATTEMPTS):
         record = core.store.staged(call.key)
@@ -147,15 +168,15 @@ async def change(
             raise errors.not_found(call.info, call.name)
         plain, owners = split(await core.shown(call.info, record.value))
         size = call.size + len(plain)
-        old, obj, after = await core.run_converting(call.info, size, make, plain, owners, record.key)
+        old, obj, new_owners = await core.run_converting(call.info, size, make, plain, owners, record.key)
         meta: Object = obj.setdefault("metadata", {})
         uid: str = meta.get("uid") or ""
         is_another = uid not in ("", old["metadata"]["uid"])
         if is_another and call.request.method != "PATCH":
             raise wrong_uid(call.info, call.namespace, call.name, uid, old["metadata"]["uid"], dry_run=options.dry_run)
-        if not builds_on_old:
+        if not change.builds_on_old:
             check_revision_given(call, meta)
-        insists = _insists(meta, old["metadata"]) if revision is None else revision
+        insists = _insists(meta, old["metadata"]) if change.revision is None else change.revision
         if insists:
             try:
                 resource_versions.parse(insists)
@@ -164,21 +185,16 @@ async def change(
         if insists not in ("", "0") and insists != old["metadata"]["resourceVersion"]:
             raise errors.modified(call.info, call.name)
         try:
-            return await _replace(
-                core,
-                call,
-                record,
-                old,
-                obj,
-                options,
-                part,
-                "" if main else call.asked.subresource,
-                owners,
-                tracked,
-                after,
-                uid if is_another else "",
-                size,
+            attempted = _Attempt(
+                record=record,
+                old=old,
+                obj=obj,
+                old_owners=owners,
+                new_owners=new_owners,
+                uid=uid if is_another else "",
+                size=size,
             )
+            return await _replace(core, call, change, attempted, options)
         except Mismatch:
             if insists not in ("", "0") or attempt == _ATTEMPTS - 1:
                 raise errors.modified(call.info, call.name) from None
@@ -200,21 +216,9 @@ async def read_stored(core: Core, call: Call, record: Record, *, fresh: bool = F
     return obj
 
 
-async def _replace(
-    core: Core,
-    call: Call,
-    record: Record,
-    old: Object,
-    obj: Object,
-    options: WriteOptions,
-    part: "Part | None",
-    subresource: str,
-    known: bytes,
-    tracked: bool,
-    after: bytes | None,
-    uid: str,
-    size: int,
-) -> ObjectResult:
+async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, options: WriteOptions) -> ObjectResult:
+    record, old, obj, known, part = attempt.record, attempt.old, attempt.obj, attempt.old_owners, change.part
+    subresource = "" if change.main else call.request_info.subresource
     info, strategy = call.info, call.strategy
     meta, old_meta = obj["metadata"], old["metadata"]
     obj["kind"], obj["apiVersion"] = info.kind, info.api_version
@@ -225,20 +229,20 @@ async def _replace(
         meta["resourceVersion"] = old_meta["resourceVersion"]
         if call.request.method == "PUT":
             call.warnings += object_meta.without_duplicate_owners(meta, admitted=False)
-        if after is not None:
-            return after
-        return core.managed_fields.updated(call, old, obj, known, options) if tracked else known
+        if attempt.new_owners is not None:
+            return attempt.new_owners
+        return core.managed_fields.updated(call, old, obj, known, options) if change.tracked else known
 
-    owners = await core.run_converting(info, size, complete)
+    owners = await core.run_converting(info, attempt.size, complete)
     put_entries(obj, owners)
     put_entries(old, known)
-    write = Admission(
+    write = AdmissionAttributes(
         operation="UPDATE",
         info=info,
         namespace=call.namespace,
         name=call.name,
         identity=call.identity,
-        subresource=call.asked.subresource,
+        subresource=call.request_info.subresource,
         obj=obj,
         old=old,
         dry_run=options.dry_run,
@@ -246,7 +250,7 @@ async def _replace(
     )
     admission = core.admission_of(call)
     await admission.admit(write)
-    admission.allot(write)
+    admission.allocate(write)
     if owners != known and same_but_for_times(obj, old, owners, known):
         obj["metadata"]["managedFields"] = old_meta["managedFields"]
     if part is not None:
@@ -258,12 +262,12 @@ async def _replace(
     call.warnings += object_meta.without_duplicate_owners(meta, admitted=True)
     link = obj["metadata"].get("selfLink") if options.dry_run else None
     meta = obj["metadata"] = ordered_metadata(obj["metadata"])
-    if uid:
+    if attempt.uid:
         # A PUT names the uid as a precondition; to a patch it is a field like others.
-        meta["uid"] = uid
-    call.warnings += await core.long_work.run(size, _check, call, obj, old, part, subresource)
+        meta["uid"] = attempt.uid
+    call.warnings += await core.long_work.run(attempt.size, _check, call, obj, old, part, subresource)
     await admission.validate(write)
-    strategy.finish(obj)
+    strategy.canonicalize(obj)
     warnings = tuple(call.warnings)
     if _is_gone(call, obj):
         return await _remove(core, call, record, obj, options)
@@ -326,7 +330,7 @@ def _prepare(core: Core, call: Call, obj: Object, old: Object) -> None:
     if "status" in call.info.subresources:
         _take(obj, old, "status")
     strategy.drop_disabled_fields(obj, old)
-    strategy.stamp(obj, core.time.now())
+    strategy.set_timestamps(obj, core.time.now())
     strategy.prepare_for_update(obj, old)
     if strategy.tracked and strategy.changed(obj, old):
         obj["metadata"]["generation"] = next_generation(old["metadata"])
@@ -363,7 +367,7 @@ def _is_gone(call: Call, obj: Object) -> bool:
         bool(meta.get("deletionTimestamp"))
         and not meta.get("finalizers")
         and not meta.get("deletionGracePeriodSeconds")
-        and call.strategy.may_go(obj)
+        and call.strategy.should_delete_during_update(obj)
     )
 
 

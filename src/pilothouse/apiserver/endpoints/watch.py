@@ -27,7 +27,7 @@ _BATCH_BYTES = 256 * 1024
 
 async def watch(core: Core, call: Call) -> "Watch":
     """Begin a watch. What goes wrong from here on is an ERROR event, not a status code."""
-    options = read_list_options(call.asked.query, watch=True)
+    options = read_list_options(call.request_info.query, watch=True)
     selection = selection_of(core, call)
     wanted = options.resource_version
     revision = parse_revision(wanted) if wanted else 0
@@ -296,14 +296,14 @@ class Watch:
         now = self._core.env.monotonic()
         if now < self._deadline and not self._has_news:
             # Nothing is written anywhere. Until that changes there is no need to wake up each minute just to see it.
-            self._core.quiet[self.stir] = None
+            self._core.quiet[self.notify_written] = None
             # One that waits for a revision of the future has no news at the last bookmark either, and just ends.
             self._bookmark_at = self._last_bookmark if now < self._last_bookmark else self._deadline
             self._set_alarm(self._bookmark_at)
         elif self._watcher is not None:
             self._watcher.nudge()
 
-    def stir(self) -> None:
+    def notify_written(self) -> None:
         """Something was written after a time without: bookmarks are due again."""
         if self._bookmark_at < self._deadline:
             self._plan_bookmark(self._core.env.monotonic())
@@ -392,7 +392,7 @@ class Watch:
         if self._converting is not None and not self._converting.expired():
             self._converting.reschedule(self._core.env.monotonic())
         self._core.watches.pop(self, None)
-        self._core.quiet.pop(self.stir, None)
+        self._core.quiet.pop(self.notify_written, None)
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -120,19 +120,19 @@ class OpenApi:
     def _url(self, key: str) -> str:
         return f"/openapi/v3/{key}?hash={self._hashes[key]}"
 
-    def _third(self, request: Request, key: str, wanted: str) -> Response:
+    def _third(self, request: Request, key: str, desired: str) -> Response:
         infos = self._by_key.get(key)
         if infos is None:
             return Response(404, _PLAIN)
         form = _form(request, _PROTOBUF_V3)
         if form is None:
             return Response(406, _PLAIN)
-        if wanted and wanted != self._hashes[key]:
+        if desired and desired != self._hashes[key]:
             return Response(301, {**_PLAIN, "location": self._url(key)})
         headers = {"content-type": form, "vary": "Accept", "etag": f'"{self._hashes[key]}"'}
         if request.headers.get("if-none-match", "") == headers["etag"]:
             return Response(304, headers)
-        if wanted:
+        if desired:
             headers["cache-control"] = "public, immutable"
             headers["expires"] = "Thu, 31 Dec 2037 23:55:55 GMT"
         else:
@@ -244,13 +244,13 @@ def _add_paths(paths: dict[str, Any], info: ResourceInfo, name: str | None) -> N
     collection = f"{root}/namespaces/{{namespace}}/{info.resource}" if info.namespaced else f"{root}/{info.resource}"
     item = f"{collection}/{{name}}"
     kind = {"group": info.group, "kind": info.kind, "version": info.version}
-    wanted: dict[str, list[str]] = {
+    desired: dict[str, list[str]] = {
         collection: [verb for verb in ("list", "create", "deletecollection") if verb in info.verbs],
         item: [verb for verb in ("get", "update", "patch", "delete") if verb in info.verbs],
     }
     if info.namespaced and "list" in info.verbs:
-        wanted[f"{root}/{info.resource}"] = ["list"]
-    for path, verbs in wanted.items():
+        desired[f"{root}/{info.resource}"] = ["list"]
+    for path, verbs in desired.items():
         if verbs:
             paths[path] = _path_item(info, path, verbs, kind, name)
     for subresource, sub in info.subresources.items():

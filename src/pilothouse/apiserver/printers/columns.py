@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pilothouse.apiserver.registry.generic.printers import human_duration, parse_instant
-from pilothouse.machinery.remembered import remembered
+from pilothouse.machinery.bounded_cache import bounded_cache
 
 _STEP = re.compile(
     r"\.(?P<field>(?:[^.\[\]\\]|\\.)+)"
@@ -25,7 +25,7 @@ _STEP = re.compile(
 Step = tuple[str, Any]
 
 
-@remembered(1024, longest=1024)
+@bounded_cache(1024, longest=1024)
 def parse_path(text: str) -> tuple[Step, ...]:
     """The steps of a path such as ``.status.conditions[?(@.type=="Ready")].status``. Raises ``ValueError``."""
     text = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")

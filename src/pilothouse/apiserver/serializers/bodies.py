@@ -64,10 +64,10 @@ def read_strictly(
         return {}, strict
     if not isinstance(document, dict):
         shown = type(document).__name__
-        why = (
+        reason = (
             f"json parse error: json: cannot unmarshal {_GO_KINDS.get(shown, shown)} into Go value of type {_ONLY_KIND}"
         )
-        raise unrecognized(kind, f"{_NO_KIND}; {why}", sent or body)
+        raise unrecognized(kind, f"{_NO_KIND}; {reason}", sent or body)
     return document, strict
 
 
@@ -88,13 +88,13 @@ def strict_warnings(strict_errors: Iterable[str]) -> list[str]:
     return detail
 
 
-def unrecognized(kind: str, why: str, body: bytes) -> errors.StatusError:
+def unrecognized(kind: str, reason: str, body: bytes) -> errors.StatusError:
     """400 about a body that is not an object at all."""
     start = body[:30]
     shown = start.decode(errors="replace") if body[:1] == b"{" else start.hex()
     more = " ..." if len(body) > len(start) else ""
     return errors.bad_request(
-        f"the object provided is unrecognized (must be of type {kind}): {why} ({shown or '<empty>'}{more})"
+        f"the object provided is unrecognized (must be of type {kind}): {reason} ({shown or '<empty>'}{more})"
     )
 
 
@@ -115,9 +115,9 @@ def read_text(body: bytes, content_type: str, kind: str) -> tuple[bytes, list[st
 
 def check_type_meta(document: Object, kind: str, body: bytes) -> None:
     """Reject a document whose apiVersion or kind is no text (apimachinery ``serializer/json/meta.go``, v0.36)."""
-    why = wrong_type_meta(document)
-    if why:
-        raise unrecognized(kind, why, body)
+    reason = wrong_type_meta(document)
+    if reason:
+        raise unrecognized(kind, reason, body)
 
 
 def wrong_type_meta(document: Object) -> str:
@@ -148,9 +148,9 @@ def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, kno
         raise errors.bad_request(
             f"the API version in the data ({said_version}) does not match the expected API version ({api_version})"
         )
-    why = another_kind(said_version, said_kind, kind, api_version, known_kinds)
+    reason = another_kind(said_version, said_kind, kind, api_version, known_kinds)
     raise errors.bad_request(
-        f'{said_kind} in version "{said_version.rpartition("/")[2]}" cannot be handled as a {kind}: {why}'
+        f'{said_kind} in version "{said_version.rpartition("/")[2]}" cannot be handled as a {kind}: {reason}'
     )
 
 

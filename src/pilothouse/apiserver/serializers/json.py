@@ -169,10 +169,6 @@ def list_body(result: ListResult) -> bytes:
 _EVENT_END = b"}\n"
 
 
-def _event_head(event: WatchEvent) -> bytes:
-    return b'{"type":"%s","object":' % event.type.encode()
-
-
 def event_line(event: WatchEvent) -> bytes:
     """The event as one line of JSON; the same bytes object for all watches."""
     memo = event.memo
@@ -218,7 +214,7 @@ class LineStream:
             lines: list[bytes] = []
             for event in batch:
                 if len(event.value) > LARGE_EVENT:
-                    lines += (_event_head(event), event.value, _EVENT_END)
+                    lines += (b'{"type":"%s","object":' % event.type.encode(), event.value, _EVENT_END)
                 else:
                     lines.append(event_line(event))
             yield lines

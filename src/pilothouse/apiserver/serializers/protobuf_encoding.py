@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.serializers.protobuf_table import FieldRow, table
+from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.durations import parse_nanoseconds
-from pilothouse.machinery.remembered import remembered
 
 _Pieces = list[bytes]
 _Value = Callable[[Any], bytes]
@@ -78,7 +78,7 @@ def _double(value: Any) -> bytes:
     return struct.pack("<d", value)
 
 
-@remembered(8192)
+@bounded_cache(8192)
 def _time(value: str) -> bytes:
     # Time and MicroTime: {1: seconds, 2: nanos}. Many objects share their instants, hence the memory.
     moment = datetime.datetime.fromisoformat(value)

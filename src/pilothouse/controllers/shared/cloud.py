@@ -110,10 +110,10 @@ class CloudProvider(Protocol):
 class NothingToDo:
     """Replaces a controller that the provider does not support. It logs why, and does nothing."""
 
-    def __init__(self, name: str, log: Log, why: str) -> None:
+    def __init__(self, name: str, log: Log, reason: str) -> None:
         self.name = name
         self._log = log
-        self._why = why
+        self._why = reason
 
     async def run(self) -> None:
         """Nothing, until cancelled."""

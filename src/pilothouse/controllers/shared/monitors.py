@@ -183,27 +183,27 @@ class ResourceMonitors(ABC):
             for key in [key for key, monitor in self._monitors.items() if monitor.informer.stopped]:
                 # Stopped by another controller that shares it. If the resource is served, it is started again.
                 self._forget(key)
-        wanted = self._wanted(discovery)
-        if not wanted:
+        desired = self._wanted(discovery)
+        if not desired:
             self._failed(f"No resources reported by discovery, skipping {self._subject} sync", None)
             return
         self._follow_definitions(discovery)
-        removed, added = self._differences(discovery, wanted, stops=stops)
+        removed, added = self._differences(discovery, desired, stops=stops)
         if removed or added:
             diff = f"added: {_listed(added)}, removed: {_listed(removed)}"
             self._log.info(f"Syncing {self._subject} with updated resources from discovery", v=2, diff=diff)
         for key in removed:
             self._stop(key)
         for key in added:
-            self._start(key, wanted[key])
+            self._start(key, desired[key])
         self._on_discovery()
         if removed or added:
             await self._wait_synced()
 
     def _differences(
-        self, discovery: Discovery, wanted: Mapping[ResourceKey, Resource], *, stops: bool
+        self, discovery: Discovery, desired: Mapping[ResourceKey, Resource], *, stops: bool
     ) -> tuple[list[ResourceKey], list[ResourceKey]]:
-        added = [key for key in wanted if key not in self._monitors]
+        added = [key for key in desired if key not in self._monitors]
         if not stops:
             # Another version replaces the watched one when that is stopped.
             watched = {(key.group, key.resource) for key in self._monitors}
@@ -212,7 +212,7 @@ class ResourceMonitors(ABC):
             key
             for key, monitor in self._monitors.items()
             # Of a group whose discovery failed nothing is known; synced informers continue.
-            if key in wanted or (key.group_version in discovery.failures and monitor.informer.has_synced)
+            if key in desired or (key.group_version in discovery.failures and monitor.informer.has_synced)
         }
         return [key for key in self._monitors if key not in kept], added
 
@@ -285,7 +285,7 @@ def shared_informer(context: ControllerContext, resource: Resource) -> SharedInf
     return None
 
 
-def wanted_resources(discovery: Discovery, chosen: Callable[[Resource], bool]) -> dict[ResourceKey, Resource]:
+def monitored_resources(discovery: Discovery, chosen: Callable[[Resource], bool]) -> dict[ResourceKey, Resource]:
     """The preferred version of every resource that is chosen."""
     return {
         ResourceKey(resource.group, resource.version, resource.name): resource

@@ -47,20 +47,20 @@ class OwnSlices:
             self._enqueue_key(key)
 
     def _added(self, each: EndpointSlice, _initial: bool) -> None:
-        if self._is_own(each) and self._tracker.is_news(service_key_of(each), each):
+        if self._is_own(each) and self._tracker.is_foreign_change(service_key_of(each), each):
             self._enqueue(each)
 
     def _changed(self, old: EndpointSlice, new: EndpointSlice) -> None:
         if self._is_own(old) and not (self._is_own(new) and service_key_of(old) == service_key_of(new)):
-            self._tracker.let_go(service_key_of(old), old)
+            self._tracker.release(service_key_of(old), old)
         if service_key_of(old) != service_key_of(new):
             self._enqueue(old)
             self._enqueue(new)
         elif self._is_own(old) != self._is_own(new) or (
-            self._is_own(new) and self._tracker.is_news(service_key_of(new), new)
+            self._is_own(new) and self._tracker.is_foreign_change(service_key_of(new), new)
         ):
             self._enqueue(new)
 
     def _gone(self, each: EndpointSlice, _unknown: bool) -> None:
-        if self._is_own(each) and self._tracker.saw_gone(service_key_of(each), each):
+        if self._is_own(each) and self._tracker.handle_deletion(service_key_of(each), each):
             self._enqueue(each)

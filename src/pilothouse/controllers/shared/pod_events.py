@@ -119,7 +119,7 @@ class PodEvents(Generic[T]):
         return before is not None and after is not None and before.kind != self._kind != after.kind
 
     def pod_changed(self, old: Pod, new: Pod) -> None:
-        """Enqueues the owner, a former owner, or whoever may adopt it."""
+        """Enqueues the owner, a former owner, or the sets that may adopt the pod."""
         before, after = old.metadata, new.metadata
         if before.resource_version == after.resource_version:
             return

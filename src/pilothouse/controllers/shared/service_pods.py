@@ -55,8 +55,8 @@ class ServicePods:
             ),
             key=len,
         )
-        wanted = selector.items()
-        return [pod for pod in found if wanted <= pod.metadata.labels.items()]
+        desired = selector.items()
+        return [pod for pod in found if desired <= pod.metadata.labels.items()]
 
     def selecting(self, meta: ObjectMeta) -> list[str]:
         """The keys of the services that select a pod with this metadata, sorted."""

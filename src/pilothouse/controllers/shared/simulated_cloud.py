@@ -84,11 +84,11 @@ class SimulatedBalancers:
         found = []
         for family in service.spec.ip_families or ("IPv4",):
             network = RANGES[family]
-            wanted = service.spec.load_balancer_ip
-            if wanted and ipaddress.ip_address(wanted).version == network.version:
-                if wanted in taken or ipaddress.ip_address(wanted) not in network:
-                    raise ValueError(f"address {wanted} is taken, or not in {network}")
-                found.append(wanted)
+            desired = service.spec.load_balancer_ip
+            if desired and ipaddress.ip_address(desired).version == network.version:
+                if desired in taken or ipaddress.ip_address(desired) not in network:
+                    raise ValueError(f"address {desired} is taken, or not in {network}")
+                found.append(desired)
                 continue
             kept = [each for each in before if _is_in(each, network) and each not in taken]
             found.append(kept[0] if kept else _first_free(network, taken))

@@ -50,12 +50,12 @@ class SliceTracker:
         """We have deleted it, so its event is ignored."""
         self._known.setdefault(key, {})[gone.metadata.uid] = _Written(_DELETED, gone.metadata.resource_version)
 
-    def is_news(self, key: str, seen: EndpointSlice) -> bool:
+    def is_foreign_change(self, key: str, seen: EndpointSlice) -> bool:
         """Whether an event shows a change by another client."""
         known = self._known.get(key, {}).get(seen.metadata.uid)
         return known is None or seen.metadata.generation > known.generation
 
-    def saw_gone(self, key: str, seen: EndpointSlice) -> bool:
+    def handle_deletion(self, key: str, seen: EndpointSlice) -> bool:
         """A slice was deleted from the cache. Whether by another client, also if an earlier process wrote it. Upstream
         checks only what this process wrote, and does not create a slice again that is deleted after a restart."""
         known = self._known.get(key, {})
@@ -64,9 +64,9 @@ class SliceTracker:
             self._known.pop(key, None)
         return written is None or written.generation != _DELETED
 
-    def let_go(self, key: str, seen: EndpointSlice) -> None:
+    def release(self, key: str, seen: EndpointSlice) -> None:
         """The slice has another manager or service now. Upstream continues to wait for it here."""
-        self.saw_gone(key, seen)
+        self.handle_deletion(key, seen)
 
     def check(self, key: str, given: Iterable[EndpointSlice]) -> None:
         """Raise ``StaleSlices`` unless the slices at hand are at least as new as what was written."""

@@ -30,7 +30,7 @@ def port_key(ports: Iterable[EndpointPort]) -> PortKey:
     )
 
 
-def say_the_same(a: Endpoint, b: Endpoint) -> bool:
+def endpoints_equal(a: Endpoint, b: Endpoint) -> bool:
     """Equality of endpoints that are the same one (``EndpointsEqualBeyondHash``). Hints are not compared."""
     if a.conditions != b.conditions or a.node_name != b.node_name or a.zone != b.zone:
         return False

@@ -27,15 +27,15 @@ def csi_name_of(plugin: str) -> str:
     return _MIGRATED.get(plugin, "")
 
 
-def _migrated(where: Sources) -> Iterator[tuple[str, MigratedSource]]:
+def _migrated(volume_sources: Sources) -> Iterator[tuple[str, MigratedSource]]:
     sources: dict[str, MigratedSource | None] = {
-        "kubernetes.io/aws-ebs": where.aws_elastic_block_store,
-        "kubernetes.io/azure-disk": where.azure_disk,
-        "kubernetes.io/azure-file": where.azure_file,
-        "kubernetes.io/cinder": where.cinder,
-        "kubernetes.io/gce-pd": where.gce_persistent_disk,
-        "kubernetes.io/portworx-volume": where.portworx_volume,
-        "kubernetes.io/vsphere-volume": where.vsphere_volume,
+        "kubernetes.io/aws-ebs": volume_sources.aws_elastic_block_store,
+        "kubernetes.io/azure-disk": volume_sources.azure_disk,
+        "kubernetes.io/azure-file": volume_sources.azure_file,
+        "kubernetes.io/cinder": volume_sources.cinder,
+        "kubernetes.io/gce-pd": volume_sources.gce_persistent_disk,
+        "kubernetes.io/portworx-volume": volume_sources.portworx_volume,
+        "kubernetes.io/vsphere-volume": volume_sources.vsphere_volume,
     }
     for plugin, source in sources.items():
         if source is not None:
@@ -54,21 +54,21 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     driver: str
 
 
-def place_of(where: Sources, csi: DriverSource | None) -> Place | None:
+def place_of(sources: Sources, csi: DriverSource | None) -> Place | None:
     """The volume of a CSI driver, a migrated plugin, iSCSI or Fibre Channel; None for all others. The name is that of
     ``GetUniqueVolumeName``, but for migrated disks without the zones and resource groups of upstream's translation."""
     if csi is not None:
         return Place(unique_name(csi.driver, csi.volume_handle), csi.driver)
-    for plugin, source in _migrated(where):
+    for plugin, source in _migrated(sources):
         disk = f"{source.secret_name}#{source.disk}" if isinstance(source, AzureFileSource) else source.disk
         return Place(unique_name(_MIGRATED[plugin], disk), _MIGRATED[plugin])
-    if where.iscsi is not None:
-        disk = f"{where.iscsi.target_portal}:{where.iscsi.iqn}:{where.iscsi.lun}"
+    if sources.iscsi is not None:
+        disk = f"{sources.iscsi.target_portal}:{sources.iscsi.iqn}:{sources.iscsi.lun}"
         return Place(f"{_PREFIX}iscsi/{disk}", "")
-    if where.fc is not None and where.fc.target_wwns and where.fc.lun is not None:
-        return Place(f"{_PREFIX}fc/[{' '.join(where.fc.target_wwns)}]:{where.fc.lun}", "")
-    if where.fc is not None and where.fc.wwids:
-        return Place(f"{_PREFIX}fc/[{' '.join(where.fc.wwids)}]", "")
+    if sources.fc is not None and sources.fc.target_wwns and sources.fc.lun is not None:
+        return Place(f"{_PREFIX}fc/[{' '.join(sources.fc.target_wwns)}]:{sources.fc.lun}", "")
+    if sources.fc is not None and sources.fc.wwids:
+        return Place(f"{_PREFIX}fc/[{' '.join(sources.fc.wwids)}]", "")
     return None
 
 

@@ -461,7 +461,7 @@ def _select(condition: Expression) -> Expression:
     return lambda value: [value for each in condition(value) if _truth(each)]
 
 
-def _items_where(decide: Callable[[list[bool]], bool]) -> Callable[..., Expression]:
+def _filtered_items(decide: Callable[[list[bool]], bool]) -> Callable[..., Expression]:
     return lambda test: lambda value: [decide([_truth(each) for item in _items(value) for each in test(item)])]
 
 
@@ -475,8 +475,8 @@ _FILTERS: dict[tuple[str, int], Callable[..., Expression]] = {
     ("has", 1): _of_argument(_has),
     ("any", 0): _of_value(lambda value: any(_truth(item) for item in _items(value))),
     ("all", 0): _of_value(lambda value: all(_truth(item) for item in _items(value))),
-    ("any", 1): _items_where(any),
-    ("all", 1): _items_where(all),
+    ("any", 1): _filtered_items(any),
+    ("all", 1): _filtered_items(all),
     ("first", 1): lambda inner: lambda value: inner(value)[:1],
     ("first", 0): _of_value(lambda value: _index(value, 0)),
     ("last", 0): _of_value(lambda value: _index(value, -1)),

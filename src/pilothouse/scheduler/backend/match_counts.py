@@ -6,7 +6,7 @@ that it schedules. Here they are counted once per selector; the cache then adds 
 * ``MatchCounts``: matching pods per node.
 * ``DomainMatchCounts``: the same per topology domain, which is a value of a node label.
 * ``MatchCountIndex``: the ``MatchCounts`` of every selector in use. A pod is compared only with selectors that require
-  one of its labels, so that a pod costs the same beside one Deployment as beside six hundred.
+  one of its labels, so that the cost of a pod does not depend on the number of Deployments.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping

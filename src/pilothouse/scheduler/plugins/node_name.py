@@ -8,5 +8,5 @@ NODE_NAME_NOT_MATCH = Status("NodeName", ("node(s) didn't match the requested no
 
 def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
     """Reject all other nodes."""
-    wanted = pod_info.pod.spec.node_name
-    return NODE_NAME_NOT_MATCH if wanted and wanted != node_info.name else None
+    desired = pod_info.pod.spec.node_name
+    return NODE_NAME_NOT_MATCH if desired and desired != node_info.name else None

@@ -219,9 +219,9 @@ class VolumeBinder:
             assumed_volumes.written[key] = version
 
     async def wait_for_bindings(
-        self, assumed_volumes: AssumedVolumes, node: Callable[[], Node | None], wanted: Callable[[], bool]
+        self, assumed_volumes: AssumedVolumes, node: Callable[[], Node | None], desired: Callable[[], bool]
     ) -> None:
-        """Return once all claims are bound. Raises ``BindingError`` if they will not be: the pod is not ``wanted`` any
+        """Return once all claims are bound. Raises ``BindingError`` if they will not be: the pod is not ``desired`` any
         more, its node was deleted, the provisioner gave up, or it takes too long."""
         uid = assumed_volumes.uid
         activation = self._wakeups[uid] = asyncio.Event()
@@ -229,7 +229,7 @@ class VolumeBinder:
             self._waiting_pods.setdefault(claim, {})[uid] = None
         try:
             async with asyncio.timeout(BIND_SECONDS):
-                while not self._check_bindings(assumed_volumes, node(), wanted()):
+                while not self._check_bindings(assumed_volumes, node(), desired()):
                     activation.clear()
                     await activation.wait()
         except TimeoutError:
@@ -242,10 +242,10 @@ class VolumeBinder:
                 if not pods:
                     del self._waiting_pods[claim]
 
-    def _check_bindings(self, assumed_volumes: AssumedVolumes, node: Node | None, wanted: bool) -> bool:
+    def _check_bindings(self, assumed_volumes: AssumedVolumes, node: Node | None, desired: bool) -> bool:
         """Whether all claims are bound, by the caches of the informers and not by what was assumed."""
         pod_volumes = assumed_volumes.pod_volumes
-        if not wanted:
+        if not desired:
             raise BindingError("pod does not exist any more")
         if node is None:
             raise BindingError(f"failed to get node {quote(pod_volumes.node_name)}: not found")

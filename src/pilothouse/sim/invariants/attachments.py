@@ -17,7 +17,7 @@ _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
 class Attachments(Invariant):
-    """All volumes of drivers that attach, of a cluster in which nobody deletes VolumeAttachments by hand.
+    """All volumes of drivers that attach, of a cluster in which users delete no VolumeAttachments.
 
     ``attached`` and ``moved`` count (for tests).
     """
@@ -120,7 +120,7 @@ class Attachments(Invariant):
             if each.metadata.deletion_timestamp is not None:
                 raise Violation(f"the attachment of {pair} was to go, and is still there: {each.metadata.finalizers}")
             if pair not in used:
-                raise Violation(f"{pair} is attached, and nobody uses it")
+                raise Violation(f"{pair} is attached and unused")
             if each.status.attached:
                 there.add(pair)
         for key, pod in self._pods.items():
@@ -128,7 +128,7 @@ class Attachments(Invariant):
                 if _runs(pod) and self._disk(volume) is not None and (volume, pod.spec.node_name) not in there:
                     raise Violation(f"{key} runs without its volume {volume}")
         for name, node in self._nodes.items():
-            names = {disk.name for volume, where in there if where == name and (disk := self._disk(volume))}
+            names = {disk.name for volume, source in there if source == name and (disk := self._disk(volume))}
             if {each.name for each in node.status.volumes_attached} != names:
                 raise Violation(f"{name} believes to have {node.status.volumes_attached}, and has {sorted(names)}")
 

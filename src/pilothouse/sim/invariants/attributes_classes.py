@@ -19,7 +19,7 @@ FINALIZER = "kubernetes.io/vac-protection"
 
 class AttributesClasses(Invariant):
     """All classes of a cluster in which the caches know all claims and volumes by the time that classes are deleted:
-    nothing is promised about those of which nobody has heard. ``kept`` counts deletions that had to wait."""
+    classes that no manager has observed are not checked. ``kept`` counts deletions that had to wait."""
 
     def __init__(self) -> None:
         self._classes = Objects("storage.k8s.io/volumeattributesclasses/", VolumeAttributesClass)
@@ -52,13 +52,13 @@ class AttributesClasses(Invariant):
         return sorted(user for user, names in self._names.items() if name in names)
 
     def settled(self) -> None:
-        """What lives is protected, and nothing that nobody names is kept."""
+        """Classes that are not being deleted are protected, and unused ones are deleted."""
         for name, found in self._classes.items():
             protected = FINALIZER in found.metadata.finalizers
             if found.metadata.deletion_timestamp is None and not protected:
                 raise Violation(f"class {name} lives without protection")
             if found.metadata.deletion_timestamp is not None and protected and not self._users(name):
-                raise Violation(f"class {name} is being deleted, nobody names it, and it is kept")
+                raise Violation(f"class {name} is being deleted and unused, and still exists")
 
 
 def _named(sort: str, value: bytes) -> tuple[str, ...]:

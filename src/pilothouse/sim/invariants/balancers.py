@@ -13,7 +13,7 @@ FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
 
 class Balancers(Invariant):
-    """The load balancers of a cloud, in a cluster in which nobody takes finalizers off.
+    """The load balancers of a cloud, in a cluster in which users remove no finalizers.
 
     ``lost`` counts Services that had one and went (for tests).
     """
@@ -32,12 +32,12 @@ class Balancers(Invariant):
 
     def settled(self) -> None:
         """What is wanted is there, what is said is true, and nothing else is there."""
-        wanted: dict[str, str] = {}
+        desired: dict[str, str] = {}
         for key, service in self._services.items():
             balancer = self._cloud.balancers.get(service.metadata.uid)
             said = tuple(each.ip for each in service.status.load_balancer.ingress)
             if service.spec.type == "LoadBalancer" and service.spec.load_balancer_class is None:
-                wanted[service.metadata.uid] = key
+                desired[service.metadata.uid] = key
                 if balancer is None or said != balancer.addresses:
                     raise Violation(f"service {key} says {said}, and its load balancer is {balancer}")
                 if balancer.source_ranges != service.spec.load_balancer_source_ranges:
@@ -45,5 +45,5 @@ class Balancers(Invariant):
             elif said or FINALIZER in service.metadata.finalizers:
                 raise Violation(f"service {key} wants no load balancer, and looks as if it had one")
         for uid, balancer in self._cloud.balancers.items():
-            if uid not in wanted:
+            if uid not in desired:
                 raise Violation(f"load balancer {balancer.name} of {balancer.service} was left behind")

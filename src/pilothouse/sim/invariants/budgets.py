@@ -14,7 +14,7 @@ class Budgets(Invariant):
     """One budget that is about all pods, of which ``least`` must be healthy.
 
     Checked is each eviction of a healthy pod: as many must be left. Those count as left that others than evictions took
-    away within ``lag`` seconds, since nobody can know of them yet.
+    away within ``lag`` seconds, because no manager can have observed them yet.
     """
 
     def __init__(self, *, least: int, lag: float = 60.0) -> None:
@@ -44,7 +44,7 @@ class Budgets(Invariant):
                 )
 
     def settled(self) -> None:
-        """The budget says what is the case, and waits for nobody."""
+        """The status of the budget is right, and it waits for no pods."""
         healthy = sum(1 for pod in self._pods.values() if _is_healthy(pod))
         for key, budget in self._budgets.items():
             status = budget.status

@@ -1,4 +1,4 @@
-"""What must hold for certificates: nobody has one that nobody approved, and whoever was approved gets one.
+"""What must hold for certificates: none is issued without approval, and each approved request gets one.
 
 Counted anew from what was committed, after every write.
 """
@@ -17,7 +17,7 @@ with lazy_imports():
 
 
 class Certificates(Invariant):
-    """All requests to these signers, of which nobody else issues certificates.
+    """All requests to these signers, for which no other program issues certificates.
 
     ``issued`` counts certificates (for tests).
     """
@@ -46,8 +46,8 @@ class Certificates(Invariant):
         if now.spec.signer_name not in self._signers:
             raise Violation(f"{name} was issued a certificate by {now.spec.signer_name}, which is not ours")
         found = x509.load_pem_x509_certificate(now.status.certificate)
-        wanted = parse_request(now.spec.request)
-        if found.public_key() != wanted.public_key() or set(found.subject) != set(wanted.subject):
+        desired = parse_request(now.spec.request)
+        if found.public_key() != desired.public_key() or set(found.subject) != set(desired.subject):
             raise Violation(f"{name} was issued somebody else's certificate")
 
     def settled(self) -> None:
@@ -55,4 +55,4 @@ class Certificates(Invariant):
         for name, request in self._requests.items():
             waits = is_approved(request) and not has_failed(request) and not request.status.certificate
             if waits and request.spec.signer_name in self._signers:
-                raise Violation(f"{name} was approved, and nobody has served it or said why not")
+                raise Violation(f"{name} was approved, and neither issued nor marked as failed")

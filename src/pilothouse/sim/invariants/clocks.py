@@ -10,7 +10,7 @@ from pilothouse.env.virtual import VirtualClock
 def recent(env: Env, within: float) -> list[datetime.datetime]:
     """What somebody may have read in these last seconds, roughly: the time of now, the earliest, and one for each jump.
 
-    Say the clock was set back by a day ten seconds ago: for whoever read it a minute ago it is tomorrow.
+    Example: the clock was set back by a day ten seconds ago. A time that was read a minute ago is then tomorrow.
     """
     clock = env.clock
     assert isinstance(clock, VirtualClock), "a simulation has a virtual clock"

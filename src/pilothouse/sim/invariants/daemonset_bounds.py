@@ -1,6 +1,6 @@
 """A rolling update of a DaemonSet stays within its bounds, checked at each write of a manager.
 
-For runs in which nobody but managers deletes pods or changes nodes, and requests are not slowed: then a pod that was
+For runs in which only managers delete pods and change nodes, and requests are not slowed: then a pod that was
 shown to be available is, and what a manager decided is what it was shown when the request came.
 """
 
@@ -55,29 +55,29 @@ class DaemonSetBounds(Daemons):
         owner, node = self.sets.get(owner_of(pod) or ""), target_node(pod)
         if owner is None or not self._serves_as_shown(process, pod):
             return
-        wanted = [name for name, placement in self.placements(owner).items() if placement.should_run]
+        desired = [name for name, placement in self.placements(owner).items() if placement.should_run]
         live = [each for each in self.live_pods(owner.metadata.uid) if each.metadata.name != pod.metadata.name]
-        if node not in wanted:
+        if node not in desired:
             return
         self.deletions += 1
         serving = {target_node(each) for each in live if is_ready(each)}
-        bounds = self._bounds(owner, len(wanted))
+        bounds = self._bounds(owner, len(desired))
         if bounds.surge:
             if node not in serving and not self.stale:
                 raise Violation(f"{pod.metadata.name} was the only pod that served {node}")
             return
-        missing = sorted(name for name in wanted if name not in serving)
+        missing = sorted(name for name in desired if name not in serving)
         allowed = bounds.unavailable * (1 + len(self.stale))
         if len(missing) > allowed:
-            raise Violation(f"after {pod.metadata.name} nobody serves {missing}; {allowed} may be missing")
+            raise Violation(f"after {pod.metadata.name} no pod serves {missing}; {allowed} may be missing")
 
     def _created(self, process: int, pod: Pod) -> None:
         owner, node = self.sets.get(owner_of(pod) or ""), target_node(pod)
         if owner is None:
             return
         live = self.live_pods(owner.metadata.uid)
-        wanted = sum(1 for placement in self.placements(owner).values() if placement.should_run)
-        bounds = self._bounds(owner, wanted)
+        desired = sum(1 for placement in self.placements(owner).values() if placement.should_run)
+        bounds = self._bounds(owner, desired)
         beside = [each for each in live if target_node(each) == node and each.metadata.name != pod.metadata.name]
         if not bounds.surge or not any(self._serves_as_shown(process, each) for each in beside):
             return

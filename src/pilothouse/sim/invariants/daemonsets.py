@@ -139,7 +139,7 @@ class DaemonSets(Daemons):
             many = len(there)
         if many > len(self.stale):
             names = sorted(other.metadata.name for other in there)
-            raise Violation(f"{key} is one too many on {node}: beside it are {names}")
+            raise Violation(f"{key} is one too many on {node}, which has {names}")
 
     def settled(self) -> None:
         """Every node that wants a pod has one, of the newest template, and no other node has one, but that NoSchedule
@@ -154,12 +154,12 @@ class DaemonSets(Daemons):
         placements = self.placements(owner)
         pods = self.live_pods(owner.metadata.uid)
         on = Counter(target_node(pod) for pod in pods)
-        wanted = sorted(node for node, placement in placements.items() if placement.should_run)
+        desired = sorted(node for node, placement in placements.items() if placement.should_run)
         kept = sorted(node for node, each in placements.items() if each.should_continue and not each.should_run)
-        if any(on[node] != 1 for node in wanted) or any(
-            count > 1 or node not in (*wanted, *kept) for node, count in on.items()
+        if any(on[node] != 1 for node in desired) or any(
+            count > 1 or node not in (*desired, *kept) for node, count in on.items()
         ):
-            raise Violation(f"{name} wants a pod on {wanted}, may keep one on {kept}, and has them on {dict(on)}")
+            raise Violation(f"{name} wants a pod on {desired}, may keep one on {kept}, and has them on {dict(on)}")
         current = self._check_revisions(owner, pods)
         generation = template_generation(owner.metadata.annotations)
 
@@ -167,7 +167,7 @@ class DaemonSets(Daemons):
             return is_updated(pod, current, generation)
 
         if owner.spec.update_strategy.type == "RollingUpdate":
-            older = [pod.metadata.name for pod in pods if target_node(pod) in wanted and not new(pod)]
+            older = [pod.metadata.name for pod in pods if target_node(pod) in desired and not new(pod)]
             if older:
                 raise Violation(f"{name} has not finished its update: {older} are not of {current}")
         if status.observed_generation != owner.metadata.generation:
@@ -175,7 +175,7 @@ class DaemonSets(Daemons):
         if status.current_number_scheduled + status.number_misscheduled != len(pods):
             raise Violation(f"{name} has {len(pods)} pods and says {status}")
         if any(on[node] for node in kept):
-            return  # a NoSchedule taint beside a pod shows with the next event only: so upstream
+            return  # as upstream, a NoSchedule taint on the node of a pod is observed with the next event only
         ready = sum(1 for pod in pods if is_ready(pod))
         updated = sum(1 for pod in pods if new(pod))
         said = (
@@ -186,8 +186,10 @@ class DaemonSets(Daemons):
             status.updated_number_scheduled,
             status.number_unavailable,
         )
-        if said != (len(wanted), len(pods), ready, ready, updated, len(wanted) - ready):
-            raise Violation(f"{name} wants {len(wanted)}, has {len(pods)}, {ready} ready, {updated} new; says {status}")
+        if said != (len(desired), len(pods), ready, ready, updated, len(desired) - ready):
+            raise Violation(
+                f"{name} wants {len(desired)}, has {len(pods)}, {ready} ready, {updated} new; says {status}"
+            )
 
     def _check_revisions(self, owner: DaemonSet, pods: list[Pod]) -> str:
         """Returns the hash of the current one."""

@@ -55,7 +55,7 @@ class DeviceClaims(Invariant):
                 raise Violation(f"claim {key} is not reserved any more for pod {user.name}, which uses it")
 
     def settled(self) -> None:
-        """Every pod has its claims; nothing is held for nobody."""
+        """Every pod has its claims, and no claim is reserved for a pod that does not exist."""
         for key, pod in self._pods.items():
             if pod.metadata.deletion_timestamp is None and not is_terminal(pod):
                 self._check_pod(key, pod)
@@ -78,7 +78,7 @@ class DeviceClaims(Invariant):
                 raise Violation(f"claim {key} is reserved for {user.name}, which does not need it any more")
         going = claim.metadata.deletion_timestamp is not None
         if going and not users and ALLOCATION_FINALIZER in claim.metadata.finalizers:
-            raise Violation(f"claim {key} is being deleted, nobody uses it, and it is kept")
+            raise Violation(f"claim {key} is being deleted and unused, and still exists")
         for owner in claim.metadata.owner_references:
             pod = self._pods.get(f"{namespace}/{owner.name}")
             if not users and pod is not None and pod.metadata.uid == owner.uid and is_terminal(pod):

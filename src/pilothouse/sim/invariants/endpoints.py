@@ -50,8 +50,8 @@ class ServiceEndpoints(Invariant):
                 self.most_slices = max(self.most_slices, len(self._slices))
 
     def settled(self) -> None:
-        """Both say of every pod that has an address whether it is ready, and of nobody else."""
-        wanted = {
+        """Both contain every pod that has an address, with its readiness, and no others."""
+        desired = {
             pod.metadata.name: is_ready(pod)
             for pod in self._pods.values()
             if pod.metadata.labels.get("app") == self._app and pod.status.pod_ip and not is_terminal(pod)
@@ -66,11 +66,11 @@ class ServiceEndpoints(Invariant):
         doubled = sorted(name for name, count in named.items() if count > 1)
         if doubled:
             raise Violation(f"{doubled} are in more than one place of the slices of {self._service}")
-        if said != wanted:
-            raise Violation(f"the slices of {self._service} say {said}, there is {wanted}")
-        needed = max(1, -(-len(wanted) // self._per_slice))
+        if said != desired:
+            raise Violation(f"the slices of {self._service} say {said}, there is {desired}")
+        needed = max(1, -(-len(desired) // self._per_slice))
         if len(self._slices) > needed + self._spare:
-            raise Violation(f"{self._service} has {len(self._slices)} slices for {len(wanted)} pods")
+            raise Violation(f"{self._service} has {len(self._slices)} slices for {len(desired)} pods")
         older = {
             address.target_ref.name: ready
             for each in self._endpoints.values()
@@ -80,5 +80,5 @@ class ServiceEndpoints(Invariant):
             for address in addresses
             if address.target_ref is not None
         }
-        if older != wanted:
-            raise Violation(f"the Endpoints of {self._service} say {older}, there is {wanted}")
+        if older != desired:
+            raise Violation(f"the Endpoints of {self._service} say {older}, there is {desired}")

@@ -1,4 +1,4 @@
-"""What must hold for taint eviction: nobody is deleted who tolerates, or whose time is not over."""
+"""What must hold for taint eviction: no pod is deleted that tolerates the taints, or before its toleration ends."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any

@@ -81,7 +81,7 @@ class Garbage(Invariant):
                 ref.kind for ref in old.metadata.owner_references if (ref.api_version, ref.kind) not in self._kinds
             ]
             if unknown:
-                raise Violation(f"{key} is deleted although nobody can look up its owners {unknown}")
+                raise Violation(f"{key} is deleted although its owners {unknown} can't be looked up")
             self.deleted += 1
         if new is None:
             return
@@ -100,7 +100,7 @@ class Garbage(Invariant):
         process, shown = self._orphaning.get(owner.metadata.uid, (0, frozenset()))
         if process != self._process:
             return
-        left = [where for where in sorted(shown) if where in self._objects and _names(self._objects[where], owner)]
+        left = [source for source in sorted(shown) if source in self._objects and _names(self._objects[source], owner)]
         if left:
             raise Violation(f"{key} is let go although {left} still name it, which it was to leave behind")
 
@@ -177,7 +177,7 @@ class Garbage(Invariant):
             excused |= more
 
     def _cannot_be_collected(self, obj: Object) -> bool:
-        """One of its references is to a kind that nobody serves, or out of the cluster's scope into a namespace."""
+        """One of its references is to a kind that is not served, or out of the cluster's scope into a namespace."""
         return any(
             kind is None or (kind[1] and not obj.metadata.namespace)
             for ref in obj.metadata.owner_references
@@ -186,7 +186,7 @@ class Garbage(Invariant):
 
 
 def _names(dependent: Object, owner: Object) -> bool:
-    """Whether a reference is to this owner. One that has its uid and other coordinates is to nobody: the object is
+    """Whether a reference is to this owner. One with its uid and another kind or name has no owner: the object is
     garbage, not a dependent to be left behind."""
     meta = owner.metadata
     return any(

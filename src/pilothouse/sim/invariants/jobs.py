@@ -36,7 +36,7 @@ class _Lives:
 class Jobs(Invariant):
     """All Jobs, with their pods.
 
-    ``bounded``: nobody but the controller deletes pods, and Jobs stay as they were made. Then at no time run more pods
+    ``bounded``: only the controller deletes pods, and Jobs are not changed. Then at no time run more pods
     than ``parallelism`` says, or than completions are still missing, and in the end exactly those count that succeeded.
     """
 
@@ -89,10 +89,10 @@ class Jobs(Invariant):
         most = 1 if job.spec.parallelism is None else job.spec.parallelism
         if len(active) > most:
             raise Violation(f"{key} is active pod number {len(active)} of {job.metadata.name}, {most} may be")
-        wanted = job.spec.completions
-        if wanted is not None and len(active) + len(lives.succeeded) > wanted:
+        desired = job.spec.completions
+        if desired is not None and len(active) + len(lives.succeeded) > desired:
             done = len(lives.succeeded)
-            raise Violation(f"{key} was made for {job.metadata.name}: {done} of {wanted} are done, {len(active)} run")
+            raise Violation(f"{key} was made for {job.metadata.name}: {done} of {desired} are done, {len(active)} run")
 
     def _check_status(self, job: Job, before: Job | None) -> None:
         """Nothing counts that has not happened, and what was counted is not taken back."""
@@ -139,6 +139,6 @@ class Jobs(Invariant):
         done = len({*lives.succeeded.values()}) if job.spec.completion_mode == "Indexed" else len(lives.succeeded)
         if self._bounded and (status.succeeded != done or status.failed != len(lives.lost.keys() - lives.succeeded)):
             raise Violation(f"{name} says {status}; {done} succeeded and {len(lives.lost)} were lost")
-        wanted = job.spec.completions or 0
-        if true_condition(job, "Complete") and job.spec.success_policy is None and status.succeeded < wanted:
-            raise Violation(f"{name} is complete with {status.succeeded} of {wanted}")
+        desired = job.spec.completions or 0
+        if true_condition(job, "Complete") and job.spec.success_policy is None and status.succeeded < desired:
+            raise Violation(f"{name} is complete with {status.succeeded} of {desired}")

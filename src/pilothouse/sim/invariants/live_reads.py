@@ -37,7 +37,7 @@ class LiveReads:
             self._reads[key] = (asyncio.get_running_loop().time(), node)
 
     def newest(self, origin: Origin, node: str, *, max_age: float) -> tuple[float, Node | None] | None:
-        """When whoever sent this request last read that node, and what there was; None if that is too long ago."""
+        """When the sender of this request last read that node, and the result; None if that is too long ago."""
         found = self._reads.get((origin.program, origin.controller, node))
         if found is None or asyncio.get_running_loop().time() - found[0] > max_age:
             return None

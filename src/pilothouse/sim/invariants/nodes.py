@@ -42,8 +42,8 @@ class NodeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeHealth(Invariant):
-    """Checked are the writes of the node controller. In a small zone that is partially disrupted nobody may be tainted,
-    nor anywhere when no node is ready.
+    """Checked are the writes of the node controller. In a small zone that is partially disrupted no node may be
+    tainted, nor anywhere when no node is ready.
     """
 
     def __init__(self, limits: NodeLimits | None = None) -> None:
@@ -59,7 +59,7 @@ class NodeHealth(Invariant):
         self._tainted: dict[tuple[str, str], list[float]] = {}
         """When nodes were tainted, by process and zone."""
         self._disrupted: dict[str, float] = {}
-        """Zones in which nobody may be tainted, and since when."""
+        """Zones in which no node may be tainted, and since when."""
         self._shown: dict[int, tuple[Shown[Lease], Shown[Node]]] = {}
         self._last_write = 0.0
         self.tainted = 0
@@ -171,14 +171,14 @@ class NodeHealth(Invariant):
             raise Violation(f"the node controller still wrote on a node {quiet:.0f} s ago")
         for name, node in self._nodes.items():
             status = _ready(node)
-            wanted = EXPECTED.get(status or "", ())
+            desired = EXPECTED.get(status or "", ())
             found = tuple(
                 sorted(t.key for t in node.spec.taints if t.effect == NO_SCHEDULE and t.key in (NOT_READY, UNREACHABLE))
             )
-            if found != wanted:
+            if found != desired:
                 raise Violation(f"{name} is Ready={status}; its NoSchedule taints are {found}")
             leave = _leave_for(node)
-            if leave != wanted and (leave or zone_of(node) not in self._disrupted):
+            if leave != desired and (leave or zone_of(node) not in self._disrupted):
                 raise Violation(f"{name} is Ready={status}; its NoExecute taints are {leave}")
         for key, pod in self._pods.items():
             on = self._nodes.get(pod.spec.node_name)
@@ -193,7 +193,7 @@ def zone_of(node: Node) -> str:
 
 
 def disrupted_zones(nodes: dict[str, Node], large: int) -> list[str]:
-    """The zones in which nobody may be tainted: small ones with at least three nodes and 55 % down, but not all, and
+    """The zones in which no node may be tainted: small ones with at least three nodes and 55 % down, but not all, and
     every zone when no node is ready."""
     down: dict[str, int] = {}
     size: dict[str, int] = {}

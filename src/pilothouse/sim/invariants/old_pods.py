@@ -1,4 +1,4 @@
-"""Which processes began with old pods: they may make each mistake once that whoever knows no better makes."""
+"""Which processes started with a stale list of pods: they may act once on each stale pod."""
 
 from typing import TYPE_CHECKING
 

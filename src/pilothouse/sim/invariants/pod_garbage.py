@@ -47,7 +47,7 @@ class PodGarbage(Invariant):
         leaving = pod.metadata.deletion_timestamp is not None
         if not name:
             if not leaving:
-                raise Violation(f"{key} was never bound and nobody deletes it; {origin}")
+                raise Violation(f"{key} was never bound and is not deleted; {origin}")
             return
         read = self._reads.newest(origin, name, max_age=MAX_AGE)
         if read is None:

@@ -1,4 +1,4 @@
-"""What must hold for PodGroups: none is let go while pods belong to it, and none is kept for nobody.
+"""What must hold for PodGroups: none is released while pods belong to it, and none is kept without pods.
 
 Checked against what was committed, and against the pods in the caches of the process that removes the finalizer:
 nothing is promised about other pods.
@@ -29,7 +29,7 @@ SLOWEST_REQUEST = 10.0
 
 
 class PodGroups(Invariant):
-    """All PodGroups of a cluster in which nobody takes the finalizer off one that is being deleted.
+    """All PodGroups of a cluster in which users don't remove the finalizer of one that is being deleted.
 
     ``kept`` counts groups that were deleted while pods belonged to them (for tests).
     """
@@ -95,7 +95,7 @@ class PodGroups(Invariant):
         """Nothing that has no pods is kept."""
         for key, group in self._groups.items():
             if _meta(group).deletion_timestamp is not None and _protected(group) and not self._members(key):
-                raise Violation(f"group {key} is being deleted, nobody belongs to it, and it is kept")
+                raise Violation(f"group {key} is being deleted and has no pods, and still exists")
 
 
 def _group_of(pod: Pod) -> str:

@@ -20,7 +20,7 @@ CLAIM, VOLUME = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
 
 
 class Protection(Invariant):
-    """All claims and volumes of a cluster in which nobody takes finalizers off what is being deleted.
+    """All claims and volumes of a cluster in which users don't remove finalizers of what is being deleted.
 
     A pod that gets its node after the deletion of its claim does not count: a real kubelet would not start it.
     ``kept`` counts claims that were deleted while pods used them (for tests).
@@ -80,7 +80,7 @@ class Protection(Invariant):
             raise Violation(f"volume {name} was let go while it is bound")
 
     def settled(self) -> None:
-        """What lives is protected, and nothing that nobody uses is kept."""
+        """Objects that are not being deleted are protected, and unused ones are deleted."""
         for key, claim in self._claims.items():
             self._check(f"claim {key}", claim.metadata, CLAIM, used=bool(self._users(key, claim)))
         for name, volume in self._volumes.items():
@@ -91,7 +91,7 @@ class Protection(Invariant):
             if finalizer not in meta.finalizers:
                 raise Violation(f"{what} lives without protection")
         elif finalizer in meta.finalizers and not used:
-            raise Violation(f"{what} is being deleted, nobody uses it, and it is kept")
+            raise Violation(f"{what} is being deleted and unused, and still exists")
 
 
 def _uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:

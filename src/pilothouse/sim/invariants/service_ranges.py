@@ -1,5 +1,5 @@
 """What must hold for the ranges of service addresses: no address loses the last range that gives it, a range goes no
-sooner than every API server has heard of it, and none stays that nobody needs.
+sooner than every API server has heard of it, and none stays that is not needed.
 
 Counted anew from what was committed, after every write.
 """
@@ -27,8 +27,8 @@ GRACE_SECONDS = 9.0
 
 
 class ServiceRanges(Invariant):
-    """All ranges of a cluster in which none is deleted before it has its finalizer, and nobody else takes that off one
-    that goes. ``kept`` counts deletions that had to wait for an address, ``gone`` ranges that went."""
+    """All ranges of a cluster in which none is deleted before it has its finalizer, and no other program removes it
+    from one that goes. ``kept`` counts deletions that had to wait for an address, ``gone`` ranges that went."""
 
     def __init__(self) -> None:
         self._ranges = Objects(_RANGES, ServiceCIDR)
@@ -68,7 +68,7 @@ class ServiceRanges(Invariant):
             raise Violation(f"range {name} was let go after {after:.1f} s")
         orphans = [str(each) for each in sorted(self._given_by(before), key=str) if not self._others_giving(name, each)]
         if orphans:
-            raise Violation(f"range {name} was let go, and nobody else gives {orphans}")
+            raise Violation(f"range {name} was released, and no other range contains {orphans}")
         self.gone += 1
 
     def _given_by(self, cidr: ServiceCIDR) -> set[Address]:
@@ -93,7 +93,7 @@ class ServiceRanges(Invariant):
                 if FINALIZER not in found.metadata.finalizers or ready != ("True", ""):
                     raise Violation(f"range {name} lives, has {found.metadata.finalizers} and is ready: {ready}")
             elif not self._only_given_by(name):
-                raise Violation(f"range {name} is being deleted, nobody needs it, and it is kept")
+                raise Violation(f"range {name} is being deleted and not needed, and still exists")
             elif ready != ("False", "Terminating"):
                 raise Violation(f"range {name} is kept for its addresses, and is ready: {ready}")
 

@@ -84,9 +84,9 @@ class StatefulSets(Invariant):
         if said != (name, ordinal, name):
             raise Violation(f"{name} says that it is {said}")
         for template in self._templates:
-            wanted = f"{template}-{name}"
+            desired = f"{template}-{name}"
             mounted = [v.persistent_volume_claim.claim_name for v in pod.spec.volumes if v.persistent_volume_claim]
-            if wanted not in mounted or wanted not in self._claims:
+            if desired not in mounted or desired not in self._claims:
                 raise Violation(f"{name} was made with the claims {mounted}, there are {sorted(self._claims)}")
         revision = labels.get(REVISION, "")
         if int(ordinal) < self._held and self._first.setdefault(name, revision) != revision:
@@ -119,10 +119,10 @@ class StatefulSets(Invariant):
         for owner in self._owners.values():
             name, spec, status = owner.metadata.name, owner.spec, owner.status
             start = spec.ordinals.start if spec.ordinals is not None else 0
-            wanted = 1 if spec.replicas is None else spec.replicas
+            desired = 1 if spec.replicas is None else spec.replicas
             rolling = spec.update_strategy.rolling_update
             partition = (rolling.partition or 0) if rolling is not None else 0
-            names = {f"{name}-{ordinal}" for ordinal in range(start, start + wanted)}
+            names = {f"{name}-{ordinal}" for ordinal in range(start, start + desired)}
             own = {key: pod for key, pod in self._pods.items() if _is_of(pod, owner)}
             if set(own) != names or not all(map(_serves, own.values())):
                 raise Violation(f"{name} wants {sorted(names)}, there are {sorted(own)}")
@@ -144,9 +144,9 @@ class StatefulSets(Invariant):
                 status.available_replicas,
                 status.updated_replicas,
             )
-            if said != (owner.metadata.generation, wanted, wanted, wanted, updated):
+            if said != (owner.metadata.generation, desired, desired, desired, updated):
                 raise Violation(f"{name} says {said}")
-            if updated == wanted and status.current_revision != newest:
+            if updated == desired and status.current_revision != newest:
                 raise Violation(f"{name} calls {status.current_revision} current, all pods are of {newest}")
             live = {status.current_revision, newest, *(pod.metadata.labels.get(REVISION, "") for pod in own.values())}
             spare = [each for each in self._revisions if each not in live]

@@ -1,5 +1,5 @@
 """What must hold for StorageVersions: no API server that lives loses what it has said since it came, what is left says
-on what the others agree, and in the end nobody is named who is gone.
+on what the others agree, and in the end no server is listed that is gone.
 
 Checked against what was committed: Leases, and entries of StorageVersions.
 """
@@ -115,6 +115,6 @@ def entries(found: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
 
 
 def _besides(found: dict[str, Any]) -> dict[str, Any]:
-    """All that is nobody's business but people's."""
+    """The parts that only users change."""
     meta = {key: value for key, value in found["metadata"].items() if key not in ("resourceVersion", "managedFields")}
     return {**{key: value for key, value in found.items() if key != "status"}, "metadata": meta}

@@ -63,7 +63,7 @@ class Tokens(Invariant):
 
     def _check_write(self, key: str, before: Secret | None, now: Secret) -> None:
         if before is None or before.metadata.uid != now.metadata.uid:
-            raise Violation(f"secret {key} was made, and nobody asked for it")
+            raise Violation(f"secret {key} was created, and no account requested it")
         if before.data.get(TOKEN_KEY) not in (None, b"", now.data.get(TOKEN_KEY)):
             raise Violation(f"secret {key} had a token, and has another one")
         if (_account_key(now), now.metadata.annotations.get(ACCOUNT_UID, "")) not in self._uids:

@@ -87,7 +87,7 @@ class TrustBundles(Invariant):
         if now.spec.signer_name != _SIGNER or (before is not None and before.spec.signer_name != _SIGNER):
             raise Violation(f"bundle {name} of {now.spec.signer_name} is somebody else's")
         if content not in self._contents[life.first :] or name != name_of(content):
-            raise Violation(f"bundle {name} says {content!r}, and nobody has asked for that")
+            raise Violation(f"bundle {name} has {content!r}, which no publisher has written")
         if before is not None and _said(before) != _said(now):
             raise Violation(f"bundle {name} has lost what people wrote on it")
         life.learn(now)
@@ -97,8 +97,8 @@ class TrustBundles(Invariant):
         name = before.metadata.name
         if before.spec.signer_name != _SIGNER:
             raise Violation(f"bundle {name} of {before.spec.signer_name} was removed, and is somebody else's")
-        wanted = [content for content in self._contents[life.first :] if content in life.known]
-        if not any(name_of(content) != name for content in wanted):
+        desired = [content for content in self._contents[life.first :] if content in life.known]
+        if not any(name_of(content) != name for content in desired):
             raise Violation(f"bundle {name} was removed before there was another one")
 
     def settled(self) -> None:

@@ -1,4 +1,4 @@
-"""What must hold for tokens that nobody seems to use: none is marked of which its process could know that it is in use,
+"""What must hold for tokens that seem unused: none is marked of which its process could know that it is in use,
 young or made by hand, and none is deleted that was not, for a whole period, marked and unused in fact.
 
 A mark can be removed again, and is checked against the caches of the process, which may be behind. A deletion cannot
@@ -160,14 +160,14 @@ class UnusedTokens(Invariant):
 
     def _check(self, key: str, life: _Life, states: list[Secret], what: str, *, is_marked: bool) -> None:
         """Whether it was due, in one of its states at one of the moments."""
-        why = "was never shown"
+        reason = "was never shown"
         for moment in life.moments:
             for state in states:
                 protection = self._protection(life, state, moment, is_marked=is_marked)
                 if protection is None:
                     return
-                why = protection
-        raise Violation(f"secret {key} was {what}, and {why}")
+                reason = protection
+        raise Violation(f"secret {key} was {what}, and {reason}")
 
     def _protection(self, life: _Life, secret: Secret, moment: datetime.datetime, *, is_marked: bool) -> str | None:
         meta = secret.metadata

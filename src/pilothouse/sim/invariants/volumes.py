@@ -19,7 +19,7 @@ _CLAIMS, _VOLUMES = "/persistentvolumeclaims/", "/persistentvolumes/"
 
 
 class Volumes(Invariant):
-    """All claims and volumes of a cluster in which nobody deletes volumes or takes links away by hand.
+    """All claims and volumes of a cluster in which users delete no volumes and remove no links.
 
     ``made`` and ``bound`` count what happened (for tests).
     """
@@ -106,6 +106,6 @@ class Volumes(Invariant):
         for name, volume in self._volumes.items():
             owner = self._owner(name, volume)
             if volume.status.phase == "Bound" and owner is None:
-                raise Violation(f"{name} is called bound, to nobody: {volume.spec.claim_ref}")
+                raise Violation(f"{name} is Bound to a claim that does not exist: {volume.spec.claim_ref}")
             if volume.metadata.deletion_timestamp is not None and owner is None:
                 raise Violation(f"{name} was to go, and is still there: {volume.metadata.finalizers}")

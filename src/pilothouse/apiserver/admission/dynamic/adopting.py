@@ -7,12 +7,12 @@ import msgspec
 
 from pilothouse.api.schema import definition_of
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.core import Core
 from pilothouse.machinery.bodies import DecodeError, decode_body
 
 
-def adopt(core: Core, write: Admission, changed: Any) -> bool:
+def adopt(core: Core, write: AdmissionAttributes, changed: Any) -> bool:
     """Make ``write.obj`` the changed object, in place: checked, reduced to what its schema knows, with defaults.
 
     Whether that has changed anything. What is no such object any more is an internal error, as upstream's decoder says.

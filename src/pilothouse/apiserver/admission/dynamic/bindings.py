@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 import msgspec
 
 from pilothouse.api.meta import LabelSelector
-from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.admission.dynamic.matching import Criteria
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
@@ -71,7 +71,7 @@ def by_policy(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
 
 
 async def bound(
-    core: Core, write: Admission, criteria: Criteria, param_kind: Object | None, bindings: Iterable[Binding]
+    core: Core, write: AdmissionAttributes, criteria: Criteria, param_kind: Object | None, bindings: Iterable[Binding]
 ) -> AsyncIterator[Bound | Misconfigured]:
     """What a policy is to be evaluated with for this write, in the order of its bindings; nothing where it is not about
     the write. The parameters of a binding are looked up when it is its turn."""
@@ -108,23 +108,23 @@ async def _find_parameters(
     if kind is None or ref is None:
         return [None]
     info = _parameter_resource(core, kind)
-    where = ref.get("namespace") or ""
+    parameter_namespace = ref.get("namespace") or ""
     if info.namespaced:
-        where = where or namespace
-        if not where:
+        parameter_namespace = parameter_namespace or namespace
+        if not parameter_namespace:
             raise _ParameterError(
                 "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
             )
-    elif where:
+    elif parameter_namespace:
         raise _ParameterError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     found: list[Object] = []
     if ref.get("name"):
-        record = core.store.staged(info.key(where, ref["name"]))
+        record = core.store.staged(info.key(parameter_namespace, ref["name"]))
         if record is not None:
             found.append(decode(await core.shown(info, record.value)))
     elif ref.get("selector") is not None:
         matches = selector_from(msgspec.convert(ref["selector"], LabelSelector)).matches
-        records = core.store.list(info.list_prefix(where)).records
+        records = core.store.list(info.list_prefix(parameter_namespace)).records
         for value in await core.shown_all(info, [record.value for record in records]):
             obj = decode(value)
             if matches(obj["metadata"].get("labels") or {}):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.admission.dynamic.requests import admission_request, converted
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes
@@ -90,7 +90,7 @@ class Condition:
         if self._program is not None or self._compile_error:
             return
         try:
-            self._program = await self.scope.compile_beside(self._text, self._gives, evaluator)
+            self._program = await self.scope.compile_in_background(self._text, self._gives, evaluator)
         except ExpressionError as error:
             self._compile_error = f"compilation error: {error}"
         except Busy:
@@ -107,7 +107,7 @@ class VersionedAttributes:
     and ``old`` are the objects of the write in that version."""
 
     def __init__(
-        self, core: Core, write: Admission, info: ResourceInfo, obj: Object | None, old: Object | None
+        self, core: Core, write: AdmissionAttributes, info: ResourceInfo, obj: Object | None, old: Object | None
     ) -> None:
         self.core = core
         self.ask = _asker(core, write.identity)
@@ -130,7 +130,7 @@ class VersionedAttributes:
         return self._extent
 
 
-async def versioned_attributes(core: Core, write: Admission, info: ResourceInfo) -> VersionedAttributes:
+async def versioned_attributes(core: Core, write: AdmissionAttributes, info: ResourceInfo) -> VersionedAttributes:
     """What expressions see of a write in the version of ``info``. Raises ``NotConverted``."""
     obj = await converted(core, write, write.obj, info)
     return VersionedAttributes(core, write, info, obj, await converted(core, write, write.old, info))
@@ -139,7 +139,7 @@ async def versioned_attributes(core: Core, write: Admission, info: ResourceInfo)
 class VersionedAttributeAccessor:
     """Makes the attributes of one write once for each version, while the object does not change."""
 
-    def __init__(self, core: Core, write: Admission) -> None:
+    def __init__(self, core: Core, write: AdmissionAttributes) -> None:
         self._core, self._write = core, write
         self._made: dict[str, VersionedAttributes] = {}
 
@@ -178,7 +178,7 @@ class Inputs:
         values = {**self._values, "variables": self._variables}
         work = program.work(values, self._measured())
         questions = Questions(self._seen.ask)
-        sandbox = None if budget.takes_at_once(work) else self.sandbox
+        sandbox = None if budget.may_run_inline(work) else self.sandbox
         if sandbox is not None:
             try:
                 result = await sandbox.run(program.task(values), questions.ask)
@@ -218,13 +218,13 @@ class Inputs:
         self._extent = together(self._measured(), measured(value))
 
 
-def _request_resource(write: Admission) -> Any:
+def _request_resource(write: AdmissionAttributes) -> Any:
     asked = {"group": write.info.group, "resource": write.info.resource, "namespace": write.namespace}
     asked |= {"name": write.name, "subresource": write.subresource}
     return tagged.tagged("authorization.ResourceCheck", "", **{key: value for key, value in asked.items() if value})
 
 
-def _namespace(core: Core, write: Admission) -> Object | None:
+def _namespace(core: Core, write: AdmissionAttributes) -> Object | None:
     if not write.namespace or (write.info.resource == "namespaces" and not write.info.group):
         return None
     record = core.namespace(write.namespace)
@@ -240,8 +240,8 @@ def _asker(core: Core, identity: Identity) -> Callable[[dict[str, str]], tuple[b
             groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
             user = Identity(name, groups)
         fields = ("verb", "group", "resource", "subresource", "namespace", "name", "path")
-        asked = Attributes(**{"verb": "", **{key: question[key] for key in fields if key in question}})
-        decision = core.authorizer.decide(user, asked)
+        attributes = Attributes(**{"verb": "", **{key: question[key] for key in fields if key in question}})
+        decision = core.authorizer.decide(user, attributes)
         return decision.allowed, decision.reason, decision.error
 
     return ask

@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, new_forbidden
 from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT, GROUP, Configurations
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
@@ -22,12 +22,12 @@ from pilothouse.machinery.labels import EVERYTHING, Selector, SelectorError, sel
 _ANY = "*"
 
 
-def _is_exempt(write: Admission) -> bool:
+def _is_exempt(write: AdmissionAttributes) -> bool:
     """Whether no configuration may be about the write."""
     return write.info.group == GROUP and write.info.resource in EXEMPT
 
 
-def may_concern(write: Admission, *configured: Configurations[Any]) -> bool:
+def may_concern(write: AdmissionAttributes, *configured: Configurations[Any]) -> bool:
     """Whether there is something of all of these, and the write may be about it. Rejects it while that is not known."""
     if _is_exempt(write):
         return False
@@ -74,7 +74,7 @@ class Criteria:
             without_rules=without_rules,
         )
 
-    def match(self, core: Core, write: Admission) -> ResourceInfo | None:
+    def match(self, core: Core, write: AdmissionAttributes) -> ResourceInfo | None:
         """The version of the resource in which the write matches; None when it does not.
 
         Raises ``StatusError`` where that cannot be said: a selector is none, or the namespace is not there. A write
@@ -94,7 +94,7 @@ class Criteria:
             raise unknown
         return found
 
-    def _resource(self, core: Core, write: Admission) -> ResourceInfo | None:
+    def _resource(self, core: Core, write: AdmissionAttributes) -> ResourceInfo | None:
         if any(_rule_matches(rule, write, write.info) for rule in self._excluded):
             return None
         if not self._rules and self._without_rules:
@@ -108,12 +108,12 @@ class Criteria:
             return None
         return next((info for rule in self._rules for info in others if _rule_matches(rule, write, info)), None)
 
-    def _namespace_matches(self, core: Core, write: Admission) -> bool:
-        if self._namespaces == EVERYTHING or not _has_namespace(write):
+    def _namespace_matches(self, core: Core, write: AdmissionAttributes) -> bool:
+        if self._namespaces == EVERYTHING or not (write.namespace or _is_namespace(write)):
             return True
         return _known(self._namespaces).matches(_namespace_labels(core, write))
 
-    def _object_matches(self, _core: Core, write: Admission) -> bool:
+    def _object_matches(self, _core: Core, write: AdmissionAttributes) -> bool:
         if self._objects == EVERYTHING:
             return True
         matches = _known(self._objects).matches
@@ -126,12 +126,8 @@ def _known(selector: Selector | SelectorError) -> Selector:
     return selector
 
 
-def _is_namespace(write: Admission) -> bool:
+def _is_namespace(write: AdmissionAttributes) -> bool:
     return write.info.resource == "namespaces" and not write.info.group
-
-
-def _has_namespace(write: Admission) -> bool:
-    return bool(write.namespace) or _is_namespace(write)
 
 
 def _labels(obj: Object) -> dict[str, str]:
@@ -139,7 +135,7 @@ def _labels(obj: Object) -> dict[str, str]:
     return labels
 
 
-def _namespace_labels(core: Core, write: Admission) -> dict[str, str]:
+def _namespace_labels(core: Core, write: AdmissionAttributes) -> dict[str, str]:
     """A namespace is selected by its own labels: the new ones when it is written."""
     if _is_namespace(write) and not write.subresource and write.obj is not None:
         return _labels(write.obj)
@@ -155,23 +151,23 @@ def _equivalents(core: Core, info: ResourceInfo) -> list[ResourceInfo]:
     return [other for other in core.table if other is not info and other.prefix == info.prefix]
 
 
-def _rule_matches(rule: Mapping[str, Any], write: Admission, info: ResourceInfo) -> bool:
+def _rule_matches(rule: Mapping[str, Any], write: AdmissionAttributes, info: ResourceInfo) -> bool:
     names = rule.get("resourceNames") or ()
     return (
         _any_of(rule.get("operations"), write.operation)
         and _any_of(rule.get("apiGroups"), info.group)
         and _any_of(rule.get("apiVersions"), info.version)
         and _scope_matches(rule.get("scope") or _ANY, write)
-        and any(_resource_matches(wanted, info.resource, write.subresource) for wanted in rule.get("resources") or ())
+        and any(_resource_matches(desired, info.resource, write.subresource) for desired in rule.get("resources") or ())
         and (not names or write.name in names)
     )
 
 
-def _any_of(wanted: Any, given: str) -> bool:
-    return any(choice in (_ANY, given) for choice in wanted or ())
+def _any_of(desired: Any, given: str) -> bool:
+    return any(choice in (_ANY, given) for choice in desired or ())
 
 
-def _scope_matches(scope: str, write: Admission) -> bool:
+def _scope_matches(scope: str, write: AdmissionAttributes) -> bool:
     if scope == "Namespaced":
         return bool(write.namespace) and not _is_namespace(write)
     if scope == "Cluster":
@@ -179,6 +175,6 @@ def _scope_matches(scope: str, write: Admission) -> bool:
     return True
 
 
-def _resource_matches(wanted: str, resource: str, subresource: str) -> bool:
-    main, _, sub = wanted.partition("/")
+def _resource_matches(desired: str, resource: str, subresource: str) -> bool:
+    main, _, sub = desired.partition("/")
     return main in (_ANY, resource) and sub in (subresource, _ANY)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.admission.dynamic.adopting import adopt
 from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, Decision, bound, by_policy
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
@@ -42,7 +42,7 @@ class Policy:
     def __init__(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
         self.name: str = obj["metadata"]["name"]
-        self.fails_open = spec.get("failurePolicy") == "Ignore"
+        self.ignores_failures = spec.get("failurePolicy") == "Ignore"
         self.reinvoke = spec.get("reinvocationPolicy") == "IfNeeded"
         self.param_kind: Object | None = spec.get("paramKind")
         self.criteria = Criteria.of_constraints(spec.get("matchConstraints") or {})
@@ -74,8 +74,8 @@ class _Mutation:
         atomics = _atomic_paths(value, type_, "")
         if atomics:
             found = ", ".join(atomics)
-            why = f"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {found}"
-            raise ExpressionError(f"error applying patch: {why}")
+            reason = f"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {found}"
+            raise ExpressionError(f"error applying patch: {reason}")
         return merge(obj, {**value, "kind": obj["kind"], "apiVersion": obj["apiVersion"]}, type_)
 
     @staticmethod
@@ -125,16 +125,16 @@ class MutatingAdmissionPolicy(Plugin):
         self._policies = Configurations(core, "mutatingadmissionpolicies", Policy)
         self._bindings = Configurations(core, "mutatingadmissionpolicybindings", Binding)
 
-    def admit(self, write: Admission) -> Awaitable[None] | None:
+    def admit(self, write: AdmissionAttributes) -> Awaitable[None] | None:
         return self._run(write, reinvocation=False) if self._may_concern(write) else None
 
-    def reinvoke(self, write: Admission) -> Awaitable[None] | None:
+    def reinvoke(self, write: AdmissionAttributes) -> Awaitable[None] | None:
         return self._run(write, reinvocation=True) if self._may_concern(write) else None
 
-    def _may_concern(self, write: Admission) -> bool:
+    def _may_concern(self, write: AdmissionAttributes) -> bool:
         return write.obj is not None and may_concern(write, self._policies, self._bindings)
 
-    async def _run(self, write: Admission, *, reinvocation: bool) -> None:
+    async def _run(self, write: AdmissionAttributes, *, reinvocation: bool) -> None:
         bindings = by_policy(self._bindings.all)
         policies = [
             policy for policy in self._policies.all if policy.name in bindings and (policy.reinvoke or not reinvocation)
@@ -150,11 +150,13 @@ class MutatingAdmissionPolicy(Plugin):
         if failures:
             raise _status_error(write, failures)
 
-    async def _apply(self, write: Admission, policy: Policy, bindings: list[Binding], failures: list[Decision]) -> bool:
+    async def _apply(
+        self, write: AdmissionAttributes, policy: Policy, bindings: list[Binding], failures: list[Decision]
+    ) -> bool:
         """Apply the policy; returns whether it has changed the object. Appends to ``failures`` unless it fails open."""
 
         def failed(binding: str, message: str, reason: str = "") -> None:
-            if not policy.fails_open:
+            if not policy.ignores_failures:
                 failures.append(Decision("policy", policy.name, binding, message, reason))
 
         changed = False
@@ -170,7 +172,9 @@ class MutatingAdmissionPolicy(Plugin):
                 failed(each.binding.name, f"failed to configure binding: failed to convert object version: {error.why}")
         return changed
 
-    async def _mutate(self, write: Admission, policy: Policy, info: ResourceInfo, parameters: Object | None) -> bool:
+    async def _mutate(
+        self, write: AdmissionAttributes, policy: Policy, info: ResourceInfo, parameters: Object | None
+    ) -> bool:
         if not await policy.conditions.match(Inputs(await versioned_attributes(self._core, write, info), parameters)):
             return False
         changed = False
@@ -179,14 +183,14 @@ class MutatingAdmissionPolicy(Plugin):
             inputs = Inputs(await versioned_attributes(self._core, write, info), parameters)
             obj = await converted(self._core, write, write.obj, info)
             assert obj is not None, "there is an object to change"
-            wanted = await mutation.apply(inputs, copy.deepcopy(obj), info)
+            desired = await mutation.apply(inputs, copy.deepcopy(obj), info)
             if info is not write.info:
-                wanted = await convert(self._core, info, write.info, wanted)
-            changed |= adopt(self._core, write, wanted)
+                desired = await convert(self._core, info, write.info, desired)
+            changed |= adopt(self._core, write, desired)
         return changed
 
 
-def _status_error(write: Admission, failures: list[Decision]) -> errors.StatusError:
+def _status_error(write: AdmissionAttributes, failures: list[Decision]) -> errors.StatusError:
     """The first failure is the message, all of them are causes (``policy_dispatcher.go``). The code stays 403."""
     error = new_forbidden(write, "")
     details = {**(error.details or {}), "causes": [{"message": failure.text} for failure in failures]}

@@ -6,7 +6,7 @@ After k8s.io/apiserver ``pkg/admission/plugin/policy/validating`` (v0.36).
 from collections.abc import AsyncIterator, Awaitable, Iterator
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, Decision, bound, by_policy
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
@@ -36,7 +36,7 @@ class Policy:
     def __init__(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
         self.name: str = obj["metadata"]["name"]
-        self.fails_open = spec.get("failurePolicy") == "Ignore"
+        self.ignores_failures = spec.get("failurePolicy") == "Ignore"
         self.param_kind: Object | None = spec.get("paramKind")
         self.criteria = Criteria.of_constraints(spec.get("matchConstraints") or {})
         self.scope = Scope(params=self.param_kind is not None, variables=spec.get("variables") or ())
@@ -83,12 +83,12 @@ class ValidatingAdmissionPolicy(Plugin):
         self._policies = Configurations(core, "validatingadmissionpolicies", Policy)
         self._bindings = Configurations(core, "validatingadmissionpolicybindings", Binding)
 
-    def validate(self, write: Admission) -> Awaitable[None] | None:
+    def validate(self, write: AdmissionAttributes) -> Awaitable[None] | None:
         if not may_concern(write, self._policies, self._bindings):
             return None
-        return self._review(write)
+        return self._validate(write)
 
-    async def _review(self, write: Admission) -> None:
+    async def _validate(self, write: AdmissionAttributes) -> None:
         bindings = by_policy(self._bindings.all)
         denied: list[Decision] = []
         accessor = VersionedAttributeAccessor(self._core, write)
@@ -99,31 +99,31 @@ class ValidatingAdmissionPolicy(Plugin):
             raise _status_error(write, denied[0])
 
     async def _evaluate(
-        self, write: Admission, accessor: VersionedAttributeAccessor, policy: Policy, bindings: list[Binding]
+        self, write: AdmissionAttributes, accessor: VersionedAttributeAccessor, policy: Policy, bindings: list[Binding]
     ) -> AsyncIterator[Decision]:
         async for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
             if isinstance(each, Bound):
                 try:
                     inputs = Inputs(await accessor.attributes(each.info), each.parameters)
                 except NotConverted as error:
-                    if not policy.fails_open:
+                    if not policy.ignores_failures:
                         why = f"failed to configure binding: failed to convert object version: {error.why}"
                         yield Decision(_KIND, policy.name, each.binding.name, why)
                     continue
                 async for decision in self._evaluate_binding(write, policy, each.binding, inputs):
                     yield decision
-            elif not policy.fails_open:
+            elif not policy.ignores_failures:
                 yield Decision(_KIND, policy.name, each.binding, each.message)
 
     async def _evaluate_binding(
-        self, write: Admission, policy: Policy, binding: Binding, inputs: Inputs
+        self, write: AdmissionAttributes, policy: Policy, binding: Binding, inputs: Inputs
     ) -> AsyncIterator[Decision]:
         try:
             if not await policy.conditions.match(inputs):
                 return
             decisions = await _decide(write, policy, binding, inputs)
         except (ExpressionError, OutOfBudget) as error:
-            decisions = [] if policy.fails_open else [*_act(write, policy, binding, str(error), "Invalid")]
+            decisions = [] if policy.ignores_failures else [*_act(write, policy, binding, str(error), "Invalid")]
             for decision in decisions:
                 yield decision
             return
@@ -133,7 +133,7 @@ class ValidatingAdmissionPolicy(Plugin):
             yield decision
 
 
-async def _decide(write: Admission, policy: Policy, binding: Binding, inputs: Inputs) -> list[Decision]:
+async def _decide(write: AdmissionAttributes, policy: Policy, binding: Binding, inputs: Inputs) -> list[Decision]:
     """What the validations come to. Raises ``OutOfBudget``, which stands for all of them."""
     failures: list[tuple[str, str]] = []
     budget = Budget()
@@ -143,7 +143,7 @@ async def _decide(write: Admission, policy: Policy, binding: Binding, inputs: In
                 continue
             failures.append((await _message(validation, inputs, budget), validation.reason))
         except ExpressionError as error:
-            if not policy.fails_open:
+            if not policy.ignores_failures:
                 failures.append((str(error), "Invalid"))
     return [one for message, reason in failures for one in _act(write, policy, binding, message, reason)]
 
@@ -162,7 +162,7 @@ async def _annotate(policy: Policy, binding: Binding, inputs: Inputs) -> AsyncIt
         try:
             value = await condition.evaluate(inputs, budget)
         except (ExpressionError, OutOfBudget) as error:
-            if not policy.fails_open:
+            if not policy.ignores_failures:
                 yield Decision(_KIND, policy.name, binding.name, str(error))
             if isinstance(error, OutOfBudget):
                 return
@@ -171,7 +171,7 @@ async def _annotate(policy: Policy, binding: Binding, inputs: Inputs) -> AsyncIt
             _log.info("audit annotation", key=f"{policy.name}/{key}", value=value.strip())
 
 
-def _act(write: Admission, policy: Policy, binding: Binding, message: str, reason: str) -> Iterator[Decision]:
+def _act(write: AdmissionAttributes, policy: Policy, binding: Binding, message: str, reason: str) -> Iterator[Decision]:
     for action in binding.actions:
         if action == "Deny":
             yield Decision(_KIND, policy.name, binding.name, message, reason)
@@ -184,7 +184,7 @@ def _act(write: Admission, policy: Policy, binding: Binding, message: str, reaso
             _log.info("validation failed", policy=policy.name, binding=binding.name, message=message)
 
 
-def _status_error(write: Admission, decision: Decision) -> errors.StatusError:
+def _status_error(write: AdmissionAttributes, decision: Decision) -> errors.StatusError:
     error = new_forbidden(write, decision.text)
     details = {**(error.details or {}), "causes": [{"message": decision.text}]}
     return errors.StatusError(_CODES.get(decision.reason, 422), decision.reason, error.message, details=details)

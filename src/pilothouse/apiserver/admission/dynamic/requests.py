@@ -6,7 +6,7 @@ After k8s.io/apiserver ``pkg/admission/plugin/webhook/request/admissionreview.go
 from typing import Any
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.registry.generic.managed_fields import with_plain_owners
@@ -24,7 +24,7 @@ class NotConverted(errors.StatusError):
         self.why = why
 
 
-async def converted(core: Core, write: Admission, obj: Object | None, info: ResourceInfo) -> Object | None:
+async def converted(core: Core, write: AdmissionAttributes, obj: Object | None, info: ResourceInfo) -> Object | None:
     """An object of the write in a version that the resource is served in, with nothing in it left encoded. Raises
     ``NotConverted``."""
     if obj is None:
@@ -47,7 +47,7 @@ async def convert(core: Core, source: ResourceInfo, target: ResourceInfo, obj: O
     return decode(core.view(target, stored))
 
 
-def admission_request(write: Admission, info: ResourceInfo, uid: str) -> Object:
+def admission_request(write: AdmissionAttributes, info: ResourceInfo, uid: str) -> Object:
     """The request without its objects."""
     asked = write.info
     request: dict[str, Any] = {
@@ -82,7 +82,7 @@ def _kind(info: ResourceInfo, subresource: str) -> dict[str, str]:
     return {"group": info.group, "version": info.version, "kind": info.kind}
 
 
-def _user(write: Admission) -> Object:
+def _user(write: AdmissionAttributes) -> Object:
     identity = write.identity
     user: dict[str, Any] = {"username": identity.user, "groups": list(identity.groups)}
     if identity.uid:

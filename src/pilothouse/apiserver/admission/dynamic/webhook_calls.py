@@ -97,8 +97,8 @@ def _resolve(core: Core, namespace: str, name: str, port: int) -> tuple[str, int
     spec = decode(record.value).get("spec") or {}
     if spec.get("type") == "ExternalName":
         return spec.get("externalName") or "", port
-    wanted = next((one for one in spec.get("ports") or () if one.get("port") == port), None)
-    if wanted is None:
+    desired = next((one for one in spec.get("ports") or () if one.get("port") == port), None)
+    if desired is None:
         raise CallError(f"no service port {port} found for service {quote(name)}")
     prefix = f"{storage_prefix('discovery.k8s.io', 'endpointslices')}{namespace}/"
     for found in core.store.list(prefix).records:
@@ -106,7 +106,8 @@ def _resolve(core: Core, namespace: str, name: str, port: int) -> tuple[str, int
         if (piece["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
             continue
         number = next(
-            (one.get("port") for one in piece.get("ports") or () if one.get("name", "") == wanted.get("name", "")), None
+            (one.get("port") for one in piece.get("ports") or () if one.get("name", "") == desired.get("name", "")),
+            None,
         )
         for endpoint in piece.get("endpoints") or ():
             if number and endpoint.get("addresses") and (endpoint.get("conditions") or {}).get("ready") is not False:
@@ -280,8 +281,8 @@ def _pieces(bundle: str) -> list[str]:
     return pieces
 
 
-def _failed(target: Target, why: str) -> CallError:
-    return CallError(f"Post {quote(target.url)}: {why}")
+def _failed(target: Target, reason: str) -> CallError:
+    return CallError(f"Post {quote(target.url)}: {reason}")
 
 
 def timed_out(target: Target) -> CallError:
@@ -290,7 +291,7 @@ def timed_out(target: Target) -> CallError:
 
 
 def _words(target: Target, error: OSError) -> str:
-    where = f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
+    address = f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
     if isinstance(error, ssl.SSLCertVerificationError):
         known = {
             62: f"x509: certificate is not valid for {target.server_name}: {error.verify_message}",
@@ -300,10 +301,10 @@ def _words(target: Target, error: OSError) -> str:
             error.verify_code, "x509: certificate signed by unknown authority"
         )
     if isinstance(error, ConnectionRefusedError):
-        return f"dial tcp {where}: connect: connection refused"
+        return f"dial tcp {address}: connect: connection refused"
     if isinstance(error, socket.gaierror):
         return f"dial tcp: lookup {target.host}: no such host"
-    return f"dial tcp {where}: {error}"
+    return f"dial tcp {address}: {error}"
 
 
 _STATUSES = {

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.admission.dynamic.adopting import adopt
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import Inputs, MatchConditions, Scope, versioned_attributes
@@ -80,7 +80,7 @@ class Webhooks(Plugin):
         self.send: Send = send
         """How a webhook is reached; a test without sockets puts its own here."""
 
-    async def _matching(self, write: Admission, webhook: Webhook) -> ResourceInfo | None:
+    async def _matching(self, write: AdmissionAttributes, webhook: Webhook) -> ResourceInfo | None:
         """The version to send; None when the webhook is not about the write."""
         info = webhook.criteria.match(self._core, write)
         if info is None or not webhook.conditions:
@@ -96,7 +96,7 @@ class Webhooks(Plugin):
                 return None
             raise errors.forbidden(write.info, write.name, str(error)) from None
 
-    async def _ask(self, write: Admission, webhook: Webhook, info: ResourceInfo) -> Object | None:
+    async def _ask(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo) -> Object | None:
         """The answer of a webhook that allows the write; None for a failure that is ignored. Raises its denial."""
         if write.dry_run and webhook.has_side_effects:
             raise errors.bad_request(f"admission webhook {quote(webhook.name)} does not support dry run")
@@ -104,7 +104,7 @@ class Webhooks(Plugin):
             response = await self._call(write, webhook, info)
         except CallError as error:
             if webhook.ignores_failures:
-                _log.warning("a webhook could not be called and is left out", webhook=webhook.name, error=str(error))
+                _log.warning("failed to call a webhook, failing open", webhook=webhook.name, error=str(error))
                 return None
             raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {error}") from None
         write.warnings += [text for text in response.get("warnings") or () if isinstance(text, str)]
@@ -112,7 +112,7 @@ class Webhooks(Plugin):
             raise _status_error(webhook.name, response.get("status") or {})
         return response
 
-    async def _call(self, write: Admission, webhook: Webhook, info: ResourceInfo) -> Object:
+    async def _call(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo) -> Object:
         uid, api_version = self._core.env.uid(), f"admission.k8s.io/{webhook.version}"
         request = admission_request(write, info, uid)
         request["object"] = await converted(self._core, write, write.obj, info)
@@ -162,8 +162,8 @@ class Webhooks(Plugin):
             raise _invalid("validating webhook may not return response.patch")
 
 
-def _invalid(why: str) -> CallError:
-    return CallError(f"received invalid webhook response: {why}")
+def _invalid(reason: str) -> CallError:
+    return CallError(f"received invalid webhook response: {reason}")
 
 
 def _status_error(name: str, status: Object) -> errors.StatusError:
@@ -184,13 +184,13 @@ class ValidatingWebhooks(Webhooks):
 
     resource = "validatingwebhookconfigurations"
 
-    def validate(self, write: Admission) -> Any:
+    def validate(self, write: AdmissionAttributes) -> Any:
         """Ask all that are about the write, at the same time."""
         if not may_concern(write, self._configured):
             return None
-        return self._review(write)
+        return self._validate(write)
 
-    async def _review(self, write: Admission) -> None:
+    async def _validate(self, write: AdmissionAttributes) -> None:
         asked = []
         for configured in self._configured.all:
             for webhook in configured:
@@ -209,13 +209,13 @@ class MutatingWebhooks(Webhooks):
     resource = "mutatingwebhookconfigurations"
     mutating = True
 
-    def admit(self, write: Admission) -> Any:
+    def admit(self, write: AdmissionAttributes) -> Any:
         """Ask those that are about the write, one after the other."""
         if not may_concern(write, self._configured):
             return None
         return self._admit(write)
 
-    async def _admit(self, write: Admission) -> None:
+    async def _admit(self, write: AdmissionAttributes) -> None:
         invoked: list[Webhook] = []
         due: list[Webhook] = []
         changed = False
@@ -243,7 +243,7 @@ class MutatingWebhooks(Webhooks):
             if webhook in due:
                 await self._mutate(write, webhook)
 
-    async def _mutate(self, write: Admission, webhook: Webhook) -> tuple[bool, bool]:
+    async def _mutate(self, write: AdmissionAttributes, webhook: Webhook) -> tuple[bool, bool]:
         """Whether the webhook was asked, and whether it has changed the object."""
         info = await self._matching(write, webhook)
         if info is None:
@@ -256,8 +256,8 @@ class MutatingWebhooks(Webhooks):
         except (binascii.Error, msgspec.DecodeError, TypeError) as error:
             if webhook.ignores_failures:
                 return True, False
-            why = f"received undecodable patch in webhook response: {error}"
-            raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {why}") from None
+            reason = f"received undecodable patch in webhook response: {error}"
+            raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {reason}") from None
         if not operations:
             return True, False
         if write.obj is None:

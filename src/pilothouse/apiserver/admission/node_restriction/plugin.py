@@ -4,7 +4,7 @@ import base64
 from collections.abc import Callable
 
 from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.admission.node_restriction.mirror_pods import validate_mirror_pod, validate_references
 from pilothouse.apiserver.admission.node_restriction.nodes import validate_new_node, validate_node_update
 from pilothouse.apiserver.admission.node_restriction.objects import find_object
@@ -32,7 +32,7 @@ class NodeRestriction(Plugin):
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._rules: dict[str, Callable[[str, Admission], None]] = {
+        self._rules: dict[str, Callable[[str, AdmissionAttributes], None]] = {
             "pods": self._admit_pods,
             "nodes": self._admit_node,
             "persistentvolumeclaims": self._admit_claim,
@@ -47,7 +47,7 @@ class NodeRestriction(Plugin):
     def reads_updates(self, resource: str) -> bool:
         return resource != "leases.coordination.k8s.io"
 
-    def admit(self, write: Admission) -> None:
+    def admit(self, write: AdmissionAttributes) -> None:
         node_name = node_identity(write.identity)
         if node_name is None:
             return
@@ -59,7 +59,7 @@ class NodeRestriction(Plugin):
 
     # Pods
 
-    def _admit_pods(self, node_name: str, write: Admission) -> None:
+    def _admit_pods(self, node_name: str, write: AdmissionAttributes) -> None:
         match write.subresource:
             case "":
                 self._admit_pod(node_name, write)
@@ -68,10 +68,10 @@ class NodeRestriction(Plugin):
             case "eviction":
                 self._admit_pod_eviction(node_name, write)
             case other:
-                why = f"unexpected pod subresource {quote(other)}, only 'status' and 'eviction' are allowed"
-                raise new_forbidden(write, why)
+                reason = f"unexpected pod subresource {quote(other)}, only 'status' and 'eviction' are allowed"
+                raise new_forbidden(write, reason)
 
-    def _admit_pod(self, node_name: str, write: Admission) -> None:
+    def _admit_pod(self, node_name: str, write: AdmissionAttributes) -> None:
         node = f"node {quote(node_name)}"
         match write.operation:
             case "CREATE":
@@ -84,26 +84,26 @@ class NodeRestriction(Plugin):
                     write, f'unexpected operation "{other}", {node} can only create and delete mirror pods'
                 )
 
-    def _admit_pod_create(self, node_name: str, write: Admission) -> None:
+    def _admit_pod_create(self, node_name: str, write: AdmissionAttributes) -> None:
         pod = _object(write)
-        why = validate_mirror_pod(node_name, pod)
-        if why:
-            raise new_forbidden(write, why)
+        reason = validate_mirror_pod(node_name, pod)
+        if reason:
+            raise new_forbidden(write, reason)
         given = pod["metadata"]["ownerReferences"][0].get("uid") or ""
         uid = find_object(self._core.store, "nodes", node_name)["metadata"]["uid"]
         if given != uid:
             raise new_forbidden(write, f"node {node_name} UID mismatch: expected {given} got {uid}")
-        why = validate_references(node_name, pod)
-        if why:
-            raise new_forbidden(write, why)
+        reason = validate_references(node_name, pod)
+        if reason:
+            raise new_forbidden(write, reason)
 
-    def _admit_pod_status(self, node_name: str, write: Admission) -> None:
+    def _admit_pod_status(self, node_name: str, write: AdmissionAttributes) -> None:
         if write.operation != "UPDATE":
             raise new_forbidden(write, f'unexpected operation "{write.operation}"')
         node, pod, old = f"node {quote(node_name)}", _object(write), _old(write)
         if ((old.get("spec") or {}).get("nodeName") or "") != node_name:
-            why = f"{node} can only update pod status for pods with spec.nodeName set to itself"  # noqa: S608  # prose
-            raise new_forbidden(write, why)
+            reason = f"{node} can only update pod status for pods with spec.nodeName set to itself"  # noqa: S608  # prose
+            raise new_forbidden(write, reason)
         if (pod["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {}):
             raise new_forbidden(write, f"{node} cannot update labels through pod status")
         status, old_status = pod.get("status") or {}, old.get("status") or {}
@@ -113,7 +113,7 @@ class NodeRestriction(Plugin):
         if status.get("extendedResourceClaimStatus") != old_status.get("extendedResourceClaimStatus"):
             raise new_forbidden(write, f"{node} cannot update extended resource claim status")
 
-    def _admit_pod_eviction(self, node_name: str, write: Admission) -> None:
+    def _admit_pod_eviction(self, node_name: str, write: AdmissionAttributes) -> None:
         if write.operation != "CREATE":
             raise new_forbidden(write, f"unexpected operation {write.operation}")
         name = write.name or (_object(write).get("metadata") or {}).get("name") or ""
@@ -122,34 +122,34 @@ class NodeRestriction(Plugin):
         if self._node_of_pod(write, name) != node_name:
             raise new_forbidden(write, f"node {node_name} can only evict pods with spec.nodeName set to itself")
 
-    def _node_of_pod(self, write: Admission, name: str) -> str:
+    def _node_of_pod(self, write: AdmissionAttributes, name: str) -> str:
         pod = find_object(self._core.store, "pods", name, namespace=write.namespace)
         return (pod.get("spec") or {}).get("nodeName") or ""
 
     # The node's own objects
 
-    def _admit_node(self, node_name: str, write: Admission) -> None:
+    def _admit_node(self, node_name: str, write: AdmissionAttributes) -> None:
         if write.name != node_name:
             raise new_forbidden(write, f"node {quote(node_name)} is not allowed to modify node {quote(write.name)}")
-        why = ""
+        reason = ""
         if write.operation == "CREATE":
-            why = validate_new_node(node_name, _object(write))
+            reason = validate_new_node(node_name, _object(write))
         elif write.operation == "UPDATE":
-            why = validate_node_update(node_name, _object(write), _old(write))
-        if why:
-            raise new_forbidden(write, why)
+            reason = validate_node_update(node_name, _object(write), _old(write))
+        if reason:
+            raise new_forbidden(write, reason)
 
-    def _admit_lease(self, node_name: str, write: Admission) -> None:
+    def _admit_lease(self, node_name: str, write: AdmissionAttributes) -> None:
         if write.namespace != _NODE_LEASES:
             raise new_forbidden(write, f'can only access leases in the "{_NODE_LEASES}" system namespace')
         if _name(write) != node_name:
             raise new_forbidden(write, "can only access node lease with the same name as the requesting node")
 
-    def _admit_csi_node(self, node_name: str, write: Admission) -> None:
+    def _admit_csi_node(self, node_name: str, write: AdmissionAttributes) -> None:
         if _name(write) != node_name:
             raise new_forbidden(write, "can only access CSINode with the same name as the requesting node")
 
-    def _admit_resource_slice(self, node_name: str, write: Admission) -> None:
+    def _admit_resource_slice(self, node_name: str, write: AdmissionAttributes) -> None:
         # The authorizer has checked the node of updated slices; created ones, and each of a collection, come here.
         if write.operation == "CREATE":
             verb, found = "create", _object(write)
@@ -162,7 +162,7 @@ class NodeRestriction(Plugin):
 
     # On behalf of pods
 
-    def _admit_claim(self, node_name: str, write: Admission) -> None:
+    def _admit_claim(self, node_name: str, write: AdmissionAttributes) -> None:
         if write.subresource != "status":
             raise new_forbidden(write, "may only update PVC status")
         if write.operation != "UPDATE":
@@ -173,14 +173,14 @@ class NodeRestriction(Plugin):
             diff = field_errors.internal_diff("core.PersistentVolumeClaim", old, claim)
             raise new_forbidden(write, f"node {quote(node_name)} {detail}: {diff}")
 
-    def _admit_service_account(self, node_name: str, write: Admission) -> None:
+    def _admit_service_account(self, node_name: str, write: AdmissionAttributes) -> None:
         if write.operation == "CREATE" and write.subresource == "token":
             admit_token_request(self._core, node_name, write)
 
-    def _admit_pod_certificate_request(self, _node_name: str, write: Admission) -> None:
+    def _admit_pod_certificate_request(self, _node_name: str, write: AdmissionAttributes) -> None:
         raise new_forbidden(write, "PodCertificateRequest feature gate is disabled")
 
-    def _admit_certificate_request(self, node_name: str, write: Admission) -> None:
+    def _admit_certificate_request(self, node_name: str, write: AdmissionAttributes) -> None:
         if write.operation != "CREATE":
             return
         spec = _object(write).get("spec") or {}
@@ -194,17 +194,17 @@ class NodeRestriction(Plugin):
             raise new_forbidden(write, f"can only create a node CSR with CN={USER_PREFIX}{node_name}")
 
 
-def _object(write: Admission) -> Object:
+def _object(write: AdmissionAttributes) -> Object:
     assert write.obj is not None, f"a {write.operation} brings an object"
     return write.obj
 
 
-def _old(write: Admission) -> Object:
+def _old(write: AdmissionAttributes) -> Object:
     assert write.old is not None, f"a {write.operation} is about an object"
     return write.old
 
 
-def _name(write: Admission) -> str:
+def _name(write: AdmissionAttributes) -> str:
     """The name of the object, which a create carries in its body alone."""
     if write.operation == "CREATE":
         return _object(write)["metadata"].get("name") or ""

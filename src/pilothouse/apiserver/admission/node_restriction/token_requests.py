@@ -7,7 +7,7 @@ ServiceAccountNodeAudienceRestriction, on since v1.33).
 
 from collections.abc import Iterator
 
-from pilothouse.apiserver.admission.chain import Admission, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, new_forbidden
 from pilothouse.apiserver.admission.node_restriction.objects import find_object
 from pilothouse.apiserver.authorization.authorizer import Attributes
 from pilothouse.apiserver.core import Core
@@ -19,7 +19,7 @@ from pilothouse.semantics.csi_translation import IN_TREE_PLUGINS
 _VERB = "request-serviceaccounts-token-audience"
 
 
-def admit_token_request(core: Core, node_name: str, write: Admission) -> None:
+def admit_token_request(core: Core, node_name: str, write: AdmissionAttributes) -> None:
     """Reject a request that is none of the node's business."""
     assert write.obj is not None, "a token request has a body"
     spec = write.obj.get("spec") or {}
@@ -30,16 +30,16 @@ def admit_token_request(core: Core, node_name: str, write: Admission) -> None:
         raise new_forbidden(write, "node requested token with a pod binding without a uid")
     pod = find_object(core.store, "pods", ref["name"], namespace=write.namespace)
     if ref["uid"] != pod["metadata"]["uid"]:
-        why = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. "
-        raise new_forbidden(write, f"{why}The object might have been deleted and then recreated")
+        reason = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. "
+        raise new_forbidden(write, f"{reason}The object might have been deleted and then recreated")
     if (pod["spec"].get("nodeName") or "") != node_name:
         raise new_forbidden(write, "node requested token bound to a pod scheduled on a different node")
-    why = _validate_audience(core, write, pod, spec.get("audiences") or [])
-    if why:
-        raise new_forbidden(write, why)
+    reason = _validate_audience(core, write, pod, spec.get("audiences") or [])
+    if reason:
+        raise new_forbidden(write, reason)
 
 
-def _validate_audience(core: Core, write: Admission, pod: Object, audiences: list[str]) -> str:
+def _validate_audience(core: Core, write: AdmissionAttributes, pod: Object, audiences: list[str]) -> str:
     if len(audiences) > 1:
         return "node may only request 0 or 1 audiences"
     audience = audiences[0] if audiences else ""
@@ -49,8 +49,8 @@ def _validate_audience(core: Core, write: Admission, pod: Object, audiences: lis
     if all_errors:
         listed = all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]"
         return f"error validating audience {quote(audience)}: {listed}"
-    asked = Attributes(_VERB, "", "v1", audience, namespace=write.namespace, name=write.name)
-    decision = core.authorizer.decide(write.identity, asked)
+    attributes = Attributes(_VERB, "", "v1", audience, namespace=write.namespace, name=write.name)
+    decision = core.authorizer.decide(write.identity, attributes)
     if decision.allowed:
         return ""
     user, missing = write.identity.user, f"audience {quote(audience)} not found in pod spec volume"

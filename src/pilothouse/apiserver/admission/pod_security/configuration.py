@@ -72,10 +72,10 @@ def options_from(document: Any) -> PodSecurityOptions:
 
 def _wrong(field: str, names: Iterable[tuple[str, list[str]]]) -> list[str]:
     texts, seen = [], set()
-    for position, (name, why) in enumerate(names):
+    for position, (name, reason) in enumerate(names):
         path = f"exemptions.{field}[{position}]"
-        if why:
-            texts.append(f'{path}: Invalid value: "{name}": {", ".join(why)}')
+        if reason:
+            texts.append(f'{path}: Invalid value: "{name}": {", ".join(reason)}')
         elif name in seen:
             texts.append(f'{path}: Duplicate value: "{name}"')
         seen.add(name)

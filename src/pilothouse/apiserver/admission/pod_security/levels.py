@@ -81,5 +81,5 @@ def policy_to_evaluate(labels: Mapping[str, str], defaults: Policy) -> tuple[Pol
     return Policy(enforce, found["audit"], warn), errors
 
 
-def _wrong(label: str, value: str, why: str) -> FieldError:
-    return field_errors.invalid(f"metadata.labels[{label}]", value, why)
+def _wrong(label: str, value: str, reason: str) -> FieldError:
+    return field_errors.invalid(f"metadata.labels[{label}]", value, reason)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.admission.pod_security.levels import (
     PREFIX,
     LevelVersion,
@@ -62,7 +62,7 @@ _decode_namespace = msgspec.json.Decoder(_Namespace).decode
 class PodSecurity(Plugin):
     """Validates only: it changes no object."""
 
-    concerns = frozenset(
+    resources = frozenset(
         {"pods", "namespaces", *(f"{name}.{group}" if group else name for group, name in _TEMPLATE_PATHS)},
     )
 
@@ -71,7 +71,7 @@ class PodSecurity(Plugin):
         self._options = options or PodSecurityOptions()
         self._privileged_by_default = self._options.defaults == Policy()
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         info, obj = write.info, write.obj
         if obj is None or write.operation not in ("CREATE", "UPDATE"):
             return
@@ -85,7 +85,7 @@ class PodSecurity(Plugin):
 
     # Pods and templates
 
-    def _validate_pod(self, write: Admission, pod: Object) -> None:
+    def _validate_pod(self, write: AdmissionAttributes, pod: Object) -> None:
         if write.subresource in _IGNORED_POD_SUBRESOURCES:
             return
         policy = self._policy(write)
@@ -96,11 +96,11 @@ class PodSecurity(Plugin):
             return
         found = _violations(policy.enforce, pod["metadata"], spec)
         if found:
-            why = f'violates PodSecurity "{policy.enforce}": {violations.forbidden_detail(found)}'
-            raise errors.forbidden(write.info, write.name, why)
+            reason = f'violates PodSecurity "{policy.enforce}": {violations.forbidden_detail(found)}'
+            raise errors.forbidden(write.info, write.name, reason)
         self._warn(write, policy.warn, pod["metadata"], spec)
 
-    def _validate_pod_controller(self, write: Admission, obj: Object) -> None:
+    def _validate_pod_controller(self, write: AdmissionAttributes, obj: Object) -> None:
         policy = self._policy(write)
         if policy is None or policy.warn.level == "privileged":
             return
@@ -112,12 +112,12 @@ class PodSecurity(Plugin):
             return
         self._warn(write, policy.warn, template.get("metadata") or {}, spec)
 
-    def _warn(self, write: Admission, level: LevelVersion, metadata: Object, spec: Object) -> None:
+    def _warn(self, write: AdmissionAttributes, level: LevelVersion, metadata: Object, spec: Object) -> None:
         found = _violations(level, metadata, spec)
         if found:
             write.warnings.append(f'would violate PodSecurity "{level}": {violations.forbidden_detail(found)}')
 
-    def _policy(self, write: Admission) -> Policy | None:
+    def _policy(self, write: AdmissionAttributes) -> Policy | None:
         """The policy for the write; None if it is exempt or nothing is restricted."""
         options = self._options
         if write.namespace in options.exempt_namespaces or write.identity.user in options.exempt_usernames:
@@ -132,7 +132,7 @@ class PodSecurity(Plugin):
 
     # Namespaces
 
-    def _validate_namespace(self, write: Admission, namespace: Object) -> None:
+    def _validate_namespace(self, write: AdmissionAttributes, namespace: Object) -> None:
         labels, options = namespace["metadata"].get("labels") or {}, self._options
         policy, all_errors = policy_to_evaluate(labels, options.defaults)
         if write.old is None:
@@ -173,7 +173,7 @@ class PodSecurity(Plugin):
             )
         return detail + sorted(f"{_pod_names(found)}: {what}" for what, found in names.items())
 
-    def _exempt_namespace_warning(self, write: Admission, policy: Policy, labels: Mapping[str, str]) -> None:
+    def _exempt_namespace_warning(self, write: AdmissionAttributes, policy: Policy, labels: Mapping[str, str]) -> None:
         modes = (("enforce", policy.enforce), ("audit", policy.audit), ("warn", policy.warn))
         if all(level.level == "privileged" for _mode, level in modes) or _fully_equivalent(
             policy, self._options.defaults
@@ -203,7 +203,7 @@ def _fully_equivalent(one: Policy, other: Policy) -> bool:
     return all(a == b or a.level == b.level == "privileged" for a, b in pairs)
 
 
-def _invalid(write: Admission, all_errors: ErrorList) -> errors.StatusError:
+def _invalid(write: AdmissionAttributes, all_errors: ErrorList) -> errors.StatusError:
     return errors.invalid(write.info.group, write.info.kind, write.name, all_errors)
 
 

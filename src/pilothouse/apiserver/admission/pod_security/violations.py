@@ -87,10 +87,10 @@ def _in_force(known: Mapping[str, tuple[tuple[int, Check], ...]], version: int) 
     return found
 
 
-def violations(wanted: LevelVersion, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Violation]:
+def violations(desired: LevelVersion, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Violation]:
     """The checks of the level that the pod fails."""
     annotations = metadata.get("annotations") or {}
-    found = (check(annotations, spec) for check in checks_of(wanted.level, wanted.version))
+    found = (check(annotations, spec) for check in checks_of(desired.level, desired.version))
     return [violation for violation in found if violation is not None]
 
 

@@ -45,16 +45,16 @@ def validate_variables(spec: Object) -> ErrorList:
     before: dict[str, Object] = {}
     plain = _scope(params, ())
     for position, variable in enumerate(variables):
-        where, name = f"spec.variables[{position}]", variable.get("name") or ""
+        path, name = f"spec.variables[{position}]", variable.get("name") or ""
         if not name.strip():
-            errors.append(required(f"{where}.name", "name is not specified"))
+            errors.append(required(f"{path}.name", "name is not specified"))
         elif not _is_identifier(name):
-            errors.append(invalid(f"{where}.name", name, "must be a valid CEL identifier"))
+            errors.append(invalid(f"{path}.name", name, "must be a valid CEL identifier"))
         # A variable may use those before it. Only those that it uses are declared: there may be thousands.
         text = variable.get("expression") or ""
         used = [before[one] for one in dict.fromkeys(_VARIABLE.findall(text)) if one in before]
         scope = _scope(params, used) if used else plain
-        errors += _validate_expression(scope, text, f"{where}.expression", ())
+        errors += _validate_expression(scope, text, f"{path}.expression", ())
         before[name] = variable
     return errors
 
@@ -69,21 +69,21 @@ def validate_validations(spec: Object, name: str) -> ErrorList:
     scope, quiet = _scope(params, variables), _scope(params, variables, authorizer=False)
     errors: ErrorList = []
     for position, validation in enumerate(spec.get("validations") or ()):
-        where = f"spec.validations[{position}]"
-        errors += _validate_expression(scope, validation.get("expression"), f"{where}.expression", ("bool",))
+        path = f"spec.validations[{position}]"
+        errors += _validate_expression(scope, validation.get("expression"), f"{path}.expression", ("bool",))
         text = validation.get("messageExpression") or ""
         if text and not text.strip():
-            errors.append(invalid(f"{where}.messageExpression", text, "must be non-empty if specified"))
+            errors.append(invalid(f"{path}.messageExpression", text, "must be non-empty if specified"))
         elif text:
-            errors += _validate_expression(quiet, text, f"{where}.messageExpression", ("string",))
+            errors += _validate_expression(quiet, text, f"{path}.messageExpression", ("string",))
         message = validation.get("message") or ""
         if message and not message.strip():
-            errors.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
+            errors.append(invalid(f"{path}.message", message, "must be non-empty if specified"))
         elif re.search(r"[\n\r]", message.strip()):
-            errors.append(invalid(f"{where}.message", message, "must not contain line breaks"))
+            errors.append(invalid(f"{path}.message", message, "must not contain line breaks"))
         reason = validation.get("reason")
         if reason is not None and reason not in _REASONS:
-            errors.append(not_supported(f"{where}.reason", reason, _REASONS))
+            errors.append(not_supported(f"{path}.reason", reason, _REASONS))
     return errors + _validate_audit_annotations(spec.get("auditAnnotations") or [], scope, name)
 
 
@@ -95,10 +95,10 @@ def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: s
         errors.append(invalid(path, internal_value("[]admissionregistration.AuditAnnotation", annotations), text))
     keys: list[str] = []
     for position, annotation in enumerate(annotations):
-        where, key = f"{path}[{position}]", annotation.get("key") or ""
+        child_path, key = f"{path}[{position}]", annotation.get("key") or ""
         whole, value = f"{policy}/{key}", annotation.get("valueExpression") or ""
-        errors += [invalid(f"{where}.key", whole, text) for text in qualified_name_errors(whole)]
-        here = f"{where}.valueExpression"
+        errors += [invalid(f"{child_path}.key", whole, text) for text in qualified_name_errors(whole)]
+        here = f"{child_path}.valueExpression"
         if not value.strip():
             errors.append(required(here, "valueExpression is not specified"))
         elif len(value.strip().encode()) > _LONGEST_VALUE:
@@ -106,7 +106,7 @@ def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: s
         else:
             errors += _validate_expression(scope, value, here, ("string", "null_type"), compiled=value.strip())
         if key in keys:
-            errors.append(duplicate(f"{where}.key", key))
+            errors.append(duplicate(f"{child_path}.key", key))
         keys.append(key)
     return errors
 
@@ -130,8 +130,8 @@ def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
     if mutation.get(field) is None:
         errors.append(required(f"{path}.{field}", f"must be specified when patchType is {kind}"))
     else:
-        where, text = f"{path}.{field}.expression", (mutation[field].get("expression") or "").strip()
-        errors += _validate_expression(scope, text, where, (), compiled=initializers.as_maps(text), missing="")
+        child_path, text = f"{path}.{field}.expression", (mutation[field].get("expression") or "").strip()
+        errors += _validate_expression(scope, text, child_path, (), compiled=initializers.as_maps(text), missing="")
     if mutation.get(other) is not None:
         errors.append(invalid(f"{path}.{other}", f"{{{other}}}", f"must not be specified when patchType is {kind}"))
     return errors
@@ -144,14 +144,14 @@ def validate_match_conditions(conditions: Sequence[Object], path: str, *, params
     names: list[str] = []
     scope = scopes.Scope(params=params)
     for position, condition in enumerate(conditions):
-        where, name = f"{path}[{position}]", condition.get("name") or ""
+        child_path, name = f"{path}[{position}]", condition.get("name") or ""
         text = (condition.get("expression") or "").strip()
-        errors += _validate_expression(scope, text, f"{where}.expression", ("bool",), missing="")
+        errors += _validate_expression(scope, text, f"{child_path}.expression", ("bool",), missing="")
         if not name:
-            errors.append(required(f"{where}.name"))
+            errors.append(required(f"{child_path}.name"))
         else:
-            errors += [invalid(f"{where}.name", name, detail) for detail in qualified_name_errors(name)]
-            errors += [duplicate(f"{where}.name", name)] if name in names else []
+            errors += [invalid(f"{child_path}.name", name, detail) for detail in qualified_name_errors(name)]
+            errors += [duplicate(f"{child_path}.name", name)] if name in names else []
         names.append(name)
     return errors
 

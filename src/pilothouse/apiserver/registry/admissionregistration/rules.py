@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.machinery.names import path_segment_errors
 
 MATCH = ("Equivalent", "Exact")
@@ -21,14 +21,14 @@ _SCOPES = ("*", "Cluster", "Namespaced")
 def default_rules(rules: Sequence[Object] | None) -> None:
     """A rule is about both kinds of resources."""
     for rule in rules or ():
-        set_absent(rule, {"scope": "*"})
+        set_default_fields(rule, {"scope": "*"})
 
 
 def default_matched(matched: Object) -> None:
     """What is not said matches all."""
     ensure_object(matched, "namespaceSelector")
     ensure_object(matched, "objectSelector")
-    set_absent(matched, {"matchPolicy": "Equivalent"})
+    set_default_fields(matched, {"matchPolicy": "Equivalent"})
     default_rules(matched.get("resourceRules"))
     default_rules(matched.get("excludeResourceRules"))
 
@@ -43,12 +43,12 @@ def validate_rule_with_operations(rule: Object, path: str) -> ErrorList:
         if operation not in _OPERATIONS
     ]
     for field, called in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
-        values, where = rule.get(field) or [], f"{path}.{field}"
-        errors += [] if values else [required(where)]
-        errors += _alone(values, where, called)
+        values, child_path = rule.get(field) or [], f"{path}.{field}"
+        errors += [] if values else [required(child_path)]
+        errors += _alone(values, child_path, called)
         if field == "apiVersions":
             # A group may be "", a version may not.
-            errors += [required(f"{where}[{at}]") for at, value in enumerate(values) if not value]
+            errors += [required(f"{child_path}[{at}]") for at, value in enumerate(values) if not value]
     errors += _validate_resources(rule.get("resources") or [], f"{path}.resources")
     if rule.get("scope") not in _SCOPES:
         errors.append(not_supported(f"{path}.scope", rule.get("scope"), _SCOPES))
@@ -68,9 +68,9 @@ def _validate_resources(resources: list[str], path: str) -> ErrorList:
     whole, everywhere = set[str](), set[str]()
     is_plain = False
     for position, text in enumerate(resources):
-        where = f"{path}[{position}]"
+        child_path = f"{path}[{position}]"
         if not text:
-            errors.append(required(where))
+            errors.append(required(child_path))
             continue
         resource, slash, part = text.partition("/")
         if not slash:
@@ -78,7 +78,7 @@ def _validate_resources(resources: list[str], path: str) -> ErrorList:
             continue
         for covers, form in ((resource in whole, f"{resource}/*"), (part in everywhere, f"*/{part}")):
             if covers:
-                errors.append(invalid(where, text, f"if '{form}' is present, must not specify {text}"))
+                errors.append(invalid(child_path, text, f"if '{form}' is present, must not specify {text}"))
         if part == "*":
             whole.add(resource)
         if resource == "*":
@@ -99,19 +99,19 @@ def validate_match_resources(matched: Object, path: str) -> ErrorList:
         errors += validate_label_selector(matched.get(field) or {}, f"{path}.{field}")
     for field in ("resourceRules", "excludeResourceRules"):
         for position, rule in enumerate(matched.get(field) or ()):
-            where = f"{path}.{field}[{position}]"
-            errors += _validate_name(rule.get("resourceNames") or (), f"{where}.resourceNames")
-            errors += validate_rule_with_operations(rule, where)
+            child_path = f"{path}.{field}[{position}]"
+            errors += _validate_name(rule.get("resourceNames") or (), f"{child_path}.resourceNames")
+            errors += validate_rule_with_operations(rule, child_path)
     return errors
 
 
 def _validate_name(names: Sequence[str], path: str) -> ErrorList:
     errors: ErrorList = []
     for position, name in enumerate(names):
-        where = f"{path}[{position}]"
-        errors += [invalid(where, name, text) for text in path_segment_errors(name)]
+        child_path = f"{path}[{position}]"
+        errors += [invalid(child_path, name, text) for text in path_segment_errors(name)]
         if name in names[:position]:
-            errors.append(duplicate(where, name))
+            errors.append(duplicate(child_path, name))
     return errors
 
 

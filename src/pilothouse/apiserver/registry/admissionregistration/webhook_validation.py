@@ -74,9 +74,9 @@ def validate_admission_review_versions(versions: list[str], webhook: str) -> Err
         return [required(path, "must specify one of v1, v1beta1")]
     errors: ErrorList = []
     for position, version in enumerate(versions):
-        where = f"{path}[{position}]"
+        child_path = f"{path}[{position}]"
         detail = ["duplicate version"] if version in versions[:position] else dns_1035_label_errors(version)
-        errors += [invalid(where, version, text) for text in detail]
+        errors += [invalid(child_path, version, text) for text in detail]
     if not set(versions) & {"v1", "v1beta1"}:
         errors.append(invalid(path, versions, "must include at least one of v1, v1beta1"))
     return errors

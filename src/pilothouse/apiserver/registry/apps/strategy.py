@@ -7,7 +7,11 @@ from collections.abc import Iterable
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.object_fields import (
+    ensure_object,
+    set_default_fields,
+    validate_immutable_fields,
+)
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.semantics.pod_defaults import default_template
@@ -29,7 +33,7 @@ def default_rollout(strategy: Object, rolling: Object) -> None:
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
-        set_absent(ensure_object(strategy, "rollingUpdate"), rolling)
+        set_default_fields(ensure_object(strategy, "rollingUpdate"), rolling)
 
 
 class WorkloadStrategy(Strategy):
@@ -58,7 +62,7 @@ class WorkloadStrategy(Strategy):
         template = (obj.get("spec") or {}).get("template") or {}
         return warnings.pod_spec_warnings(template.get("spec") or {}, "spec.template.spec")
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

@@ -10,16 +10,16 @@ from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, nam
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import parse_ip_sloppy
 from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
+from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.names import dns_subdomain_errors, label_value_errors, qualified_name_errors
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
-from pilothouse.machinery.remembered import remembered
 
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TOLERATION_OPERATORS = ("Equal", "Exists")
 _COMPARING = ("Lt", "Gt")
 
 
-@remembered(512)
+@bounded_cache(512)
 def _key_errors(key: str) -> tuple[str, ...]:
     # Nearly every pod tolerates the same two taints.
     return tuple(qualified_name_errors(key))
@@ -28,16 +28,16 @@ def _key_errors(key: str) -> tuple[str, ...]:
 def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
     errors: ErrorList = []
     for position, toleration in enumerate(tolerations):
-        where = f"{path}[{position}]"
+        child_path = f"{path}[{position}]"
         operator = toleration.get("operator") or "Equal"
         effect = toleration.get("effect") or ""
         key = toleration.get("key")
         if key:
-            errors += [invalid(f"{where}.key", key, text) for text in _key_errors(key)]
+            errors += [invalid(f"{child_path}.key", key, text) for text in _key_errors(key)]
         if not key and operator != "Exists":
             errors.append(
                 invalid(
-                    f"{where}.operator",
+                    f"{child_path}.operator",
                     named(toleration.get("operator") or ""),
                     'operator must be Exists when `key` is empty, which means "match all values and all keys"',
                 )
@@ -45,7 +45,7 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             errors.append(
                 invalid(
-                    f"{where}.effect",
+                    f"{child_path}.effect",
                     named(effect),
                     "effect must be 'NoExecute' when `tolerationSeconds` is set",
                 )
@@ -54,16 +54,16 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
         if operator == "Equal":
             found = label_value_errors(value)
             if found:
-                errors.append(invalid(f"{where}.operator", value, ";".join(found)))
+                errors.append(invalid(f"{child_path}.operator", value, ";".join(found)))
         elif operator in _COMPARING:
             # Known, and only of use behind a gate (``TaintTolerationComparisonOperators``).
-            errors.append(not_supported(f"{where}.operator", operator, (*_TOLERATION_OPERATORS, *_COMPARING)))
+            errors.append(not_supported(f"{child_path}.operator", operator, (*_TOLERATION_OPERATORS, *_COMPARING)))
         elif operator != "Exists":
-            errors.append(not_supported(f"{where}.operator", operator, _TOLERATION_OPERATORS))
+            errors.append(not_supported(f"{child_path}.operator", operator, _TOLERATION_OPERATORS))
         elif value:
-            errors.append(invalid(f"{where}.operator", value, "value must be empty when `operator` is 'Exists'"))
+            errors.append(invalid(f"{child_path}.operator", value, "value must be empty when `operator` is 'Exists'"))
         if effect and effect not in _TAINT_EFFECTS:
-            errors.append(not_supported(f"{where}.effect", effect, _TAINT_EFFECTS))
+            errors.append(not_supported(f"{child_path}.effect", effect, _TAINT_EFFECTS))
     return errors
 
 
@@ -137,7 +137,7 @@ def resource_name_errors(name: str) -> list[str]:
     return errors
 
 
-@remembered(512)
+@bounded_cache(512)
 def container_resource_texts(name: str) -> tuple[str, ...]:
     """The errors in the name of a container's resource (``validateContainerResourceName``)."""
     texts = tuple(resource_name_errors(name))
@@ -172,11 +172,11 @@ def validate_resource_requirements(
     all_errors: ErrorList = []
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
-            where = f"{path}.{field}[{name}]"
-            all_errors += names(name, where)
-            all_errors += validate_resource_quantity(name, amount, where)
+            child_path = f"{path}.{field}[{name}]"
+            all_errors += names(name, child_path)
+            all_errors += validate_resource_quantity(name, amount, child_path)
             if name.startswith(_HUGE) and not _is_pages(name, amount):
-                all_errors.append(invalid(where, amount, f"{amount} is not positive integer multiple of {name}"))
+                all_errors.append(invalid(child_path, amount, f"{amount} is not positive integer multiple of {name}"))
             if field == "requests":
                 all_errors += _against_limit(name, amount, limits, path)
     all_names = {*limits, *requests}
@@ -220,7 +220,7 @@ def _is_pages(name: str, amount: object) -> bool:
     return size.value > 0 and asked.is_whole and asked.value % size.value == 0
 
 
-@remembered(8192)
+@bounded_cache(8192)
 def non_special_ip_errors(text: str) -> tuple[str, ...]:
     """Why no endpoint can have the address (``ValidateEndpointIP``)."""
     parsed = None if "%" in text else parse_ip_sloppy(text)

@@ -151,15 +151,15 @@ def _validate(holder: Object, path: str, order: Iterable[str], checks: Mapping[s
             all_errors.append(forbidden(f"{path}.{_MISSPELT.get(name, name)}", _ONE))
             continue
         seen = True
-        where = f"{path}.{'persistentDisk' if name == 'gcePersistentDisk' else name}"
-        all_errors += _missing(given, where, _NEEDED.get(name, ()))
+        child_path = f"{path}.{'persistentDisk' if name == 'gcePersistentDisk' else name}"
+        all_errors += _missing(given, child_path, _NEEDED.get(name, ()))
         if name in checks:
-            all_errors += checks[name](given, where)
+            all_errors += checks[name](given, child_path)
     return all_errors if seen else [required(path, _NONE)]
 
 
-def _missing(given: Object, where: str, fields: Iterable[str]) -> ErrorList:
-    return [required(f"{where}.{field}") for field in fields if not given.get(field)]
+def _missing(given: Object, path: str, fields: Iterable[str]) -> ErrorList:
+    return [required(f"{path}.{field}") for field in fields if not given.get(field)]
 
 
 # Files and paths ----------------------------------------------------------------------------------------------------
@@ -182,55 +182,55 @@ def _own_path(text: str, field: str) -> ErrorList:
     return all_errors
 
 
-def _mode(given: Object, field: str, where: str) -> ErrorList:
+def _mode(given: Object, field: str, path: str) -> ErrorList:
     mode = given.get(field)
-    return [] if mode is None or 0 <= mode <= 0o777 else [invalid(f"{where}.{field}", mode, _FILE_MODE)]
+    return [] if mode is None or 0 <= mode <= 0o777 else [invalid(f"{path}.{field}", mode, _FILE_MODE)]
 
 
-def _keys(given: Object, where: str) -> ErrorList:
+def _keys(given: Object, path: str) -> ErrorList:
     all_errors: ErrorList = []
     for position, item in enumerate(given.get("items") or ()):
-        at = f"{where}.items[{position}]"
+        at = f"{path}.items[{position}]"
         all_errors += _missing(item, at, ("key", "path"))
         all_errors += _own_path(item.get("path") or "", f"{at}.path") + _mode(item, "mode", at)
     return all_errors
 
 
-def _host_path(given: Object, where: str) -> ErrorList:
+def _host_path(given: Object, path: str) -> ErrorList:
     if not given.get("path"):
         return []
-    all_errors = _steps_back(given["path"], f"{where}.path")
+    all_errors = _steps_back(given["path"], f"{path}.path")
     kind = given.get("type") or ""
     if kind not in _HOST_PATHS:
-        all_errors.append(not_supported(f"{where}.type", kind, _HOST_PATHS))
+        all_errors.append(not_supported(f"{path}.type", kind, _HOST_PATHS))
     return all_errors
 
 
-def _files(given: Object, where: str) -> ErrorList:
-    return _mode(given, "defaultMode", where) + _keys(given, where)
+def _files(given: Object, path: str) -> ErrorList:
+    return _mode(given, "defaultMode", path) + _keys(given, path)
 
 
-def _downward_file(item: Object, where: str) -> ErrorList:
-    all_errors = _missing(item, where, ("path",)) + _own_path(item.get("path") or "", f"{where}.path")
+def _downward_file(item: Object, path: str) -> ErrorList:
+    all_errors = _missing(item, path, ("path",)) + _own_path(item.get("path") or "", f"{path}.path")
     of_field, of_resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if of_field is not None:
-        all_errors += validate_object_field_selector(of_field, f"{where}.fieldRef", VOLUME_FIELD_PATHS)
+        all_errors += validate_object_field_selector(of_field, f"{path}.fieldRef", VOLUME_FIELD_PATHS)
         if of_resource is not None:
             detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            all_errors.append(invalid(where, "resource", detail))
+            all_errors.append(invalid(path, "resource", detail))
     elif of_resource is not None:
         all_errors += validate_container_resource_field_selector(
-            of_resource, f"{where}.resourceFieldRef", in_volume=True
+            of_resource, f"{path}.resourceFieldRef", in_volume=True
         )
     else:
-        all_errors.append(required(where, "one of fieldRef and resourceFieldRef is required"))
-    return all_errors + _mode(item, "mode", where)
+        all_errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
+    return all_errors + _mode(item, "mode", path)
 
 
-def _downward(given: Object, where: str) -> ErrorList:
-    all_errors = _mode(given, "defaultMode", where)
+def _downward(given: Object, path: str) -> ErrorList:
+    all_errors = _mode(given, "defaultMode", path)
     for item in given.get("items") or ():
-        all_errors += _downward_file(item, where)
+        all_errors += _downward_file(item, path)
     return all_errors
 
 
@@ -238,48 +238,48 @@ _faultless: list[Object] = [{}]
 """The last projection that nothing was wrong with. Admission gives the same to pods by the thousand."""
 
 
-def _projected(given: Object, where: str) -> ErrorList:
+def _projected(given: Object, path: str) -> ErrorList:
     if given == _faultless[0]:
         return []
-    all_errors = _validate_projection(given, where)
+    all_errors = _validate_projection(given, path)
     if not all_errors:
         _faultless[0] = msgspec.json.decode(msgspec.json.encode(given))
     return all_errors
 
 
-def _validate_projection(given: Object, where: str) -> ErrorList:
-    all_errors = _mode(given, "defaultMode", where)
+def _validate_projection(given: Object, path: str) -> ErrorList:
+    all_errors = _mode(given, "defaultMode", path)
     paths: set[str] = set()
     for position, source in enumerate(given.get("sources") or ()):
-        at = f"{where}.sources[{position}]"
+        at = f"{path}.sources[{position}]"
         for name in ("secret", "configMap"):
             held = source.get(name)
             if held is not None:
                 all_errors += _missing(held, f"{at}.{name}", ("name",)) + _keys(held, f"{at}.{name}")
-                all_errors += _once(held.get("items"), paths, where, held.get("name") or "")
+                all_errors += _once(held.get("items"), paths, path, held.get("name") or "")
         downward = source.get("downwardAPI")
         if downward is not None:
             for item in downward.get("items") or ():
-                all_errors += _downward_file(item, f"{at}.downwardAPI") + _once([item], paths, where)
+                all_errors += _downward_file(item, f"{at}.downwardAPI") + _once([item], paths, path)
         if source.get("serviceAccountToken") is not None:
-            all_errors += _token(source["serviceAccountToken"], f"{at}.serviceAccountToken", where)
+            all_errors += _token(source["serviceAccountToken"], f"{at}.serviceAccountToken", path)
         if sum(found is not None for found in source.values()) > 1:
             all_errors.append(forbidden(at, "may not specify more than 1 volume type per source"))
     return all_errors
 
 
-def _once(items: Any, paths: set[str], where: str, name: str | None = None) -> ErrorList:
+def _once(items: Any, paths: set[str], child_path: str, name: str | None = None) -> ErrorList:
     all_errors: ErrorList = []
     for item in items or ():
         path = item.get("path") or ""
         if path and path in paths:
             shown = path if name is None else name
-            all_errors.append(invalid(where, shown, "conflicting duplicate paths"))
+            all_errors.append(invalid(child_path, shown, "conflicting duplicate paths"))
         paths.add(path)
     return all_errors
 
 
-def _token(given: Object, at: str, where: str) -> ErrorList:
+def _token(given: Object, at: str, path: str) -> ErrorList:
     all_errors: ErrorList = []
     seconds = given.get("expirationSeconds") or 0
     if seconds < 600:
@@ -289,29 +289,29 @@ def _token(given: Object, at: str, where: str) -> ErrorList:
         detail = "may not specify a duration larger than 2^32 seconds"
         all_errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
     if not given.get("path"):
-        return [*all_errors, required(f"{where}.path")]
-    return all_errors + _own_path(given["path"], f"{where}.path")
+        return [*all_errors, required(f"{path}.path")]
+    return all_errors + _own_path(given["path"], f"{path}.path")
 
 
 # Disks and what is on the network -----------------------------------------------------------------------------------
 
 
-def _nfs(given: Object, where: str) -> ErrorList:
+def _nfs(given: Object, child_path: str) -> ErrorList:
     path = given.get("path") or ""
-    return [] if path.startswith("/") else [invalid(f"{where}.path", path, "must be an absolute path")]
+    return [] if path.startswith("/") else [invalid(f"{child_path}.path", path, "must be an absolute path")]
 
 
 def _iscsi_of(started: str) -> Check:
-    def check(given: Object, where: str) -> ErrorList:
+    def check(given: Object, path: str) -> ErrorList:
         all_errors: ErrorList = []
         if given.get("iqn"):
-            all_errors += _qualified(given["iqn"], f"{where}.iqn", started)
+            all_errors += _qualified(given["iqn"], f"{path}.iqn", started)
         if not 0 <= (given.get("lun") or 0) <= 255:
-            all_errors.append(invalid(f"{where}.lun", given["lun"], _BYTE))
+            all_errors.append(invalid(f"{path}.lun", given["lun"], _BYTE))
         if (given.get("chapAuthDiscovery") or given.get("chapAuthSession")) and given.get("secretRef") is None:
-            all_errors.append(required(f"{where}.secretRef"))
+            all_errors.append(required(f"{path}.secretRef"))
         if given.get("initiatorName") is not None:
-            all_errors += _qualified(given["initiatorName"], f"{where}.initiatorname", started)
+            all_errors += _qualified(given["initiatorName"], f"{path}.initiatorname", started)
         return all_errors
 
     return check
@@ -324,51 +324,51 @@ def _qualified(text: str, field: str, started: str) -> ErrorList:
     return [] if form.search(text) else [invalid(field, text, "must be valid format")]
 
 
-def _channel(given: Object, where: str) -> ErrorList:
+def _channel(given: Object, path: str) -> ErrorList:
     names, ids, lun = given.get("targetWWNs") or [], given.get("wwids") or [], given.get("lun")
     all_errors: ErrorList = []
     if not names and not ids:
-        all_errors.append(required(f"{where}.targetWWNs", "must specify either targetWWNs or wwids, but not both"))
+        all_errors.append(required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both"))
     if names and ids:
         detail = "targetWWNs and wwids can not be specified simultaneously"
-        all_errors.append(invalid(f"{where}.targetWWNs", names, detail))
+        all_errors.append(invalid(f"{path}.targetWWNs", names, detail))
     if names and lun is None:
-        all_errors.append(required(f"{where}.lun", "lun is required if targetWWNs is specified"))
+        all_errors.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
     elif names and not 0 <= int(lun or 0) <= 255:
-        all_errors.append(invalid(f"{where}.lun", lun, _BYTE))
+        all_errors.append(invalid(f"{path}.lun", lun, _BYTE))
     return all_errors
 
 
-def _partition(given: Object, where: str) -> ErrorList:
+def _partition(given: Object, path: str) -> ErrorList:
     partition = given.get("partition") or 0
     if 0 <= partition <= 255:
         return []
-    return [invalid(f"{where}.partition", partition, "must be between 1 and 255, inclusive")]
+    return [invalid(f"{path}.partition", partition, "must be between 1 and 255, inclusive")]
 
 
-def _flocker(given: Object, where: str) -> ErrorList:
+def _flocker(given: Object, path: str) -> ErrorList:
     name, uuid = given.get("datasetName") or "", given.get("datasetUUID") or ""
     all_errors: ErrorList = []
     if not name and not uuid:
-        all_errors.append(required(where, "one of datasetName and datasetUUID is required"))
+        all_errors.append(required(path, "one of datasetName and datasetUUID is required"))
     if name and uuid:
-        all_errors.append(invalid(where, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
+        all_errors.append(invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
     if "/" in name:
-        all_errors.append(invalid(f"{where}.datasetName", name, "must not contain '/'"))
+        all_errors.append(invalid(f"{path}.datasetName", name, "must not contain '/'"))
     return all_errors
 
 
-def _quobyte(given: Object, where: str) -> ErrorList:
+def _quobyte(given: Object, path: str) -> ErrorList:
     registry = given.get("registry") or ""
     all_errors: ErrorList = []
     if not registry:
-        all_errors.append(required(f"{where}.registry", _PAIRS))
+        all_errors.append(required(f"{path}.registry", _PAIRS))
     elif len((given.get("tenant") or "").encode()) >= 65:
-        all_errors.append(required(f"{where}.tenant", "must be a UUID and may not exceed a length of 64 characters"))
+        all_errors.append(required(f"{path}.tenant", "must be a UUID and may not exceed a length of 64 characters"))
     else:
         pairs = [pair for pair in registry.split(",") if not _is_pair(pair)]
-        all_errors += [invalid(f"{where}.registry", registry, _PAIRS) for _pair in pairs]
-    return all_errors + _missing(given, where, ("volume",))
+        all_errors += [invalid(f"{path}.registry", registry, _PAIRS) for _pair in pairs]
+    return all_errors + _missing(given, path, ("volume",))
 
 
 def _is_pair(text: str) -> bool:
@@ -379,87 +379,87 @@ def _is_pair(text: str) -> bool:
     return text.count(":") == 1 and not set(text) & set("[]")
 
 
-def _flex(given: Object, where: str) -> ErrorList:
+def _flex(given: Object, path: str) -> ErrorList:
     reserved = []
     for key in given.get("options") or ():
         namespace = "." + key.partition("/")[0].lower()
         if namespace.endswith((".kubernetes.io", ".k8s.io")):
             reserved.append(key)
     detail = "kubernetes.io and k8s.io namespaces are reserved"
-    return [invalid(f"{where}.options[{key}]", key, detail) for key in reserved]
+    return [invalid(f"{path}.options[{key}]", key, detail) for key in reserved]
 
 
-def _azure_disk(given: Object, where: str) -> ErrorList:
+def _azure_disk(given: Object, path: str) -> ErrorList:
     caching, kind, uri = given.get("cachingMode"), given.get("kind"), given.get("diskURI") or ""
     all_errors: ErrorList = []
     modes, kinds = ("None", "ReadOnly", "ReadWrite"), ("Dedicated", "Managed", "Shared")
     if caching is not None and caching not in modes:
-        all_errors.append(not_supported(f"{where}.cachingMode", caching, modes))
+        all_errors.append(not_supported(f"{path}.cachingMode", caching, modes))
     if kind is not None and kind not in kinds:
-        all_errors.append(not_supported(f"{where}.kind", kind, kinds))
+        all_errors.append(not_supported(f"{path}.kind", kind, kinds))
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
         form = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
-        all_errors.append(not_supported(f"{where}.diskURI", uri, (form,), plain=True))
+        all_errors.append(not_supported(f"{path}.diskURI", uri, (form,), plain=True))
     if kind is not None and kind != "Managed" and not uri.startswith("https://"):
         form = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
-        all_errors.append(not_supported(f"{where}.diskURI", uri, (form,), plain=True))
+        all_errors.append(not_supported(f"{path}.diskURI", uri, (form,), plain=True))
     return all_errors
 
 
-def _storage_os(given: Object, where: str) -> ErrorList:
+def _storage_os(given: Object, path: str) -> ErrorList:
     all_errors: ErrorList = []
     for field in ("volumeName", "volumeNamespace"):
         name = given.get(field)
         if name:
-            all_errors += [invalid(f"{where}.{field}", name, text) for text in dns_label_errors(name)]
+            all_errors += [invalid(f"{path}.{field}", name, text) for text in dns_label_errors(name)]
     return all_errors
 
 
-def _driver(given: Object, where: str) -> ErrorList:
-    return validate_csi_driver_name(given.get("driver") or "", f"{where}.driver")
+def _driver(given: Object, path: str) -> ErrorList:
+    return validate_csi_driver_name(given.get("driver") or "", f"{path}.driver")
 
 
 def _secret_of(*fields: str, name: str = "secretRef") -> Check:
     """The reference to a secret, which needs these fields where there is one."""
 
-    def check(given: Object, where: str) -> ErrorList:
+    def check(given: Object, path: str) -> ErrorList:
         reference = given.get(name)
-        return [] if reference is None else _missing(reference, f"{where}.{name}", fields)
+        return [] if reference is None else _missing(reference, f"{path}.{name}", fields)
 
     return check
 
 
 def _both(*checks: Check) -> Check:
-    return lambda given, where: [error for check in checks for error in check(given, where)]
+    return lambda given, path: [error for check in checks for error in check(given, path)]
 
 
-def _empty(given: Object, where: str) -> ErrorList:
+def _empty(given: Object, path: str) -> ErrorList:
     limit = given.get("sizeLimit")
     try:
         negative = limit is not None and parse_quantity(str(limit)) < _ZERO
     except QuantityError:
         negative = False  # its type reports that
-    return [forbidden(f"{where}.sizeLimit", "SizeLimit field must be a valid resource quantity")] if negative else []
+    return [forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")] if negative else []
 
 
-def _ephemeral(given: Object, where: str) -> ErrorList:
+def _ephemeral(given: Object, path: str) -> ErrorList:
     template = given.get("volumeClaimTemplate")
     return (
-        [] if template is None else validate_persistent_volume_claim_template(template, f"{where}.volumeClaimTemplate")
+        [] if template is None else validate_persistent_volume_claim_template(template, f"{path}.volumeClaimTemplate")
     )
 
 
-def _image(given: Object, where: str) -> ErrorList:
+def _image(given: Object, path: str) -> ErrorList:
     policy = given.get("pullPolicy")
     if policy in _PULL_POLICIES:
         return []
-    return [not_supported(f"{where}.pullPolicy", policy, _PULL_POLICIES)]
+    return [not_supported(f"{path}.pullPolicy", policy, _PULL_POLICIES)]
 
 
 _CHECKS: Mapping[str, Check] = {
     "emptyDir": _empty,
     "hostPath": _host_path,
-    "gitRepo": lambda given, where: validate_local_descending_path(given.get("directory") or "", f"{where}.directory"),
+    "gitRepo": lambda given, path: validate_local_descending_path(given.get("directory") or "", f"{path}.directory"),
     "gcePersistentDisk": _partition,
     "awsElasticBlockStore": _partition,
     "secret": _files,
@@ -481,27 +481,27 @@ _CHECKS: Mapping[str, Check] = {
 }
 
 
-def _glusterfs(given: Object, where: str) -> ErrorList:
+def _glusterfs(given: Object, path: str) -> ErrorList:
     namespace = given.get("endpointsNamespace")
     if namespace is None:
         return []
-    field = f"{where}.endpointsNamespace"
+    field = f"{path}.endpointsNamespace"
     if not namespace:
         return [invalid(field, namespace, "if the endpointnamespace is set, it must be a valid namespace name")]
     return [invalid(field, namespace, text) for text in dns_label_errors(namespace)]
 
 
-def _azure_file(given: Object, where: str) -> ErrorList:
-    return [required(f"{where}.secretNamespace")] if given.get("secretNamespace") == "" else []
+def _azure_file(given: Object, path: str) -> ErrorList:
+    return [required(f"{path}.secretNamespace")] if given.get("secretNamespace") == "" else []
 
 
-def _csi_secrets(given: Object, where: str) -> ErrorList:
-    all_errors = _missing(given, where, ("volumeHandle",))
+def _csi_secrets(given: Object, path: str) -> ErrorList:
+    all_errors = _missing(given, path, ("volumeHandle",))
     for use in ("controllerPublish", "controllerExpand", "nodePublish", "nodeExpand"):
         reference = given.get(f"{use}SecretRef")
         if reference is None:
             continue
-        at = f"{where}.{use}SecretRef"
+        at = f"{path}.{use}SecretRef"
         all_errors += _missing(reference, at, ("name", "namespace"))
         for field, detail in (("name", dns_subdomain_errors), ("namespace", dns_label_errors)):
             value = reference.get(field)
@@ -512,7 +512,7 @@ def _csi_secrets(given: Object, where: str) -> ErrorList:
 
 _CHECKS_OF_VOLUMES: Mapping[str, Check] = {
     **_CHECKS,
-    "local": lambda given, where: _steps_back(given.get("path") or "", f"{where}.path"),
+    "local": lambda given, path: _steps_back(given.get("path") or "", f"{path}.path"),
     "glusterfs": _glusterfs,
     "iscsi": _both(_iscsi_of("must be valid format"), _secret_of("name")),
     "cinder": _secret_of("name", "namespace"),

@@ -22,10 +22,10 @@ def validate_status_conditions(obj: Object) -> ErrorList:
     errors: ErrorList = []
     seen = set[str]()
     for position, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
-        where, kind = f"status.conditions[{position}].type", condition.get("type") or ""
+        path, kind = f"status.conditions[{position}].type", condition.get("type") or ""
         if kind in seen:
-            errors.append(duplicate(where, kind))
+            errors.append(duplicate(path, kind))
         seen.add(kind)
         if not kind:
-            errors.append(required(where))
+            errors.append(required(path))
     return errors

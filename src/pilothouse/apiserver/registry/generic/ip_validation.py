@@ -10,7 +10,7 @@ import re
 from collections.abc import Container
 
 from pilothouse.apiserver.field_errors import ErrorList, invalid
-from pilothouse.machinery.remembered import remembered
+from pilothouse.machinery.bounded_cache import bounded_cache
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -44,7 +44,7 @@ def parse_cidr_sloppy(text: str) -> Network | None:
         return None
 
 
-@remembered(8192)
+@bounded_cache(8192)
 def ip_errors(text: str) -> tuple[str, ...]:
     """Why it is not a valid address; forms that are not canonical are accepted."""
     found = parse_ip_sloppy(text)
@@ -63,7 +63,7 @@ def canonical_ip_errors(text: str) -> tuple[str, ...]:
     return (f'must be in canonical form ("{ipaddress.ip_address(text)}")',)
 
 
-@remembered(1024)
+@bounded_cache(1024)
 def cidr_errors(text: str) -> tuple[str, ...]:
     """Why it is not a valid CIDR; one error at most."""
     network = parse_cidr_sloppy(text)

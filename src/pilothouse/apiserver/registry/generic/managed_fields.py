@@ -1,7 +1,7 @@
 """managedFields of stored objects: what handlers ask when they write.
 
 ``FieldManager`` knows for every resource how its objects are compared and what its subresources reset; the rules are in
-``machinery.managed_fields``. Every kind is tracked, whoever writes, as upstream does it. Inside the server the list of
+``machinery.managed_fields``. Every write of every kind is tracked, as upstream does. Inside the server the list of
 entries travels apart from the object or, in its metadata, as ``msgspec.Raw``: only this module reads it.
 """
 
@@ -21,11 +21,11 @@ from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.env import Log
 from pilothouse.machinery import field_sets, managed_fields, merge_types, scale_fields
 from pilothouse.machinery.apply import ApplyConflicts, ConversionFailed, Versions
+from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.field_sets import FieldSet
 from pilothouse.machinery.field_walks import ItemError, all_errors, error_text
 from pilothouse.machinery.managed_fields import Entries, Writer
 from pilothouse.machinery.merge_types import MergeType
-from pilothouse.machinery.remembered import remembered
 
 _log = Log("apiserver")
 SERVER = "kube-apiserver"
@@ -122,7 +122,7 @@ _sizes: dict[bytes, int] = {}
 # Who writes ---------------------------------------------------------------------------------------------------------
 
 
-@remembered(1024)
+@bounded_cache(1024)
 def _agent_name(agent: str) -> str:
     """The manager of a client that does not name one: its User-Agent up to the first slash."""
     name = agent.partition("/")[0]
@@ -345,7 +345,7 @@ class FieldManager:
             fields = msgspec.Raw(field_sets.encode_fields(found))
             manager, now = manager_of(call, options) or "unknown", self._core.time.now()
             entry = managed_fields.Entry(
-                manager, "Update", api_version, now, "FieldsV1", fields, call.asked.subresource
+                manager, "Update", api_version, now, "FieldsV1", fields, call.request_info.subresource
             )
             put_entries(review, managed_fields.encode_entries([entry]))
 
@@ -356,7 +356,7 @@ class FieldManager:
         have the same fields; a name that stands elsewhere as well may be part of a field, and is not looked for.
         """
         body = call.request.body
-        if call.asked.subresource or len(body) > _MAX_SHARED_BODY:
+        if call.request_info.subresource or len(body) > _MAX_SHARED_BODY:
             return None
         name: str = obj["metadata"].get("name") or ""
         if name:
@@ -396,7 +396,7 @@ class FieldManager:
         Takes managedFields out of ``obj``; a client may have sent some, and may so change what others own.
         """
         sent = obj["metadata"].pop("managedFields", _NONE)
-        subresource = call.asked.subresource
+        subresource = call.request_info.subresource
         entries: Entries | None = None
         given = False
         if sent is not _NONE and sent is not None and not subresource:
@@ -425,7 +425,7 @@ class FieldManager:
 
         Raises ``StatusError`` when others own what would change.
         """
-        info, subresource = call.info, call.asked.subresource
+        info, subresource = call.info, call.request_info.subresource
         tracker = self.tracker(info, subresource)
         base = live
         if base is None:
@@ -512,7 +512,7 @@ class FieldManager:
 
     def follow(self, call: Call, old: Object, obj: Object, entries: Entries, known: bytes, manager: str) -> bytes:
         """The entries after a write by ``manager``, encoded; ``known`` is how they were encoded before."""
-        subresource = call.asked.subresource
+        subresource = call.request_info.subresource
         tracker = self.tracker(call.info, subresource)
         who = Writer(manager or "unknown", call.info.api_version, subresource)
         obj = call.strategy.converted(obj)

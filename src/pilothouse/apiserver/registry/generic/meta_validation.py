@@ -18,8 +18,8 @@ from pilothouse.apiserver.field_errors import (
     too_long,
 )
 from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.names import dns_subdomain_errors, label_value_errors, qualified_name_errors, regex_error
-from pilothouse.machinery.remembered import remembered
 
 _PATH_FORMAT = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _PATH = re.compile(_PATH_FORMAT)
@@ -42,7 +42,7 @@ MAX_ANNOTATIONS = 256 * 1024
 _OPERATORS = ("DoesNotExist", "Exists", "In", "NotIn")
 
 
-@remembered(4096, longest=512)
+@bounded_cache(4096, longest=512)
 def _label_errors(key: str, value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(qualified_name_errors(key)), tuple(label_value_errors(value))
 
@@ -70,22 +70,22 @@ def validate_annotations(annotations: Mapping[str, str], path: str) -> ErrorList
 def validate_label_selector(selector: Object, path: str) -> ErrorList:
     errors = validate_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
     for position, expression in enumerate(selector.get("matchExpressions") or ()):
-        where = f"{path}.matchExpressions[{position}]"
+        child_path = f"{path}.matchExpressions[{position}]"
         operator, values = expression.get("operator") or "", expression.get("values") or []
         if operator in ("In", "NotIn") and not values:
-            errors.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            errors.append(required(f"{child_path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         elif operator in ("Exists", "DoesNotExist") and values:
             errors.append(
-                forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+                forbidden(f"{child_path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
             )
         elif operator not in _OPERATORS:
-            errors.append(invalid(f"{where}.operator", named(operator), "not a valid selector operator"))
+            errors.append(invalid(f"{child_path}.operator", named(operator), "not a valid selector operator"))
         errors += [
-            invalid(f"{where}.key", expression.get("key") or "", text)
+            invalid(f"{child_path}.key", expression.get("key") or "", text)
             for text in qualified_name_errors(expression.get("key") or "")
         ]
         for index, value in enumerate(values):
-            errors += [invalid(f"{where}.values[{index}]", value, text) for text in label_value_errors(value)]
+            errors += [invalid(f"{child_path}.values[{index}]", value, text) for text in label_value_errors(value)]
     return errors
 
 

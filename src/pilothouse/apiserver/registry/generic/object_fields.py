@@ -14,7 +14,7 @@ NON_NEGATIVE = "must be greater than or equal to 0"
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
-def set_absent(obj: Object, defaults: Mapping[str, Any]) -> None:
+def set_default_fields(obj: Object, defaults: Mapping[str, Any]) -> None:
     """Set every field that is absent or null. Values must not be shared containers.
 
     An empty string is kept: where Go's field is not a pointer it has been removed before (``omitempty``).

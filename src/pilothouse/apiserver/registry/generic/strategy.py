@@ -1,8 +1,7 @@
-"""``Strategy``: what no schema says about one resource.
+"""``Strategy``: how one resource is created, updated, deleted, validated and stored (``rest.RESTCreateStrategy`` etc.).
 
-Handlers ask it for defaults, for what a write may change, for kind-specific validation and for how the resource differs
-from the ordinary one. The class below is the ordinary resource; others override what differs. Methods that prepare get
-dicts that they may change in place; validation changes nothing.
+The class below is a resource without special rules; kinds override what differs. Methods that prepare an object change
+it in place; methods that validate change nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,8 +34,8 @@ Step = Literal["object meta", "object meta update", "object", "more", "update"]
 
 * ``object meta``: the metadata as that of an object (``ValidateObjectMeta``)
 * ``object meta update``: its change (``ValidateObjectMetaUpdate``)
-* ``object``: the rest of the object (``validate``, and ``validate_again`` on an update)
-* ``more``: what of the object upstream validates apart from that (``validate_more``)
+* ``object``: the rest of the object (``validate``, and ``validate_updated`` on an update)
+* ``more``: parts of the object that upstream validates separately (``validate_more``)
 * ``update``: what changes (``validate_update``, and ``validate_status_update`` on a write to /status)
 """
 
@@ -62,8 +61,8 @@ class Strategy:
     (``endpoints.renewal``)."""
     delete_warning = ""
     """What a DELETE warns of that says nothing about dependents."""
-    unorphaned: Literal["Background", "Foreground"] = "Background"
-    """What a DELETE with ``orphanDependents: false`` means."""
+    non_orphan_policy: Literal["Background", "Foreground"] = "Background"
+    """The propagation policy of a DELETE with ``orphanDependents: false``."""
     garbage_collected = True
     """Whether DELETE may add the garbage collector's finalizers."""
     graceful = False
@@ -85,7 +84,7 @@ class Strategy:
     """By subresource: the fields that a write there never changes, and so never owns, where they are not those that the
     other attributes say (upstream's ``GetResetFields``)."""
     group_in_errors: str | None = None
-    """What errors about fields call the group, where that is not the resource's own."""
+    """The group in errors about fields, if it is not that of the resource."""
     validate_name: Callable[[str], list[str]] = staticmethod(dns_subdomain_errors)
     selectable: Fields = {}
     """Field selectors besides the two of metadata."""
@@ -112,7 +111,7 @@ class Strategy:
         self.attributes = AttributeReader(self.fields, self.selectable_defaults, self.selectable_fallbacks)
 
     def name_errors(self, obj: Object) -> Callable[[str], list[str]]:
-        """What says why a text is not a name of this object."""
+        """The function that validates the name of this object."""
         return self.validate_name
 
     # Preparing
@@ -135,12 +134,12 @@ class Strategy:
         written, whatever it changes."""
         return False
 
-    def stamp(self, obj: Object, now: str) -> None:
-        """Write down since when something holds, where the client does not say. Runs before ``prepare_for_create`` and
+    def set_timestamps(self, obj: Object, now: str) -> None:
+        """Set times that the client has not set (``timeAdded`` of taints). Runs before ``prepare_for_create`` and
         ``prepare_for_update``."""
 
-    def note_requester(self, obj: Object, identity: Identity) -> None:
-        """Write down who creates the object, for kinds that remember it. Runs before ``prepare_for_create``."""
+    def record_requester(self, obj: Object, identity: Identity) -> None:
+        """Record the user who creates the object, for kinds with such fields. Runs before ``prepare_for_create``."""
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         """Set and clear what belongs to the server, before a create. The status is cleared already."""
@@ -151,8 +150,8 @@ class Strategy:
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
         """The same before an update of the status. Everything but the status is the stored one already."""
 
-    def finish(self, obj: Object) -> None:
-        """Fill in what upstream prints even when it is empty. Runs last before an object is stored."""
+    def canonicalize(self, obj: Object) -> None:
+        """Fill in fields that upstream writes even if they are empty (``Canonicalize``). Runs after validation."""
         if self.has_status:
             status = obj.get("status")
             if status is None:
@@ -175,8 +174,8 @@ class Strategy:
     def validate_more(self, obj: Object) -> ErrorList:
         return []
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
-        """``validate`` on an update, for kinds in which what was there before may stay."""
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+        """``validate`` on an update, for kinds in which unchanged invalid fields are accepted (ratcheting)."""
         return self.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
@@ -194,16 +193,17 @@ class Strategy:
 
     # Deleting
 
-    def begin_delete(self, obj: Object, now: str) -> Literal["", "mark", "mark only", "wait"]:
-        """A DELETE by rules of the kind's own.
+    def before_delete(self, obj: Object, now: str) -> Literal["", "mark", "mark only", "wait"]:
+        """The rules of kinds that are not deleted in the ordinary way (``BeforeDelete``).
 
         "mark": the object has been changed to say that it is being deleted, and stays; "mark only": and the propagation
         policy has no say. "wait": it is being deleted, and nothing changes. "": the ordinary rules apply.
         """
         return ""
 
-    def may_go(self, obj: Object) -> bool:
-        """Whether an object that is being deleted and has no finalizers left may be removed by an update."""
+    def should_delete_during_update(self, obj: Object) -> bool:
+        """Whether an update removes the object, which is being deleted and has no finalizers left
+        (``ShouldDeleteDuringUpdate``)."""
         return True
 
     def grace_period(self, obj: Object, requested: int | None) -> int:

@@ -51,7 +51,7 @@ def validate_update(
         elif step == "object meta update":
             errors += meta.change
         elif step == "object":
-            errors += strategy.validate_again(obj, old)
+            errors += strategy.validate_updated(obj, old)
         elif step == "more":
             errors += strategy.validate_more(obj)
         else:

@@ -26,22 +26,22 @@ _TOO_COMPLEX = "too complex, exceeds cost limit"
 
 def validate_selectors(selectors: list[Object], path: str, *, stored: bool = False) -> ErrorList:
     """The errors in selectors. Expressions that are ``stored`` were valid before."""
-    return validate_slice(selectors, _MOST, path, lambda one, where: _validate_selector(one, where, stored))
+    return validate_slice(selectors, _MOST, path, lambda one, path: _validate_selector(one, path, stored))
 
 
 def _validate_selector(selector: Object, path: str, stored: bool) -> ErrorList:
     cel = selector.get("cel")
     if cel is None:
         return [required(f"{path}.cel")]
-    text, where = cel.get("expression") or "", f"{path}.cel.expression"
+    text, child_path = cel.get("expression") or "", f"{path}.cel.expression"
     if stored:
         return []
     if len(text.encode()) > _LONGEST:
-        return [too_long(where, _LONGEST)]
+        return [too_long(child_path, _LONGEST)]
     detail = _compile_error(text)
     if not detail:
         return []
-    return [forbidden(where, detail) if detail == _TOO_COMPLEX else invalid(where, text, detail)]
+    return [forbidden(child_path, detail) if detail == _TOO_COMPLEX else invalid(child_path, text, detail)]
 
 
 @lru_cache(maxsize=256)

@@ -20,6 +20,7 @@ from pilothouse.apiserver.field_errors import (
 )
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import validate_csi_driver_name
+from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.go_text import compact_json
 from pilothouse.machinery.names import (
     dns_label_errors,
@@ -28,7 +29,6 @@ from pilothouse.machinery.names import (
     qualified_name_errors,
     regex_error,
 )
-from pilothouse.machinery.remembered import remembered
 
 Item = TypeVar("Item")
 
@@ -117,7 +117,7 @@ def validate_label(name: str, path: str) -> ErrorList:
     return [invalid(path, name, text) for text in _label_errors(name)]
 
 
-@remembered(4096)
+@bounded_cache(4096)
 def _label_errors(name: str) -> tuple[str, ...]:
     return tuple(dns_label_errors(name))
 
@@ -135,7 +135,7 @@ def validate_qualified_name(name: str, path: str) -> ErrorList:
     return [FieldError(path, reason, text) for reason, text in _qualified_name_errors(name)]
 
 
-@remembered(4096)
+@bounded_cache(4096)
 def _qualified_name_errors(name: str) -> tuple[tuple[str, str], ...]:
     domain, slash, own = name.partition("/")
     all_errors: ErrorList = []
@@ -242,17 +242,17 @@ def validate_device_binding_parameters(holder: Object, path: str) -> ErrorList:
     all_errors: ErrorList = []
     for name, conditions in given.items():
         all_errors += validate_slice(conditions, _MOST_CONDITIONS, f"{path}.{name}", validate_condition_name)
-    wanted, failures = given.values()
+    desired, failures = given.values()
     for name, conditions in given.items():
         for position, condition in enumerate(conditions):
-            where = f"{path}.{name}[{position}]"
+            child_path = f"{path}.{name}[{position}]"
             if condition in conditions[:position]:
-                all_errors.append(duplicate(where, condition))
-            if conditions is failures and condition in wanted:
+                all_errors.append(duplicate(child_path, condition))
+            if conditions is failures and condition in desired:
                 text = "bindingFailureConditions must not overlap with bindingConditions"
-                all_errors.append(invalid(where, condition, text))
+                all_errors.append(invalid(child_path, condition, text))
     for name, conditions, other in (
-        ("bindingConditions", wanted, "bindingFailureConditions"),
+        ("bindingConditions", desired, "bindingFailureConditions"),
         ("bindingFailureConditions", failures, "bindingConditions"),
     ):
         if not conditions and given[other]:
@@ -278,7 +278,7 @@ def validate_request_references(references: list[str], path: str, names: Mapping
         references,
         _MOST_REFERENCES,
         path,
-        lambda one, where: validate_request_reference(one, where, names),
+        lambda one, path: validate_request_reference(one, path, names),
         lambda one: one,
     )
 

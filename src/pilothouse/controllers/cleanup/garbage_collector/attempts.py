@@ -11,10 +11,10 @@ from pilothouse.controllers.cleanup.garbage_collector.decide import (
     Delete,
     Keep,
     Observed,
-    PressDependents,
     ReleaseOwner,
     RemoveOwners,
     Standing,
+    SyncDependents,
     decide,
     decide_foreground,
     standing_of,
@@ -104,15 +104,15 @@ class Attempts:
         if node.being_deleted and not node.deleting_dependents:
             return  # Its dependents are processed when it is gone.
         try:
-            where = self._locate(node)
-            latest = await self._live.get(where)
+            located = self._locate(node)
+            latest = await self._live.get(located)
             if latest is None or latest.uid != node.uid:
                 self._disprove(node.identity)
                 return
             if node.deleting_dependents:
-                await self._press_or_release(node, where, latest)
+                await self._sync_dependents_or_release(node, located, latest)
             else:
-                await self._decide_and_act(node, where, latest)
+                await self._decide_and_act(node, located, latest)
         except _NamespacedOwner:
             return
         except UnservedKind:
@@ -130,7 +130,7 @@ class Attempts:
         If one of them fails, all of it is tried again. Raises ``UnservedKind`` as ``delete`` does.
         """
         try:
-            where = self._locate(owner)
+            located = self._locate(owner)
             dependents = owner.dependent_nodes()
             for start in range(0, len(dependents), ORPHANS_AT_ONCE):
                 part = dependents[start : start + ORPHANS_AT_ONCE]
@@ -138,7 +138,7 @@ class Attempts:
                 for failure in results:
                     if failure is not None:
                         raise failure
-            await self._live.remove_finalizer(where, owner.uid, ORPHAN_FINALIZER)
+            await self._live.remove_finalizer(located, owner.uid, ORPHAN_FINALIZER)
         except _NamespacedOwner:
             return
         except UnservedKind:
@@ -164,24 +164,24 @@ class Attempts:
             # This key is being processed. The claimed identities are tried one after the other, with growing backoff.
             raise RetryLater("the owner may have other coordinates")
 
-    async def _press_or_release(self, owner: Node, where: Located, latest: ObjectMeta) -> None:
+    async def _sync_dependents_or_release(self, owner: Node, located: Located, latest: ObjectMeta) -> None:
         match decide_foreground(owner, waits_in_circle=self._graph.waits_in_circle(owner)):
             case ReleaseOwner():
                 self._log.info("Removing the foreground finalizer", v=2, item=owner.identity)
-                await self._live.remove_finalizer(where, owner.uid, FOREGROUND_FINALIZER)
-            case PressDependents(nodes, unblock):
+                await self._live.remove_finalizer(located, owner.uid, FOREGROUND_FINALIZER)
+            case SyncDependents(nodes, unblock):
                 self._apply([TryDelete(node) for node in nodes])
                 if unblock:
-                    await self._unblock(owner, where, latest)
+                    await self._unblock(owner, located, latest)
 
-    async def _unblock(self, node: Node, where: Located, latest: ObjectMeta) -> None:
+    async def _unblock(self, node: Node, located: Located, latest: ObjectMeta) -> None:
         # From the live references, not the graph's: one that was removed meanwhile would be added again.
         if any(reference.block_owner_deletion for reference in latest.owner_references):
-            self._log.info("Unblocking the owners, to break a circle", v=2, item=node.identity)
+            self._log.info("Unblocking the owners, to break a cycle", v=2, item=node.identity)
             body = patches.unblock_owners(node.uid, latest.owner_references)
-            await self._live.patch(where, body, patches.unblock_owners_whole, self._cached(node.identity))
+            await self._live.patch(located, body, patches.unblock_owners_whole, self._cached(node.identity))
 
-    async def _decide_and_act(self, node: Node, where: Located, latest: ObjectMeta) -> None:
+    async def _decide_and_act(self, node: Node, located: Located, latest: ObjectMeta) -> None:
         owners = [(ref, await self._standing(node, ref)) for ref in latest.owner_references]
         # The live reads took time: the graph may have more dependents now, and the node may have been replaced.
         node = self._graph.get(node.uid) or node
@@ -198,18 +198,18 @@ class Attempts:
                 return
             case RemoveOwners(uids):
                 self._log.info("Removing references to owners that are gone", v=2, item=node.identity, owners=uids)
-                await self._remove_owners(node, where, uids)
+                await self._remove_owners(node, located, uids)
             case Delete(policy, unblock):
                 if unblock:
-                    await self._unblock(node, where, latest)
+                    await self._unblock(node, located, latest)
                 self._log.info("Deleting item", v=2, item=node.identity, propagationPolicy=policy)
-                if not await self._live.delete(where, latest, policy):
+                if not await self._live.delete(located, latest, policy):
                     self._disprove(node.identity)
 
-    async def _remove_owners(self, node: Node, where: Located, uids: tuple[str, ...]) -> None:
+    async def _remove_owners(self, node: Node, located: Located, uids: tuple[str, ...]) -> None:
         body = patches.remove_owners(node.uid, uids)
         await self._live.patch(
-            where, body, lambda meta: patches.remove_owners_whole(meta, uids), self._cached(node.identity)
+            located, body, lambda meta: patches.remove_owners_whole(meta, uids), self._cached(node.identity)
         )
 
     async def _standing(self, node: Node, reference: OwnerReference) -> Standing:

@@ -8,9 +8,9 @@ from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR, Garbage
 from pilothouse.controllers.cleanup.garbage_collector.attempts import AbsentOwners, Attempts
 from pilothouse.controllers.cleanup.garbage_collector.dump import to_dot
 from pilothouse.controllers.cleanup.garbage_collector.graph import (
+    CacheAbsentOwner,
     Graph,
     Instructions,
-    RememberAbsent,
     ReportInvalidNamespace,
     TryDelete,
     TryOrphan,
@@ -78,7 +78,7 @@ class GarbageCollector:
     async def run(self) -> None:
         """Work until cancelled. Collecting begins when the caches are synced, and after 30 s even if some are not."""
         if not self._options.enabled:
-            self._log.info("The garbage collector is switched off", controller=self.name)
+            self._log.info("The garbage collector is disabled", controller=self.name)
             return
         self._log.info("Starting controller", controller=self.name)
         try:
@@ -118,7 +118,7 @@ class GarbageCollector:
                         self._to_delete.add(node.uid)
                 case TryOrphan(node):
                     self._to_orphan.add(node.uid)
-                case RememberAbsent(owner):
+                case CacheAbsentOwner(owner):
                     self._absent.add(owner)
                 case ReportInvalidNamespace():
                     self._report(instruction)

@@ -45,27 +45,27 @@ class Delete(msgspec.Struct, frozen=True):
 Decision: TypeAlias = Keep | RemoveOwners | Delete
 
 
-def decide(seen: Observed) -> Decision:
+def decide(observed: Observed) -> Decision:
     """Keep what has an owner left, and delete the rest with the propagation policy that its owners and finalizers ask
     for."""
     by_standing = {
-        standing: tuple(ref.uid for ref, found in seen.owners if found is standing)
+        standing: tuple(ref.uid for ref, found in observed.owners if found is standing)
         for standing in (Standing.SOLID, Standing.DANGLING, Standing.WAITING)
     }
     gone, waiting = by_standing[Standing.DANGLING], by_standing[Standing.WAITING]
-    if not seen.owners:
+    if not observed.owners:
         return Keep()
     if by_standing[Standing.SOLID]:
         # References to waiting owners are removed too, or those owners would wait for ever for an object that stays.
         return RemoveOwners(gone + waiting) if gone or waiting else Keep()
-    if waiting and seen.has_dependents:
+    if waiting and observed.has_dependents:
         # The owner waits for this object, so this object must wait for its own dependents. If one of them waits as well
         # there may be a circle (this also finds some that are none): stop blocking, and nothing has to wait for this
         # object.
-        return Delete("Foreground", unblock=seen.dependent_waits)
-    if ORPHAN_FINALIZER in seen.finalizers:
+        return Delete("Foreground", unblock=observed.dependent_waits)
+    if ORPHAN_FINALIZER in observed.finalizers:
         return Delete("Orphan")
-    if FOREGROUND_FINALIZER in seen.finalizers:
+    if FOREGROUND_FINALIZER in observed.finalizers:
         return Delete("Foreground")
     return Delete("Background")
 
@@ -82,7 +82,7 @@ class ReleaseOwner(msgspec.Struct, frozen=True):
     """No dependent blocks the owner any more: remove its foreground finalizer."""
 
 
-class PressDependents(msgspec.Struct, frozen=True):
+class SyncDependents(msgspec.Struct, frozen=True):
     """These dependents still block the owner and must be synced. Empty: they are being deleted already.
 
     ``unblock``: the owner must stop blocking its own owners, because they wait for each other in a circle.
@@ -92,7 +92,7 @@ class PressDependents(msgspec.Struct, frozen=True):
     unblock: bool = False
 
 
-def decide_foreground(owner: Node, *, waits_in_circle: bool = False) -> ReleaseOwner | PressDependents:
+def decide_foreground(owner: Node, *, waits_in_circle: bool = False) -> ReleaseOwner | SyncDependents:
     """What an owner that is being deleted in the foreground waits for.
 
     Dependents that do not block are deleted with the rest, but not waited for.
@@ -101,4 +101,4 @@ def decide_foreground(owner: Node, *, waits_in_circle: bool = False) -> ReleaseO
     if not blocking:
         return ReleaseOwner()
     # Those that wait themselves are not processed; if one of them waits for this owner, nothing else would end that.
-    return PressDependents(tuple(node for node in blocking if not node.deleting_dependents), unblock=waits_in_circle)
+    return SyncDependents(tuple(node for node in blocking if not node.deleting_dependents), unblock=waits_in_circle)

@@ -135,7 +135,7 @@ class TryOrphan(msgspec.Struct, frozen=True):
     node: Node
 
 
-class RememberAbsent(msgspec.Struct, frozen=True):
+class CacheAbsentOwner(msgspec.Struct, frozen=True):
     """No object with this identity exists, and none ever will: uids are not reused."""
 
     owner: Identity
@@ -154,7 +154,7 @@ class ReportInvalidNamespace(msgspec.Struct, frozen=True):
         return f'ownerRef {claimed} does not exist in namespace "{namespace}"'
 
 
-Instruction: TypeAlias = TryDelete | TryOrphan | RememberAbsent | ReportInvalidNamespace
+Instruction: TypeAlias = TryDelete | TryOrphan | CacheAbsentOwner | ReportInvalidNamespace
 Instructions: TypeAlias = Sequence[Instruction]
 
 NOTHING: Instructions = ()
@@ -436,7 +436,7 @@ def _matches(reference: OwnerReference, api_version: str, kind: str, name: str) 
 def _disown(dependents: Iterable[Node], owner: Identity, out: list[Instruction]) -> None:
     found = list(dependents)
     if found:
-        out.append(RememberAbsent(owner))
+        out.append(CacheAbsentOwner(owner))
         out.extend(TryDelete(dependent) for dependent in found)
 
 

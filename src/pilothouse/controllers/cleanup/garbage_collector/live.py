@@ -54,15 +54,15 @@ class Live:
             raise UnservedKind(api_version, kind)
         return found
 
-    async def get(self, where: Located) -> ObjectMeta | None:
+    async def get(self, located: Located) -> ObjectMeta | None:
         """The metadata of the live object, None if there is certainly none."""
         try:
-            return (await self._client.get(where.kind, where.name, where.namespace)).metadata
+            return (await self._client.get(located.kind, located.name, located.namespace)).metadata
         except NotFound as error:
-            _check_absent(error, where)
+            _check_absent(error, located)
             return None
 
-    async def delete(self, where: Located, seen: ObjectMeta, propagation_policy: str) -> bool:
+    async def delete(self, located: Located, seen: ObjectMeta, propagation_policy: str) -> bool:
         """Delete the object that was read, if it has not changed. False: it is gone, or replaced by another.
 
         If it has changed but its owners have not, the decision still holds, and only the uid is a precondition. Raises
@@ -70,34 +70,34 @@ class Live:
         """
         try:
             await self._client.delete(
-                where.kind,
-                where.name,
-                where.namespace,
+                located.kind,
+                located.name,
+                located.namespace,
                 uid=seen.uid,
                 resource_version=seen.resource_version,
                 propagation_policy=propagation_policy,
             )
             return True
         except NotFound as error:
-            _check_absent(error, where)
+            _check_absent(error, located)
             return False
         except Conflict:
-            latest = await self.get(where)
+            latest = await self.get(located)
             if latest is None or latest.uid != seen.uid:
                 return False
             if latest.resource_version == seen.resource_version or latest.owner_references != seen.owner_references:
                 raise
         try:
             await self._client.delete(
-                where.kind, where.name, where.namespace, uid=seen.uid, propagation_policy=propagation_policy
+                located.kind, located.name, located.namespace, uid=seen.uid, propagation_policy=propagation_policy
             )
         except NotFound as error:
-            _check_absent(error, where)
+            _check_absent(error, located)
             return False
         return True
 
     async def patch(
-        self, where: Located, body: Body, whole: Callable[[ObjectMeta], Body], cached: Cached | None
+        self, located: Located, body: Body, whole: Callable[[ObjectMeta], Body], cached: Cached | None
     ) -> bool:
         """Send the strategic merge patch, or, where that is not taken, the JSON merge patch made by ``whole``.
 
@@ -105,36 +105,36 @@ class Live:
         it is out of date. False: the object is gone.
         """
         try:
-            await self._client.patch(where.kind, where.name, strategic_merge_patch(body), where.namespace)
+            await self._client.patch(located.kind, located.name, strategic_merge_patch(body), located.namespace)
             return True
         except UnsupportedMediaType:
             pass
         except NotFound as error:
-            _check_absent(error, where)
+            _check_absent(error, located)
             return False
-        source = cached.metadata if cached is not None else await self.get(where)
+        source = cached.metadata if cached is not None else await self.get(located)
         if source is None:
             return False
         try:
-            await self._client.patch(where.kind, where.name, merge_patch(whole(source)), where.namespace)
+            await self._client.patch(located.kind, located.name, merge_patch(whole(source)), located.namespace)
         except NotFound as error:
-            _check_absent(error, where)
+            _check_absent(error, located)
             return False
         return True
 
-    async def remove_finalizer(self, where: Located, uid: str, finalizer: str) -> None:
+    async def remove_finalizer(self, located: Located, uid: str, finalizer: str) -> None:
         """Remove the finalizer from the live object, if it is there. Raises ``Conflict`` when the object changes too
         often."""
 
         async def remove() -> None:
-            latest = await self.get(where)
+            latest = await self.get(located)
             if latest is None or latest.uid != uid or finalizer not in latest.finalizers:
                 return
             patch = merge_patch(patches.remove_finalizer(latest, finalizer))
             try:
-                await self._client.patch(where.kind, where.name, patch, where.namespace)
+                await self._client.patch(located.kind, located.name, patch, located.namespace)
             except NotFound as error:
-                _check_absent(error, where)
+                _check_absent(error, located)
 
         await _retry_conflicts(remove)
 
@@ -151,12 +151,12 @@ async def _retry_conflicts(attempt: Callable[[], Awaitable[None]]) -> None:
     await attempt()
 
 
-def _check_absent(error: NotFound, where: Located) -> None:
+def _check_absent(error: NotFound, located: Located) -> None:
     """A 404 proves that an object is absent only if it names the object.
 
     Without the name the path is unknown: the resource is not served any more, or a proxy answers for a server that is
     not there. Whole trees of objects must not be deleted because of that. Raises ``UnknownKind``.
     """
     details = error.status.details
-    if details is None or details.name != where.name:
-        raise UnknownKind(f"{where.kind.group_resource} {where.name}: {error}") from error
+    if details is None or details.name != located.name:
+        raise UnknownKind(f"{located.kind.group_resource} {located.name}: {error}") from error

@@ -8,7 +8,7 @@ from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client import Client
 from pilothouse.controllers.cleanup.garbage_collector.graph import Graph, Identity, Instructions
 from pilothouse.controllers.shared.monitors import SYNC_SECONDS, Monitor, ResourceKey, ResourceMonitors
-from pilothouse.controllers.shared.monitors import wanted_resources as resources_where
+from pilothouse.controllers.shared.monitors import monitored_resources as resources_where
 from pilothouse.env import Log
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.metrics import Registry
@@ -16,12 +16,12 @@ from pilothouse.machinery.names import object_key
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.informer import InformerFactory, Registration, SharedInformer
 
-__all__ = ["NEEDED_VERBS", "SYNC_SECONDS", "Monitors", "wanted_resources"]
+__all__ = ["NEEDED_VERBS", "SYNC_SECONDS", "Monitors", "monitored_resources"]
 
 NEEDED_VERBS = ("delete", "list", "watch")
 
 
-def wanted_resources(discovery: Discovery, ignored: Sequence[str]) -> dict[ResourceKey, Resource]:
+def monitored_resources(discovery: Discovery, ignored: Sequence[str]) -> dict[ResourceKey, Resource]:
     """The preferred version of every resource that the garbage collector works with: pure."""
     return resources_where(discovery, lambda r: r.supports(*NEEDED_VERBS) and r.group_resource not in ignored)
 
@@ -80,7 +80,7 @@ class Monitors(ResourceMonitors):
 
     def choose(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
         """Also records the kinds that are served."""
-        found = wanted_resources(discovery, self._ignored)
+        found = monitored_resources(discovery, self._ignored)
         if found:
             # Every version: references may use one that is not watched.
             self._kinds = {(r.api_version, r.kind): r.as_kind().metadata for r in discovery.resources()}

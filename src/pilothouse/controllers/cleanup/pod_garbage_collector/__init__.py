@@ -1,11 +1,11 @@
-"""Deletes pods that nobody else deletes: finished pods above a threshold, pods of nodes that are gone or out of
+"""Deletes pods that no other controller deletes: finished pods above a threshold, pods of nodes that are gone or out of
 service, and terminating pods that were never scheduled.
 
 Behaviour: a pass every 20 seconds. Finished pods above the threshold go, evicted ones first, then the oldest. A pod of
 a node that is gone goes once the node was missing for 40 seconds and the API server says that there is none. A pod that
 is being deleted goes at once when it was never bound, or when its node is out of service and not ready. A pod that has
-not ended is Failed before it goes, so that whoever counts it knows. No pod goes because of a node that was not read
-live within the last second, and no pod goes for another one of the same name.
+not ended is set to Failed before it is deleted, so that its controller can count it. No pod goes because of a node that
+was not read live within the last second, and no pod goes for another one of the same name.
 
 Not guaranteed: that the containers have ended. These are forced deletions; the taint
 ``node.kubernetes.io/out-of-service`` is an operator's word that nothing runs there any more.

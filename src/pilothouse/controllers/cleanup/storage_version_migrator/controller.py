@@ -26,7 +26,7 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     is_unknown,
     named,
     resource_of,
-    same_again,
+    unchanged_apply,
 )
 from pilothouse.controllers.cleanup.storage_version_migrator.migration_runner import MigrationRunner
 from pilothouse.controllers.cleanup.storage_version_migrator.resource_version import ResourceVersions, write_status
@@ -55,7 +55,7 @@ class StorageVersionMigrator(ManagedController):
     def __init__(self, context: ControllerContext) -> None:
         migrations = context.informer(STORAGE_VERSION_MIGRATIONS)
         super().__init__(context, DESCRIPTOR.name, workers=WORKERS)
-        assert context.rest_mapper is not None, "whoever builds controllers has one"
+        assert context.rest_mapper is not None, "controllers are built with a REST mapper"
         self._client = context.client
         self._mapper = context.rest_mapper
         self._context = context
@@ -104,7 +104,7 @@ class StorageVersionMigrator(ManagedController):
             if not self._migrations.still_has(migration.metadata):
                 return None
             cache = self._cache(key, resource)
-            if cache is None or not _has_come_to(cache, migration.status.resource_version):
+            if cache is None or not _is_as_new_as(cache, migration.status.resource_version):
                 return Requeue(POLL_SECONDS)
             await self._migrate(resource, cache, migration.status.resource_version)
         except Hopeless as error:
@@ -150,7 +150,7 @@ class StorageVersionMigrator(ManagedController):
                 raise Hopeless(f"resource version is not well formed: {meta.resource_version}")
             if order > 0:
                 continue
-            body = same_again(resource, meta.uid, meta.resource_version)
+            body = unchanged_apply(resource, meta.uid, meta.resource_version)
             try:
                 await self._client.patch(
                     kind, meta.name, apply_patch(body), meta.namespace, field_manager=DESCRIPTOR.name
@@ -163,7 +163,7 @@ class StorageVersionMigrator(ManagedController):
             except ApiError as error:
                 raise Hopeless(str(error)) from error
 
-    async def _end(self, begun: StorageVersionMigration, why: str = "") -> None:
+    async def _end(self, begun: StorageVersionMigration, reason: str = "") -> None:
         """Record that the migration has succeeded, or failed with that reason."""
         # Labels, say, may have changed since it began, or another migration may have its name.
         key = begun.metadata.name
@@ -172,12 +172,12 @@ class StorageVersionMigrator(ManagedController):
             return
         assert raw is not None, "the informer was asked to keep it"
         now = self.env.now()
-        body = as_failed(raw, migration, why, now) if why else as_succeeded(raw, migration, now)
+        body = as_failed(raw, migration, reason, now) if reason else as_succeeded(raw, migration, now)
         await write_status(self._client, key, body)
-        self.log.info("A migration is over", v=2, migration=key, failure=why or None)
+        self.log.info("A migration is over", v=2, migration=key, failure=reason or None)
 
 
-def _has_come_to(cache: Cache[Any], begun: str) -> bool:
+def _is_as_new_as(cache: Cache[Any], begun: str) -> bool:
     """Whether the cache is as new as the start of the migration."""
     order = compare(cache.resource_version, begun)
     if order is None:

@@ -60,15 +60,15 @@ def turn_of(migrations: Iterable[StorageVersionMigration]) -> Turn:
 # What it is about ---------------------------------------------------------------------------------------------------
 
 
-def resource_of(discovery: Discovery, wanted: GroupResource) -> Resource | None:
+def resource_of(discovery: Discovery, desired: GroupResource) -> Resource | None:
     return next(
-        (one for one in discovery.resources() if (one.group, one.name) == (wanted.group, wanted.resource)), None
+        (one for one in discovery.resources() if (one.group, one.name) == (desired.group, desired.resource)), None
     )
 
 
-def is_unknown(discovery: Discovery, wanted: GroupResource) -> bool:
+def is_unknown(discovery: Discovery, desired: GroupResource) -> bool:
     """Whether discovery failed for its group, so that it is unknown whether the resource is served."""
-    return any(name.rpartition("/")[0] == wanted.group for name in discovery.failures)
+    return any(name.rpartition("/")[0] == desired.group for name in discovery.failures)
 
 
 def is_new(migration: StorageVersionMigration, now: datetime.datetime) -> bool:
@@ -89,7 +89,7 @@ def lacks_verbs(resource: Resource) -> str:
     return f'resource "{named(resource)}" does not support discovery operations: [{" ".join(NEEDED_VERBS)}]'
 
 
-def same_again(resource: Resource, uid: str, resource_version: str) -> bytes:
+def unchanged_apply(resource: Resource, uid: str, resource_version: str) -> bytes:
     """The apply configuration that changes nothing but has the object stored again.
 
     With the uid a deleted object is not created again, and with the version a changed or replaced one is left alone:
@@ -121,8 +121,8 @@ def as_succeeded(raw: bytes, migration: StorageVersionMigration, now: datetime.d
     return with_first(raw, migration, SUCCEEDED, "StorageVersionMigrationSucceeded", "", now)
 
 
-def as_failed(raw: bytes, migration: StorageVersionMigration, why: str, now: datetime.datetime) -> bytes:
-    return with_first(raw, migration, FAILED, "StorageVersionMigrationFailed", why, now)
+def as_failed(raw: bytes, migration: StorageVersionMigration, reason: str, now: datetime.datetime) -> bytes:
+    return with_first(raw, migration, FAILED, "StorageVersionMigrationFailed", reason, now)
 
 
 def as_ended(raw: bytes, migration: StorageVersionMigration, now: datetime.datetime) -> bytes:
@@ -158,9 +158,9 @@ def _shown(condition: Condition) -> dict[str, Any]:
 # What is said of a definition ---------------------------------------------------------------------------------------
 
 
-def definition_of(wanted: GroupResource) -> str:
+def definition_of(desired: GroupResource) -> str:
     """The name of the resource's CustomResourceDefinition; empty for a group that cannot have any."""
-    return f"{wanted.resource}.{wanted.group}" if "." in wanted.group else ""
+    return f"{desired.resource}.{desired.group}" if "." in desired.group else ""
 
 
 def migrating(definition: CustomResourceDefinition, migration: str, now: datetime.datetime) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Runs the migrations of each resource one after the other, and updates the definition of a custom resource.
 
 The cache is confirmed by a live list before anything is written: a new process with an older list than its predecessor
-would start a second migration beside the first, or finish the wrong one in the definition, which drops stored versions
+would start a second migration concurrently, or finish the wrong one in the definition, which drops stored versions
 that are in use.
 """
 

@@ -53,22 +53,22 @@ class ResourceVersions:
         assert raw is not None, "the informer was asked to keep it"
         discovery = await self._mapper.discovery()
         resource = resource_of(discovery, migration.spec.resource)
-        why = ""
+        reason = ""
         if resource is None:
             if is_unknown(discovery, migration.spec.resource) or is_new(migration, self._env.now()):
                 raise RetryLater("resource does not exist in our rest mapper, requeuing to attempt again")
-            why = "resource does not exist in discovery"
+            reason = "resource does not exist in discovery"
         else:
-            why = lacks_verbs(resource)
+            reason = lacks_verbs(resource)
         version = ""
-        if resource is not None and not why:
+        if resource is not None and not reason:
             version = await self._version_of(resource)
             if compare(version, version) is None:
-                why = (
+                reason = (
                     f"latest resourceVersion for {named(resource)} is not valid: resource version is not well formed: "
                     f"{version}"
                 )
-        body = as_failed(raw, migration, why, self._env.now()) if why else from_version(raw, version)
+        body = as_failed(raw, migration, reason, self._env.now()) if reason else from_version(raw, version)
         await write_status(self._client, key, body)
         return None
 

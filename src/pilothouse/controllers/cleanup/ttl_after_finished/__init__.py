@@ -5,7 +5,7 @@ Behaviour: a Job is deleted only when the server itself, not the cache, says tha
 over, and only that very Job (its uid is a precondition). It goes with its pods: the deletion is a foreground one. The
 time may be changed while it runs; a change that comes before the deletion is heeded.
 
-Not guaranteed: the instant. It depends on the wall clocks of whoever finished the Job and of this program.
+Not guaranteed: the exact time. It depends on the clock of the manager that finished the Job, and on this one's.
 
 Files: ``decide`` when a Job is due, ``controller`` the wiring. docs/controllers/ttl_after_finished.md has where it
 differs from upstream.

@@ -34,12 +34,12 @@ class NodeRouteOptions(msgspec.Struct, frozen=True, kw_only=True):
     cluster_name: str = "kubernetes"
     cluster_cidr: str = ""
     allocate: bool = False
-    wanted: bool = True
+    configured: bool = True
     period: float = 10.0
 
     def validate(self) -> list[str]:
         errors = cloud_providers.validate_provider(self.provider)
-        if self.provider and self.allocate and self.wanted:
+        if self.provider and self.allocate and self.configured:
             # Imported only here: descriptors must be cheap.
             try:
                 routes.cluster_ranges(self.cluster_cidr)
@@ -60,7 +60,7 @@ DESCRIPTOR = Descriptor(
         FlagSpec(field="cluster_cidr", group="generic", flag=CLUSTER_CIDR),
         FlagSpec(field="allocate", group="generic", flag=ALLOCATE_NODE_CIDRS),
         flag_spec(
-            "wanted",
+            "configured",
             "configure-cloud-routes",
             BOOL,
             True,

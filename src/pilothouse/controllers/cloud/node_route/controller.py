@@ -5,7 +5,7 @@ from pilothouse.api.meta import Object
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.cloud.node_route import DESCRIPTOR, NodeRouteOptions
-from pilothouse.controllers.cloud.node_route.decide import cluster_ranges, condition_of, plan, says
+from pilothouse.controllers.cloud.node_route.decide import cluster_ranges, condition_of, has_condition, plan
 from pilothouse.controllers.shared.cloud import NothingToDo, Route, Routes
 from pilothouse.controllers.shared.cloud_providers import the_provider
 from pilothouse.controllers.shared.parallel import each
@@ -24,13 +24,13 @@ _NODE_META = NODES.read_as(Object)
 def build(context: ControllerContext) -> RunnableController:
     options = context.options_as(NodeRouteOptions)
     provider = the_provider(options.provider, context.env)
-    why = ""
+    reason = ""
     if provider.routes is None:
-        why = f"cloud provider {provider.name} has no routes"
-    elif not options.allocate or not options.wanted:
-        why = "nodes are given no ranges, or no routes are wanted (--allocate-node-cidrs, --configure-cloud-routes)"
-    if provider.routes is None or why:
-        return NothingToDo(DESCRIPTOR.name, context.log, why)
+        reason = f"cloud provider {provider.name} has no routes"
+    elif not options.allocate or not options.configured:
+        reason = "nodes are given no ranges, or no routes are wanted (--allocate-node-cidrs, --configure-cloud-routes)"
+    if provider.routes is None or reason:
+        return NothingToDo(DESCRIPTOR.name, context.log, reason)
     return NodeRouteController(context, provider.routes)
 
 
@@ -107,15 +107,15 @@ class NodeRouteController(ManagedController):
         return True
 
     async def _set_condition(self, node: Node, *, routed: bool) -> None:
-        wanted = condition_of(routed)
-        if says(node, wanted):
+        desired = condition_of(routed)
+        if has_condition(node, desired):
             return
         now = format_time(self.env.now())
         said = {
-            "type": wanted.type,
-            "status": wanted.status,
-            "reason": wanted.reason,
-            "message": wanted.message,
+            "type": desired.type,
+            "status": desired.status,
+            "reason": desired.reason,
+            "message": desired.message,
             "lastHeartbeatTime": now,
             "lastTransitionTime": now,
         }

@@ -88,9 +88,9 @@ def condition_of(routed: bool) -> NodeCondition:
     return NodeCondition(type=UNAVAILABLE, status="True", reason="NoRouteCreated", message=message)
 
 
-def says(node: Node, wanted: NodeCondition) -> bool:
+def has_condition(node: Node, desired: NodeCondition) -> bool:
     """Whether the node has this condition already."""
     for condition in node.status.conditions:
         if condition.type == UNAVAILABLE:
-            return (condition.status, condition.reason) == (wanted.status, wanted.reason)
+            return (condition.status, condition.reason) == (desired.status, desired.reason)
     return False

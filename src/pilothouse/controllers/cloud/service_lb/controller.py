@@ -8,10 +8,10 @@ from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.cloud.service_lb import DESCRIPTOR, ServiceLBOptions
 from pilothouse.controllers.cloud.service_lb.decide import (
     FINALIZER,
+    affects_load_balancers,
     are_the_same,
     has_finalizer,
     ingress_of,
-    is_news,
     needs_cleanup,
     needs_update,
     serving,
@@ -111,7 +111,7 @@ class ServiceLBController(ManagedController):
             self.queue.add(key)
 
     def _node_changed(self, old: Node, new: Node) -> None:
-        if is_news(old, new):
+        if affects_load_balancers(old, new):
             self._node_queue.add(new.metadata.name)
 
     # Services
@@ -168,7 +168,7 @@ class ServiceLBController(ManagedController):
             try:
                 await self._balancers.delete(self._cluster, service)
             except ImplementedElsewhere:
-                self.log.info("Load balancer is somebody else's", v=4, key=key)
+                self.log.info("Load balancer belongs to another cluster or Service", v=4, key=key)
             except Exception as error:
                 raise CloudFailed(f"failed to delete load balancer: {error}") from error
         if has_finalizer(service):
@@ -181,7 +181,7 @@ class ServiceLBController(ManagedController):
             except Conflict as error:
                 raise RetryLater(str(error)) from error  # another Service of its name by now
         self._record_event(service, NORMAL, "DeletedLoadBalancer", "Deleted load balancer")
-        await self._say_where(service, LoadBalancerStatus())
+        await self._record_address(service, LoadBalancerStatus())
         self._forget(key)
 
     async def _ensure(self, key: str, cached: Service) -> None:
@@ -197,12 +197,12 @@ class ServiceLBController(ManagedController):
         try:
             status = await self._balancers.ensure(self._cluster, service, nodes)
         except ImplementedElsewhere:
-            self.log.info("Load balancer is somebody else's", v=4, key=key)
+            self.log.info("Load balancer belongs to another cluster or Service", v=4, key=key)
             return
         except Exception as error:
             raise CloudFailed(f"failed to ensure load balancer: {error}") from error
         self._record_event(service, NORMAL, "EnsuredLoadBalancer", "Ensured load balancer")
-        await self._say_where(service, status)
+        await self._record_address(service, status)
         if not are_the_same(nodes, serving(self._nodes.list())):
             # Nodes changed during the call, and the node sync may have updated the load balancer before this call did.
             self._sent_to[key] = nodes
@@ -231,7 +231,7 @@ class ServiceLBController(ManagedController):
             raise RetryLater(f"Service {meta.name} has changed, and the cache does not know yet")
         return service
 
-    async def _say_where(self, service: Service, status: LoadBalancerStatus) -> None:
+    async def _record_address(self, service: Service, status: LoadBalancerStatus) -> None:
         if service.status.load_balancer.ingress == status.ingress:
             return
         body = {

@@ -97,7 +97,7 @@ def serving(nodes: Iterable[Node]) -> list[Node]:
     return [node for node in nodes if serves(node)]
 
 
-def is_news(old: Node, new: Node) -> bool:
+def affects_load_balancers(old: Node, new: Node) -> bool:
     """Whether a change of a node concerns load balancers. The taint of a node about to be deleted does not: its
     connections may end gracefully."""
     return is_included(old) != is_included(new) or old.spec.provider_id != new.spec.provider_id

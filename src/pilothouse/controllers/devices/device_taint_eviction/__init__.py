@@ -10,7 +10,7 @@ deleted (its uid is a precondition).
 Taints come from ResourceSlices, and, behind the gate ``DRADeviceTaintRules``, from DeviceTaintRules, whose status says
 how far their evictions are.
 
-Not guaranteed: that a taint which has just gone evicts nobody. Decisions are made on the caches.
+Not guaranteed: that a taint which was just removed evicts no pod. Decisions are made on the caches.
 
 docs/controllers/device_taint_eviction.md has where it differs from upstream.
 """

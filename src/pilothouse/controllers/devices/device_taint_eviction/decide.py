@@ -55,10 +55,10 @@ TaintsOf = Callable[[AllocatedDevice], Iterable[Tainted]]
 
 
 def rule_matches(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
-    wanted = rule.spec.device_selector
-    if wanted is None:
+    desired = rule.spec.device_selector
+    if desired is None:
         return False
-    return wanted.driver in (None, driver) and wanted.pool in (None, pool) and wanted.device in (None, device)
+    return desired.driver in (None, driver) and desired.pool in (None, pool) and desired.device in (None, device)
 
 
 def taints_by_rules(rules: Iterable[DeviceTaintRule], device: AllocatedDevice) -> list[Tainted]:

@@ -55,7 +55,7 @@ from pilothouse.semantics.devices import (
     asks_for_admin_access,
     claim_of,
     is_for_pod,
-    why_no_claim,
+    no_claim_message,
 )
 
 CLAIM_INDEX, TEMPLATE_INDEX, OWNER_INDEX = "device claim", "device claim template", "owning pod"
@@ -240,7 +240,7 @@ class ResourceClaimController(ManagedController):
         found = claim_of(pod, entry)
         if isinstance(found, NoClaim):
             if found is NoClaim.UNKNOWN_SOURCE:
-                raise ClaimNotMade(f"checking for claim before creating it: {why_no_claim(pod, entry, found)}")
+                raise ClaimNotMade(f"checking for claim before creating it: {no_claim_message(pod, entry, found)}")
             return found is NoClaim.NOT_NEEDED
         if not found.made:
             return True
@@ -360,9 +360,9 @@ class ResourceClaimController(ManagedController):
                     newer = _claim(written)
                     if self._claims.still_has(newer.metadata):
                         self._cleared[key] = newer.metadata.resource_version
-                    await self._let_go(key, newer, written)
+                    await self._remove_finalizer(key, newer, written)
             case Step.LET_GO:
-                await self._let_go(key, claim, raw)
+                await self._remove_finalizer(key, claim, raw)
         if kept == 0:
             await self._delete_if_left_behind(key, claim)
         # No event may follow for a pod that only the server had: it may be gone before the cache has it.
@@ -396,7 +396,7 @@ class ResourceClaimController(ManagedController):
         """PUT the status, not a patch: it must fail if anything has changed."""
         return await self._put(claim, replace_fields(raw, changes), "status")
 
-    async def _let_go(self, key: str, claim: ResourceClaim, raw: bytes) -> None:
+    async def _remove_finalizer(self, key: str, claim: ResourceClaim, raw: bytes) -> None:
         finalizers = [each for each in claim.metadata.finalizers if each != ALLOCATION_FINALIZER]
         if claim.status.allocation is None and len(finalizers) < len(claim.metadata.finalizers):
             changes = {"metadata.finalizers": _json(finalizers) if finalizers else None}

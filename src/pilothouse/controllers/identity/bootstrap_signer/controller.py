@@ -25,12 +25,12 @@ def signed(data: Mapping[str, str], secrets: Iterable[Secret], now: datetime.dat
     text = data.get(TEXT)
     if text is None:
         return None
-    wanted = {key: value for key, value in data.items() if not key.startswith(PREFIX)}
+    desired = {key: value for key, value in data.items() if not key.startswith(PREFIX)}
     for secret in secrets:
         token = signing_secret(secret.metadata.name, secret.data, now)
         if token is not None:
-            wanted[f"{PREFIX}{token[0]}"] = detached_hs256(text, *token)
-    return wanted
+            desired[f"{PREFIX}{token[0]}"] = detached_hs256(text, *token)
+    return desired
 
 
 KEY = f"{PUBLIC}/{NAME}"
@@ -56,13 +56,13 @@ class BootstrapSigner(ManagedController):
         if found is None:
             return None
         assert raw is not None, "the informer was asked to keep it"
-        wanted = signed(found.data, self._secrets.list(), self.env.now())
-        if wanted is None:
+        desired = signed(found.data, self._secrets.list(), self.env.now())
+        if desired is None:
             self.log.info("No key in ConfigMap", v=3, key="kubeconfig", configMap=key)
             return None
-        if wanted == found.data:
+        if desired == found.data:
             return None
-        body = replace_fields(raw, {"data": msgspec.json.encode(wanted)})
+        body = replace_fields(raw, {"data": msgspec.json.encode(desired)})
         try:
             await self._client.update(CONFIG_MAPS, NAME, body, PUBLIC)
         except NotFound:

@@ -18,7 +18,7 @@ OPEN_FOR = datetime.timedelta(hours=24)
 """How long approvers and signers have."""
 
 
-def why_over(request: CertificateSigningRequest, now: datetime.datetime) -> str | None:
+def cleanup_reason(request: CertificateSigningRequest, now: datetime.datetime) -> str | None:
     """The reason to delete the request; ``None`` if it stays. A condition without a time never expires."""
     issued = bool(request.status.certificate)
     for condition in request.status.conditions:
@@ -66,10 +66,10 @@ class RequestCleaner(Sweep[CertificateSigningRequest]):
         )
 
     def is_over(self, found: CertificateSigningRequest) -> bool:
-        why = why_over(found, self.env.now())
-        if why is not None:
-            self.log.info("Cleaning a certificate request", csr=found.metadata.name, reason=why)
-        return why is not None
+        reason = cleanup_reason(found, self.env.now())
+        if reason is not None:
+            self.log.info("Cleaning a certificate request", csr=found.metadata.name, reason=reason)
+        return reason is not None
 
 
 build = RequestCleaner

@@ -97,9 +97,9 @@ class AuthorityFiles:
             try:
                 self._authority = self._read()
             except (OSError, ValueError, UnsupportedAlgorithm) as error:
-                self._log.error("Signing goes on with the authority as it was, its new files are unfit", error=error)
+                self._log.error("Unable to reload the signing authority, the old one stays in use", error=error)
             else:
-                self._log.info("Read the authority again, its files have changed", file=str(self._certificate))
+                self._log.info("Reloaded the signing authority", file=str(self._certificate))
         return self._authority
 
     def _read(self) -> Authority:

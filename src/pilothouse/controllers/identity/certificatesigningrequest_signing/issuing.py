@@ -134,8 +134,8 @@ def usages_of(usages: Sequence[str]) -> tuple[frozenset[int], list[x509.ObjectId
     if strange:
         listed = " ".join(f'"{usage}"' for usage in strange)
         raise CannotIssue(f"unrecognized usage values: [{listed}]")
-    wanted = [purpose for word, purpose in _PURPOSES.items() if word in usages]
-    return frozenset(_BITS[usage] for usage in usages if usage in _BITS), list(dict.fromkeys(wanted))
+    desired = [purpose for word, purpose in _PURPOSES.items() if word in usages]
+    return frozenset(_BITS[usage] for usage in usages if usage in _BITS), list(dict.fromkeys(desired))
 
 
 def _encoded(bits: frozenset[int]) -> bytes:

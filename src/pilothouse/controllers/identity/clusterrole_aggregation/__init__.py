@@ -2,9 +2,9 @@
 and ``view``.
 
 Behaviour: the rules of such a role are those of the roles that its selectors pick, selector by selector, within each by
-name, every rule once. What others write into them is replaced; a role that picks nobody allows nothing. Nothing but the
-rules is touched, and nothing is written when they are right. Roles may be made of roles that are made of others; each
-level follows the one below.
+name, every rule once. Other changes of the rules are overwritten; a role that selects no roles allows nothing. Nothing
+but the rules is touched, and nothing is written when they are right. Roles may be made of roles that are made of
+others; each level follows the one below.
 
 Not guaranteed: an instant at which all levels agree. Two roles that pick each other keep what either once had, as
 upstream: a rule that both have is there because the other has it.

@@ -3,7 +3,7 @@ service account.
 
 Behaviour: such a Secret is one that its account lists. If its token was not used for the clean-up period, and no pod
 names it, it is labelled ``kubernetes.io/legacy-token-invalid-since`` with the date, from when on the API server does
-not accept the token; if nobody takes the label off for another such period it is deleted. Nothing is touched before the
+not accept the token; if the label is not removed for another such period, it is deleted. Nothing is touched before the
 API server has taken down for a period who uses what. Secrets that people made are never touched.
 
 Not guaranteed: the hour. It runs when the controller starts, and every 24 hours after that.

@@ -52,14 +52,14 @@ class LegacyTokenCleaner(ManagedController):
                 "The API server does not track the use of service account tokens", configMap=f"{SYSTEM}/{TRACKING}"
             )
         except (ApiError, OSError) as error:
-            self.log.warning("Failed to read since when tokens are tracked, will retry", err=str(error))
+            self.log.warning("Failed to read the start date of the tracking of tokens, will retry", err=str(error))
         return Requeue(SECONDS)
 
     async def _is_tracked_long_enough(self, moment: Moment) -> bool:
         found = await self._client.get(CONFIG_MAPS, TRACKING, SYSTEM)
         since = parse_date(found.data.get(SINCE, ""))
         if since is None:
-            self.log.error("ConfigMap does not say since when tokens are tracked", configMap=f"{SYSTEM}/{TRACKING}")
+            self.log.error("ConfigMap has no start date of the tracking of tokens", configMap=f"{SYSTEM}/{TRACKING}")
             return False
         return is_tracked_long_enough(since, moment)
 

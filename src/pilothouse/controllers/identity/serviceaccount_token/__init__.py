@@ -38,8 +38,8 @@ GROUP = "serviceaccount-controller"
 
 
 class TokenOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The signing key, and the CA beside the token: ``root_ca_file``, or without one ``authority``, that of the
-    program's own connection (PEM)."""
+    """The signing key, and the CA that is stored with the token: ``root_ca_file``, or without one ``authority``, that
+    of the program's own connection (PEM)."""
 
     private_key_file: str = ""
     workers: int = 5

@@ -131,7 +131,7 @@ class TokenController(ManagedController):
         account = await self._find_account(key)
         if account is None:
             self.log.info("Service account does not exist, deleting token", v=4, secret=f"{key.namespace}/{key.name}")
-            # Retried without limit: whoever deleted the account meant the token, too.
+            # Retried without limit: the token must not outlive the deleted account.
             try:
                 await self._client.delete(SECRETS, key.name, key.namespace, uid=key.uid)
             except (NotFound, Conflict):

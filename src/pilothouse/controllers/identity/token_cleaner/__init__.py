@@ -1,6 +1,6 @@
 """Deletes expired bootstrap tokens.
 
-Behaviour: a token with an ``expiration`` is deleted when that has come, and at once if nobody can read it. One without
+Behaviour: a token with an ``expiration`` is deleted at that time, and at once if the time is invalid. One without
 is never touched, nor is a Secret of the same name that was made meanwhile.
 
 Not guaranteed: the second. And nothing is deleted while no manager leads.

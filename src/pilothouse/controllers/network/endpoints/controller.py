@@ -7,10 +7,10 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.network.endpoints import DESCRIPTOR, EndpointsOptions
 from pilothouse.controllers.network.endpoints.decide import (
-    Wanted,
+    DesiredEndpoints,
     annotations_of,
+    desired_endpoints,
     is_current,
-    wanted_endpoints,
 )
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.service_pods import ServicePods
@@ -98,15 +98,15 @@ class EndpointsController(ManagedController):
         # Also if nothing is written: the next change is counted from here.
         trigger_time = self._times.of(key, service, pods)
         existing, raw = self._endpoints.get(key), self._endpoints.raw(key)
-        wanted = wanted_endpoints(service, pods)
+        desired = desired_endpoints(service, pods)
         if existing is None:
-            await self._create(key, service, wanted, trigger_time)
+            await self._create(key, service, desired, trigger_time)
             return None
         assert raw is not None, "what is written back whole is cached with its JSON"
         if self._overwritten.get(key) == existing.metadata.resource_version:
             raise StaleEndpoints
-        if not is_current(existing, wanted):
-            await self._update(key, existing, raw, wanted, trigger_time)
+        if not is_current(existing, desired):
+            await self._update(key, existing, raw, desired, trigger_time)
         return None
 
     async def _forget(self, key: str) -> None:
@@ -118,10 +118,10 @@ class EndpointsController(ManagedController):
         except NotFound:
             return
 
-    async def _create(self, key: str, service: Service, wanted: Wanted, trigger_time: str) -> None:
+    async def _create(self, key: str, service: Service, desired: DesiredEndpoints, trigger_time: str) -> None:
         meta = service.metadata
-        new = _NewMeta(meta.name, dict(wanted.labels), annotations_of({}, wanted, trigger_time))
-        body = msgspec.json.encode(_NewEndpoints(ENDPOINTS.api_version, ENDPOINTS.kind, new, wanted.subsets))
+        new = _NewMeta(meta.name, dict(desired.labels), annotations_of({}, desired, trigger_time))
+        body = msgspec.json.encode(_NewEndpoints(ENDPOINTS.api_version, ENDPOINTS.kind, new, desired.subsets))
         try:
             await self._client.create(ENDPOINTS, body, meta.namespace)
         except (ApiError, OSError) as error:
@@ -131,14 +131,16 @@ class EndpointsController(ManagedController):
             self._say(ObjectMeta(namespace=meta.namespace, name=meta.name), "FailedToCreateEndpoint", text)
             raise
 
-    async def _update(self, key: str, existing: Endpoints, raw: bytes, wanted: Wanted, trigger_time: str) -> None:
+    async def _update(
+        self, key: str, existing: Endpoints, raw: bytes, desired: DesiredEndpoints, trigger_time: str
+    ) -> None:
         meta = existing.metadata
-        annotations = annotations_of(meta.annotations, wanted, trigger_time)
+        annotations = annotations_of(meta.annotations, desired, trigger_time)
         body = replace_fields(
             raw,
             {
-                "subsets": msgspec.json.encode(wanted.subsets) if wanted.subsets else None,
-                "metadata.labels": msgspec.json.encode(wanted.labels),
+                "subsets": msgspec.json.encode(desired.subsets) if desired.subsets else None,
+                "metadata.labels": msgspec.json.encode(desired.labels),
                 "metadata.annotations": msgspec.json.encode(annotations) if annotations else None,
                 "metadata.managedFields": None,
             },

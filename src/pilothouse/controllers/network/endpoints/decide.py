@@ -38,20 +38,20 @@ TRUNCATED = "truncated"
 CAPACITY = 1000
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class DesiredEndpoints(msgspec.Struct, frozen=True, kw_only=True):
     subsets: Subsets
     labels: Mapping[str, str]
     truncated: bool
 
 
-def wanted_endpoints(service: Service, pods: Iterable[Pod]) -> Wanted:
+def desired_endpoints(service: Service, pods: Iterable[Pod]) -> DesiredEndpoints:
     """Subsets in canonical order, truncated to the maximum."""
     subsets, truncated = truncate(repack(_found(service, pods)))
     labels = {**service.metadata.labels, MANAGED_BY: MANAGER}
     labels.pop(HEADLESS_LABEL, None)
     if not has_cluster_ip(service):
         labels[HEADLESS_LABEL] = ""
-    return Wanted(subsets=subsets, labels=labels, truncated=truncated)
+    return DesiredEndpoints(subsets=subsets, labels=labels, truncated=truncated)
 
 
 def _found(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
@@ -128,14 +128,14 @@ def truncate(subsets: Subsets, capacity: int = CAPACITY) -> tuple[Subsets, bool]
     return tuple(kept), True
 
 
-def is_current(existing: Endpoints, wanted: Wanted) -> bool:
+def is_current(existing: Endpoints, desired: DesiredEndpoints) -> bool:
     """Whether no write is needed. The last-change-trigger-time of pods is not compared."""
     labels = {name: value for name, value in existing.metadata.labels.items() if name != HEADLESS_LABEL}
-    due = {name: value for name, value in wanted.labels.items() if name != HEADLESS_LABEL}
+    due = {name: value for name, value in desired.labels.items() if name != HEADLESS_LABEL}
     return (
         labels == due
-        and existing.metadata.annotations.get(OVER_CAPACITY) == (TRUNCATED if wanted.truncated else None)
-        and repack(map(_without_versions, existing.subsets)) == repack(wanted.subsets)
+        and existing.metadata.annotations.get(OVER_CAPACITY) == (TRUNCATED if desired.truncated else None)
+        and repack(map(_without_versions, existing.subsets)) == repack(desired.subsets)
     )
 
 
@@ -152,11 +152,11 @@ def _plain(addresses: Sequence[EndpointAddress]) -> tuple[EndpointAddress, ...]:
     )
 
 
-def annotations_of(existing: Mapping[str, str], wanted: Wanted, trigger_time: str) -> dict[str, str]:
+def annotations_of(existing: Mapping[str, str], desired: DesiredEndpoints, trigger_time: str) -> dict[str, str]:
     """The existing annotations with the trigger time and over-capacity set."""
     found = {name: value for name, value in existing.items() if name not in (TRIGGER_TIME, OVER_CAPACITY)}
     if trigger_time:
         found[TRIGGER_TIME] = trigger_time
-    if wanted.truncated:
+    if desired.truncated:
         found[OVER_CAPACITY] = TRUNCATED
     return found

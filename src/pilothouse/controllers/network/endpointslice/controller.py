@@ -205,7 +205,7 @@ class EndpointSliceController(ManagedController):
             hinted, given = found
             enabled = ("Normal", "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled")
             events = [] if topology.has_hints(key) else [enabled]
-            topology.gave(key, address_type, given)
+            topology.set_hints(key, address_type, given)
             return hinted, events
         events = []
         if topology.has_hints(key):

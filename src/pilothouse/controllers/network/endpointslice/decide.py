@@ -10,7 +10,7 @@ from pilothouse.api.core import SERVICES, Service
 from pilothouse.api.discovery import Endpoint, EndpointPort, EndpointSlice
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.network.endpointslice.desired import Desired, Group
-from pilothouse.controllers.shared.slices import MANAGED_BY, SERVICE_NAME, identity, port_key, say_the_same
+from pilothouse.controllers.shared.slices import MANAGED_BY, SERVICE_NAME, endpoints_equal, identity, port_key
 from pilothouse.machinery.owners import new_controller_reference
 from pilothouse.semantics.services import HEADLESS_LABEL, has_cluster_ip, slice_name_prefix
 
@@ -142,10 +142,10 @@ def place(
         kept: list[Endpoint] = []
         differs = False
         for endpoint in endpoints:
-            wanted = left.pop(identity(endpoint), None)
-            if wanted is not None:
-                kept.append(wanted)
-                differs = differs or not say_the_same(wanted, endpoint)
+            desired = left.pop(identity(endpoint), None)
+            if desired is not None:
+                kept.append(desired)
+                differs = differs or not endpoints_equal(desired, endpoint)
         gone = len(endpoints) - len(kept)
         removed += gone
         if gone and not kept:

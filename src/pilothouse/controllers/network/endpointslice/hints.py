@@ -39,7 +39,7 @@ def without_hints(plan: Plan) -> Plan:
 def near(plan: Plan, distribution: str) -> Plan:
     """Ready endpoints get their own zone, with ``PreferSameNode`` also their own node, as hints."""
 
-    def wanted(endpoint: Endpoint) -> EndpointHints | None:
+    def desired(endpoint: Endpoint) -> EndpointHints | None:
         if not _is_ready(endpoint):
             return endpoint.hints
         zones = (ForTopology(name=endpoint.zone),) if endpoint.zone is not None else ()
@@ -48,20 +48,21 @@ def near(plan: Plan, distribution: str) -> Plan:
         return EndpointHints(for_zones=zones, for_nodes=nodes) if zones or nodes else None
 
     def is_wrong(endpoint: Endpoint) -> bool:
-        return (endpoint.hints or EndpointHints()) != (wanted(endpoint) or EndpointHints())
+        return (endpoint.hints or EndpointHints()) != (desired(endpoint) or EndpointHints())
 
-    return _rehinted(plan, is_wrong, wanted)
+    return _rehinted(plan, is_wrong, desired)
 
 
 def _rehinted(
-    plan: Plan, is_wrong: Callable[[Endpoint], bool], wanted: Callable[[Endpoint], EndpointHints | None]
+    plan: Plan, is_wrong: Callable[[Endpoint], bool], desired: Callable[[Endpoint], EndpointHints | None]
 ) -> Plan:
     touched = tuple(each for each in plan.unchanged if any(is_wrong(endpoint) for endpoint in each.endpoints or ()))
     names = {each.metadata.name for each in touched}
 
     def rewritten(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
         return tuple(
-            replace(each, endpoints=tuple(replace(e, hints=wanted(e)) for e in each.endpoints or ())) for each in slices
+            replace(each, endpoints=tuple(replace(e, hints=desired(e)) for e in each.endpoints or ()))
+            for each in slices
         )
 
     return replace(
@@ -143,7 +144,7 @@ def spread(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, dic
                 given[endpoint.zone] = given.get(endpoint.zone, 0) + 1
     giving, receiving = _exchange(allocations, given)
 
-    def wanted(endpoint: Endpoint) -> EndpointHints | None:
+    def desired(endpoint: Endpoint) -> EndpointHints | None:
         if not _is_ready(endpoint):
             return endpoint.hints
         zone = endpoint.zone or ""
@@ -159,7 +160,7 @@ def spread(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, dic
 
     def rewritten(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
         return tuple(
-            replace(each, endpoints=tuple([replace(e, hints=wanted(e)) for e in each.endpoints or ()]))
+            replace(each, endpoints=tuple([replace(e, hints=desired(e)) for e in each.endpoints or ()]))
             for each in slices
         )
 

@@ -72,7 +72,7 @@ class TopologyCache:
     def has_hints(self, key: str) -> bool:
         return key in self._populated
 
-    def gave(self, key: str, address_type: str, endpoints: dict[str, int]) -> None:
+    def set_hints(self, key: str, address_type: str, endpoints: dict[str, int]) -> None:
         """The service has hints now, so many endpoints for each zone."""
         self._given.setdefault(key, {})[address_type] = endpoints
         self._populated.add(key)

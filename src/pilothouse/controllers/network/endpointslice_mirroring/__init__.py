@@ -7,8 +7,8 @@ says; a slice that somebody changes or deletes is put right. When the service, t
 mirrored go, so do the slices. Slices of others are never touched. Nothing is decided on a cache that is older than our
 own writes.
 
-Not guaranteed: that nobody else has slices of the same service. Who writes Endpoints and slices says so with the label
-``endpointslice.kubernetes.io/skip-mirror``.
+Not guaranteed: that no other program has slices of the same service. Who writes Endpoints and slices says so with the
+label ``endpointslice.kubernetes.io/skip-mirror``.
 
 docs/controllers/endpointslice_mirroring.md lists its triggers and its differences from upstream.
 """

@@ -7,11 +7,11 @@ from pilothouse.client.errors import ApiError
 from pilothouse.controllers.network.endpointslice_mirroring import DESCRIPTOR, MirroringOptions
 from pilothouse.controllers.network.endpointslice_mirroring.decide import (
     MANAGER,
-    Wanted,
+    DesiredEndpoints,
     decide,
+    desired_endpoints,
     is_selected,
     may_be_mirrored,
-    wanted_of,
 )
 from pilothouse.controllers.network.endpointslice_mirroring.metrics import Metrics
 from pilothouse.controllers.shared.own_slices import OwnSlices
@@ -86,32 +86,32 @@ class EndpointSliceMirroringController(ManagedController):
             return
         slices = self._slices.of(key)
         self._tracker.check(key, slices)
-        wanted = wanted_of(endpoints, self._options.max_endpoints)
-        self._record_events(endpoints, wanted)
-        plan = decide(endpoints, slices, wanted)
-        self._metrics.observe_sync(key, wanted, plan)
+        desired = desired_endpoints(endpoints, self._options.max_endpoints)
+        self._record_events(endpoints, desired)
+        plan = decide(endpoints, slices, desired)
+        self._metrics.observe_sync(key, desired, plan)
         creates = plan.creates if endpoints.metadata.deletion_timestamp is None else ()
         try:
             await self._writes.apply(key, creates, ((each, new_body(each)) for each in plan.updates), plan.deletes)
         except NotWritten as failed:
             raise failed.error from failed
 
-    def _record_events(self, endpoints: Endpoints, wanted: Wanted) -> None:
+    def _record_events(self, endpoints: Endpoints, desired: DesiredEndpoints) -> None:
         """Report what is not mirrored."""
         about = object_reference(ENDPOINTS, endpoints.metadata)
         name = object_key(endpoints.metadata)
-        for address in wanted.invalid:
+        for address in desired.invalid:
             text = "Address in Endpoints is not a valid IP, it will not be mirrored to an EndpointSlice"
             self.log.info(text, endpoints=name, IP=address)
-        if wanted.invalid:
-            text = f"Skipped {len(wanted.invalid)} invalid IP addresses when mirroring to EndpointSlices"
+        if desired.invalid:
+            text = f"Skipped {len(desired.invalid)} invalid IP addresses when mirroring to EndpointSlices"
             self._recorder.event(about, "Warning", "InvalidIPAddress", text)
-        if wanted.skipped > len(wanted.invalid):
+        if desired.skipped > len(desired.invalid):
             text = "Addresses in Endpoints were skipped due to exceeding MaxEndpointsPerSubset"
-            self.log.info(text, skippedAddresses=wanted.skipped, endpoints=name)
+            self.log.info(text, skippedAddresses=desired.skipped, endpoints=name)
             text = (
                 f"A max of {self._options.max_endpoints} addresses can be mirrored to EndpointSlices per Endpoints "
-                f"subset. {wanted.skipped} addresses were skipped"
+                f"subset. {desired.skipped} addresses were skipped"
             )
             self._recorder.event(about, "Warning", "TooManyAddressesToMirror", text)
 

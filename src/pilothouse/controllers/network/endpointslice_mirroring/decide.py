@@ -14,9 +14,9 @@ from pilothouse.controllers.shared.slices import (
     SERVICE_NAME,
     Identity,
     PortKey,
+    endpoints_equal,
     identity,
     port_key,
-    say_the_same,
 )
 from pilothouse.machinery.owners import controller_of, new_controller_reference
 from pilothouse.semantics.services import TRIGGER_TIME, canonical_ip, slice_name_prefix
@@ -48,7 +48,7 @@ class Group(msgspec.Struct):
     endpoints: dict[Identity, Endpoint]
 
 
-class Wanted(msgspec.Struct):
+class DesiredEndpoints(msgspec.Struct):
     """The groups, also empty ones, the invalid addresses, and how many were skipped in all, these included."""
 
     groups: dict[GroupKey, Group]
@@ -56,9 +56,9 @@ class Wanted(msgspec.Struct):
     skipped: int
 
 
-def wanted_of(endpoints: Endpoints, most: int) -> Wanted:
+def desired_endpoints(endpoints: Endpoints, most: int) -> DesiredEndpoints:
     """Of each subset the ready addresses and then the others, up to ``most``."""
-    found = Wanted({}, [], 0)
+    found = DesiredEndpoints({}, [], 0)
     for subset in repack(endpoints.subsets):
         ports = tuple(map(_port_of, subset.ports))
         key = port_key(ports)
@@ -114,12 +114,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[tuple[int, int], ...] = ()
 
 
-def decide(endpoints: Endpoints, existing: Iterable[EndpointSlice], wanted: Wanted) -> Plan:
+def decide(endpoints: Endpoints, existing: Iterable[EndpointSlice], desired: DesiredEndpoints) -> Plan:
     """One slice for each group that has endpoints; the others are deleted."""
     by_group: dict[GroupKey, list[EndpointSlice]] = {}
     for each in sorted(existing, key=lambda each: each.metadata.name):
         by_group.setdefault((port_key(each.ports or ()), each.address_type), []).append(each)
-    plans = [_settle(endpoints, by_group.pop(key, []), wanted.groups[key], key[1]) for key in sorted(wanted.groups)]
+    plans = [_settle(endpoints, by_group.pop(key, []), desired.groups[key], key[1]) for key in sorted(desired.groups)]
     unwanted = [each for slices in by_group.values() for each in slices]
     return _recycled(
         Plan(
@@ -145,9 +145,9 @@ def _settle(endpoints: Endpoints, existing: Sequence[EndpointSlice], group: Grou
         return Plan(creates=(made,), added=len(group.endpoints), counts=counts)
     first, rest = existing[0], tuple(existing[1:])
     found = [(each, group.endpoints.get(identity(each))) for each in first.endpoints or ()]
-    kept = [(each, wanted) for each, wanted in found if wanted is not None]
+    kept = [(each, desired) for each, desired in found if desired is not None]
     removed, added = len(found) - len(kept), len(group.endpoints) - len(kept)
-    updated = sum(not say_the_same(wanted, each) for each, wanted in kept)
+    updated = sum(not endpoints_equal(desired, each) for each, desired in kept)
     updates: tuple[EndpointSlice, ...] = ()
     if removed or added or updated or not _belongs_to(first, endpoints):
         updates = (_named(new_slice(endpoints, family, group), first.metadata.name),)

@@ -1,6 +1,6 @@
 """Upstream's metrics (v1.36 ``pkg/controller/endpointslicemirroring/metrics``)."""
 
-from pilothouse.controllers.network.endpointslice_mirroring.decide import Plan, Wanted
+from pilothouse.controllers.network.endpointslice_mirroring.decide import DesiredEndpoints, Plan
 from pilothouse.controllers.shared.slice_gauges import SliceGauges
 from pilothouse.machinery.metrics import Histogram, exponential_buckets
 from pilothouse.runtime import Registry
@@ -35,8 +35,8 @@ class Metrics:
         self._gauges = SliceGauges(metrics, _PREFIX)
         self.changes = metrics.counter(f"{_PREFIX}changes", "[ALPHA] Number of EndpointSlice changes", ("operation",))
 
-    def observe_sync(self, key: str, wanted: Wanted, plan: Plan) -> None:
-        self._skipped.observe(wanted.skipped)
+    def observe_sync(self, key: str, desired: DesiredEndpoints, plan: Plan) -> None:
+        self._skipped.observe(desired.skipped)
         self._added.observe(plan.added)
         self._updated.observe(plan.updated)
         self._removed.observe(plan.removed)

@@ -18,7 +18,7 @@ from pilothouse.controllers.network.service_cidr.decide import (
     is_going,
     is_protected,
     overlapping,
-    why_not_go,
+    remaining_address,
 )
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.times import format_time
@@ -65,7 +65,7 @@ class ServiceCIDRController(ManagedController):
         cidrs.add_handler(
             lambda cidr, _initial: self._enqueue_overlapping(cidr),
             self._changed,
-            lambda cidr, _unknown: self._forget(cidr),
+            lambda cidr, _unknown: self._written.pop(cidr.metadata.name, None),
         )
         addresses.add_handler(lambda each, _initial: self._enqueue_containing(each), None, self._address_gone)
 
@@ -82,9 +82,6 @@ class ServiceCIDRController(ManagedController):
             self.queue.add(new.metadata.name)
         else:
             self._enqueue_overlapping(new)
-
-    def _forget(self, cidr: ServiceCIDR) -> None:
-        self._written.pop(cidr.metadata.name, None)
 
     def _enqueue_containing(self, each: IPAddress) -> None:
         address = address_of(each)
@@ -103,7 +100,7 @@ class ServiceCIDRController(ManagedController):
         if cidr is None or is_newer(self._written.get(key, ""), cidr.metadata.resource_version):
             return None  # gone, or the cache is behind our own write, whose event enqueues the key again
         if is_going(cidr):
-            return await self._let_go(cidr)
+            return await self._remove_finalizer(cidr)
         if not is_protected(cidr) and not await self._write(key, _PROTECT):
             return None
         try:
@@ -115,7 +112,7 @@ class ServiceCIDRController(ManagedController):
             raise
         return None
 
-    async def _let_go(self, cidr: ServiceCIDR) -> Requeue | None:
+    async def _remove_finalizer(self, cidr: ServiceCIDR) -> Requeue | None:
         key, deleted_at = cidr.metadata.name, cidr.metadata.deletion_timestamp
         assert deleted_at is not None, "it is being deleted"
         if await self._is_held(cidr, self._addresses.list()):
@@ -139,7 +136,7 @@ class ServiceCIDRController(ManagedController):
 
     async def _is_held(self, cidr: ServiceCIDR, addresses: Sequence[IPAddress]) -> bool:
         """Whether it must stay; then its status has the reason."""
-        address = why_not_go(cidr, self._cidrs.list(), addresses)
+        address = remaining_address(cidr, self._cidrs.list(), addresses)
         if not address:
             return False
         name = cidr.metadata.name

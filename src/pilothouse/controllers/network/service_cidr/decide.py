@@ -60,7 +60,7 @@ def is_covered(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> bool:
     return all(any(contains(network, mine) for network in covering) for mine in networks_of(cidr))
 
 
-def why_not_go(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addresses: Iterable[IPAddress]) -> str:
+def remaining_address(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addresses: Iterable[IPAddress]) -> str:
     """An address that no other ServiceCIDR contains; empty if it may be deleted."""
     if is_covered(cidr, all_cidrs):
         return ""

@@ -4,7 +4,7 @@ limits the rate of evictions.
 Behaviour: a node that renews neither its Lease nor its status for the grace period gets ``Unknown`` conditions, and its
 pods are no longer Ready. Conditions become taints: NoSchedule ones at once, NoExecute ones (which make pods leave) at
 ``--node-eviction-rate`` nodes a second in each zone. When most of a zone is down the rate drops, when every node of
-every zone is down nobody is evicted: then it is more likely that the control plane is cut off. Only this
+every zone is down no pod is evicted: then it is more likely that the control plane is cut off. Only this
 program's own clock counts, never a comparison of somebody's timestamp with now; a new leader gives every node a whole
 grace period.
 

@@ -79,7 +79,7 @@ class NodeLifecycleController(ManagedController):
             lambda _old, node: self._node_queue.add(node.metadata.name),
             lambda node, _unknown: self._monitor.node_gone(node.metadata.name),
         )
-        pods.add_handler(lambda pod, _initial: self._pod_came(None, pod), self._pod_came)
+        pods.add_handler(lambda pod, _initial: self._pod_updated(None, pod), self._pod_updated)
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:
@@ -143,7 +143,7 @@ class NodeLifecycleController(ManagedController):
 
     # One pod that is bound to a node that is down
 
-    def _pod_came(self, old: Pod | None, pod: Pod) -> None:
+    def _pod_updated(self, old: Pod | None, pod: Pod) -> None:
         name = pod.spec.node_name
         if name and (old is None or old.spec.node_name != name) and self._monitor.is_down(name):
             self._pod_queue.add(object_key(pod.metadata))

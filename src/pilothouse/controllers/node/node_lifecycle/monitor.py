@@ -135,7 +135,7 @@ class NodeMonitor:
             message = f"Node {name} event: Registered Node {name} in Controller"
             self._record_node_event(name, node.metadata.uid, "RegisteredNode", message)
             self.queue_of(zone_of(node)).remove(name)
-            await self._spare(node)
+            await self._untaint(node)
 
     def _forget(self, name: str) -> None:
         self._log.info("Controller observed a Node deletion", v=1, node=name)
@@ -212,7 +212,7 @@ class NodeMonitor:
         swap = no_execute_swap(ready.status)
         if swap is None:
             queue.remove(name)
-            await self._spare(node)
+            await self._untaint(node)
             return
         taint, opposite = swap
         if has_taint(node, opposite):
@@ -247,7 +247,7 @@ class NodeMonitor:
             self._log.error("Error while getting node", error=error, node=name)
             return True
 
-    async def _spare(self, node: Node) -> None:
+    async def _untaint(self, node: Node) -> None:
         """Remove both NoExecute taints. What fails is retried in the next pass."""
         for taint in (UNREACHABLE, NOT_READY):
             if has_taint(node, taint):
@@ -282,7 +282,7 @@ class NodeMonitor:
             self._log.info("Controller detected that all Nodes are not-Ready. Entering master disruption mode")
             for node in nodes:
                 self.queue_of(zone_of(node)).remove(node.metadata.name)
-            await each(nodes, self._spare, at_once=AT_ONCE)
+            await each(nodes, self._untaint, at_once=AT_ONCE)
         if decided.restart_grace:
             self._log.info("Controller detected that some Nodes are Ready. Exiting master disruption mode")
             at = self._env.perf_counter()

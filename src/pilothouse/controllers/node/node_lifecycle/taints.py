@@ -34,9 +34,9 @@ def no_schedule_changes(node: Node) -> tuple[list[Taint], list[Taint]]:
     keys = [_KEYS[c.type, c.status] for c in node.status.conditions if (c.type, c.status) in _KEYS]
     if node.spec.unschedulable:
         keys.append(_UNSCHEDULABLE)
-    wanted = [Taint(key=key, effect=NO_SCHEDULE) for key in dict.fromkeys(keys)]
+    desired = [Taint(key=key, effect=NO_SCHEDULE) for key in dict.fromkeys(keys)]
     there = [taint for taint in node.spec.taints if taint.effect == NO_SCHEDULE and taint.key in _OURS]
-    return without(wanted, there), without(there, wanted)
+    return without(desired, there), without(there, desired)
 
 
 def no_execute_swap(status: str) -> tuple[Taint, Taint] | None:

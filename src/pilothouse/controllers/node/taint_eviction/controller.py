@@ -15,9 +15,9 @@ from pilothouse.controllers.node.taint_eviction.decide import (
     EvictAfter,
     EvictNow,
     Stay,
-    began_anew,
     decide_eviction,
     no_execute_taints,
+    taints_readded,
 )
 from pilothouse.controllers.node.taint_eviction.timed_workers import Entry, State, TimedWorkers
 from pilothouse.controllers.shared.disruption import disruption_target, status_patch
@@ -167,7 +167,7 @@ class TaintEvictionController:
             case EvictAfter(seconds):
                 entry = self._timed_workers.get(key)
                 waits = entry is not None and entry.state is State.WAITING
-                if entry is None or entry.uid != pod.metadata.uid or (waits and began_anew(entry.taints, taints)):
+                if entry is None or entry.uid != pod.metadata.uid or (waits and taints_readded(entry.taints, taints)):
                     self._call_off(key)
                     self._set(pod, taints, seconds, decided, immediate=False)
                 elif waits and entry.made_at == self._env.monotonic():
@@ -201,7 +201,7 @@ class TaintEvictionController:
         namespace, name = split_key(key)
         try:
             pod = await self._client.get(PODS, name, namespace)
-            if pod.metadata.uid != entry.uid or not await self._is_still_wanted(key, entry, pod):
+            if pod.metadata.uid != entry.uid or not await self._is_still_needed(key, entry, pod):
                 return None
             if not entry.announced:
                 entry.announced = True
@@ -217,7 +217,7 @@ class TaintEvictionController:
         self._latency.observe(max(0.0, self._env.monotonic() - entry.at))
         return None
 
-    async def _is_still_wanted(self, key: str, entry: Entry, pod: Pod) -> bool:
+    async def _is_still_needed(self, key: str, entry: Entry, pod: Pod) -> bool:
         """Whether the live pod and node give the same decision: the caches may be stale (kubernetes#119862).
 
         A time that has passed stays passed. A pod that was to be deleted at once, and tolerates the live taints for a
@@ -237,7 +237,7 @@ class TaintEvictionController:
                 # The cache may show the taint added again without the change in between: sync once more.
                 self._pod_queue.add_after(key, RESYNC_SECONDS)
                 return False
-            case EvictAfter(seconds) if seconds > 0 and (immediate or began_anew(entry.taints, taints)):
+            case EvictAfter(seconds) if seconds > 0 and (immediate or taints_readded(entry.taints, taints)):
                 self._log.info("Not evicting pod yet, it tolerates the taints for a time", v=2, pod=key)
                 self._set(pod, taints, seconds, self._live.moment(), immediate=False)
                 return False

@@ -46,7 +46,7 @@ def decide_eviction(
     return Stay() if shortest == float("inf") else EvictAfter(shortest)
 
 
-def began_anew(before: Sequence[Taint], now: Sequence[Taint]) -> bool:
+def taints_readded(before: Sequence[Taint], now: Sequence[Taint]) -> bool:
     """Whether taints were removed and added again since ``before``, and none has stayed all along.
 
     Merged events do not show the moment without it, but ``timeAdded`` differs. Times are only compared with each other,

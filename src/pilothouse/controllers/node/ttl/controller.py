@@ -47,7 +47,7 @@ def step_after_delete(step: int, nodes: int) -> int:
     return step - 1 if nodes < STEPS[step].smallest else step
 
 
-def says(annotations: Mapping[str, str], seconds: int) -> bool:
+def is_up_to_date(annotations: Mapping[str, str], seconds: int) -> bool:
     """Whether the annotation is this number, in whatever spelling."""
     text = annotations.get(ANNOTATION)
     return text is not None and _integer.fullmatch(text) is not None and int(text) == seconds
@@ -82,7 +82,7 @@ class TTLController(ManagedController):
     async def reconcile(self, key: str) -> Requeue | None:
         node = self._nodes.get(key)
         seconds = STEPS[self._step].seconds
-        if node is None or says(node.metadata.annotations, seconds):
+        if node is None or is_up_to_date(node.metadata.annotations, seconds):
             return None
         if is_newer(self._written.get(key, ""), node.metadata.resource_version):
             return None  # the cache is behind our own write, whose event enqueues the key again

@@ -7,7 +7,7 @@ not seen: such a write is a conflict, and is computed anew. A budget that cannot
 why. An eviction that deleted nothing is forgotten after two minutes, and so is what it left on its pod, the condition
 ``DisruptionTarget``.
 
-Not guaranteed: that nobody is disrupted. Only evictions ask budgets; deletions, node failures and rollouts don't.
+Not guaranteed: that no pod is disrupted. Only evictions respect budgets; deletions, node failures and rollouts don't.
 
 docs/controllers/disruption.md lists its triggers and its differences from upstream.
 """

@@ -86,7 +86,7 @@ def _scale(
 ) -> Scale | None:
     if found is None or found.metadata.uid != owner.uid:
         return None
-    # The server fills in 1 where nobody says how many.
+    # The server's default is 1.
     return Scale(owner.uid, 1 if found.spec.replicas is None else found.spec.replicas)
 
 
@@ -112,14 +112,14 @@ class Owners:
             if owner.uid in known:
                 continue
             namespace = pod.metadata.namespace
-            scale = cached_scale(self._caches, owner, namespace) or await self._ask(owner, namespace)
+            scale = cached_scale(self._caches, owner, namespace) or await self._get_scale(owner, namespace)
             if scale is None:
                 raise NoScale(f"found no controllers for pod {quote(pod.metadata.name)}")
             known.add(owner.uid)
             scales[scale.uid] = scale.replicas
         return Expected(sum(scales.values()), tuple(unmanaged))
 
-    async def _ask(self, owner: OwnerReference, namespace: str) -> Scale | None:
+    async def _get_scale(self, owner: OwnerReference, namespace: str) -> Scale | None:
         """The scale subresource of the owner; ``None`` if there is no such owner."""
         try:
             resource = await self._mapper.resource_for(owner.api_version, owner.kind)

@@ -35,7 +35,7 @@ def reported(
     allowed = max(0, healthy - counts.desired) if counts.expected > 0 else 0
     generation = budget.metadata.generation
     old = budget.status
-    status, reason = _status_and_reason(allowed)
+    status, reason = ("True", SUFFICIENT) if allowed > 0 else ("False", INSUFFICIENT)
     before = find_condition(old.conditions, DISRUPTION_ALLOWED)
     new = replace(
         old,
@@ -59,14 +59,14 @@ def reported(
     return replace(new, conditions=with_condition(old.conditions, condition))
 
 
-def failed(budget: PodDisruptionBudget, why: str, now: datetime.datetime) -> PodDisruptionBudgetStatus:
+def failed(budget: PodDisruptionBudget, reason: str, now: datetime.datetime) -> PodDisruptionBudgetStatus:
     """The status after an error: no evictions are allowed, all else stays, also ``observedGeneration``."""
     old = budget.status
     condition = Condition(
         type=DISRUPTION_ALLOWED,
         status="False",
         reason=SYNC_FAILED,
-        message=why,
+        message=reason,
         observed_generation=old.observed_generation,
         last_transition_time=now,
     )
@@ -89,10 +89,6 @@ def body(raw: bytes, status: PodDisruptionBudgetStatus) -> bytes:
             "status.conditions": encode([_condition(each) for each in status.conditions]),
         },
     )
-
-
-def _status_and_reason(allowed: int) -> tuple[str, str]:
-    return ("True", SUFFICIENT) if allowed > 0 else ("False", INSUFFICIENT)
 
 
 def _condition(condition: Condition) -> dict[str, object]:

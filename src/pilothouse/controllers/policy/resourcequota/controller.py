@@ -10,7 +10,7 @@ from pilothouse.client.errors import NotFound
 from pilothouse.controllers.policy.resourcequota import DESCRIPTOR, ResourceQuotaOptions
 from pilothouse.controllers.policy.resourcequota.counting import NotRead
 from pilothouse.controllers.policy.resourcequota.monitors import Monitors
-from pilothouse.controllers.policy.resourcequota.usage import gives_back, is_urgent, new_status, scopes_of
+from pilothouse.controllers.policy.resourcequota.usage import has_decreased, is_urgent, new_status, scopes_of
 from pilothouse.env import TaskGroup
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, RetryLater, object_key
@@ -130,7 +130,7 @@ class ResourceQuotaController:
         counted, unread = await self._count(quota)
         status = new_status(quota, counted)
         if status is not None:
-            if gives_back(quota, counted) and self._quotas.still_has(quota.metadata):
+            if has_decreased(quota, counted) and self._quotas.still_has(quota.metadata):
                 self._given_back[key] = self._env.monotonic()
             body = replace_fields(raw, {"status": msgspec.json.encode(status)})
             meta = quota.metadata

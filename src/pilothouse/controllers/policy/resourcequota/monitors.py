@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pilothouse.api.resource import RESOURCE_CLAIMS
 from pilothouse.controllers.policy.resourcequota.counting import Counter
 from pilothouse.controllers.policy.resourcequota.replenishment import MATTERS, never
-from pilothouse.controllers.shared.monitors import Monitor, ResourceKey, ResourceMonitors, wanted_resources
+from pilothouse.controllers.shared.monitors import Monitor, ResourceKey, ResourceMonitors, monitored_resources
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.context import ControllerContext
@@ -28,7 +28,7 @@ Notify = Callable[[Evaluator, str], None]
 
 def quotable_resources(discovery: Discovery) -> dict[ResourceKey, Resource]:
     """The preferred version of every resource that can be limited."""
-    return wanted_resources(
+    return monitored_resources(
         discovery,
         lambda r: r.namespaced and r.supports(*NEEDED_VERBS) and evaluator_for(r.group, r.name) is not None,
     )

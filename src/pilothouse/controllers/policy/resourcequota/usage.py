@@ -39,7 +39,7 @@ def new_status(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> NewStat
     return NewStatus(hard=quota.spec.hard, used={name: str(amount) for name, amount in used.items()})
 
 
-def gives_back(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> bool:
+def has_decreased(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> bool:
     """Whether the usage of something has decreased."""
     before = amounts(quota.status.used)
     return any(name in before and amount < before[name] for name, amount in counted.items())

@@ -112,7 +112,7 @@ class Checker:
 
     async def _check(self, expression: str) -> str:
         await asyncio.sleep(0)
-        kind: str = await self._environment.check_beside(expression, self._hire)
+        kind: str = await self._environment.check_in_background(expression, self._hire)
         return kind
 
     def _made(self) -> Any:

@@ -33,7 +33,7 @@ class PolicyStatusController(ManagedController):
         super().__init__(
             context, DESCRIPTOR.name, workers=context.options_as(PolicyStatusOptions).workers, queue_name=QUEUE
         )
-        assert context.rest_mapper is not None, "whoever builds controllers has one"
+        assert context.rest_mapper is not None, "controllers are built with a REST mapper"
         self._context = context
         self._mapper = context.rest_mapper
         self._policies = policies.cache
@@ -66,9 +66,9 @@ class PolicyStatusController(ManagedController):
 
     async def _warnings(self, policy: ValidatingAdmissionPolicy) -> list[tuple[str, str]]:
         spec, schemas = policy.spec, Schemas(self._context)
-        wanted = type_of_params(spec)
+        desired = type_of_params(spec)
         # Its definition may be created after the policy: any type until then.
-        params = await schemas.of(wanted) or ANYTHING if wanted is not None else None
+        params = await schemas.of(desired) or ANYTHING if desired is not None else None
         checkers = []
         discovery = await self._discovery(policy)
         for name in types_to_check(spec, lambda named: kinds_of(discovery, named)):
@@ -78,11 +78,11 @@ class PolicyStatusController(ManagedController):
                 await checker.declare(spec.variables)
                 checkers.append((name, checker))
         found = []
-        for where, expression in expressions(spec):
+        for path, expression in expressions(spec):
             errors = [(name, await checker.error_in(expression)) for name, checker in checkers]
             errors = [(name, error) for name, error in errors if error]
             if errors:
-                found.append((where, warning(errors)))
+                found.append((path, warning(errors)))
         return found
 
     async def _discovery(self, policy: ValidatingAdmissionPolicy) -> Discovery:

@@ -68,9 +68,9 @@ class EphemeralVolumeController(ManagedController):
             return None
         namespace = pod.metadata.namespace
         for step in decide(pod, lambda name: self._claims.get(f"{namespace}/{name}")):
-            why = await self._make(step, namespace) if isinstance(step, Make) else step.why
-            if why:
-                about, message = object_reference(PODS, pod.metadata), f"ephemeral volume {step.volume}: {why}"
+            reason = await self._make(step, namespace) if isinstance(step, Make) else step.reason
+            if reason:
+                about, message = object_reference(PODS, pod.metadata), f"ephemeral volume {step.volume}: {reason}"
                 self._recorder.event(about, WARNING, "FailedBinding", message)
                 raise VolumeFailed(f"pod {key}, {message}")
         return None

@@ -27,7 +27,7 @@ class Reject(msgspec.Struct, frozen=True):
     """The volume of that name cannot be provided."""
 
     volume: str
-    why: str
+    reason: str
 
 
 Step = Make | Reject
@@ -54,8 +54,8 @@ def decide(pod: Pod, find: Callable[[str], PersistentVolumeClaim | None]) -> lis
         elif not is_made_for(claim, pod):
             meta = pod.metadata
             pod_name = f"{meta.namespace}/{meta.name}"
-            why = f"PVC {meta.namespace}/{name} was not created for pod {pod_name} (pod is not owner)"
-            return [*steps, Reject(volume.name, why)]
+            reason = f"PVC {meta.namespace}/{name} was not created for pod {pod_name} (pod is not owner)"
+            return [*steps, Reject(volume.name, reason)]
     return steps
 
 

@@ -131,7 +131,7 @@ class ActualStateOfWorld:
             self._due[node] = None
 
     def deny(self, pair: Pair) -> None:
-        """The volume must not be in the node's status, whoever may have put it there."""
+        """The volume must not be in the node's status, even if another program has added it."""
         volume, node = pair
         self._reported.setdefault(node, {}).pop(volume, None)
         self._due[node] = None

@@ -73,8 +73,8 @@ class ActualStatePopulator:
     def _see_report(self, pair: Pair, there: Mapping[str, VolumeAttachment]) -> None:
         """The node's status had the volume as attached, when the cache was last updated."""
         volume, node = pair
-        wanted, parts = self._desired.get(pair), driver_and_handle(volume)
-        disk = wanted.disk if wanted is not None else None
+        desired, parts = self._desired.get(pair), driver_and_handle(volume)
+        disk = desired.disk if desired is not None else None
         found = there.get(attachment_name(*parts, node)) if parts is not None else None
         if parts is None or (found is not None and found.status.attached and found.metadata.deletion_timestamp is None):
             self._actual.attach(pair, disk)

@@ -13,11 +13,11 @@ DRIVER_SECONDS = 120.0
 
 
 class Done(msgspec.Struct, frozen=True):
-    """It is as it was wished."""
+    """The desired state is reached."""
 
 
 class Failed(msgspec.Struct, frozen=True):
-    why: str
+    reason: str
 
 
 def new_attachment(disk: Disk, node: str) -> dict[str, Any]:

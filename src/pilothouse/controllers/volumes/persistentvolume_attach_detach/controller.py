@@ -44,11 +44,11 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import
     SILENCE_SECONDS,
     UNMOUNT_SECONDS,
     Detach,
-    Seen,
+    Observed,
     decide_detach,
-    in_use_elsewhere,
     is_healthy,
     is_out_of_service,
+    multi_attach_messages,
 )
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired_state_of_world import (
     DesiredStateOfWorld,
@@ -143,7 +143,7 @@ class AttachDetachController(ManagedController):
             WorkerPool(f"{self.name}-requests", self._requests, self._carry_out, workers=REQUESTS_AT_ONCE, log=self.log)
         )
         nodes.add_handler(
-            lambda node, _initial: self._node_came(node),
+            lambda node, _initial: self._node_added(node),
             lambda _old, node: self._see_node(node),
             lambda node, _unknown: self._lose_node(node),
             resync_seconds=0.0,
@@ -182,7 +182,7 @@ class AttachDetachController(ManagedController):
         if not index_by_claim(pod):
             return
         self._users.setdefault(node, {})[object_key(pod.metadata)] = None
-        self._want_volumes(pod)
+        self._add_pod_volumes(pod)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         if old.metadata.uid != new.metadata.uid:
@@ -201,7 +201,7 @@ class AttachDetachController(ManagedController):
             if not users:
                 del self._users[pod.spec.node_name]
 
-    def _want_volumes(self, pod: Pod) -> None:
+    def _add_pod_volumes(self, pod: Pod) -> None:
         """What is unknown now is found when the claim or volume changes."""
         if not self._desired.is_managed(pod.spec.node_name):
             return
@@ -209,21 +209,21 @@ class AttachDetachController(ManagedController):
             disk = disk_for(pod, volume, self._claims.get, self._volumes.get, self._drivers.get)
             if disk is None:
                 continue
-            self._desired.want(pod, disk)
+            self._desired.add_pod(pod, disk)
             found = self._actual.get((disk.name, pod.spec.node_name))
             if found is not None and found.disk is None:
                 found.disk = disk
 
-    def _want_volumes_of(self, claim: str) -> None:
+    def _add_volumes_of_claim(self, claim: str) -> None:
         for pod in self._pods.by_index(CLAIM_INDEX, claim):
             if pod.spec.node_name and not has_ended(pod):
-                self._want_volumes(pod)
+                self._add_pod_volumes(pod)
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Process the pods of a claim, once it is bound."""
         claim = self._claims.get(key)
         if claim is not None and claim.status.phase == "Bound" and claim.spec.volume_name:
-            self._want_volumes_of(key)
+            self._add_volumes_of_claim(key)
         return None
 
     def _see_volume(self, volume: PersistentVolume) -> None:
@@ -236,13 +236,13 @@ class AttachDetachController(ManagedController):
         """The driver's ``attachRequired`` may have changed."""
         needed = is_attached_by(self._drivers.get(name))
         for pair in self._desired.pairs() if not needed else ():
-            wanted = self._desired.get(pair)
-            if wanted is not None and wanted.disk.driver == name:
+            desired = self._desired.get(pair)
+            if desired is not None and desired.disk.driver == name:
                 self._desired.renounce(pair)
         if needed:
-            self._want_all()
+            self._add_all_pods()
 
-    def _want_all(self) -> None:
+    def _add_all_pods(self) -> None:
         for key in [key for users in self._users.values() for key in users]:
             pod = self._pods.get(key)
             if pod is not None:
@@ -250,7 +250,7 @@ class AttachDetachController(ManagedController):
 
     # Nodes
 
-    def _node_came(self, node: Node) -> None:
+    def _node_added(self, node: Node) -> None:
         self._see_node(node)
         # Its status may have been lost (kubernetes#37586).
         self._actual.repeat(node.metadata.name)
@@ -262,7 +262,7 @@ class AttachDetachController(ManagedController):
             for key in list(self._users.get(name, ())):
                 pod = self._pods.get(key)
                 if pod is not None:
-                    self._want_volumes(pod)
+                    self._add_pod_volumes(pod)
         self._actual.set_in_use(name, node.status.volumes_in_use)
         if self._open:
             self._rounds.add(ROUND)
@@ -308,7 +308,7 @@ class AttachDetachController(ManagedController):
         due = self._report_at
         if self._actual.is_anything_there:
             due = min(due, self._verify_at)
-        if self._users or self._desired.is_anything_wanted:
+        if self._users or self._desired.is_in_use:
             due = min(due, self._populate_at)
         for operation in self._answers.values():
             if operation.deadline is not None:
@@ -327,20 +327,20 @@ class AttachDetachController(ManagedController):
         return due
 
     def _is_exclusive(self, pair: Pair) -> bool:
-        wanted, found = self._desired.get(pair), self._actual.get(pair)
-        disk = wanted.disk if wanted is not None else found.disk if found is not None else None
+        desired, found = self._desired.get(pair), self._actual.get(pair)
+        disk = desired.disk if desired is not None else found.disk if found is not None else None
         # Volumes that are known by name only have no driver.
         return disk is not None and disk.exclusive
 
     async def _round(self) -> None:
-        self._end_what_is_late()
-        await self._detach_unwanted()
-        self._attach_wanted()
+        self._time_out_operations()
+        await self._detach_unused()
+        self._attach_desired()
         self._report_at = math.inf
         for node in self._actual.due():
             await self._report(node)
 
-    def _end_what_is_late(self) -> None:
+    def _time_out_operations(self) -> None:
         now = self.env.monotonic()
         for operation in list(self._answers.values()):
             if operation.deadline is not None and now >= operation.deadline:
@@ -351,7 +351,7 @@ class AttachDetachController(ManagedController):
                     # Upstream does not know the driver here, and records that.
                     self._fail(operation, too_late("detach", "unknown", handle))
 
-    async def _detach_unwanted(self) -> None:
+    async def _detach_unused(self) -> None:
         going: dict[str, list[tuple[Attachment, Detach]]] = {}
         now = self.env.monotonic()
         for pair in sorted(self._open):
@@ -367,7 +367,7 @@ class AttachDetachController(ManagedController):
             if found.since is None:
                 found.since = now
             node = self._nodes.get(found.node)
-            seen = Seen(
+            observed = Observed(
                 mounted=self._actual.is_mounted(pair),
                 silent=self._actual.is_silent(pair),
                 healthy=is_healthy(node),
@@ -375,7 +375,7 @@ class AttachDetachController(ManagedController):
                 waited=now - found.since,
                 force=not self._options.disable_force_detach,
             )
-            decision = decide_detach(seen)
+            decision = decide_detach(observed)
             if isinstance(decision, Detach):
                 going.setdefault(found.node, []).append((found, decision))
         for node_name in sorted(going):
@@ -407,32 +407,32 @@ class AttachDetachController(ManagedController):
                 Operation(DETACH, pair, found.disk, exclusive, self.env.monotonic(), verify=not decision.forced)
             )
 
-    def _attach_wanted(self) -> None:
+    def _attach_desired(self) -> None:
         for pair in sorted(self._open):
-            wanted = self._desired.get(pair)
-            if wanted is None:
+            desired = self._desired.get(pair)
+            if desired is None:
                 continue
-            disk = wanted.disk
+            disk = desired.disk
             if self._operations.is_running(pair, exclusive=disk.exclusive):
                 continue
             found = self._actual.get(pair)
             if found is not None and found.confirmed:
                 found.since = None
-                wanted.reported = False
+                desired.reported = False
                 del self._open[pair]
                 continue
             volume, node = pair
             if disk.exclusive:
                 others = [each for each in self._actual.nodes_of(volume) if each != node]
                 if others:
-                    if not wanted.reported:
+                    if not desired.reported:
                         users = self._desired.pods_on(others, volume)
-                        for pod, message in in_use_elsewhere(disk, wanted.pods.values(), users):
+                        for pod, message in multi_attach_messages(disk, desired.pods.values(), users):
                             self._record_event(pod, WARNING, "FailedAttachVolume", message)
-                        wanted.reported = True
+                        desired.reported = True
                     continue
             if self._operations.may_begin(ATTACH, pair, exclusive=disk.exclusive):
-                pods = tuple(wanted.pods.values())
+                pods = tuple(desired.pods.values())
                 self._begin(Operation(ATTACH, pair, disk, disk.exclusive, self.env.monotonic(), pods))
 
     def _begin(self, operation: Operation) -> None:
@@ -443,12 +443,12 @@ class AttachDetachController(ManagedController):
 
     async def _carry_out(self, operation: Operation) -> Requeue | None:
         try:
-            await (self._ask_to_attach(operation) if operation.kind == ATTACH else self._ask_to_detach(operation))
+            await (self._request_attach(operation) if operation.kind == ATTACH else self._request_detach(operation))
         except RequestFailed as error:
             self._fail(operation, str(error))
         return None
 
-    async def _ask_to_attach(self, operation: Operation) -> None:
+    async def _request_attach(self, operation: Operation) -> None:
         disk, (_volume, node) = operation.disk, operation.pair
         assert disk is not None, "what is wanted is known"
         name = attachment_name(disk.driver, disk.handle, node)
@@ -467,10 +467,10 @@ class AttachDetachController(ManagedController):
         try:
             return await self._client.create(VOLUME_ATTACHMENTS, new_attachment(disk, node))
         except AlreadyExists:
-            self.log.info("The attachment is there already", v=4, attachment=name)
+            self.log.info("VolumeAttachment already exists", v=4, attachment=name)
             return await self._client.get(VOLUME_ATTACHMENTS, name)
 
-    async def _ask_to_detach(self, operation: Operation) -> None:
+    async def _request_detach(self, operation: Operation) -> None:
         volume, node = operation.pair
         if operation.verify:
             await self._verify_unused(volume, node)
@@ -526,8 +526,8 @@ class AttachDetachController(ManagedController):
         match answer:
             case Done():
                 self._succeed(operation)
-            case Failed(why=why):
-                self._fail(operation, why)
+            case Failed(reason=reason):
+                self._fail(operation, reason)
 
     def _end(self, operation: Operation, *, failed: bool) -> None:
         volume, node = operation.pair
@@ -548,17 +548,17 @@ class AttachDetachController(ManagedController):
             self._actual.detach(operation.pair)
         self._touch(operation.pair)
 
-    def _fail(self, operation: Operation, why: str) -> None:
+    def _fail(self, operation: Operation, reason: str) -> None:
         self._end(operation, failed=True)
         volume, node = operation.pair
         name = operation.disk.volume if operation.disk is not None else volume
         if operation.kind == ATTACH:
             for pod in operation.pods:
-                message = f"AttachVolume.Attach failed for volume {quote(name)} : {why}"
+                message = f"AttachVolume.Attach failed for volume {quote(name)} : {reason}"
                 self._record_event(pod, WARNING, "FailedAttachVolume", message)
         if operation.kind == ATTACH or self._actual.get(operation.pair) is not None:
             self._actual.doubt(operation.pair, operation.disk)
-        self.log.info("Operation failed", operation=operation.kind, volume=name, node=node, err=why)
+        self.log.info("Operation failed", operation=operation.kind, volume=name, node=node, err=reason)
         self._touch(operation.pair)
 
     def _record_event(self, pod: Pod, type_: str, reason: str, message: str) -> None:
@@ -622,7 +622,7 @@ class AttachDetachController(ManagedController):
             found = self._pods.get(object_key(pod.metadata))
             if found is None or found.metadata.uid != pod.metadata.uid:
                 self._desired.release(pod.metadata.uid)
-        self._want_all()
+        self._add_all_pods()
 
     def _volumes_in_use(self) -> Iterator[tuple[str, str]]:
         drivers: Mapping[str, Driver] = {}

@@ -19,7 +19,7 @@ OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 TIMEOUT, OUT_OF_SERVICE = "timeout", "out-of-service"
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """A volume on a node that has not been desired there for ``waited`` seconds."""
 
     mounted: bool
@@ -42,20 +42,20 @@ class Detach(msgspec.Struct, frozen=True):
     forced: str = ""
 
 
-def decide_detach(seen: Seen) -> Wait | Detach:
+def decide_detach(observed: Observed) -> Wait | Detach:
     """Whether to detach the volume.
 
     After the timeout a healthy node is not checked any more, but must not have it mounted. A healthy one that does not
     report is checked sooner, always: upstream would wait until something else about it changes.
     """
-    expired = seen.force and seen.waited > UNMOUNT_SECONDS
-    if seen.silent and seen.healthy and not seen.out_of_service and seen.waited > SILENCE_SECONDS:
+    expired = observed.force and observed.waited > UNMOUNT_SECONDS
+    if observed.silent and observed.healthy and not observed.out_of_service and observed.waited > SILENCE_SECONDS:
         return Detach()
-    if seen.mounted and not (expired and not seen.healthy) and not seen.out_of_service:
+    if observed.mounted and not (expired and not observed.healthy) and not observed.out_of_service:
         return Wait()
     if expired:
         return Detach(TIMEOUT)
-    return Detach(OUT_OF_SERVICE if seen.out_of_service else "")
+    return Detach(OUT_OF_SERVICE if observed.out_of_service else "")
 
 
 def is_healthy(node: Node | None) -> bool:
@@ -66,7 +66,7 @@ def is_out_of_service(node: Node | None) -> bool:
     return node is not None and any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints)
 
 
-def in_use_elsewhere(disk: Disk, waiting: Iterable[Pod], users: Sequence[Pod]) -> list[tuple[Pod, str]]:
+def multi_attach_messages(disk: Disk, waiting: Iterable[Pod], users: Sequence[Pod]) -> list[tuple[Pod, str]]:
     """The message for each of the pods that wait for a volume. ``users`` have it on other nodes; names of those in
     other namespaces are not revealed."""
     prefix = f"Multi-Attach error for volume {quote(disk.volume)} "

@@ -16,7 +16,7 @@ Pair = tuple[str, str]
 """A volume, by its unique name, and a node."""
 
 
-class Wanted(msgspec.Struct):
+class DesiredVolume(msgspec.Struct):
     """A volume on a node: for these pods, by uid. ``reported``: the multi-attach event was recorded."""
 
     disk: Disk
@@ -29,7 +29,7 @@ class DesiredStateOfWorld:
 
     def __init__(self, touched: Callable[[Pair], None]) -> None:
         self._touched = touched
-        self._nodes: dict[str, dict[str, Wanted]] = {}
+        self._nodes: dict[str, dict[str, DesiredVolume]] = {}
         self._of_pod: dict[str, dict[Pair, None]] = {}
 
     def manage(self, node: str) -> bool:
@@ -47,14 +47,14 @@ class DesiredStateOfWorld:
     def is_managed(self, node: str) -> bool:
         return node in self._nodes
 
-    def want(self, pod: Pod, disk: Disk) -> None:
+    def add_pod(self, pod: Pod, disk: Disk) -> None:
         """A pod needs the volume on its node, which is managed."""
         volumes = self._nodes[pod.spec.node_name]
-        wanted, pair = volumes.get(disk.name), (disk.name, pod.spec.node_name)
-        if wanted is None:
-            wanted = volumes[disk.name] = Wanted(disk)
+        desired, pair = volumes.get(disk.name), (disk.name, pod.spec.node_name)
+        if desired is None:
+            desired = volumes[disk.name] = DesiredVolume(disk)
             self._touched(pair)
-        wanted.pods.setdefault(pod.metadata.uid, pod)
+        desired.pods.setdefault(pod.metadata.uid, pod)
         self._of_pod.setdefault(pod.metadata.uid, {})[pair] = None
 
     def release(self, uid: str) -> None:
@@ -64,8 +64,8 @@ class DesiredStateOfWorld:
 
     def renounce(self, pair: Pair) -> None:
         """The volume need not be attached any more, though pods use it."""
-        wanted = self.get(pair)
-        for uid in list(wanted.pods) if wanted is not None else ():
+        desired = self.get(pair)
+        for uid in list(desired.pods) if desired is not None else ():
             pairs = self._of_pod[uid]
             del pairs[pair]
             if not pairs:
@@ -80,7 +80,7 @@ class DesiredStateOfWorld:
             del volumes[volume]
             self._touched(pair)
 
-    def get(self, pair: Pair) -> Wanted | None:
+    def get(self, pair: Pair) -> DesiredVolume | None:
         volume, node = pair
         return self._nodes.get(node, {}).get(volume)
 
@@ -89,21 +89,21 @@ class DesiredStateOfWorld:
         return [
             pod
             for node in nodes
-            for wanted in (self.get((volume, node)),)
-            if wanted is not None
-            for pod in wanted.pods.values()
+            for desired in (self.get((volume, node)),)
+            if desired is not None
+            for pod in desired.pods.values()
         ]
 
     def pairs(self) -> list[Pair]:
         return sorted((volume, node) for node, volumes in self._nodes.items() for volume in volumes)
 
     @property
-    def is_anything_wanted(self) -> bool:
+    def is_in_use(self) -> bool:
         return bool(self._of_pod)
 
     def pods(self) -> list[Pod]:
         found: dict[str, Pod] = {}
         for volumes in self._nodes.values():
-            for wanted in volumes.values():
-                found |= wanted.pods
+            for desired in volumes.values():
+                found |= desired.pods
         return [found[uid] for uid in sorted(found)]

@@ -33,7 +33,7 @@ class Operation(msgspec.Struct, eq=False):
     """The version in which the attachment was created, found or deleted: an older cache proves nothing."""
 
 
-class Rest(msgspec.Struct):
+class RetryBackoff(msgspec.Struct):
     """The backoff after a failure of this kind: how long, and since when."""
 
     kind: str
@@ -46,7 +46,7 @@ class Operations:
         self._env = env
         self._running: dict[str, dict[str, Operation]] = {}
         """By volume and node; the node is empty for volumes that one node may have at a time."""
-        self._rests: dict[Pair, Rest] = {}
+        self._rests: dict[Pair, RetryBackoff] = {}
 
     def is_running(self, pair: Pair, *, exclusive: bool) -> bool:
         """Whether an operation under way concerns the volume on that node."""
@@ -80,7 +80,7 @@ class Operations:
             return
         rest = self._rests.get(key)
         seconds = FIRST_SECONDS if rest is None else min(rest.seconds * 2.0, LONGEST_SECONDS)
-        self._rests[key] = Rest(operation.kind, seconds, self._env.monotonic())
+        self._rests[key] = RetryBackoff(operation.kind, seconds, self._env.monotonic())
 
     def rests_until(self, pair: Pair, *, exclusive: bool) -> float | None:
         """Until when the backoff lasts, if there is one."""

@@ -2,7 +2,7 @@
 ones.
 
 Behaviour: no volume is given to two claims and no claim gets two volumes, whatever fails in between: the volume is
-written first, under its resourceVersion, and whoever finds half a binding finishes it or takes it back. A claim that
+written first, under its resourceVersion, and a sync that finds half a binding completes or reverts it. A claim that
 names no volume gets the smallest of those with the fewest access modes that do. A volume whose claim is gone is
 Released only after the API server itself has said that the claim is gone. What a user linked, a user keeps. Everything
 is synced again every ``--pvclaimbinder-sync-period``.
@@ -11,7 +11,7 @@ Not guaranteed: volumes. Those are made and deleted by external provisioners (CS
 the plugins inside upstream's program only host paths are there; none scrubs a volume for policy Recycle.
 
 Files: ``stores`` the newest known claims and volumes, ``claims`` and ``volumes`` what is to become of one, ``links``
-how that is written, ``plugins`` who makes and deletes volumes, ``operations`` what takes long and goes on beside,
+how that is written, ``plugins`` who makes and deletes volumes, ``operations`` what takes long and runs concurrently,
 ``provisioning`` and ``reclaiming`` those operations, ``writes`` the requests, ``metrics`` the metrics, ``controller``
 the wiring. docs/controllers/persistentvolume_binder.md lists its triggers and its differences from upstream.
 """

@@ -16,8 +16,8 @@ from pilothouse.semantics.volumes import (
     claim_class,
     has_class,
     refers_to,
+    unsatisfied_reason,
     waits_for_consumer,
-    why_unsatisfying,
 )
 
 LOST_REFERENCE = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
@@ -134,9 +134,11 @@ def _decide_requested(claim: PersistentVolumeClaim, around: Surroundings) -> Cla
     if volume is None:
         return StayPending()
     if volume.spec.claim_ref is None:
-        why = why_unsatisfying(volume, claim)
-        if why:
-            return StayPending(Note(WARNING, "VolumeMismatch", f"Cannot bind to requested volume {quote(name)}: {why}"))
+        reason = unsatisfied_reason(volume, claim)
+        if reason:
+            return StayPending(
+                Note(WARNING, "VolumeMismatch", f"Cannot bind to requested volume {quote(name)}: {reason}")
+            )
         return Bind(name)
     if refers_to(volume, claim):
         return Bind(name)

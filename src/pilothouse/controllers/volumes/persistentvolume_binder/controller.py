@@ -39,7 +39,7 @@ from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
     Unbind,
     decide_volume,
     finalizers_of,
-    is_let_go,
+    is_released_or_failed,
     migration_of,
 )
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
@@ -365,7 +365,7 @@ class BinderController:
         key = f"{reference.namespace}/{reference.name}"
         known = self._claims.get(key)
         claim = known.object if known is not None else None
-        if claim is None and not is_let_go(volume):
+        if claim is None and not is_released_or_failed(volume):
             claim = self._shown_claims.cache.get(key) or await self._writes.live_claim(
                 reference.namespace, reference.name
             )
@@ -377,10 +377,12 @@ class BinderController:
         return claim
 
     def _record_mode_mismatch(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
-        reason, why = "VolumeMismatch", "due to incompatible volumeMode."
-        text = f"Cannot bind PersistentVolume to requested PersistentVolumeClaim {quote(claim.metadata.name)} {why}"
+        reason, message = "VolumeMismatch", "due to incompatible volumeMode."
+        text = f"Cannot bind PersistentVolume to requested PersistentVolumeClaim {quote(claim.metadata.name)} {message}"
         self._writes.record_volume_event(volume, WARNING, reason, text)
-        text = f"Cannot bind PersistentVolume {quote(volume.metadata.name)} to requested PersistentVolumeClaim {why}"
+        text = (
+            f"Cannot bind PersistentVolume {quote(volume.metadata.name)} to requested PersistentVolumeClaim {message}"
+        )
         self._writes.record_claim_event(claim, WARNING, reason, text)
 
     async def _reclaim(self, volume: Volume) -> None:

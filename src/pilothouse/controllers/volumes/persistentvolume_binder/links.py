@@ -124,9 +124,9 @@ def bound_status(claim: Claim, volume: PersistentVolume) -> bytes | None:
     if status.phase != "Bound":
         changes["status.phase"] = _json("Bound")
         changes.update(_capacity(claim.object, volume))
-    wanted = spec.volume_attributes_class_name
-    if status.phase == "Pending" and status.current_volume_attributes_class_name != wanted:
-        changes["status.currentVolumeAttributesClassName"] = _json(wanted) if wanted is not None else None
+    desired = spec.volume_attributes_class_name
+    if status.phase == "Pending" and status.current_volume_attributes_class_name != desired:
+        changes["status.currentVolumeAttributesClassName"] = _json(desired) if desired is not None else None
     return replace_fields(claim.raw, changes) if changes else None
 
 

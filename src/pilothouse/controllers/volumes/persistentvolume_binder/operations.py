@@ -47,10 +47,10 @@ class Operations:
         try:
             await operation()
         except (ApiError, OSError, OperationFailed) as error:
-            self._rest(key)
+            self._backoff_of(key)
             self._log.info("Operation failed", v=2, operationName=key, err=str(error))
         except Exception:
-            self._rest(key)
+            self._backoff_of(key)
             raise
         else:
             self._backoff.reset(key)
@@ -58,6 +58,6 @@ class Operations:
             self._begun.pop(key, None)
         return None
 
-    def _rest(self, key: str) -> None:
+    def _backoff_of(self, key: str) -> None:
         self._backoff.next(key)
         self._backoff.collect()  # also of claims and volumes that are gone

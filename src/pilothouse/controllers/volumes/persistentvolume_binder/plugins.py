@@ -50,11 +50,11 @@ def deleter_of(volume: PersistentVolume) -> str:
         return ""
     if spec.host_path is not None:
         return HOST_PATH
-    why = "no volume plugin matched" if spec.nfs is None else "no deletable volume plugin matched"
-    raise NoPlugin(f"error getting deleter volume plugin for volume {quote(volume.metadata.name)}: {why}")
+    reason = "no volume plugin matched" if spec.nfs is None else "no deletable volume plugin matched"
+    raise NoPlugin(f"error getting deleter volume plugin for volume {quote(volume.metadata.name)}: {reason}")
 
 
-def why_not_deletable(volume: PersistentVolume) -> str:
+def not_deletable_reason(volume: PersistentVolume) -> str:
     """Why the host path plugin cannot delete the volume, or ""."""
     path = volume.spec.host_path.path if volume.spec.host_path is not None else ""
     if _DELETABLE.search(path):  # anywhere in it, as upstream

@@ -66,8 +66,8 @@ class Provisioning:
     async def make_host_path(self, claim: Claim, class_: StorageClass) -> None:
         """Create a volume that is a directory of the node."""
         if take_field(claim.raw, "spec.dataSource") is not None:
-            why = "is not a CSI plugin. Only CSI plugin can provision a claim with a datasource"
-            raise self._failed(claim, f"plugin {quote(HOST_PATH)} {why}")
+            reason = "is not a CSI plugin. Only CSI plugin can provision a claim with a datasource"
+            raise self._failed(claim, f"plugin {quote(HOST_PATH)} {reason}")
         try:
             claim = await self._writes.update_claim(claim, links.claim_with_provisioner(claim, class_.provisioner))
         except Conflict:
@@ -81,15 +81,15 @@ class Provisioning:
             text = f"Mount options are not supported by the provisioner but StorageClass {named} has mount options"
             raise self._failed(claim, f"{text} {options}")
         if not self._host_paths:
-            why = f"provisioning in volume plugin {quote(HOST_PATH)} is disabled"
-            raise self._failed(claim, f"Failed to create provisioner: {why}")
+            reason = f"provisioning in volume plugin {quote(HOST_PATH)} is disabled"
+            raise self._failed(claim, f"Failed to create provisioner: {reason}")
         node = claim.object.metadata.annotations.get(SELECTED_NODE)
         if node is not None and self._nodes.get(node) is None:
             raise self._failed(claim, f"Failed to get target node: node {quote(node)} not found")
         if claim.object.spec.volume_mode == "Block":
             await self._writes.update_claim(claim, links.unplaced_claim(claim))
-            why = f"{HOST_PATH} does not support block volume provisioning"
-            text = f"Failed to provision volume with StorageClass {quote(class_.metadata.name)}: {why}"
+            reason = f"{HOST_PATH} does not support block volume provisioning"
+            text = f"Failed to provision volume with StorageClass {quote(class_.metadata.name)}: {reason}"
             raise self._failed(claim, text)
         await self._save(claim, self._host_path(claim, class_, name))
         message = f"Successfully provisioned volume {name} using {HOST_PATH}"

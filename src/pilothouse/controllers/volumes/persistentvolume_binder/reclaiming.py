@@ -12,7 +12,7 @@ from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX
 from pilothouse.controllers.shared.volume_links import Volume
 from pilothouse.controllers.volumes.persistentvolume_binder import links
 from pilothouse.controllers.volumes.persistentvolume_binder.operations import OperationFailed
-from pilothouse.controllers.volumes.persistentvolume_binder.plugins import NoPlugin, deleter_of, why_not_deletable
+from pilothouse.controllers.volumes.persistentvolume_binder.plugins import NoPlugin, deleter_of, not_deletable_reason
 from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimStore
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import is_released
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
@@ -46,10 +46,10 @@ class Reclaiming:
         if volume is None or not self._is_released(volume):
             self._log.info("Volume no longer needs deletion, skipping", v=3, volumeName=name)
             return
-        why = why_not_deletable(volume.object)
-        if why:
-            await self._writes.fail_volume(volume, "VolumeFailedDelete", why)
-            raise OperationFailed(why)
+        reason = not_deletable_reason(volume.object)
+        if reason:
+            await self._writes.fail_volume(volume, "VolumeFailedDelete", reason)
+            raise OperationFailed(reason)
         meta = volume.object.metadata
         if IN_TREE_FINALIZER in meta.finalizers:
             left = tuple(each for each in meta.finalizers if each != IN_TREE_FINALIZER)

@@ -103,7 +103,7 @@ class Rank:
             yield self._volumes[self._sizes[place][1]]
 
 
-class Shelf:
+class AccessModeIndex:
     """The volumes with one set of access modes: bound ones by claim, free ones by what a claim must request, and by
     size."""
 
@@ -142,7 +142,7 @@ class Shelf:
         its kind that are large enough, the smallest first."""
         own = self._of_claim.get(object_key(claim.metadata), {})
         yield from (own[name] for name in sorted(own))
-        rank = None if delayed else self._free.get(_wanted_sort(claim))
+        rank = None if delayed else self._free.get(_sort_of_claim(claim))
         if rank is not None:
             yield from rank.from_size(request_of(claim))
 
@@ -156,7 +156,7 @@ def _sort(volume: PersistentVolume) -> Sort:
     return volume_class(volume), spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""
 
 
-def _wanted_sort(claim: PersistentVolumeClaim) -> Sort:
+def _sort_of_claim(claim: PersistentVolumeClaim) -> Sort:
     spec = claim.spec
     return claim_class(claim), spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""
 
@@ -166,7 +166,7 @@ class VolumeStore(Store[PersistentVolume]):
 
     def __init__(self, shown: Cache[PersistentVolume] | None = None) -> None:
         super().__init__(shown)
-        self._by_modes: dict[Modes, Shelf] = {}
+        self._by_modes: dict[Modes, AccessModeIndex] = {}
 
     def _moved(self, key: str, old: Known[PersistentVolume] | None, new: Known[PersistentVolume] | None) -> None:
         if old is not None:
@@ -179,7 +179,7 @@ class VolumeStore(Store[PersistentVolume]):
             modes = mode_set(new.object.spec.access_modes)
             found = self._by_modes.get(modes)
             if found is None:
-                found = self._by_modes[modes] = Shelf()
+                found = self._by_modes[modes] = AccessModeIndex()
             found.put(key, new.object)
 
     def of_modes(self, *modes: str) -> list[PersistentVolume]:
@@ -192,8 +192,8 @@ class VolumeStore(Store[PersistentVolume]):
 
         Upstream leaves the order of sets of one size open; here it is fixed.
         """
-        wanted = set(requested)
-        found = [modes for modes in self._by_modes if wanted <= set(modes)]
+        desired = set(requested)
+        found = [modes for modes in self._by_modes if desired <= set(modes)]
         return sorted(found, key=lambda modes: (len(modes), [_ORDER.index(m) if m in _ORDER else 9 for m in modes]))
 
     def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:

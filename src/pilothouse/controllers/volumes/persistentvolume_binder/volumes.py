@@ -40,7 +40,7 @@ class Unbind(msgspec.Struct, frozen=True):
 VolumeStep = SetPhase | Reclaim | EnqueueClaim | RecordModeMismatch | Unbind
 
 
-def is_let_go(volume: PersistentVolume) -> bool:
+def is_released_or_failed(volume: PersistentVolume) -> bool:
     """Whether its phase is Released or Failed."""
     return volume.status.phase in ("Released", "Failed")
 
@@ -51,7 +51,7 @@ def decide_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None)
         # Free, or reserved by name for a claim that is not bound to it yet.
         return SetPhase("Available")
     if claim is None:
-        return Reclaim(release=not is_let_go(volume))
+        return Reclaim(release=not is_released_or_failed(volume))
     if not claim.spec.volume_name:
         return RecordModeMismatch() if modes_differ(claim, volume) else EnqueueClaim()
     if claim.spec.volume_name == volume.metadata.name:
@@ -59,7 +59,7 @@ def decide_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None)
     spec = volume.spec
     if PROVISIONED_BY in volume.metadata.annotations and spec.persistent_volume_reclaim_policy == "Delete":
         # Provisioned for this claim, which is bound to another one by now.
-        return Reclaim(release=not is_let_go(volume))
+        return Reclaim(release=not is_released_or_failed(volume))
     return Unbind()
 
 
@@ -100,11 +100,11 @@ def finalizers_of(volume: PersistentVolume) -> tuple[str, ...]:
     if not is_in_tree(provisioner):
         return present
     policy = volume.spec.persistent_volume_reclaim_policy
-    wanted = [each for each in present if each != EXTERNAL_FINALIZER]
-    if policy == "Delete" and IN_TREE_FINALIZER not in wanted:
+    desired = [each for each in present if each != EXTERNAL_FINALIZER]
+    if policy == "Delete" and IN_TREE_FINALIZER not in desired:
         # None can be added to an object that is being deleted. Upstream tries until it is gone.
         if volume.metadata.deletion_timestamp is None:
-            wanted.append(IN_TREE_FINALIZER)
+            desired.append(IN_TREE_FINALIZER)
     elif policy in ("Retain", "Recycle"):
-        wanted = [each for each in wanted if each != IN_TREE_FINALIZER]
-    return tuple(wanted)
+        desired = [each for each in desired if each != IN_TREE_FINALIZER]
+    return tuple(desired)

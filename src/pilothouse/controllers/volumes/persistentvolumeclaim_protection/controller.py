@@ -44,7 +44,7 @@ def is_shut_down(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds == 0
 
 
-def may_let_go(pod: Pod) -> bool:
+def may_stop_using(pod: Pod) -> bool:
     """Whether an event of this pod enqueues its claims. All other pods still use them."""
     return not pod.spec.node_name or has_ended(pod) or is_shut_down(pod)
 
@@ -77,7 +77,7 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
         )
 
     def _pod_seen(self, pod: Pod) -> None:
-        if may_let_go(pod):
+        if may_stop_using(pod):
             self._enqueue_claims(pod)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:

@@ -117,13 +117,13 @@ def decide(
         if found is None and (volume.persistent_volume_claim is not None or volume.ephemeral is not None):
             waits.append(volume.name)
             continue
-        wanted = labels[volume.name]
-        if len(wanted) > 1:
+        desired = labels[volume.name]
+        if len(desired) > 1:
             mixed.append(volume.name)
             continue
         place = place_of(found.spec, found.spec.csi) if found is not None else place_of(volume, None)
         if place is not None:
-            uses[place] = use_of(pod.spec.security_context, wanted[0] if wanted else "")
+            uses[place] = use_of(pod.spec.security_context, desired[0] if desired else "")
     return Used(uses, tuple(waits), tuple(mixed))
 
 

@@ -1,6 +1,6 @@
 """Pods as this controller sees them: what their containers mount, and with which labels.
 
-A view of its own, so that nobody pays for mounts and labels where the controller is off, which is the default.
+A separate view, so that mounts and labels are not decoded where the controller is off, which is the default.
 """
 
 from pilothouse.api.core import PODS, EphemeralVolumeSource, PersistentVolumeClaimVolumeSource

@@ -28,7 +28,7 @@ def classes_of_volume(volume: PersistentVolume) -> tuple[str, ...]:
     return (name,) if name else ()
 
 
-def let_go(old: Sequence[str], new: Sequence[str]) -> list[str]:
+def stopped_using(old: Sequence[str], new: Sequence[str]) -> list[str]:
     return [name for name in old if name not in new]
 
 
@@ -60,7 +60,7 @@ class AttributesClassProtectionController(ProtectionController[VolumeAttributesC
         )
 
     def _enqueue_released(self, old: tuple[str, ...], new: tuple[str, ...] = ()) -> None:
-        for name in let_go(old, new):
+        for name in stopped_using(old, new):
             self.enqueue(name)
 
     async def is_used(self, obj: VolumeAttributesClass) -> bool:

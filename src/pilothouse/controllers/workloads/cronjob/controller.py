@@ -163,7 +163,7 @@ class CronJobController(ManagedController):
 
     async def _sync_cron_job(self, sync: _SyncContext, jobs: list[Job]) -> float | None:
         for job in unknown(sync.status, jobs):
-            await self._ask_about(sync, job)
+            await self._check_active_job(sync, job)
         sync.status, remarks = settled(sync.status, jobs)
         for remark in remarks:
             self._say(sync.cron_job, remark)
@@ -181,7 +181,7 @@ class CronJobController(ManagedController):
             await self._start(sync, decision)
         return decision.wait
 
-    async def _ask_about(self, sync: _SyncContext, job: Job) -> None:
+    async def _check_active_job(self, sync: _SyncContext, job: Job) -> None:
         """A Job runs that is not in the status: the cache may be behind our own last write."""
         if any(reference.uid == job.metadata.uid for reference in sync.status.active):
             return  # the newer status knows it

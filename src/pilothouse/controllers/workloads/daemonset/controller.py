@@ -289,19 +289,15 @@ class DaemonSetController(ManagedController):
                 creates.append(site.node)
             if need.failed:
                 self._backoff.next(backoff_key)
-                self._record_pod_event(sync, WARNING, "FailedDaemonPod", "failed", need.failed, site.node, "kill")
+                failed = f"Found failed daemon pod {sync.meta.namespace}/{need.failed} on node {site.node}"
+                self._recorder.event(sync.about, WARNING, "FailedDaemonPod", f"{failed}, will try to kill it")
             for name in need.succeeded:
-                self._record_pod_event(sync, NORMAL, "SucceededDaemonPod", "succeeded", name, site.node, "delete")
+                succeeded = f"Found succeeded daemon pod {sync.meta.namespace}/{name} on node {site.node}"
+                self._recorder.event(sync.about, NORMAL, "SucceededDaemonPod", f"{succeeded}, will try to delete it")
             if need.waits:
                 self.queue.add_after(sync.key, self._backoff.get(backoff_key))
             deletes.extend(need.delete)
         await self._sync_nodes(sync, creates, deletes)
-
-    def _record_pod_event(
-        self, sync: _SyncContext, type_: str, reason: str, how: str, pod: str, node: str, what: str
-    ) -> None:
-        message = f"Found {how} daemon pod {sync.meta.namespace}/{pod} on node {node}, will try to {what} it"
-        self._recorder.event(sync.about, type_, reason, message)
 
     async def _roll(self, sync: _SyncContext) -> None:
         counts = sync.node_pods.counts

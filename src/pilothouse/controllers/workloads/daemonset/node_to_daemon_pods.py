@@ -246,7 +246,7 @@ class DaemonPods:
     def forget(self, owner: str) -> None:
         """The owner is gone. What is kept of it stays until its last pod is gone."""
         self._alive.pop(owner, None)
-        self._tidy(owner)
+        self._cleanup(owner)
 
     def touch(self, node: str) -> None:
         """The node was added, changed or deleted."""
@@ -256,9 +256,9 @@ class DaemonPods:
     def _leave(self, key: str, home: str) -> None:
         del self._home[key]
         self._daemon_pods[home].drop(key)
-        self._tidy(home)
+        self._cleanup(home)
 
-    def _tidy(self, owner: str) -> None:
+    def _cleanup(self, owner: str) -> None:
         node_pods = self._daemon_pods.get(owner)
         if node_pods is not None and node_pods.empty and owner not in self._alive:
             del self._daemon_pods[owner]

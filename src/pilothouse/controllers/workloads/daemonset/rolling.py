@@ -155,7 +155,7 @@ def plan(counts: Counts, moves: Mapping[Move, Mapping[str, str]], bounds: Bounds
     if not surging:
         return Plan(delete=(*delete, *_first(may_delete.values(), bounds.unavailable - counts.unavailable)))
     if bounds.surge:
-        # A percentage of no nodes is no surge. Upstream then goes by maxUnavailable, which is 0 beside a surge.
+        # A percentage of no nodes is no surge. Upstream then uses maxUnavailable, which is 0 if there is a surge.
         delete += _first(may_delete.values(), counts.available - counts.desired)
     create = [*moves.get(Move.CREATE, {}), *_first(moves.get(Move.MAY_CREATE, {}), bounds.surge - counts.surging)]
     return Plan(create=tuple(create), delete=tuple(delete))

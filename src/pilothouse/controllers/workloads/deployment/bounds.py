@@ -20,7 +20,7 @@ class Bounds(msgspec.Struct, frozen=True):
     surge: int = 0
 
 
-def wanted(deployment: Deployment) -> int:
+def desired_replicas(deployment: Deployment) -> int:
     replicas = deployment.spec.replicas
     return 1 if replicas is None else replicas
 
@@ -34,7 +34,7 @@ def bounds_of(deployment: Deployment) -> Bounds:
 
     If both would be 0, one pod may be unavailable. With Recreate both are 0. Invalid values count as 0, as upstream.
     """
-    replicas = wanted(deployment)
+    replicas = desired_replicas(deployment)
     rolling = deployment.spec.strategy.rolling_update
     if not is_rolling(deployment) or rolling is None:
         unavailable = surge = 0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from pilothouse.api.apps import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
-from pilothouse.controllers.workloads.deployment.bounds import wanted
+from pilothouse.controllers.workloads.deployment.bounds import desired_replicas
 from pilothouse.env.clock import whole_seconds
 from pilothouse.machinery.conditions import find_condition, without_condition
 
@@ -68,7 +68,7 @@ def pause_condition(deployment: Deployment, now: datetime.datetime) -> Deploymen
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
     """Whether all replicas are updated and available, by this status."""
-    replicas = wanted(deployment)
+    replicas = desired_replicas(deployment)
     return (
         status.updated_replicas == status.replicas == status.available_replicas == replicas
         and status.observed_generation >= deployment.metadata.generation

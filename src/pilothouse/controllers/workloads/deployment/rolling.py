@@ -6,7 +6,7 @@ Upstream: v1.36 ``pkg/controller/deployment/rolling.go``, ``NewRSNewReplicas`` o
 from collections.abc import Sequence
 
 from pilothouse.api.apps import Deployment, ReplicaSet
-from pilothouse.controllers.workloads.deployment.bounds import bounds_of, is_rolling, wanted
+from pilothouse.controllers.workloads.deployment.bounds import bounds_of, desired_replicas, is_rolling
 from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, size_of
 
 
@@ -15,7 +15,7 @@ def new_size(deployment: Deployment, total: int, new: int) -> int:
 
     Of 10 replicas with a surge of 3: with 10 old ones it gets 3, with 8 old ones and 3 it gets 5.
     """
-    replicas = wanted(deployment)
+    replicas = desired_replicas(deployment)
     if not is_rolling(deployment):
         return replicas
     room = replicas + bounds_of(deployment).surge - total
@@ -26,7 +26,7 @@ def new_size(deployment: Deployment, total: int, new: int) -> int:
 
 def grow(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Resize]:
     """Bring the new ReplicaSet nearer to what is wanted."""
-    replicas, size = wanted(deployment), size_of(new)
+    replicas, size = desired_replicas(deployment), size_of(new)
     if size == replicas:
         return []
     if size < replicas:
@@ -47,7 +47,7 @@ def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -
     if not active:
         return []
     everyone = size_of(new) + sum(map(size_of, active))
-    least = wanted(deployment) - bounds_of(deployment).unavailable
+    least = desired_replicas(deployment) - bounds_of(deployment).unavailable
     new_unavailable = size_of(new) - surely_available(new)
     room = everyone - least - new_unavailable
     if room <= 0:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from pilothouse.api.apps import Deployment, ReplicaSet
 from pilothouse.controllers.workloads.deployment.annotations import DESIRED_REPLICAS, MAX_REPLICAS, replicas_note
-from pilothouse.controllers.workloads.deployment.bounds import bounds_of, is_rolling, wanted
+from pilothouse.controllers.workloads.deployment.bounds import bounds_of, desired_replicas, is_rolling
 from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, created_at, is_in_use, size_of
 
 
@@ -21,11 +21,11 @@ def is_scaled(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
 
 def _is_sized_for_another(replica_set: ReplicaSet, deployment: Deployment) -> bool:
     desired = replicas_note(replica_set.metadata.annotations, DESIRED_REPLICAS)
-    return desired is not None and desired != wanted(deployment)
+    return desired is not None and desired != desired_replicas(deployment)
 
 
 def rescale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> list[Resize]:
-    replicas = wanted(deployment)
+    replicas = desired_replicas(deployment)
     sole = sole_or_latest(new, old)
     if sole is not None:
         # If the size was already set by hand, the annotations must be written all the same: without them the Deployment
@@ -56,7 +56,7 @@ def sole_or_latest(new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Replica
 
 def is_saturated(deployment: Deployment, new: ReplicaSet) -> bool:
     """Whether the new ReplicaSet has all replicas, available, and was sized for them."""
-    replicas = wanted(deployment)
+    replicas = desired_replicas(deployment)
     return (
         size_of(new) == replicas
         and replicas_note(new.metadata.annotations, DESIRED_REPLICAS) == replicas
@@ -69,7 +69,7 @@ def proportional(deployment: Deployment, used: Sequence[ReplicaSet]) -> list[Res
 
     Scaled from 4 to 8 with a surge of 25 % (5 becomes 10 in all): 3 and 2 become 6 and 4.
     """
-    replicas = wanted(deployment)
+    replicas = desired_replicas(deployment)
     allowed = replicas + bounds_of(deployment).surge if replicas > 0 else 0
     to_add = allowed - sum(map(size_of, used))
     added = 0
@@ -104,7 +104,7 @@ def share(deployment: Deployment, replica_set: ReplicaSet, to_add: int, added: i
 
 
 def _fraction(deployment: Deployment, replica_set: ReplicaSet) -> int:
-    replicas, size = wanted(deployment), size_of(replica_set)
+    replicas, size = desired_replicas(deployment), size_of(replica_set)
     if replicas == 0:
         return -size
     before = replicas_note(replica_set.metadata.annotations, MAX_REPLICAS) or deployment.status.replicas

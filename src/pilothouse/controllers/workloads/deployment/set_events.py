@@ -50,7 +50,7 @@ class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
     # ReplicaSets
 
     def set_added(self, replica_set: ReplicaSet, _initial: bool) -> None:
-        """Enqueues the owner, or whoever may adopt it."""
+        """Enqueues the owner, or the Deployments that may adopt it."""
         meta = replica_set.metadata
         if meta.deletion_timestamp is not None:
             self.set_gone(replica_set, False)
@@ -62,7 +62,7 @@ class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
             self._enqueue_selecting(meta)
 
     def set_changed(self, old: ReplicaSet, new: ReplicaSet) -> None:
-        """Enqueues the owner, a former owner, or whoever may adopt it."""
+        """Enqueues the owner, a former owner, or the Deployments that may adopt it."""
         if old.metadata.resource_version == new.metadata.resource_version:
             return
         before, after = controller_of(old.metadata), controller_of(new.metadata)

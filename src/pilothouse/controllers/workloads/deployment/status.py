@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from pilothouse.api.apps import Deployment, DeploymentStatus, ReplicaSet
-from pilothouse.controllers.workloads.deployment.bounds import bounds_of, wanted
+from pilothouse.controllers.workloads.deployment.bounds import bounds_of, desired_replicas
 from pilothouse.controllers.workloads.deployment.progress import (
     AVAILABLE,
     condition,
@@ -30,7 +30,7 @@ def counted(
 ) -> DeploymentStatus:
     """The sums over all ReplicaSets, and the condition Available. Other conditions stay."""
     available = sum(each.status.available_replicas for each in sets)
-    enough = available >= wanted(deployment) - bounds_of(deployment).unavailable
+    enough = available >= desired_replicas(deployment) - bounds_of(deployment).unavailable
     availability = (
         condition(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
         if enough

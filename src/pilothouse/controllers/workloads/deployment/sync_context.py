@@ -20,7 +20,7 @@ from pilothouse.controllers.workloads.deployment.annotations import (
     next_annotations,
     replicas_notes,
 )
-from pilothouse.controllers.workloads.deployment.bounds import bounds_of, wanted
+from pilothouse.controllers.workloads.deployment.bounds import bounds_of, desired_replicas
 from pilothouse.controllers.workloads.deployment.history import Rollback
 from pilothouse.controllers.workloads.deployment.progress import (
     PROGRESSING,
@@ -126,7 +126,7 @@ class SyncContext:
             namespace=meta.namespace,
             name=name,
             template_hash=hashed,
-            annotations=annotations | replicas_notes(wanted(deployment), bounds_of(deployment).surge),
+            annotations=annotations | replicas_notes(desired_replicas(deployment), bounds_of(deployment).surge),
             owner=new_controller_reference(meta, DEPLOYMENTS),
             selector=take_field(self._raw, "spec.selector") or b"{}",
             template=spec.template,
@@ -199,7 +199,7 @@ class SyncContext:
     async def resize(self, steps: Iterable[Resize]) -> bool:
         """Carry out the steps in order, up to the first failure. Whether any size changed."""
         deployment = self.deployment
-        notes = replicas_notes(wanted(deployment), bounds_of(deployment).surge)
+        notes = replicas_notes(desired_replicas(deployment), bounds_of(deployment).surge)
         changed = False
         for step in steps:
             each = self._sets[step.name]

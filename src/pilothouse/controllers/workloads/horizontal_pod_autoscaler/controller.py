@@ -176,7 +176,7 @@ class _SyncContext:
         self._recent.begin(current, self._env.monotonic())
         minimum = 1 if spec.min_replicas is None else spec.min_replicas
         to_zero = self._of._options.scale_to_zero
-        emptied = to_zero and report.says(AT_ZERO)  # by this controller, not by a user
+        emptied = to_zero and report.is_true(AT_ZERO)  # by this controller, not by a user
         metrics: tuple[MetricStatus, ...] | None = None
         desired, reason, invalid = current, "", ""
         if current == 0 and not (emptied and (minimum != 0 or self._has_external_metric())):
@@ -226,9 +226,9 @@ class _SyncContext:
             self._report.set_condition(ABLE, False, "FailedGetScale", text)
             await self._write_if_it_can()
             by_spec = isinstance(error, NoTarget) and error.by_spec
-            why = "invalid API version in scale target reference" if by_spec else None
-            why = why or f"failed to query scale subresource for {self._reference}"
-            raise NotScaled(f"{why}: {error}", by_spec=by_spec) from error
+            reason = "invalid API version in scale target reference" if by_spec else None
+            reason = reason or f"failed to query scale subresource for {self._reference}"
+            raise NotScaled(f"{reason}: {error}", by_spec=by_spec) from error
         text = "the HPA controller was able to get the target's current scale"
         self._report.set_condition(ABLE, True, "SucceededGetScale", text)
         return target
@@ -250,7 +250,7 @@ class _SyncContext:
             try:
                 proposal = await self._propose(proposals, spec)
             except Failed as error:
-                self._record_event(WARNING, error.reason, error.why)
+                self._record_event(WARNING, error.reason, error.message)
                 statuses.append(MetricStatus())
                 failed += 1
                 first = first or error
@@ -261,7 +261,7 @@ class _SyncContext:
         invalid = f"invalid metrics ({failed} invalid out of {len(specs)}), first error is: {first}" if first else ""
         if best is None or (first is not None and best.replicas < current):
             if first is not None:
-                text = f"the HPA was unable to compute the replica count: {first.why}"
+                text = f"the HPA was unable to compute the replica count: {first.message}"
                 self._report.set_condition(ACTIVE, False, first.reason, text)
             raise _Uncounted(invalid or "no metrics", tuple(statuses))
         text = f"the HPA was able to successfully calculate a replica count from {best.name}"
@@ -306,22 +306,22 @@ class _SyncContext:
         try:
             selector = parse_selector(text)
         except SelectorError as error:
-            why = f"couldn't convert selector into a corresponding internal selector object: {error}"
-            raise self._set_inactive(INVALID, why, INVALID) from error
+            reason = f"couldn't convert selector into a corresponding internal selector object: {error}"
+            raise self._set_inactive(INVALID, reason, INVALID) from error
         meta = self._autoscaler.metadata
         self._of._hpa_selectors.put(object_key(meta), selector)
         pods = pods_selected(self._of._pods, meta.namespace, selector)
         hpa_selectors = self._of._hpa_selectors.selecting(meta.namespace, pods)
         if len(hpa_selectors) > 1:
-            why = f"pods by selector {text} are controlled by multiple HPAs: [{' '.join(hpa_selectors)}]"
-            raise self._set_inactive("AmbiguousSelector", why, "AmbiguousSelector")
+            reason = f"pods by selector {text} are controlled by multiple HPAs: [{' '.join(hpa_selectors)}]"
+            raise self._set_inactive("AmbiguousSelector", reason, "AmbiguousSelector")
         return selector, pods
 
-    def _set_inactive(self, reason: str, why: str, condition: str, message: str = "") -> _Uncounted:
+    def _set_inactive(self, reason: str, detail: str, condition: str, message: str = "") -> _Uncounted:
         """Record why the autoscaler is inactive. Returns what to raise."""
-        self._record_event(WARNING, reason, why)
-        self._report.set_condition(ACTIVE, False, condition, message or why)
-        return _Uncounted(why)
+        self._record_event(WARNING, reason, detail)
+        self._report.set_condition(ACTIVE, False, condition, message or detail)
+        return _Uncounted(detail)
 
     # Apply and report
 
@@ -381,7 +381,7 @@ class _SyncContext:
 
     async def _write(self) -> None:
         """Raises ``NotScaled``."""
-        if not self._report.is_news:
+        if not self._report.has_changed:
             return
         meta = self._autoscaler.metadata
         try:

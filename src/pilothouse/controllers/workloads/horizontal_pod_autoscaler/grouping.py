@@ -90,15 +90,15 @@ def calculate_requests(
     }
 
 
-def _request_of(pod: Pod, resource: str, wanted: str, *, pod_level_resources: bool) -> int:
-    if pod_level_resources and not wanted and _has_pod_level_requests(pod):
+def _request_of(pod: Pod, resource: str, desired: str, *, pod_level_resources: bool) -> int:
+    if pod_level_resources and not desired and _has_pod_level_requests(pod):
         whole = effective_requests(pod)
         if resource not in whole:
             raise MetricUnavailable(f"missing pod-level request for {resource} in Pod {pod.metadata.name}")
         return whole[resource] if resource == CPU else whole[resource] * 1000
     total = 0
     for container in _running_containers(pod):
-        if wanted and container.name != wanted:
+        if desired and container.name != desired:
             continue
         text = container.resources.requests.get(resource)
         if text is None:
@@ -106,10 +106,10 @@ def _request_of(pod: Pod, resource: str, wanted: str, *, pod_level_resources: bo
                 f"missing request for {resource} in container {container.name} of Pod {pod.metadata.name}"
             )
         total += parse_quantity(text).milli_value
-        if wanted:
+        if desired:
             return total
-    if wanted:
-        raise MetricUnavailable(f"container {wanted} not found in Pod {pod.metadata.name}")
+    if desired:
+        raise MetricUnavailable(f"container {desired} not found in Pod {pod.metadata.name}")
     return total
 
 

@@ -182,8 +182,8 @@ class MetricApis:
             raise MetricUnavailable(f"unable to fetch metrics from custom metrics API: {error}") from error
         found = discovery.preferred_for(group, kind)
         if not found:
-            why = f"no matches for kind {quoted(kind)} in group {quoted(group)}"
-            raise MetricUnavailable(f"unable to fetch metrics from custom metrics API: {why}")
+            reason = f"no matches for kind {quoted(kind)} in group {quoted(group)}"
+            raise MetricUnavailable(f"unable to fetch metrics from custom metrics API: {reason}")
         return found[0].group_resource
 
     async def _read(self, what: str, target: str, asked: str, view: type[T]) -> T:

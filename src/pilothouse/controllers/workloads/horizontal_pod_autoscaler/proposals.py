@@ -47,12 +47,12 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Failed(Exception):
-    """A metric cannot be read. ``why`` is the message of its event and condition; the text names the metric."""
+    """A metric cannot be read. ``message`` is the message of its event and condition; the text names the metric."""
 
-    def __init__(self, reason: str, why: str, text: str, *, by_spec: bool = False) -> None:
+    def __init__(self, reason: str, message: str, text: str, *, by_spec: bool = False) -> None:
         super().__init__(text)
         self.reason = reason
-        self.why = why
+        self.message = message
         self.by_spec = by_spec
         """Whether the spec of the autoscaler is wrong."""
 
@@ -89,8 +89,8 @@ class Proposals(msgspec.Struct, frozen=True):
             return await self._object(spec.object)
         if spec.type == "External" and spec.external is not None:
             return await self._external(spec.external)
-        why = f"unknown metric source type {quote(spec.type)}"
-        raise Failed("InvalidMetricSourceType", why, why, by_spec=True)
+        reason = f"unknown metric source type {quote(spec.type)}"
+        raise Failed("InvalidMetricSourceType", reason, reason, by_spec=True)
 
     async def _resource(self, resource: str, target: MetricTarget, container: str) -> Proposal:
         try:
@@ -110,27 +110,27 @@ class Proposals(msgspec.Struct, frozen=True):
     async def _resource_count(
         self, resource: str, target: MetricTarget, container: str
     ) -> tuple[int, str, MetricValueStatus]:
-        wanted, percent = target.average_value, target.average_utilization
-        if wanted is None and percent is None:
+        desired, percent = target.average_value, target.average_utilization
+        if desired is None and percent is None:
             raise MetricUnavailable(
                 "invalid resource metric source: neither an average utilization target nor an average value (usage) "
                 "target was set"
             )
-        what = "usage" if wanted is not None else "utilization"
+        what = "usage" if desired is not None else "utilization"
         try:
             try:
                 samples = await self.apis.resource(resource, self.namespace, self.selector, container)
             except MetricUnavailable as error:
                 raise MetricUnavailable(f"unable to get metrics for resource {resource}: {error}") from error
-            if wanted is not None:
-                count = by_average(self.pods, samples, _milli(wanted), resource)
+            if desired is not None:
+                count = by_average(self.pods, samples, _milli(desired), resource)
             else:
                 assert percent is not None, "one of the two is set"
                 count = by_utilization(self.pods, samples, resource, container, percent)
         except MetricUnavailable as error:
             raise MetricUnavailable(f"failed to get {resource} {what}: {error}") from error
         average = _shown(count.average, BINARY if resource == "memory" else DECIMAL)
-        if wanted is not None:
+        if desired is not None:
             return count.replicas, f"{resource} resource", MetricValueStatus(average_value=average)
         kind = "container resource" if container else "resource"
         name = f"{resource} {kind} utilization (percentage of request)"
@@ -159,7 +159,7 @@ class Proposals(msgspec.Struct, frozen=True):
             replicas, name, current = await self._object_count(source)
         except _Why as error:
             text = f"failed to get object metric value: {error}"
-            raise Failed("FailedGetObjectMetric", error.why, text) from error
+            raise Failed("FailedGetObjectMetric", error.message, text) from error
         inner = ObjectMetricStatus(metric=source.metric, current=current, described_object=source.described_object)
         return Proposal(replicas, name, MetricStatus(type="Object", object=inner))
 
@@ -190,7 +190,7 @@ class Proposals(msgspec.Struct, frozen=True):
             replicas, current = await self._external_count(source)
         except _Why as error:
             text = f"failed to get {source.metric.name} external metric value: {error}"
-            raise Failed("FailedGetExternalMetric", error.why, text) from error
+            raise Failed("FailedGetExternalMetric", error.message, text) from error
         inner = ExternalMetricStatus(metric=source.metric, current=current)
         name = f"external metric {source.metric.name}({print_selector(source.metric.selector)})"
         return Proposal(replicas, name, MetricStatus(type="External", external=inner))
@@ -220,9 +220,9 @@ class Proposals(msgspec.Struct, frozen=True):
 class _Why(Exception):
     """A reason for the event, and the longer text for everything else."""
 
-    def __init__(self, why: str, text: str = "") -> None:
-        super().__init__(text or why)
-        self.why = why
+    def __init__(self, reason: str, text: str = "") -> None:
+        super().__init__(text or reason)
+        self.message = reason
 
 
 def _milli(text: str) -> int:

@@ -43,7 +43,7 @@ class Report:
     def drop(self, condition: str) -> None:
         self.status = replace(self.status, conditions=without_condition(self.status.conditions, condition))
 
-    def says(self, condition: str) -> bool:
+    def is_true(self, condition: str) -> bool:
         return is_condition_true(self.status.conditions, condition)
 
     def seen(
@@ -65,7 +65,7 @@ class Report:
         )
 
     @property
-    def is_news(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether the status has changed."""
         return _compared(self.status) != _compared(self._before)
 
@@ -88,7 +88,10 @@ def _document(status: HorizontalPodAutoscalerStatus) -> dict[str, Any]:
         document["currentReplicas"] = status.current_replicas
     document["desiredReplicas"] = status.desired_replicas
     metrics = status.current_metrics
-    document["currentMetrics"] = None if metrics is None else [_metric(each) for each in metrics]
+    document["currentMetrics"] = None
+    if metrics is not None:
+        # The type is required, also if it is empty for a metric that could not be read.
+        document["currentMetrics"] = [{"type": each.type, **msgspec.to_builtins(each)} for each in metrics]
     document["conditions"] = [
         {
             "type": each.type,
@@ -100,8 +103,3 @@ def _document(status: HorizontalPodAutoscalerStatus) -> dict[str, Any]:
         for each in status.conditions
     ]
     return document
-
-
-def _metric(metric: MetricStatus) -> dict[str, Any]:
-    # The type is required, also if it is empty for a metric that could not be read.
-    return {"type": metric.type, **msgspec.to_builtins(metric)}

@@ -19,9 +19,10 @@ from pilothouse.controllers.workloads.job.decide import (
     COMPLETIONS_REACHED,
     Census,
     CreatePods,
+    Observed,
     RemovePods,
-    Seen,
     Wait,
+    creation_reason,
     decide_ending,
     decide_pods,
     is_complete,
@@ -30,7 +31,6 @@ from pilothouse.controllers.workloads.job.decide import (
     next_failure_counts,
     take_census,
     until_deadline,
-    why_created,
 )
 from pilothouse.controllers.workloads.job.indexes import Indexes, pod_name_prefix
 from pilothouse.controllers.workloads.job.metrics import Metrics
@@ -240,17 +240,17 @@ class JobController(ManagedController):
             for pod in pods
             if TRACKING in pod.metadata.finalizers and not self._removals.is_awaited(key, pod.metadata.uid)
         )
-        seen = Seen(job=job, pods=pods, tracked=tracked, now=now)
-        census = take_census(seen)
+        observed = Observed(job=job, pods=pods, tracked=tracked, now=now)
+        census = take_census(observed)
         known_uid, known = self._failures.get(key, ("", backoff.NONE))
         before = known if known_uid == job.metadata.uid else backoff.NONE
         failures = backoff.after(before, census.new_succeeded, census.new_failed)
-        seen = replace(seen, failures=failures)
+        observed = replace(observed, failures=failures)
         sync.active, sync.ready, sync.terminating = len(census.active), census.ready, census.terminating
         status = job.status
         if status.start_time is None and not is_suspended(job):
             status = replace(status, start_time=whole_seconds(now))
-        ending = decide_ending(seen, census, status.start_time)
+        ending = decide_ending(observed, census, status.start_time)
         deadline = until_deadline(job, status.start_time, now)
         if ending is None and deadline is not None:
             sync.again_in(deadline)
@@ -261,7 +261,7 @@ class JobController(ManagedController):
         else:
             managed = settled and job.metadata.deletion_timestamp is None
             if managed:
-                await self._manage(key, sync, seen, census, blueprint)
+                await self._manage(key, sync, observed, census, blueprint)
             if is_complete(job, census, sync.active):
                 ending = COMPLETIONS_REACHED
             elif managed:
@@ -273,7 +273,7 @@ class JobController(ManagedController):
             terminating=sync.terminating,
             uncounted_terminated_pods=status.uncounted_terminated_pods or UncountedTerminatedPods(),
         )
-        await self._track(key, sync, seen, census, status, ending, failures)
+        await self._track(key, sync, observed, census, status, ending, failures)
         if sync.error is not None:
             raise sync.error
 
@@ -322,9 +322,11 @@ class JobController(ManagedController):
         sync.removed(victims, errors)
         return sync.error is None
 
-    async def _manage(self, key: str, sync: _SyncJobContext, seen: Seen, census: Census, blueprint: Blueprint) -> None:
+    async def _manage(
+        self, key: str, sync: _SyncJobContext, observed: Observed, census: Census, blueprint: Blueprint
+    ) -> None:
         sync.action = "tracking"
-        match decide_pods(seen, census):
+        match decide_pods(observed, census):
             case RemovePods(pods):
                 sync.action = "pods_deleted"
                 await self._remove(key, sync, pods)
@@ -370,7 +372,7 @@ class JobController(ManagedController):
         about = object_reference(JOBS, meta)
         reference = new_controller_reference(meta, JOBS)
         per_index = job.spec.backoff_limit_per_index is not None
-        reason = why_created(job, census)
+        reason = creation_reason(job, census)
 
         async def create(number: int) -> None:
             template, prefix = blueprint.template, ""
@@ -415,21 +417,21 @@ class JobController(ManagedController):
         self,
         key: str,
         sync: _SyncJobContext,
-        seen: Seen,
+        observed: Observed,
         census: Census,
         status: JobStatus,
         ending: Ending | None,
         failures: backoff.Failures,
     ) -> None:
         job = sync.job
-        plan = tracking.plan(seen, census, status, ending)
+        plan = tracking.plan(observed, census, status, ending)
         if plan.status != job.status:
             await self._put_status(key, sync, plan.status)
             self._count(job, job.status, plan.status)
         self._failures[key] = (job.metadata.uid, failures)
         for action in plan.handled:
             self._metrics.handled.labels(action).inc()
-        tracked, error = await self._release(key, sync, seen, plan)
+        tracked, error = await self._release(key, sync, observed, plan)
         status = tracking.settle(plan.status, tracked)
         if is_indexed(job):
             status = replace(status, succeeded=plan.status.succeeded)
@@ -447,10 +449,10 @@ class JobController(ManagedController):
             raise error
 
     async def _release(
-        self, key: str, sync: _SyncJobContext, seen: Seen, plan: tracking.Plan
+        self, key: str, sync: _SyncJobContext, observed: Observed, plan: tracking.Plan
     ) -> tuple[set[str], Exception | None]:
         """Remove the finalizers. Returns the uids of pods that still have one, and the first failure."""
-        tracked = set(seen.tracked)
+        tracked = set(observed.tracked)
         if not plan.release:
             return tracked, None
 
@@ -485,9 +487,9 @@ class JobController(ManagedController):
     def _record_job_finished(self, job: Job, ending: Ending, status: JobStatus) -> None:
         about = object_reference(JOBS, job.metadata)
         mode = job.spec.completion_mode or "NonIndexed"
-        wanted = job.spec.completions
+        desired = job.spec.completions
         if ending.success:
-            if not is_indexed(job) and wanted is not None and status.succeeded > wanted:
+            if not is_indexed(job) and desired is not None and status.succeeded > desired:
                 text = "Too many succeeded pods running after completion count reached"
                 self._recorder.event(about, WARNING, "TooManySucceededPods", text)
             self._recorder.event(about, NORMAL, "Completed", "Job completed")

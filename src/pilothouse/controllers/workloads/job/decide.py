@@ -54,7 +54,7 @@ def failure_counts(job: Job, pod: Pod) -> bool:
     return match_pod_failure_policy(job.spec.pod_failure_policy, pod).counts
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """The input of one decision, read at one instant. ``tracked`` are the uids of pods that have the finalizer, without
     those whose finalizer we have removed, even if the cache still shows it."""
 
@@ -82,19 +82,19 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """By index the failed pod that stays until its replacement exists, which inherits its count."""
 
 
-def take_census(seen: Seen) -> Census:
-    job, status = seen.job, seen.job.status
+def take_census(observed: Observed) -> Census:
+    job, status = observed.job, observed.job.status
     completions = job.spec.completions or 0
     indexed = is_indexed(job)
-    active = tuple(pod for pod in seen.pods if is_active(pod))
+    active = tuple(pod for pod in observed.pods if is_active(pod))
     uncounted = status.uncounted_terminated_pods
     waiting_good = uncounted.succeeded if uncounted is not None else ()
     waiting_bad = uncounted.failed if uncounted is not None else ()
     known = {*waiting_good, *waiting_bad}
     fresh = [
         pod
-        for pod in seen.pods
-        if pod.metadata.uid in seen.tracked
+        for pod in observed.pods
+        if pod.metadata.uid in observed.tracked
         and pod.metadata.uid not in known
         and (not indexed or 0 <= index_of_pod(pod) < completions)
     ]
@@ -114,11 +114,11 @@ def take_census(seen: Seen) -> Census:
         failed_indexes = before.plus(
             index for pod in bad if (index := index_of_pod(pod)) not in completed and _index_has_failed(job, pod)
         )
-        kept = _kept(seen, active, completed, failed_indexes)
+        kept = _kept(observed, active, completed, failed_indexes)
     return Census(
         active=active,
         ready=sum(1 for pod in active if is_ready(pod)),
-        terminating=sum(1 for pod in seen.pods if is_terminating(pod)),
+        terminating=sum(1 for pod in observed.pods if is_terminating(pod)),
         new_succeeded=good,
         new_failed=bad,
         succeeded=succeeded,
@@ -146,12 +146,12 @@ def failures_noted(pod: Pod, annotation: str = FAILURE_COUNT) -> int:
     return number if number <= _LARGEST else 0
 
 
-def _kept(seen: Seen, active: Iterable[Pod], completed: Indexes, failed: Indexes) -> dict[int, Pod]:
+def _kept(observed: Observed, active: Iterable[Pod], completed: Indexes, failed: Indexes) -> dict[int, Pod]:
     running = {index_of_pod(pod) for pod in active}
-    completions = seen.job.spec.completions or 0
+    completions = observed.job.spec.completions or 0
     kept: dict[int, Pod] = {}
-    for pod in seen.pods:
-        if pod.metadata.uid not in seen.tracked or not has_failed(seen.job, pod):
+    for pod in observed.pods:
+        if pod.metadata.uid not in observed.tracked or not has_failed(observed.job, pod):
             continue
         index = index_of_pod(pod)
         if index < 0 or index >= completions or index in running or index in completed or index in failed:
@@ -185,22 +185,22 @@ def next_failure_counts(job: Job, last: Pod | None) -> dict[str, str]:
 # How it ends
 
 
-def decide_ending(seen: Seen, census: Census, started: datetime.datetime | None) -> Ending | None:
+def decide_ending(observed: Observed, census: Census, started: datetime.datetime | None) -> Ending | None:
     """Why no more pods are to run, or ``None``. What the status already says stays."""
-    job, spec = seen.job, seen.job.spec
+    job, spec = observed.job, observed.job.spec
     met = true_condition(job, SUCCESS_CRITERIA_MET)
     if met is not None:
         return Ending(SUCCESS_CRITERIA_MET, met.reason, met.message)
     target = true_condition(job, FAILURE_TARGET)
     if target is not None:
         return Ending(FAILURE_TARGET, target.reason, target.message)
-    message = _fail_job_message(seen)
+    message = _fail_job_message(observed)
     if message:
         return Ending(FAILURE_TARGET, "PodFailurePolicy", message)
     limit = 6 if spec.backoff_limit is None else spec.backoff_limit
-    if census.failed > limit or _restarted_too_often(seen, limit):
+    if census.failed > limit or _restarted_too_often(observed, limit):
         return Ending(FAILURE_TARGET, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-    wait = until_deadline(job, started, seen.now)
+    wait = until_deadline(job, started, observed.now)
     if wait is not None and wait <= 0:
         return Ending(FAILURE_TARGET, "DeadlineExceeded", "Job was active longer than specified deadline")
     if not is_indexed(job):
@@ -229,19 +229,19 @@ def until_deadline(job: Job, started: datetime.datetime | None, now: datetime.da
 
 def is_complete(job: Job, census: Census, active: int) -> bool:
     """Whether the completions are reached, and no pod is active."""
-    wanted = job.spec.completions
-    return active == 0 and (census.succeeded > 0 if wanted is None else census.succeeded >= wanted)
+    desired = job.spec.completions
+    return active == 0 and (census.succeeded > 0 if desired is None else census.succeeded >= desired)
 
 
 COMPLETIONS_REACHED = Ending(SUCCESS_CRITERIA_MET, "CompletionsReached", "Reached expected number of succeeded pods")
 
 
-def _fail_job_message(seen: Seen) -> str:
-    policy = seen.job.spec.pod_failure_policy
+def _fail_job_message(observed: Observed) -> str:
+    policy = observed.job.spec.pod_failure_policy
     if policy is None:
         return ""
-    for pod in seen.pods:
-        if has_failed(seen.job, pod):
+    for pod in observed.pods:
+        if has_failed(observed.job, pod):
             message = match_pod_failure_policy(policy, pod).message
             if message:
                 return message
@@ -259,13 +259,13 @@ class _RestartsOf(msgspec.Struct, frozen=True):
 _restarts = msgspec.json.Decoder(_RestartsOf)
 
 
-def _restarted_too_often(seen: Seen, limit: int) -> bool:
+def _restarted_too_often(observed: Observed, limit: int) -> bool:
     """With OnFailure the restarts of containers count."""
-    if _restarts.decode(seen.job.spec.template).spec.restart_policy != "OnFailure":
+    if _restarts.decode(observed.job.spec.template).spec.restart_policy != "OnFailure":
         return False
     restarts = sum(
         status.restart_count
-        for pod in seen.pods
+        for pod in observed.pods
         if pod.status.phase in ("Running", "Pending")
         for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
     )
@@ -294,46 +294,46 @@ class Wait(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def decide_pods(seen: Seen, census: Census) -> RemovePods | CreatePods | Wait | None:
+def decide_pods(observed: Observed, census: Census) -> RemovePods | CreatePods | Wait | None:
     """Bring the active pods to what is wanted, one burst at a time. Those of a suspended Job are deleted all at
     once."""
-    job, spec = seen.job, seen.job.spec
+    job, spec = observed.job, observed.job.spec
     if is_suspended(job):
         return RemovePods(census.active)
     active = len(census.active)
     parallelism = 1 if spec.parallelism is None else spec.parallelism
     if spec.completions is None:
         # Once one has succeeded, no more are created.
-        wanted = active if census.succeeded else parallelism
+        desired = active if census.succeeded else parallelism
     else:
-        wanted = max(0, min(parallelism, spec.completions - census.succeeded))
-    victims = rank_victims(job, census.active, max(0, active - wanted))[:BURST]
+        desired = max(0, min(parallelism, spec.completions - census.succeeded))
+    victims = rank_victims(job, census.active, max(0, active - desired))[:BURST]
     if victims:
         return RemovePods(tuple(victims))
-    missing = wanted - active - (census.terminating if replaces_only_failed(job) else 0)
+    missing = desired - active - (census.terminating if replaces_only_failed(job) else 0)
     if missing <= 0:
         return None
     missing = min(missing, BURST)
     per_index = spec.backoff_limit_per_index is not None
     if not per_index:
-        rest = backoff.remaining(seen.failures, seen.now)
+        rest = backoff.remaining(observed.failures, observed.now)
         if rest > 0:
             return Wait(max(_SHORTEST_WAIT, rest))
     if not is_indexed(job):
         return CreatePods(missing)
     failed = Indexes() if census.failed_indexes is None else census.failed_indexes
-    going = [index_of_pod(pod) for pod in seen.pods if is_terminating(pod)] if replaces_only_failed(job) else []
+    going = [index_of_pod(pod) for pod in observed.pods if is_terminating(pod)] if replaces_only_failed(job) else []
     running = [index_of_pod(pod) for pod in census.active]
     indexes = pending(missing, spec.completions or 0, census.completed, failed, running, going)
     if per_index:
-        waits = {index: until_replaced(job, census.kept.get(index), seen.now) for index in indexes}
+        waits = {index: until_replaced(job, census.kept.get(index), observed.now) for index in indexes}
         indexes = [index for index in indexes if not waits[index]]
         if not indexes and waits:
             return Wait(max(_SHORTEST_WAIT, min(waits.values())))
     return CreatePods(len(indexes), tuple(indexes)) if indexes else None
 
 
-def why_created(job: Job, census: Census) -> str:
+def creation_reason(job: Job, census: Census) -> str:
     """The ``reason`` under which new pods are counted (``recordJobPodsCreationTotal``)."""
     if job.spec.pod_replacement_policy == "Failed" and census.failed:
         return "recreate_failed"

@@ -72,8 +72,8 @@ def _container(requirement: ExitCodesRequirement, pod: Pod) -> ContainerStatus |
 
 
 def _condition(patterns: Iterable[PodConditionPattern], pod: Pod) -> PodCondition | None:
-    wanted = {(pattern.type, pattern.status) for pattern in patterns}
+    desired = {(pattern.type, pattern.status) for pattern in patterns}
     for condition in pod.status.conditions:
-        if (condition.type, condition.status) in wanted:
+        if (condition.type, condition.status) in desired:
             return condition
     return None

@@ -39,17 +39,17 @@ def with_condition(
 ) -> tuple[Conditions, bool]:
     """With this condition, and whether that is a change. It is not added as False (``ensureJobConditionStatus``)."""
     at = whole_seconds(now)
-    wanted = JobCondition(
+    desired = JobCondition(
         type=type_, status=status, reason=reason, message=message, last_probe_time=at, last_transition_time=at
     )
     for place, condition in enumerate(conditions):
         if condition.type == type_:
             if (condition.status, condition.reason, condition.message) == (status, reason, message):
                 return conditions, False
-            return (*conditions[:place], wanted, *conditions[place + 1 :]), True
+            return (*conditions[:place], desired, *conditions[place + 1 :]), True
     if status == "False":
         return conditions, False
-    return (*conditions, wanted), True
+    return (*conditions, desired), True
 
 
 def finished(status: JobStatus, ending: Ending, now: datetime.datetime) -> JobStatus:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pilothouse.api.batch import JobStatus, UncountedTerminatedPods
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.job.decide import Census, Seen, has_failed, is_indexed
+from pilothouse.controllers.workloads.job.decide import Census, Observed, has_failed, is_indexed
 from pilothouse.controllers.workloads.job.indexes import index_of_pod
 from pilothouse.controllers.workloads.job.pod_failure_policy import match_pod_failure_policy
 from pilothouse.controllers.workloads.job.status import Ending, with_condition
@@ -48,25 +48,25 @@ def settle(status: JobStatus, tracked: Collection[str]) -> JobStatus:
     )
 
 
-def plan(seen: Seen, census: Census, status: JobStatus, ending: Ending | None) -> Plan:
+def plan(observed: Observed, census: Census, status: JobStatus, ending: Ending | None) -> Plan:
     """The status to write and the finalizers to remove."""
-    job = seen.job
+    job = observed.job
     indexed = is_indexed(job)
     completions = job.spec.completions or 0
-    status = settle(status, seen.tracked)
+    status = settle(status, observed.tracked)
     before = status.uncounted_terminated_pods or UncountedTerminatedPods()
     good, bad = dict.fromkeys(before.succeeded), dict.fromkeys(before.failed)
     new_indexes: dict[int, None] = {}
     release: list[Pod] = []
     handled: list[str] = []
     full = False
-    pods = sorted(seen.pods, key=index_of_pod) if indexed else seen.pods
+    pods = sorted(observed.pods, key=index_of_pod) if indexed else observed.pods
     for pod in pods:
         uid = pod.metadata.uid
-        if uid not in seen.tracked:
+        if uid not in observed.tracked:
             continue
         failed = has_failed(job, pod)
-        if not _may_go(seen, census, ending, pod, failed):
+        if not _may_go(observed, census, ending, pod, failed):
             continue
         release.append(pod)
         index = index_of_pod(pod)
@@ -96,14 +96,14 @@ def plan(seen: Seen, census: Census, status: JobStatus, ending: Ending | None) -
             status = replace(status, failed_indexes=str(census.failed_indexes))
     if ending is not None:
         conditions, _changed = with_condition(
-            status.conditions, ending.type, "True", ending.reason, ending.message, seen.now
+            status.conditions, ending.type, "True", ending.reason, ending.message, observed.now
         )
         status = replace(status, conditions=conditions)
     return Plan(status=status, release=tuple(release), full=full, handled=tuple(handled))
 
 
-def _may_go(seen: Seen, census: Census, ending: Ending | None, pod: Pod, failed: bool) -> bool:
-    if seen.job.metadata.deletion_timestamp is not None or ending is not None or pod.status.phase == "Succeeded":
+def _may_go(observed: Observed, census: Census, ending: Ending | None, pod: Pod, failed: bool) -> bool:
+    if observed.job.metadata.deletion_timestamp is not None or ending is not None or pod.status.phase == "Succeeded":
         return True
     if not failed:
         return False

@@ -48,7 +48,7 @@ class PodGroupProtectionController(ProtectionController[PodGroup]):
         )
 
     def due(self, obj: PodGroup) -> Due:
-        """Only to let it go: the admission plugin PodGroupProtection puts the finalizer on, and nobody else."""
+        """Only removes the finalizer; the admission plugin PodGroupProtection adds it."""
         found = super().due(obj)
         return Due.NOTHING if found is Due.PROTECT else found
 

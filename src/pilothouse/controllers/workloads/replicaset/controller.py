@@ -142,14 +142,14 @@ class ReplicaSetController(ManagedController):
                 if tally.active and matches(dict(pairs)):
                     return None
         active = fully_labeled = ready = terminating = 0
-        wanted = blueprint.template_labels.items()
+        desired = blueprint.template_labels.items()
         for pairs, tally in census.of(self._index_key(meta)).items():
             labels = dict(pairs)
             if matches(labels):
                 active += tally.active
                 ready += tally.ready
                 terminating += tally.terminating
-                if wanted <= labels.items():
+                if desired <= labels.items():
                     fully_labeled += tally.active
             elif tally.active and meta.deletion_timestamp is None:
                 return None
@@ -183,7 +183,7 @@ class ReplicaSetController(ManagedController):
     def _decide(self, owner: ReplicaSet, active: int, settled: bool) -> CreatePods | DeletePods | None:
         return decide(
             Observed(
-                wanted=_wanted(owner),
+                desired=_desired_replicas(owner),
                 active=active,
                 settled=settled,
                 being_deleted=owner.metadata.deletion_timestamp is not None,
@@ -250,7 +250,7 @@ class ReplicaSetController(ManagedController):
         else:
             error = await self._delete(key, owner, ranked_pods(), action.count)
             message = f"unable to delete pods: {error}"
-        return error, None if error is None else Failure(message, active - _wanted(owner))
+        return error, None if error is None else Failure(message, active - _desired_replicas(owner))
 
     def _again(self, key: str, wait: float | None = None) -> Requeue | None:
         """Sync again after that time, but no later than when the expectations expire."""
@@ -365,5 +365,5 @@ class ReplicaSetController(ManagedController):
         return controller_index_key(meta.namespace, self._kind.kind, meta.name, meta.uid)
 
 
-def _wanted(owner: ReplicaSet) -> int:
+def _desired_replicas(owner: ReplicaSet) -> int:
     return 1 if owner.spec.replicas is None else owner.spec.replicas

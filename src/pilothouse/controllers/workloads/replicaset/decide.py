@@ -9,7 +9,7 @@ BURST = 500
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """The input of one decision, read at one instant."""
 
-    wanted: int
+    desired: int
     active: int
     """Pods that are ours, match the selector and are neither finished nor being deleted."""
     settled: bool = True
@@ -31,14 +31,14 @@ class DeletePods(msgspec.Struct, frozen=True):
     count: int
 
 
-def decide(seen: Observed) -> CreatePods | DeletePods | None:
+def decide(observed: Observed) -> CreatePods | DeletePods | None:
     """Bring the number of active pods to what is wanted, one burst at a time. A terminating pod does not count, so its
     replacement does not wait for its grace period."""
-    if not seen.settled or seen.being_deleted:
+    if not observed.settled or observed.being_deleted:
         return None
-    missing = seen.wanted - seen.active
+    missing = observed.desired - observed.active
     if missing > 0:
-        return CreatePods(min(missing, seen.burst))
+        return CreatePods(min(missing, observed.burst))
     if missing < 0:
-        return DeletePods(min(-missing, seen.burst))
+        return DeletePods(min(-missing, observed.burst))
     return None

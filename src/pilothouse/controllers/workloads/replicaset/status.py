@@ -49,10 +49,10 @@ def count(
 ) -> StatusCounts:
     """Count active pods one by one, when the census does not suffice."""
     active = fully_labeled = ready = available = 0
-    wanted = template_labels.items()
+    desired = template_labels.items()
     for pod in pods:
         active += 1
-        if wanted <= pod.metadata.labels.items():
+        if desired <= pod.metadata.labels.items():
             fully_labeled += 1
         if is_ready(pod):
             ready += 1

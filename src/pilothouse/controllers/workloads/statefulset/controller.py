@@ -192,7 +192,7 @@ class StatefulSetController(ManagedController):
         doubtful += [pod for pod in orphans if matches(pod.metadata.labels) and belongs(pod)]
         if not doubtful or meta.deletion_timestamp is not None:
             return kept
-        return kept + await self._gate.pod_claims(sync.key, meta, selector).claim(doubtful, where=belongs)
+        return kept + await self._gate.pod_claims(sync.key, meta, selector).claim(doubtful, predicate=belongs)
 
     def _newest(self, pods: Sequence[Pod]) -> list[Pod]:
         """The pods as the cache has them now, after claiming and the requests for revisions."""
@@ -259,7 +259,7 @@ class StatefulSetController(ManagedController):
             return Requeue(seconds_until_next_available(pods, seconds, now, self.env.now()))
         return None
 
-    def _writes_for(self, sync: _SyncContext, seen: Observed) -> Writes:
+    def _writes_for(self, sync: _SyncContext, observed: Observed) -> Writes:
         return Writes(
             client=self._client,
             recorder=self._recorder,
@@ -267,17 +267,17 @@ class StatefulSetController(ManagedController):
             owner=sync.meta,
             about=object_reference(STATEFUL_SETS, sync.meta),
             templates=sync.blueprint.claims,
-            keeping=seen.keeping,
+            keeping=observed.keeping,
             wrote=lambda group_resource, version: self._writes.wrote(sync.key, sync.meta.uid, group_resource, version),
         )
 
-    def _measure(self, sync: _SyncContext, seen: Observed) -> None:
+    def _measure(self, sync: _SyncContext, observed: Observed) -> None:
         """Only behind upstream's gate, as there."""
         if sync.rules.max_unavailable is None:
             return
         labels = (sync.meta.namespace, sync.meta.name, sync.owner.spec.pod_management_policy)
         self._max_unavailable.labels(*labels).set(sync.rules.max_unavailable)
-        self._unavailable.labels(*labels).set(missed_slots(seen))
+        self._unavailable.labels(*labels).set(missed_slots(observed))
 
     # Report
 
@@ -327,12 +327,12 @@ class StatefulSetController(ManagedController):
 class _Apply:
     """Carries out one plan, up to the first failure."""
 
-    def __init__(self, writes: Writes, sync: _SyncContext, settled: Revisions, seen: Observed) -> None:
+    def __init__(self, writes: Writes, sync: _SyncContext, settled: Revisions, observed: Observed) -> None:
         self._writes = writes
         self._sync = sync
         self._settled = settled
-        self._seen = seen
-        self._uids = {pod.metadata.name: pod.metadata.uid for pod in seen.replicas.pods()}
+        self._seen = observed
+        self._uids = {pod.metadata.name: pod.metadata.uid for pod in observed.replicas.pods()}
         self.replaced = 0
         """The number of current pods that the update has deleted."""
 

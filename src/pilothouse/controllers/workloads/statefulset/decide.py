@@ -99,14 +99,14 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
     def keeping(self, pod: str, uid: str) -> Keeping:
         """The input for the owners of this pod's claims."""
-        wanted = self.rules.is_wanted(ordinal_of(pod))
-        return Keeping(self.policy, set_holder(self.rules.name, self.uid), pod_holder(pod, uid), wanted)
+        desired = self.rules.is_desired(ordinal_of(pod))
+        return Keeping(self.policy, set_holder(self.rules.name, self.uid), pod_holder(pod, uid), desired)
 
     def claims_of(self, pod: str) -> list[PersistentVolumeClaim | None]:
         """The claims of a pod, in the order of the templates."""
         return [self.claims.get(template.claim_name(pod)) for template in self.templates]
 
-    def keeps_well(self, pod: Pod) -> bool:
+    def claims_match_retention(self, pod: Pod) -> bool:
         """Whether the existing claims of the pod have the right owners."""
         keeping = self.keeping(pod.metadata.name, pod.metadata.uid)
         return all(
@@ -115,127 +115,133 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def decide(seen: Observed) -> Plan:
-    if seen.being_deleted:
+def decide(observed: Observed) -> Plan:
+    if observed.being_deleted:
         return Plan()
-    rules = seen.rules
+    rules = observed.rules
     living: list[tuple[Action, ...]] = []
     old_claims: list[str] = []
-    for slot in seen.replicas.slots:
-        old_claims += _old_claims(seen, slot)
-        actions, held = _attend(seen, slot)
+    for slot in observed.replicas.slots:
+        old_claims += _old_claims(observed, slot)
+        actions, held = _attend(observed, slot)
         if actions:
             living.append(actions)
         if held and rules.ordered:
             return Plan(living=tuple(living), waits_for=tuple(old_claims))
-    condemned = seen.replicas.condemned
-    doomed = _condemn(seen)
-    update = _roll(seen) if not (rules.ordered and condemned) else ()
+    condemned = observed.replicas.condemned
+    doomed = _condemn(observed)
+    update = _roll(observed) if not (rules.ordered and condemned) else ()
     return Plan(
         ordered=rules.ordered,
         living=tuple(living),
-        settle=tuple(SettleClaims(pod.metadata.name) for pod in condemned if not seen.keeps_well(pod)),
+        settle=tuple(SettleClaims(pod.metadata.name) for pod in condemned if not observed.claims_match_retention(pod)),
         condemned=doomed,
         waits_for=tuple(old_claims),
         update=update,
     )
 
 
-def _attend(seen: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
+def _attend(observed: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
     """What a replica needs, and whether the ones after it must wait."""
     pod = slot.pod
     if pod is None:
-        if _old_claims(seen, slot):
+        if _old_claims(observed, slot):
             return (), True
-        return (CreatePod(slot.name, _is_made_from_current(seen, slot.ordinal)),), True
+        return (CreatePod(slot.name, _is_made_from_current(observed, slot.ordinal)),), True
     terminating = pod.metadata.deletion_timestamp is not None
     if is_terminal(pod):
         # Also a succeeded one: an evicted pod, or one of a restarted node, may have this phase.
         return (() if terminating else (DeletePod(slot.name, revision_of(pod.metadata)),)), True
     actions: list[Action] = []
-    if pod.status.phase == "Pending" and not _has_all_claims(seen, pod):
+    if pod.status.phase == "Pending" and not _has_all_claims(observed, pod):
         actions.append(FillClaims(slot.name))
-    ready = not terminating and is_serving(pod) and seen.rules.is_available(pod, seen.now)
-    if seen.rules.ordered and not ready:
+    ready = not terminating and is_serving(pod) and observed.rules.is_available(pod, observed.now)
+    if observed.rules.ordered and not ready:
         return tuple(actions), True
-    if not (has_identity(pod.metadata) and has_volumes(pod, seen.templates) and (actions or seen.keeps_well(pod))):
+    if not (
+        has_identity(pod.metadata)
+        and has_volumes(pod, observed.templates)
+        and (actions or observed.claims_match_retention(pod))
+    ):
         actions.append(RepairPod(slot.name))
     return tuple(actions), False
 
 
-def _old_claims(seen: Observed, slot: Slot) -> list[str]:
+def _old_claims(observed: Observed, slot: Slot) -> list[str]:
     """Claims that are owned by an earlier pod with the name of a missing one. They will be deleted with it, so a new
     pod must not use them (``PodClaimIsStale``)."""
-    if slot.pod is not None or seen.policy.retains_when_scaled:
+    if slot.pod is not None or observed.policy.retains_when_scaled:
         return []
     to_be_made = pod_holder(slot.name, "")
     return [
         claim.metadata.name
-        for claim in seen.claims_of(slot.name)
+        for claim in observed.claims_of(slot.name)
         if claim is not None and is_stale(claim.metadata.owner_references, to_be_made)
     ]
 
 
-def _has_all_claims(seen: Observed, pod: Pod) -> bool:
-    claims = seen.claims_of(pod.metadata.name)
+def _has_all_claims(observed: Observed, pod: Pod) -> bool:
+    claims = observed.claims_of(pod.metadata.name)
     if any(claim is None or claim.metadata.deletion_timestamp is not None for claim in claims):
         return False
-    return seen.keeps_well(pod)
+    return observed.claims_match_retention(pod)
 
 
-def _is_made_from_current(seen: Observed, ordinal: int) -> bool:
+def _is_made_from_current(observed: Observed, ordinal: int) -> bool:
     """Whether a missing pod is created from the current or the update revision (``newVersionedStatefulSetPod``)."""
-    rules = seen.rules
+    rules = observed.rules
     position = ordinal - rules.start
     if rules.partition is None:
-        return rules.strategy == ROLLING_UPDATE and position < seen.current_replicas
+        return rules.strategy == ROLLING_UPDATE and position < observed.current_replicas
     return position < rules.partition
 
 
-def _condemn(seen: Observed) -> tuple[DeletePod, ...]:
+def _condemn(observed: Observed) -> tuple[DeletePod, ...]:
     doomed: list[DeletePod] = []
-    for pod in seen.replicas.condemned:
+    for pod in observed.replicas.condemned:
         meta = pod.metadata
         if meta.deletion_timestamp is not None:
-            if seen.rules.ordered:
+            if observed.rules.ordered:
                 break
             continue
-        healthy = is_serving(pod) and seen.rules.is_available(pod, seen.now)
-        if seen.rules.ordered and not healthy and meta.name != seen.replicas.first_missed:
+        healthy = is_serving(pod) and observed.rules.is_available(pod, observed.now)
+        if observed.rules.ordered and not healthy and meta.name != observed.replicas.first_missed:
             break  # of the unhealthy ones only the lowest may be deleted
         doomed.append(DeletePod(meta.name, revision_of(meta)))
-        if seen.rules.ordered:
+        if observed.rules.ordered:
             break
     return tuple(doomed)
 
 
-def _roll(seen: Observed) -> tuple[DeletePod, ...]:
-    rules = seen.rules
+def _roll(observed: Observed) -> tuple[DeletePod, ...]:
+    rules = observed.rules
     if rules.strategy == ON_DELETE:
         return ()
     old: list[DeletePod] = []
     room = 1
     if rules.max_unavailable is not None:
-        room = rules.max_unavailable - missed_slots(seen)
+        room = rules.max_unavailable - missed_slots(observed)
     taken = 0
-    for slot in reversed(seen.replicas.slots[rules.first_to_update :]):
+    for slot in reversed(observed.replicas.slots[rules.first_to_update :]):
         if taken >= room:
             break
         pod = slot.pod
         if pod is not None and pod.metadata.deletion_timestamp is None:
             revision = revision_of(pod.metadata)
-            if revision != seen.update:
+            if revision != observed.update:
                 taken += 1
                 # One that has ended is deleted by this sync already. Upstream deletes it again here and counts it twice
                 # against maxUnavailable, since it is unavailable, too.
                 if not is_terminal(pod):
                     old.append(DeletePod(slot.name, revision))
                 continue
-        if rules.max_unavailable is None and (pod is None or rules.is_missed(pod, seen.now)):
+        if rules.max_unavailable is None and (pod is None or rules.is_missed(pod, observed.now)):
             break  # wait until the updated one is available
     return tuple(old)
 
 
-def missed_slots(seen: Observed) -> int:
+def missed_slots(observed: Observed) -> int:
     """How many replicas are unavailable, whatever the partition."""
-    return sum(1 for slot in seen.replicas.slots if slot.pod is None or seen.rules.is_missed(slot.pod, seen.now))
+    return sum(
+        1 for slot in observed.replicas.slots if slot.pod is None or observed.rules.is_missed(slot.pod, observed.now)
+    )

@@ -23,7 +23,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What the spec says, with its defaults."""
 
     name: str
-    wanted: int = 1
+    desired: int = 1
     start: int = 0
     ordered: bool = True
     min_ready_seconds: int = 0
@@ -39,8 +39,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         """The position, counted from the first ordinal, from which on pods are updated."""
         return self.partition or 0
 
-    def is_wanted(self, ordinal: int) -> bool:
-        return self.start <= ordinal < self.start + self.wanted
+    def is_desired(self, ordinal: int) -> bool:
+        return self.start <= ordinal < self.start + self.desired
 
     def is_available(self, pod: Pod, now: datetime.datetime) -> bool:
         return is_available(pod, self.min_ready_seconds, now)
@@ -53,15 +53,15 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 def rules_of(owner: StatefulSet, *, use_max_unavailable: bool) -> Rules:
     """The rules of this spec. Raises ``InvalidBound``."""
     spec = owner.spec
-    wanted = 1 if spec.replicas is None else spec.replicas
+    desired = 1 if spec.replicas is None else spec.replicas
     rolling = spec.update_strategy.rolling_update
     bound = 1
     if rolling is not None and rolling.max_unavailable is not None:
         # Rounded down, but at least 1 (getStatefulSetMaxUnavailable).
-        bound = max(1, scaled(rolling.max_unavailable, wanted, up=False)) if use_max_unavailable else 1
+        bound = max(1, scaled(rolling.max_unavailable, desired, up=False)) if use_max_unavailable else 1
     return Rules(
         name=owner.metadata.name,
-        wanted=wanted,
+        desired=desired,
         start=spec.ordinals.start if spec.ordinals is not None else 0,
         ordered=spec.pod_management_policy != PARALLEL,
         min_ready_seconds=spec.min_ready_seconds,
@@ -100,12 +100,12 @@ def split_replicas(pods: Iterable[Pod], rules: Rules, now: datetime.datetime) ->
         ordinal = ordinal_of(pod.metadata.name)
         if pod.metadata.name != pod_name(rules.name, ordinal):
             continue
-        if rules.is_wanted(ordinal):
+        if rules.is_desired(ordinal):
             by_ordinal[ordinal] = pod
         else:
             condemned.append(pod)
     condemned.sort(key=lambda pod: -ordinal_of(pod.metadata.name))
-    ordinals = range(rules.start, rules.start + rules.wanted)
+    ordinals = range(rules.start, rules.start + rules.desired)
     slots = tuple(Slot(ordinal, pod_name(rules.name, ordinal), by_ordinal.get(ordinal)) for ordinal in ordinals)
     missed = [slot.name for slot in slots if slot.pod is None or rules.is_missed(slot.pod, now)]
     missed += [pod.metadata.name for pod in reversed(condemned) if rules.is_missed(pod, now)]

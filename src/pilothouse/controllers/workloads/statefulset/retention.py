@@ -89,12 +89,12 @@ class Keeping(msgspec.Struct, frozen=True):
     policy: Policy
     owner: Holder
     pod: Holder
-    wanted: bool
+    desired: bool
     """Whether the pod's ordinal is among those that there should be."""
 
-    def wanted_owners(self) -> tuple[Holder, ...]:
+    def desired_owners(self) -> tuple[Holder, ...]:
         policy = self.policy
-        if self.wanted or policy.when_scaled != DELETE:
+        if self.desired or policy.when_scaled != DELETE:
             return (self.owner,) if policy.when_deleted == DELETE else ()
         return (self.pod,)
 
@@ -132,8 +132,8 @@ def is_up_to_date(owners: Owners, keeping: Keeping) -> bool:
         return not (by_set or by_pod)
     if any(not reference.controller for reference in by_set + by_pod):
         return False
-    wanted = keeping.wanted_owners()
-    return (bool(by_set), bool(by_pod)) == (owner in wanted, pod in wanted)
+    desired = keeping.desired_owners()
+    return (bool(by_set), bool(by_pod)) == (owner in desired, pod in desired)
 
 
 def settled(owners: Owners, keeping: Keeping) -> Owners:
@@ -146,4 +146,4 @@ def settled(owners: Owners, keeping: Keeping) -> Owners:
     if has_unexpected_controller(owners, keeping):
         return others
     known = {reference.uid for reference in others}
-    return others + tuple(holder.reference() for holder in keeping.wanted_owners() if holder.uid not in known)
+    return others + tuple(holder.reference() for holder in keeping.desired_owners() if holder.uid not in known)

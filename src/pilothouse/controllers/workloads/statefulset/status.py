@@ -41,7 +41,7 @@ def next_status(
         update_revision=update,
         collision_count=collision_count,
     )
-    if rules.strategy == ROLLING_UPDATE and seen.updated == seen.ready == seen.replicas == rules.wanted:
+    if rules.strategy == ROLLING_UPDATE and seen.updated == seen.ready == seen.replicas == rules.desired:
         after = replace(after, current_replicas=after.updated_replicas, current_revision=update)
     before = owner.status
     comparable = replace(after, observed_generation=before.observed_generation, collision_count=before.collision_count)

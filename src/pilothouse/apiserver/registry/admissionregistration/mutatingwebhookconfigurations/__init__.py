@@ -4,7 +4,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.admissionregistration.validatingwebhookconfigurations import (
     ValidatingWebhookConfigurationStrategy,
 )
-from pilothouse.apiserver.registry.generic.object_fields import set_absent
+from pilothouse.apiserver.registry.generic.object_fields import set_default_fields
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, count_of
 from pilothouse.apiserver.registry.generic.registration import Registration
 
@@ -13,7 +13,7 @@ class MutatingWebhookConfigurationStrategy(ValidatingWebhookConfigurationStrateg
     def set_defaults(self, obj: Object) -> None:
         super().set_defaults(obj)
         for webhook in obj.get("webhooks") or ():
-            set_absent(webhook, {"reinvocationPolicy": "Never"})
+            set_default_fields(webhook, {"reinvocationPolicy": "Never"})
 
 
 REGISTRATION = Registration(

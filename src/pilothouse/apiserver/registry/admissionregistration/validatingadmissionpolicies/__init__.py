@@ -3,7 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import admission_policy_printer
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import StatusKeeps, Strategy
@@ -24,7 +24,7 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
 
     def set_defaults(self, obj: Object) -> None:
         spec = ensure_object(obj, "spec")
-        set_absent(spec, {"failurePolicy": "Fail"})
+        set_default_fields(spec, {"failurePolicy": "Fail"})
         constraints = spec.get("matchConstraints")
         if constraints is not None:
             rules.default_matched(constraints)
@@ -36,14 +36,14 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
             errors.append(not_supported("spec.failurePolicy", spec["failurePolicy"], rules.FAILURE))
         if spec.get("paramKind") is not None:
             errors += _validate_param_kind(spec["paramKind"], "spec.paramKind")
-        constraints, where = spec.get("matchConstraints"), "spec.matchConstraints"
+        constraints, path = spec.get("matchConstraints"), "spec.matchConstraints"
         if constraints is None:
-            errors.append(required(where))
+            errors.append(required(path))
         else:
-            errors += rules.validate_match_resources(constraints, where)
+            errors += rules.validate_match_resources(constraints, path)
             if not constraints.get("resourceRules"):
-                errors.append(required(f"{where}.resourceRules"))
-            errors += self._more_constraints(constraints, where)
+                errors.append(required(f"{path}.resourceRules"))
+            errors += self._more_constraints(constraints, path)
         return errors + expressions.validate_variables(spec) + self._actions(obj)
 
     def _more_constraints(self, constraints: Object, path: str) -> ErrorList:
@@ -60,10 +60,10 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
         status = obj.get("status") or {}
         errors: ErrorList = []
         for position, warning in enumerate((status.get("typeChecking") or {}).get("expressionWarnings") or ()):
-            where = f"status.typeChecking.expressionWarnings[{position}]"
+            path = f"status.typeChecking.expressionWarnings[{position}]"
             given = (warning.get("warning"), (warning.get("fieldRef") or "").strip())
             errors += [
-                required(f"{where}.{field}")
+                required(f"{path}.{field}")
                 for field, value in zip(("warning", "fieldRef"), given, strict=True)
                 if not value
             ]

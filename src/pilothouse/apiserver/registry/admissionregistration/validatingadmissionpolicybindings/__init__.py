@@ -17,17 +17,17 @@ _BOTH = (
 
 class ValidatingAdmissionPolicyBindingStrategy(MutatingAdmissionPolicyBindingStrategy):
     def _validate_more(self, spec: Object) -> ErrorList:
-        actions, where = spec.get("validationActions") or [], "spec.validationActions"
+        actions, path = spec.get("validationActions") or [], "spec.validationActions"
         errors: ErrorList = []
         for position, action in enumerate(actions):
             if action not in _ACTIONS:
-                errors.append(not_supported(f"{where}[{position}]", action, _ACTIONS))
+                errors.append(not_supported(f"{path}[{position}]", action, _ACTIONS))
             if action in actions[:position]:
-                errors.append(duplicate(f"{where}[{position}]", action))
+                errors.append(duplicate(f"{path}[{position}]", action))
         if "Deny" in actions and "Warn" in actions:
-            errors.append(invalid(where, actions, _BOTH))
+            errors.append(invalid(path, actions, _BOTH))
         if not actions:
-            errors.append(required(where, "at least one validation action is required"))
+            errors.append(required(path, "at least one validation action is required"))
         return errors
 
 

@@ -2,7 +2,7 @@
 
 from pilothouse.apiserver.field_errors import ErrorList, duplicate
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, count_of
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -22,7 +22,7 @@ class ValidatingWebhookConfigurationStrategy(Strategy):
         for webhook in obj.get("webhooks") or ():
             service = ensure_object(webhook, "clientConfig").get("service")
             if service is not None:
-                set_absent(service, {"port": 443})
+                set_default_fields(service, {"port": 443})
             rules.default_rules(webhook.get("rules"))
             for field, value in (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent"), ("timeoutSeconds", 10)):
                 if webhook.get(field) is None:

@@ -10,7 +10,7 @@ from typing import Literal
 from pilothouse.apiserver.conditions import set_condition
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import set_absent
+from pilothouse.apiserver.registry.generic.object_fields import set_default_fields
 from pilothouse.apiserver.registry.generic.printers import NAME_AND_CREATION
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -64,12 +64,12 @@ class CustomResourceDefinitionStrategy(Strategy):
         status["storedVersions"] = stored
         obj["status"] = status
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         status: Object = obj.setdefault("status", {})
         status.setdefault("conditions", None)
         status.setdefault("acceptedNames", {"plural": "", "kind": ""})
 
-    def begin_delete(self, obj: Object, now: str) -> Literal["", "mark only"]:
+    def before_delete(self, obj: Object, now: str) -> Literal["", "mark only"]:
         meta = obj["metadata"]
         if meta.get("deletionTimestamp"):
             return ""
@@ -106,7 +106,7 @@ def set_defaults_custom_resource_definition(obj: Object) -> None:
         spec.pop("preserveUnknownFields", None)
     service = ((spec["conversion"].get("webhook") or {}).get("clientConfig") or {}).get("service")
     if service is not None:
-        set_absent(service, {"port": 443})
+        set_default_fields(service, {"port": 443})
     for version in spec.get("versions") or ():
         version.setdefault("served", False)
         version.setdefault("storage", False)

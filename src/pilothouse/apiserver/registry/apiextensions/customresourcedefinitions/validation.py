@@ -85,19 +85,19 @@ def _shown_versions(versions: Sequence[Object]) -> str:
 
 def _validate_stored_versions(obj: Object) -> ErrorList:
     """The storage version must be among those that objects are stored in, and all of these must be there."""
-    stored, where = (obj.get("status") or {}).get("storedVersions") or None, "status.storedVersions"
+    stored, path = (obj.get("status") or {}).get("storedVersions") or None, "status.storedVersions"
     if stored is None:
-        return [invalid(where, None, "must have at least one stored version")]
+        return [invalid(path, None, "must have at least one stored version")]
     errors: ErrorList = []
     left = {name: position for position, name in enumerate(stored)}
     for version in obj["spec"].get("versions") or ():
         # One that is there twice is there no more for the second.
         name = version.get("name") or ""
         if left.pop(name, None) is None and version.get("storage"):
-            errors.append(invalid(where, stored, f"must have the storage version {name}"))
+            errors.append(invalid(path, stored, f"must have the storage version {name}"))
     return errors + [
         invalid(
-            f"{where}[{position}]",
+            f"{path}[{position}]",
             name,
             f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions "
             f"until a storage migration ensures no data remains persisted in {name} and removes {name} from "
@@ -213,19 +213,19 @@ def _validate_label(path: str, value: str | None, *, empty: bool = False) -> Err
 
 
 def _validate_approval(obj: Object) -> ErrorList:
-    approval, where = approvals.approval_of(obj), f"metadata.annotations[{approvals.ANNOTATION}]"
+    approval, path = approvals.approval_of(obj), f"metadata.annotations[{approvals.ANNOTATION}]"
     if approval is None or not approval.invalid:
         return []
     if approval.given:
-        return [invalid(where, approval.given, approval.message)]
-    return [required(where, approval.message)]
+        return [invalid(path, approval.given, approval.message)]
+    return [required(path, approval.message)]
 
 
 def _validate_preserve(spec: Object) -> ErrorList:
     if not spec.get("preserveUnknownFields"):
         return []
-    why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-    return [invalid("spec.preserveUnknownFields", True, why)]
+    reason = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+    return [invalid("spec.preserveUnknownFields", True, reason)]
 
 
 _PARTS = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
@@ -259,8 +259,8 @@ def _validate_version(version: Object, path: str, positions: _Paths, unchanged: 
     warning = version.get("deprecationWarning")
     if warning is not None:
         errors += [
-            invalid(f"{path}.deprecationWarning", warning, why)
-            for why in _validate_warning(warning, deprecated=bool(version.get("deprecated")))
+            invalid(f"{path}.deprecationWarning", warning, reason)
+            for reason in _validate_warning(warning, deprecated=bool(version.get("deprecated")))
         ]
     return errors + _validate_subresources_and_columns(version, path, positions.own, unchanged)
 
@@ -287,11 +287,11 @@ def _validate_subresources_and_columns(
     errors: ErrorList = []
     schema = _schema(version)
     if schema is not None and "schema" in parts:
-        where = f"{parent}.{'validation' if parent == 'spec' else 'schema'}"
+        path = f"{parent}.{'validation' if parent == 'spec' else 'schema'}"
         if status or "status" in (version.get("subresources") or {}):
-            errors += _validate_schema_root(schema, where)
+            errors += _validate_schema_root(schema, path)
         known = version.get("name") in unchanged
-        errors += structural.validate_schema(schema, f"{where}.openAPIV3Schema", known=known)
+        errors += structural.validate_schema(schema, f"{path}.openAPIV3Schema", known=known)
     if "subresources" in parts:
         errors += _validate_subresource_scale(version, parent)
     if "additionalPrinterColumns" in parts:
@@ -345,12 +345,12 @@ def _validate_schema_root(schema: Object, path: str) -> ErrorList:
     strange = [word for word, value in schema.items() if word not in known and value not in (None, False, "", [], {})]
     kind = schema.get("type")
     if kind and kind != "object" and not any(word in _BEFORE_TYPE for word in strange):
-        why = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
-        return [invalid(f"{path}.openAPIV3Schema.type", kind, why)]
+        reason = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+        return [invalid(f"{path}.openAPIV3Schema.type", kind, reason)]
     if strange:
         listed = " ".join(name for name, _word in _AT_ROOT)
-        why = f"only [{listed}] fields are allowed at the root of the schema if the status subresource is enabled"
-        return [invalid(f"{path}.openAPIV3Schema", internal_value("apiextensions.JSONSchemaProps", schema), why)]
+        reason = f"only [{listed}] fields are allowed at the root of the schema if the status subresource is enabled"
+        return [invalid(f"{path}.openAPIV3Schema", internal_value("apiextensions.JSONSchemaProps", schema), reason)]
     return []
 
 
@@ -358,19 +358,21 @@ def _validate_additional_printer_column(version: Object, parent: str) -> ErrorLi
     errors: ErrorList = []
     types = f"must be one of {','.join(_COLUMN_TYPES)}"
     for position, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        where, path = f"{parent}.additionalPrinterColumns[{position}]", column.get("jsonPath") or ""
+        child_path, path = f"{parent}.additionalPrinterColumns[{position}]", column.get("jsonPath") or ""
         if not column.get("name"):
-            errors.append(required(f"{where}.name"))
+            errors.append(required(f"{child_path}.name"))
         if not column.get("type"):
-            errors.append(required(f"{where}.type", types))
+            errors.append(required(f"{child_path}.type", types))
         elif column["type"] not in _COLUMN_TYPES:
-            errors.append(invalid(f"{where}.type", column["type"], types))
+            errors.append(invalid(f"{child_path}.type", column["type"], types))
         if column.get("format") and column["format"] not in _COLUMN_FORMATS:
-            errors.append(invalid(f"{where}.format", column["format"], f"must be one of {','.join(_COLUMN_FORMATS)}"))
+            errors.append(
+                invalid(f"{child_path}.format", column["format"], f"must be one of {','.join(_COLUMN_FORMATS)}")
+            )
         if not path:
-            errors.append(required(f"{where}.JSONPath"))
+            errors.append(required(f"{child_path}.JSONPath"))
         elif not path.startswith("."):
-            errors.append(invalid(f"{where}.JSONPath", path, "must be a simple json path starting with ."))
+            errors.append(invalid(f"{child_path}.JSONPath", path, "must be a simple json path starting with ."))
     return errors
 
 
@@ -385,15 +387,15 @@ def _validate_subresource_scale(version: Object, parent: str) -> ErrorList:
         ("labelSelectorPath", (".spec", ".status")),
     ):
         value = scale.get(field) or ""
-        where = f"{parent}.subresources.scale.{field}"
+        path = f"{parent}.subresources.scale.{field}"
         if not value:
             if field != "labelSelectorPath":
-                errors.append(required(where))
+                errors.append(required(path))
         elif not value.startswith("."):
-            errors.append(invalid(where, value, "must be a simple json path starting with ."))
+            errors.append(invalid(path, value, "must be a simple json path starting with ."))
         elif not value.startswith(tuple(root + "." for root in roots)):
             under = roots[0] if len(roots) == 1 else f"either {' or '.join(roots)}"
-            errors.append(invalid(where, value, f"should be a json path under {under}"))
+            errors.append(invalid(path, value, f"should be a json path under {under}"))
     return errors
 
 
@@ -401,23 +403,23 @@ def _validate_selectable_fields(version: Object, schema: Object, parent: str) ->
     errors: ErrorList = []
     seen: list[str] = []
     for position, field in enumerate(version.get("selectableFields") or ()):
-        where, given = f"{parent}.selectableFields[{position}].jsonPath", field.get("jsonPath") or ""
+        child_path, given = f"{parent}.selectableFields[{position}].jsonPath", field.get("jsonPath") or ""
         if not given:
-            errors.append(required(where))
+            errors.append(required(child_path))
             continue
         try:
             path, found = field_paths.resolve(given, schema, arrays=False)
         except field_paths.PathError as error:
-            errors.append(invalid(where, given, f"is an invalid path: {error}"))
+            errors.append(invalid(child_path, given, f"is an invalid path: {error}"))
             continue
         if path.partition(".")[0] == "metadata":
-            errors.append(invalid(where, given, "must not point to fields in metadata"))
+            errors.append(invalid(child_path, given, "must not point to fields in metadata"))
         if found.get("type") not in ("string", "boolean", "integer"):
             detail = "must point to a field of type string, boolean or integer. "
             detail += "Enum string fields and strings with formats are allowed."
-            errors.append(invalid(where, given, detail))
+            errors.append(invalid(child_path, given, detail))
         if path in seen:
-            errors.append(duplicate(where, given))
+            errors.append(duplicate(child_path, given))
         else:
             seen.append(path)
     if len(seen) > 8:
@@ -442,28 +444,28 @@ _REVIEW_VERSIONS = ("v1", "v1beta1")
 
 
 def _validate_conversion(conversion: Object, *, known_review_version: bool, ca_bundle: bool) -> ErrorList:
-    strategy, webhook, where = conversion.get("strategy"), conversion.get("webhook") or {}, "spec.conversion"
+    strategy, webhook, path = conversion.get("strategy"), conversion.get("webhook") or {}, "spec.conversion"
     errors: ErrorList = []
     if not strategy:
-        errors.append(required(f"{where}.strategy"))
+        errors.append(required(f"{path}.strategy"))
     elif strategy not in ("None", "Webhook"):
-        errors.append(not_supported(f"{where}.strategy", strategy, ("None", "Webhook"), plain=True))
+        errors.append(not_supported(f"{path}.strategy", strategy, ("None", "Webhook"), plain=True))
     config, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
     if strategy == "Webhook":
         if config is None:
-            errors.append(required(f"{where}.webhookClientConfig", "required when strategy is set to Webhook"))
+            errors.append(required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook"))
         else:
-            errors += _validate_webhook_client_config(config, f"{where}.webhookClientConfig")
+            errors += _validate_webhook_client_config(config, f"{path}.webhookClientConfig")
             if ca_bundle:
                 errors += ca_bundle_errors({"spec": {"conversion": conversion}})
         return errors + _validate_conversion_review_versions(
-            versions, f"{where}.conversionReviewVersions", known=known_review_version
+            versions, f"{path}.conversionReviewVersions", known=known_review_version
         )
     detail = "should not be set when strategy is not set to Webhook"
     if config is not None:
-        errors.append(forbidden(f"{where}.webhookClientConfig", detail))
+        errors.append(forbidden(f"{path}.webhookClientConfig", detail))
     if versions:
-        errors.append(forbidden(f"{where}.conversionReviewVersions", detail))
+        errors.append(forbidden(f"{path}.conversionReviewVersions", detail))
     return errors
 
 

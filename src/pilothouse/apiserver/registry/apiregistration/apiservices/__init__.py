@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pilothouse.apiserver.conditions import LOCAL, set_condition
 from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -28,18 +28,18 @@ class APIServiceStrategy(Strategy):
     update_steps = ("object meta update", "object meta", "object")
 
     def name_errors(self, obj: Object) -> Callable[[str], list[str]]:
-        wanted = f"{obj['spec'].get('version') or ''}.{obj['spec'].get('group') or ''}"
-        text = f'must be `spec.version+"."+spec.group`: {quote(wanted)}'
+        desired = f"{obj['spec'].get('version') or ''}.{obj['spec'].get('group') or ''}"
+        text = f'must be `spec.version+"."+spec.group`: {quote(desired)}'
 
         def name_errors(name: str) -> list[str]:
-            return path_segment_errors(name) or ([] if name == wanted else [text])
+            return path_segment_errors(name) or ([] if name == desired else [text])
 
         return name_errors
 
     def set_defaults(self, obj: Object) -> None:
         service = ensure_object(obj, "spec").get("service")
         if service is not None:
-            set_absent(service, {"port": 443})
+            set_default_fields(service, {"port": 443})
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         if obj["spec"].get("service") is None:
@@ -64,7 +64,7 @@ class APIServiceStrategy(Strategy):
             return errors + _validate_local(spec)
         return errors + _validate_remote(spec)
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         # The metadata comes first. Its name, which stays, may have become wrong.
         name = obj["metadata"]["name"]
         found = [invalid("metadata.name", name, text) for text in self.name_errors(obj)(name)]

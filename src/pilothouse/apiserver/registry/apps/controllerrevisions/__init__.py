@@ -3,7 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import (
-    set_absent,
+    set_default_fields,
     validate_immutable_fields,
     validate_nonnegative_fields,
 )
@@ -18,7 +18,7 @@ class ControllerRevisionStrategy(Strategy):
     update_steps = ("object meta update", "object meta", "update")
 
     def set_defaults(self, obj: Object) -> None:
-        set_absent(obj, {"revision": 0})
+        set_default_fields(obj, {"revision": 0})
 
     def validate(self, obj: Object) -> ErrorList:
         errors = validate_nonnegative_fields(obj, "", ("revision",))

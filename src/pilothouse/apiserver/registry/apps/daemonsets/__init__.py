@@ -6,7 +6,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.field_errors import ErrorList, shown
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy, default_rollout
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
     NAME,
@@ -46,7 +46,7 @@ class DaemonSetStrategy(WorkloadStrategy):
 
     def default_spec(self, spec: Object) -> None:
         default_rollout(ensure_object(spec, "updateStrategy"), {"maxUnavailable": 1, "maxSurge": 0})
-        set_absent(spec, {"revisionHistoryLimit": 10})
+        set_default_fields(spec, {"revisionHistoryLimit": 10})
 
     def validate(self, obj: Object) -> ErrorList:
         return daemon_set_validation.validate_daemon_set(obj)

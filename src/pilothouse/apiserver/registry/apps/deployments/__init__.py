@@ -3,7 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy, default_rollout, drop_zeros
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
     NAME,
@@ -34,7 +34,7 @@ class DeploymentStrategy(WorkloadStrategy):
 
     def default_spec(self, spec: Object) -> None:
         default_rollout(ensure_object(spec, "strategy"), {"maxUnavailable": "25%", "maxSurge": "25%"})
-        set_absent(spec, {"revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
+        set_default_fields(spec, {"revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
         drop_zeros(spec, "paused")
 
     def validate(self, obj: Object) -> ErrorList:

@@ -28,7 +28,7 @@ class ReplicaSetStrategy(WorkloadStrategy):
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         return apps_validation.validate_replica_status(obj.get("status") or {})
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         status = obj.get("status") or {}
         obj["status"] = {
             "replicas": status.get("replicas") or 0,

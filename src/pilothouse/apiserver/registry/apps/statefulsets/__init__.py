@@ -4,7 +4,7 @@ from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy
 from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
     NAME,
@@ -56,8 +56,8 @@ class StatefulSetStrategy(WorkloadStrategy):
             ensure_object(strategy, "rollingUpdate")
         # Unlike for other kinds, a type that is given is left without its parameters.
         if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
-            set_absent(strategy["rollingUpdate"], {"partition": 0})
-        set_absent(spec, {"revisionHistoryLimit": 10})
+            set_default_fields(strategy["rollingUpdate"], {"partition": 0})
+        set_default_fields(spec, {"revisionHistoryLimit": 10})
         retention: Object = spec.get("persistentVolumeClaimRetentionPolicy") or {}
         spec["persistentVolumeClaimRetentionPolicy"] = retention
         for field in ("whenDeleted", "whenScaled"):
@@ -66,9 +66,9 @@ class StatefulSetStrategy(WorkloadStrategy):
         for claim in spec.get("volumeClaimTemplates") or ():
             claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
             claim.setdefault("metadata", {})
-            wanted = claim.setdefault("spec", {})
-            wanted.setdefault("resources", {})
-            default_claim_spec(wanted)
+            desired = claim.setdefault("spec", {})
+            desired.setdefault("resources", {})
+            default_claim_spec(desired)
             status: Object = claim.get("status") or {}
             claim["status"] = status
             if not status.get("phase"):
@@ -78,7 +78,7 @@ class StatefulSetStrategy(WorkloadStrategy):
     def validate(self, obj: Object) -> ErrorList:
         return stateful_set_validation.validate_stateful_set(obj["spec"])
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return stateful_set_validation.validate_stateful_set_again(obj, old)
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:

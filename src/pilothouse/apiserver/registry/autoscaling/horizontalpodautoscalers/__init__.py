@@ -5,7 +5,11 @@ from functools import lru_cache
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object, decode, encode_object
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_nonnegative_fields
+from pilothouse.apiserver.registry.generic.object_fields import (
+    ensure_object,
+    set_default_fields,
+    validate_nonnegative_fields,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.resources import ResourceInfo, built_in
@@ -60,9 +64,9 @@ def _default_behavior(behavior: Object) -> None:
     """Both directions, as ``GenerateHPAScaleUpRules`` and ``GenerateHPAScaleDownRules`` fill them in."""
     up, down = ensure_object(behavior, "scaleUp"), ensure_object(behavior, "scaleDown")
     percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
-    set_absent(up, {"stabilizationWindowSeconds": 0})
+    set_default_fields(up, {"stabilizationWindowSeconds": 0})
     for rules, policies in ((up, [{"type": "Pods", "value": 4, "periodSeconds": 15}, percent]), (down, [percent])):
-        set_absent(rules, {"selectPolicy": "Max"})
+        set_default_fields(rules, {"selectPolicy": "Max"})
         if not rules.get("policies"):
             rules["policies"] = [dict(policy) for policy in policies]
 
@@ -109,13 +113,13 @@ class HorizontalPodAutoscalerStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return _validate(obj, None)
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return _validate(obj, old)
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         return validate_nonnegative_fields(obj.get("status") or {}, "status", ("currentReplicas", "desiredReplicas"))
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         # v1 prints both counts; v2 leaves out a current count of zero and prints metrics that are unset.
         status: Object = obj.get("status") or {}
         if _is_v1(obj):

@@ -78,9 +78,9 @@ def to_v2(obj: Object) -> Object:
     meta = obj["metadata"]
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     metrics = carried_metrics(meta)
-    wanted = spec.pop("targetCPUUtilizationPercentage", None)
-    if wanted is not None:
-        metrics.append(cpu_metric(wanted, "target"))
+    desired = spec.pop("targetCPUUtilizationPercentage", None)
+    if desired is not None:
+        metrics.append(cpu_metric(desired, "target"))
     spec["metrics"] = metrics or [cpu_metric(DEFAULT_UTILIZATION, "target")]
     behavior = _behavior_of_text(_text(meta, BEHAVIOR))
     if behavior:

@@ -109,17 +109,17 @@ def _validate_metric(metric: Object, path: str, *, tolerant: bool) -> ErrorList:
     if present:
         # Only the first is validated; the others are too many.
         errors += _validate_source(present[0], metric[present[0]], f"{path}.{present[0]}", tolerant=tolerant)
-    wanted = _SOURCES.get(kind)
-    if wanted is not None and wanted not in present:
-        errors.append(required(f"{path}.{wanted}", "must populate information for the given metric source"))
+    desired = _SOURCES.get(kind)
+    if desired is not None and desired not in present:
+        errors.append(required(f"{path}.{desired}", "must populate information for the given metric source"))
     errors += unknown
-    others = [source for source in present if source != wanted] if len(present) > 1 else []
+    others = [source for source in present if source != desired] if len(present) > 1 else []
     return errors + [forbidden(f"{path}.{source}", "must populate the given metric source only") for source in others]
 
 
 def _validate_source(source: str, found: Object, path: str, *, tolerant: bool) -> ErrorList:
     target: Object = found.get("target") or {}
-    where = f"{path}.target"
+    child_path = f"{path}.target"
     value, average, share = target.get("value"), target.get("averageValue"), target.get("averageUtilization")
     errors: ErrorList = []
     if source == "object":
@@ -130,15 +130,15 @@ def _validate_source(source: str, found: Object, path: str, *, tolerant: bool) -
         if detail:
             errors.append(invalid(f"{path}.describedObject.apiVersion", version, detail))
     if source in ("resource", "containerResource"):
-        errors += _validate_resource(source, found, path) + _validate_target(target, where)
+        errors += _validate_resource(source, found, path) + _validate_target(target, child_path)
         if share is None and average is None:
-            errors.append(required(f"{where}.averageUtilization", _NO_RESOURCE))
+            errors.append(required(f"{child_path}.averageUtilization", _NO_RESOURCE))
         elif share is not None and average is not None:
-            errors.append(forbidden(f"{where}.averageValue", _BOTH_OF_RESOURCE))
+            errors.append(forbidden(f"{child_path}.averageValue", _BOTH_OF_RESOURCE))
         return errors
     errors += _validate_name(found.get("metric") or {}, f"{path}.metric", ("name",), "must specify a metric name")
-    errors += _validate_target(target, where)
-    missing = f"{where}.averageValue"
+    errors += _validate_target(target, child_path)
+    missing = f"{child_path}.averageValue"
     if source == "pods" and average is None:
         errors.append(required(missing, "must specify a positive target averageValue"))
     elif source == "object" and value is None and average is None:
@@ -146,7 +146,9 @@ def _validate_source(source: str, found: Object, path: str, *, tolerant: bool) -
     elif source == "external" and value is None and average is None:
         errors.append(required(missing, "must set either a target value for metric or a per-pod target"))
     elif source == "external" and value is not None and average is not None:
-        errors.append(forbidden(f"{where}.value", "may not set both a target value for metric and a per-pod target"))
+        errors.append(
+            forbidden(f"{child_path}.value", "may not set both a target value for metric and a per-pod target")
+        )
     return errors
 
 
@@ -190,11 +192,11 @@ def _sign(amount: Any) -> int:
 def _validate_rules(rules: Object, path: str) -> ErrorList:
     window, choice, policies = rules.get("stabilizationWindowSeconds"), rules.get("selectPolicy"), rules.get("policies")
     errors: ErrorList = []
-    where = f"{path}.stabilizationWindowSeconds"
+    child_path = f"{path}.stabilizationWindowSeconds"
     if window is not None and window < 0:
-        errors.append(invalid(where, window, "must be greater than or equal to zero"))
+        errors.append(invalid(child_path, window, "must be greater than or equal to zero"))
     if window is not None and window > _LONGEST_WINDOW:
-        errors.append(invalid(where, window, f"must be less than or equal to {_LONGEST_WINDOW}"))
+        errors.append(invalid(child_path, window, f"must be less than or equal to {_LONGEST_WINDOW}"))
     if choice is not None and choice not in _CHOICES:
         errors.append(not_supported(f"{path}.selectPolicy", choice, _CHOICES))
     if not policies:

@@ -3,7 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -31,13 +31,13 @@ class CronJobStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return cron_job_validation.validate_cron_job(obj)
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return cron_job_validation.validate_cron_job_again(obj, old)
 
 
 def set_defaults_cron_job(obj: Object) -> None:
     spec = ensure_object(obj, "spec")
-    set_absent(
+    set_default_fields(
         spec,
         {
             "concurrencyPolicy": "Allow",

@@ -2,7 +2,7 @@
 
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.batch.jobs.labels import default_labels
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.semantics.pod_defaults import default_template
 
 _MAX_INT32 = 2**31 - 1
@@ -14,7 +14,7 @@ def set_defaults_job(obj: Object) -> None:
         spec["completions"] = spec["parallelism"] = 1
     limit = 6 if spec.get("backoffLimitPerIndex") is None else _MAX_INT32
     replacement = "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed"
-    set_absent(
+    set_default_fields(
         spec,
         {
             "parallelism": 1,

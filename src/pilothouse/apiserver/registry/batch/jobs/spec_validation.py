@@ -3,8 +3,6 @@
 After ``validateJobSpec`` and what it calls in kubernetes' ``pkg/apis/batch/validation/validation.go`` (v1.36).
 """
 
-from collections.abc import Iterable
-
 from pilothouse.apiserver.field_errors import (
     ErrorList,
     duplicate,
@@ -136,13 +134,9 @@ def _validate_indexed_job(spec: Object, path: str) -> ErrorList:
 # Policies
 
 
-def _valid(choices: Iterable[str]) -> str:
-    return f"valid values: [{' '.join(map(shown, choices))}]"
-
-
 def _validate_choice(value: str, path: str, choices: tuple[str, ...]) -> ErrorList:
     if not value:
-        return [required(path, _valid(choices))]
+        return [required(path, f"valid values: [{' '.join(map(shown, choices))}]")]
     return [] if value in choices else [not_supported(path, value, choices)]
 
 
@@ -151,22 +145,22 @@ def _validate_pod_failure_policy(spec: Object, pod: Object, path: str) -> ErrorL
     errors = [too_many(path, len(rules), _MOST_RULES)] if len(rules) > _MOST_RULES else []
     containers = {each.get("name") for field in ("containers", "initContainers") for each in pod.get(field) or ()}
     for position, rule in enumerate(rules):
-        where = f"{path}[{position}]"
+        child_path = f"{path}[{position}]"
         action, exits, conditions = rule.get("action") or "", rule.get("onExitCodes"), rule.get("onPodConditions")
-        errors += _validate_choice(action, f"{where}.action", _ACTIONS)
+        errors += _validate_choice(action, f"{child_path}.action", _ACTIONS)
         if action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
             detail = "requires the backoffLimitPerIndex to be set"
-            errors.append(invalid(f"{where}.action", named(action), detail))
+            errors.append(invalid(f"{child_path}.action", named(action), detail))
         if exits is not None:
-            errors += _validate_on_exit_codes(exits, f"{where}.onExitCodes", containers)
+            errors += _validate_on_exit_codes(exits, f"{child_path}.onExitCodes", containers)
         if conditions:
-            errors += _validate_on_pod_conditions(conditions, f"{where}.onPodConditions")
+            errors += _validate_on_pod_conditions(conditions, f"{child_path}.onPodConditions")
         if exits is not None and conditions:
             detail = "specifying both OnExitCodes and OnPodConditions is not supported"
-            errors.append(invalid_omitting_value(where, detail))
+            errors.append(invalid_omitting_value(child_path, detail))
         elif exits is None and not conditions:
             detail = "specifying one of OnExitCodes and OnPodConditions is required"
-            errors.append(invalid_omitting_value(where, detail))
+            errors.append(invalid_omitting_value(child_path, detail))
     return errors
 
 

@@ -54,19 +54,19 @@ class JobStrategy(Strategy):
             labels.setdefault(prefix + "controller-uid", meta["uid"])
         template["labels"] = labels
         selector = ensure_object(spec, "selector")
-        wanted = {**(selector.get("matchLabels") or {})}
-        wanted.setdefault(PREFIX + "controller-uid", meta["uid"])
-        selector["matchLabels"] = wanted
+        desired = {**(selector.get("matchLabels") or {})}
+        desired.setdefault(PREFIX + "controller-uid", meta["uid"])
+        selector["matchLabels"] = desired
 
-    def finish(self, obj: Object) -> None:
-        super().finish(obj)
+    def canonicalize(self, obj: Object) -> None:
+        super().canonicalize(obj)
         # What is stored is defaulted when it is read; by then the template has more labels than when it was sent.
         default_labels(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         return validation.validate_job(obj)
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return validation.validate_job_again(obj, old)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

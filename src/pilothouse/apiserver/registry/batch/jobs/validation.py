@@ -77,14 +77,14 @@ def _validate_generated(obj: Object, *, prefixed: bool) -> ErrorList:
         return []
     labels = labels_of(spec.get("template") or {})
     errors: ErrorList = []
-    where = "spec.template.metadata.labels"
+    path = "spec.template.metadata.labels"
     made = {"controller-uid": obj["metadata"].get("uid"), "job-name": obj["metadata"].get("name") or ""}
     expected = made | {PREFIX + key: value for key, value in made.items()} if prefixed else made
     for key, value in expected.items():
         if key not in labels:
-            errors.append(required(f"{where}[{key}]", f"must be '{value}'"))
+            errors.append(required(f"{path}[{key}]", f"must be '{value}'"))
         elif labels[key] != value:
-            errors.append(invalid(f"{where}[{key}]", _shown(labels), f"must be '{value}'"))
+            errors.append(invalid(f"{path}[{key}]", _shown(labels), f"must be '{value}'"))
     if not selector_matches(spec["selector"], expected):
         shown = internal_value("*meta.LabelSelector", spec["selector"])
         errors.append(invalid("spec.selector", shown, "`selector` not auto-generated"))
@@ -103,14 +103,14 @@ def _validate_host_name(obj: Object) -> ErrorList:
 
 
 def _validate_completions(spec: Object, before: Object) -> ErrorList:
-    wanted = spec.get("completions")
-    if wanted == before.get("completions"):
+    desired = spec.get("completions")
+    if desired == before.get("completions"):
         return []
     if spec.get("completionMode") != "Indexed":
-        return [invalid("spec.completions", wanted, IMMUTABLE)]
-    if wanted is None or wanted == spec.get("parallelism"):
+        return [invalid("spec.completions", desired, IMMUTABLE)]
+    if desired is None or desired == spec.get("parallelism"):
         return []
-    return [invalid("spec.completions", wanted, "can only be modified in tandem with spec.parallelism")]
+    return [invalid("spec.completions", desired, "can only be modified in tandem with spec.parallelism")]
 
 
 def _validate_template_update(template: Object, old: Object) -> ErrorList:

@@ -28,7 +28,7 @@ class CertificateSigningRequestStrategy(Strategy):
         "approval": (("f:spec",), ("f:status", "f:certificate")),
     }
 
-    def note_requester(self, obj: Object, identity: Identity) -> None:
+    def record_requester(self, obj: Object, identity: Identity) -> None:
         spec: Object = obj.setdefault("spec", {})
         for field in _FROM_REQUESTER:
             spec.pop(field, None)

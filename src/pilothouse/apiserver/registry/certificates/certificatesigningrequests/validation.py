@@ -117,8 +117,8 @@ def _certificate_text(encoded: str) -> str:
 def _validate_request(encoded: object) -> ErrorList:
     path = "spec.request"
 
-    def reject(why: str) -> ErrorList:
-        return [invalid(path, internal_value("bytes", encoded or None), why)]
+    def reject(reason: str) -> ErrorList:
+        return [invalid(path, internal_value("bytes", encoded or None), reason)]
 
     try:
         pem = base64.b64decode(str(encoded or ""))

@@ -30,7 +30,7 @@ class LeaseStrategy(Strategy):
             if before.get(field) is None:
                 spec.pop(field, None)
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         obj.setdefault("spec", {})
 
     def validate(self, obj: Object) -> ErrorList:

@@ -3,7 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import ip_errors
-from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, some
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -51,7 +51,7 @@ class EndpointsStrategy(Strategy):
     def set_defaults(self, obj: Object) -> None:
         for subset in obj.get("subsets") or ():
             for port in subset.get("ports") or ():
-                set_absent(port, {"protocol": "TCP"})
+                set_default_fields(port, {"protocol": "TCP"})
 
     def validate(self, obj: Object) -> ErrorList:
         errors: ErrorList = []
@@ -67,7 +67,7 @@ class EndpointsStrategy(Strategy):
                 errors += _validate_port(port, f"{path}.ports[{index}]", needs_name=len(ports) > 1)
         return errors
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         # What was right for an older server may stay.
         return [] if (obj.get("subsets") or []) == (old.get("subsets") or []) else self.validate(obj)
 

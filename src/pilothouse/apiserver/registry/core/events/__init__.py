@@ -49,7 +49,7 @@ class CoreEventStrategy(Strategy):
     selectable_fallbacks = {"source": ("reportingComponent",)}  # read only
     validate_name = staticmethod(no_name_errors)
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         obj.setdefault("source", {})
         for field in ("firstTimestamp", "lastTimestamp", "eventTime"):
             obj.setdefault(field, None)

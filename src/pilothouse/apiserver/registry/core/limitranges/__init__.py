@@ -22,7 +22,7 @@ class LimitRangeStrategy(Strategy):
     def set_defaults(self, obj: Object) -> None:
         set_defaults_limit_range(obj)
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         obj["spec"].setdefault("limits", None)  # printed even when there are none
 
     def prepare_for_create(self, obj: Object, now: str) -> None:

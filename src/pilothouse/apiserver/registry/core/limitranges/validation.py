@@ -93,14 +93,14 @@ def _validate_limits_of(name: str, given: Object, path: str) -> ErrorList:
             errors.append(invalid(f"{path}.{field}[{name}]", given[shown], text.format(given[low], given[high])))
     ratio = amounts.get(_RATIO)
     if ratio is not None:
-        where, text = f"{path}.{_RATIO}[{name}]", given[_RATIO]
+        child_path, text = f"{path}.{_RATIO}[{name}]", given[_RATIO]
         if ratio < parse_quantity("1"):
-            errors.append(invalid(where, text, f"ratio {text} is less than 1"))
+            errors.append(invalid(child_path, text, f"ratio {text} is less than 1"))
         if "min" in amounts and "max" in amounts:
             value, most = _ratios(ratio, amounts["min"], amounts["max"])
             if value > most:
                 shown = "+Inf" if most == math.inf else f"{most:f}"
-                errors.append(invalid(where, text, f"ratio {text} is greater than max/min = {shown}"))
+                errors.append(invalid(child_path, text, f"ratio {text} is greater than max/min = {shown}"))
     asked, default = given.get("defaultRequest"), given.get("default")
     if asked is None or default is None or may_be_overcommitted(name):
         return errors

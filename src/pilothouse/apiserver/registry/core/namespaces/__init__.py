@@ -28,7 +28,7 @@ class NamespaceStrategy(Strategy):
     validate_name = staticmethod(dns_label_errors)
     update_steps = ("object meta", "object meta update")  # the spec stays as it was
     # pkg/registry/core/namespace/storage, shouldHaveDeleteDependentsFinalizer (v1.36)
-    unorphaned = "Foreground"
+    non_orphan_policy = "Foreground"
 
     def set_defaults(self, obj: Object) -> None:
         meta = obj["metadata"]
@@ -66,14 +66,14 @@ class NamespaceStrategy(Strategy):
             return [invalid("status.Phase", named(phase), "may only be 'Active' if `deletionTimestamp` is empty")]
         return []
 
-    def begin_delete(self, obj: Object, now: str) -> Literal["", "mark", "wait"]:
+    def before_delete(self, obj: Object, now: str) -> Literal["", "mark", "wait"]:
         if not obj["metadata"].get("deletionTimestamp"):
             obj["metadata"]["deletionTimestamp"] = now
             obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
             return "mark"
         return "wait" if obj.get("spec", {}).get("finalizers") else ""
 
-    def may_go(self, obj: Object) -> bool:
+    def should_delete_during_update(self, obj: Object) -> bool:
         return not obj.get("spec", {}).get("finalizers")
 
     def unsupported_field(self, path: str) -> str:

@@ -44,7 +44,7 @@ class NodeStrategy(Strategy):
     def set_defaults(self, obj: Object) -> None:
         set_defaults_node(obj)
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         status: dict[str, Any] = obj.setdefault("status", {})
         # Neither of the two is left out when it is empty (k8s.io/api v0.36, core/v1 DaemonEndpoint).
         ensure_object(ensure_object(status, "daemonEndpoints"), "kubeletEndpoint").setdefault("Port", 0)
@@ -69,7 +69,7 @@ class NodeStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return node_validation.validate_node(obj)
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj.get("spec") == old.get("spec") else self.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

@@ -2,7 +2,7 @@
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -40,7 +40,7 @@ class PersistentVolumeClaimStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return persistent_volume_claim_validation.validate_persistent_volume_claim_spec(obj["spec"], "spec")
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return persistent_volume_claim_validation.validate_persistent_volume_claim_again(obj, old)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
@@ -51,9 +51,9 @@ class PersistentVolumeClaimStrategy(Strategy):
 
 
 def set_defaults_persistent_volume_claim(obj: Object) -> None:
-    set_absent(ensure_object(obj, "status"), {"phase": "Pending"})
+    set_default_fields(ensure_object(obj, "status"), {"phase": "Pending"})
     spec = ensure_object(obj, "spec")
-    set_absent(spec, {"volumeMode": "Filesystem"})
+    set_default_fields(spec, {"volumeMode": "Filesystem"})
     resources = ensure_object(spec, "resources")
     for amounts in (resources.get("requests"), resources.get("limits")):
         canonicalize(amounts)

@@ -122,8 +122,8 @@ def validate_persistent_volume_claim_update(obj: Object, old: Object) -> ErrorLi
     if same != was_same:
         diff = internal_diff("core.PersistentVolumeClaimSpec", was_same, same)
         errors.append(forbidden("spec", _IMMUTABLE_CLAIM + diff))
-    wanted, was = (_amount(_requests(each)) for each in (spec, before))
-    if wanted < was and wanted <= _amount(status.get("capacity") or {}):
+    desired, was = (_amount(_requests(each)) for each in (spec, before))
+    if desired < was and desired <= _amount(status.get("capacity") or {}):
         errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
     errors += validate_immutable_fields(spec, before, "", {"volumeMode": "*string"})
     has = spec.get(_ATTRIBUTES)
@@ -180,20 +180,22 @@ def _validate_data_source(spec: Object, path: str, *, any_group: bool) -> ErrorL
     """Where the data of a claim comes from: two fields, which say the same unless the newer one names a namespace."""
     errors: ErrorList = []
     for field in ("dataSource", "dataSourceRef"):
-        source, where = spec.get(field), f"{path}.{field}"
+        source, child_path = spec.get(field), f"{path}.{field}"
         if source is None:
             continue
-        errors += [required(f"{where}.{part}") for part in ("name", "kind") if not source.get(part)]
+        errors += [required(f"{child_path}.{part}") for part in ("name", "kind") if not source.get(part)]
         group, kind = source.get("apiGroup") or "", source.get("kind") or ""
         if not group and kind != "PersistentVolumeClaim":
-            errors.append(invalid(where, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+            errors.append(
+                invalid(child_path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
+            )
         if group and not any_group:
             texts = dns_subdomain_errors(group)
-            errors += [invalid(f"{where}.apiGroup", group, text) for text in texts]
+            errors += [invalid(f"{child_path}.apiGroup", group, text) for text in texts]
         namespace = source.get("namespace")
         if namespace:
             texts = dns_label_errors(namespace)
-            errors += [invalid(f"{where}.namespace", namespace, text) for text in texts]
+            errors += [invalid(f"{child_path}.namespace", namespace, text) for text in texts]
     older, newer = spec.get("dataSource"), spec.get("dataSourceRef")
     if older is not None and newer is not None:
         if newer.get("namespace"):

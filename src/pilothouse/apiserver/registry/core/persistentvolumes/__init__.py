@@ -4,7 +4,7 @@ from typing import Any
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -42,7 +42,7 @@ class PersistentVolumeStrategy(Strategy):
     def validate_more(self, obj: Object) -> ErrorList:
         return persistent_volume_validation.validate_persistent_volume_more(obj)
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
@@ -52,14 +52,14 @@ class PersistentVolumeStrategy(Strategy):
 def set_defaults_persistent_volume(obj: Object) -> None:
     spec = ensure_object(obj, "spec")
     canonicalize(spec.get("capacity"))
-    set_absent(ensure_object(obj, "status"), {"phase": "Pending"})
-    set_absent(spec, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"})
+    set_default_fields(ensure_object(obj, "status"), {"phase": "Pending"})
+    set_default_fields(spec, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"})
     path = spec.get("hostPath")
     if path is not None:
         path.setdefault("type", "")
     for field, defaults in _SOURCE_DEFAULTS.items():
         if spec.get(field) is not None:
-            set_absent(spec[field], defaults)
+            set_default_fields(spec[field], defaults)
 
 
 _SOURCE_DEFAULTS: dict[str, dict[str, Any]] = {

@@ -139,10 +139,10 @@ _STABLE = {
 }
 
 
-def with_stable_labels(affinity: Object, wanted: Object | None) -> Object:
-    """The affinity of a volume with the labels that have other names by now, wherever ``wanted`` has these."""
+def with_stable_labels(affinity: Object, desired: Object | None) -> Object:
+    """The affinity of a volume with the labels that have other names by now, wherever ``desired`` has these."""
     terms = (affinity.get("required") or {}).get("nodeSelectorTerms") or ()
-    others = ((wanted or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+    others = ((desired or {}).get("required") or {}).get("nodeSelectorTerms") or ()
     if len(terms) != len(others):
         return affinity
     found = []

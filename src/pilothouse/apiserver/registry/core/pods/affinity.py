@@ -30,12 +30,14 @@ def validate_affinity(affinity: Object, path: str) -> ErrorList:
     for field in ("podAffinity", "podAntiAffinity"):
         found = affinity.get(field) or {}
         for position, term in enumerate(found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
-            where = f"{path}.{field}.requiredDuringSchedulingIgnoredDuringExecution[{position}]"
-            errors += _validate_pod_affinity_term(term, where)
+            child_path = f"{path}.{field}.requiredDuringSchedulingIgnoredDuringExecution[{position}]"
+            errors += _validate_pod_affinity_term(term, child_path)
         for position, weighted in enumerate(found.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
-            where = f"{path}.{field}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
-            errors += _validate_weight(weighted, where)
-            errors += _validate_pod_affinity_term(weighted.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm")
+            child_path = f"{path}.{field}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
+            errors += _validate_weight(weighted, child_path)
+            errors += _validate_pod_affinity_term(
+                weighted.get("podAffinityTerm") or {}, f"{child_path}.podAffinityTerm"
+            )
     return errors
 
 
@@ -46,56 +48,58 @@ def _validate_weight(term: Object, path: str) -> ErrorList:
 
 def _validate_node_affinity(affinity: Object, path: str) -> ErrorList:
     errors: ErrorList = []
-    wanted = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if wanted is not None:
-        errors += validate_node_selector(wanted, f"{path}.requiredDuringSchedulingIgnoredDuringExecution")
+    desired = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if desired is not None:
+        errors += validate_node_selector(desired, f"{path}.requiredDuringSchedulingIgnoredDuringExecution")
     for position, weighted in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
-        where = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
-        errors += _validate_weight(weighted, where)
+        child_path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
+        errors += _validate_weight(weighted, child_path)
         # No node has to have what is only preferred, so that upstream lets the values be what they like.
         errors += _validate_node_selector_term(
-            weighted.get("preference") or {}, f"{where}.preference", values_too=False
+            weighted.get("preference") or {}, f"{child_path}.preference", values_too=False
         )
     return errors
 
 
 def validate_node_selector(selector: Object, path: str) -> ErrorList:
-    where, terms = f"{path}.nodeSelectorTerms", selector.get("nodeSelectorTerms") or ()
+    child_path, terms = f"{path}.nodeSelectorTerms", selector.get("nodeSelectorTerms") or ()
     if not terms:
-        return [required(where, "must have at least one node selector term")]
+        return [required(child_path, "must have at least one node selector term")]
     errors: ErrorList = []
     for position, term in enumerate(terms):
-        errors += _validate_node_selector_term(term, f"{where}[{position}]")
+        errors += _validate_node_selector_term(term, f"{child_path}[{position}]")
     return errors
 
 
 def _validate_node_selector_term(term: Object, path: str, *, values_too: bool = True) -> ErrorList:
     errors: ErrorList = []
-    for position, wanted in enumerate(term.get("matchExpressions") or ()):
-        where = f"{path}.matchExpressions[{position}]"
-        operator, values = wanted.get("operator") or "", wanted.get("values") or ()
+    for position, desired in enumerate(term.get("matchExpressions") or ()):
+        child_path = f"{path}.matchExpressions[{position}]"
+        operator, values = desired.get("operator") or "", desired.get("values") or ()
         if operator in ("In", "NotIn") and not values:
-            errors.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            errors.append(required(f"{child_path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         elif operator in ("Exists", "DoesNotExist") and values:
             detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            errors.append(forbidden(f"{where}.values", detail))
+            errors.append(forbidden(f"{child_path}.values", detail))
         elif operator in ("Gt", "Lt") and len(values) != 1:
-            errors.append(required(f"{where}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+            errors.append(
+                required(f"{child_path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
+            )
         elif operator not in _NODE_OPERATORS:
-            errors.append(invalid(f"{where}.operator", named(operator), "not a valid selector operator"))
-        key = wanted.get("key") or ""
-        errors += _names(f"{where}.key", key, qualified_name_errors(key))
+            errors.append(invalid(f"{child_path}.operator", named(operator), "not a valid selector operator"))
+        key = desired.get("key") or ""
+        errors += _names(f"{child_path}.key", key, qualified_name_errors(key))
         for at, value in enumerate(values if values_too else ()):
-            errors += _names(f"{where}.values[{at}]", value, label_value_errors(value))
-    for position, wanted in enumerate(term.get("matchFields") or ()):
-        errors += _validate_node_field_selector_requirement(wanted, f"{path}.matchFields[{position}]")
+            errors += _names(f"{child_path}.values[{at}]", value, label_value_errors(value))
+    for position, desired in enumerate(term.get("matchFields") or ()):
+        errors += _validate_node_field_selector_requirement(desired, f"{path}.matchFields[{position}]")
     return errors
 
 
-def _validate_node_field_selector_requirement(wanted: Object, path: str) -> ErrorList:
+def _validate_node_field_selector_requirement(desired: Object, path: str) -> ErrorList:
     """``ValidateNodeFieldSelectorRequirement``: nodes can be chosen by their names only."""
     errors: ErrorList = []
-    operator, values, key = wanted.get("operator") or "", wanted.get("values") or (), wanted.get("key") or ""
+    operator, values, key = desired.get("operator") or "", desired.get("values") or (), desired.get("key") or ""
     if operator not in ("In", "NotIn"):
         errors.append(invalid(f"{path}.operator", named(operator), "not a valid selector operator"))
     elif len(values) != 1:
@@ -127,28 +131,28 @@ def validate_topology_spread_constraints(constraints: Sequence[Object], path: st
     errors: ErrorList = []
     kinds = [(each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "") for each in constraints]
     for position, constraint in enumerate(constraints):
-        where = f"{path}[{position}]"
+        child_path = f"{path}[{position}]"
         skew, (key, action) = constraint.get("maxSkew") or 0, kinds[position]
         if skew <= 0:
-            errors.append(invalid(f"{where}.maxSkew", skew, _POSITIVE))
+            errors.append(invalid(f"{child_path}.maxSkew", skew, _POSITIVE))
         if not key:
-            errors.append(required(f"{where}.topologyKey", "can not be empty"))
+            errors.append(required(f"{child_path}.topologyKey", "can not be empty"))
         if action not in _UNSATISFIABLE:
-            errors.append(not_supported(f"{where}.whenUnsatisfiable", action, _UNSATISFIABLE))
+            errors.append(not_supported(f"{child_path}.whenUnsatisfiable", action, _UNSATISFIABLE))
         # Of two that are the same, the one is named that has another after it.
         if (key, action) in kinds[position + 1 :]:
-            errors.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
+            errors.append(duplicate(f"{child_path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         least = constraint.get("minDomains")
         if least is not None and least <= 0:
-            errors.append(invalid(f"{where}.minDomains", least, _POSITIVE))
+            errors.append(invalid(f"{child_path}.minDomains", least, _POSITIVE))
         if least is not None and action != "DoNotSchedule":
             detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-            errors.append(invalid(f"{where}.minDomains", least, detail))
+            errors.append(invalid(f"{child_path}.minDomains", least, detail))
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             policy = constraint.get(field)
             if policy is not None and policy not in _NODE_POLICIES:
-                errors.append(not_supported(f"{where}.{field}", policy, _NODE_POLICIES))
-        errors += validate_label_keys(constraint, where)
+                errors.append(not_supported(f"{child_path}.{field}", policy, _NODE_POLICIES))
+        errors += validate_label_keys(constraint, child_path)
         if constraint.get("labelSelector") is not None:
-            errors += validate_label_selector(constraint["labelSelector"], f"{where}.labelSelector")
+            errors += validate_label_selector(constraint["labelSelector"], f"{child_path}.labelSelector")
     return errors

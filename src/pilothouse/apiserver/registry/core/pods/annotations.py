@@ -118,8 +118,8 @@ def validate_profile_annotations(annotations: Annotations, spec: Object, path: s
     if not any(key.startswith((_SECCOMP_POD, _SECCOMP, _APP_ARMOR)) for key in annotations):
         return []
     whole: Object = spec.get("securityContext") or {}
-    where = f"{path}.securityContext.seccompProfile"
-    errors = _differs("seccomp", annotations.get(_SECCOMP_POD), whole.get("seccompProfile"), where)
+    child_path = f"{path}.securityContext.seccompProfile"
+    errors = _differs("seccomp", annotations.get(_SECCOMP_POD), whole.get("seccompProfile"), child_path)
     containers = list(visit_containers(spec, path))
     for at, container in containers:
         profile = (container.get("securityContext") or {}).get("seccompProfile")

@@ -43,16 +43,16 @@ def _validate_env_var_value_from(variable: Object, source: Object, path: str) ->
     errors: ErrorList = []
     given = [field for field in _SOURCES if source.get(field) is not None]
     for field in given:
-        reference, where = source[field], f"{path}.{field}"
+        reference, child_path = source[field], f"{path}.{field}"
         match field:
             case "fieldRef":
-                errors += validate_object_field_selector(reference, where, ENV_FIELD_PATHS)
+                errors += validate_object_field_selector(reference, child_path, ENV_FIELD_PATHS)
             case "resourceFieldRef":
-                errors += validate_container_resource_field_selector(reference, where, in_volume=False)
+                errors += validate_container_resource_field_selector(reference, child_path, in_volume=False)
             case "fileKeyRef":
-                errors += _validate_file_key_selector(reference, where)
+                errors += _validate_file_key_selector(reference, child_path)
             case _:
-                errors += _validate_key_selector(reference, where)
+                errors += _validate_key_selector(reference, child_path)
     if not given:
         errors.append(invalid(path, "", _ONE))
     elif variable.get("value"):
@@ -97,18 +97,18 @@ def _validate_file_key_selector(reference: Object, path: str) -> ErrorList:
 def validate_env_from(sources: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
     for position, source in enumerate(sources):
-        where, prefix = f"{path}[{position}]", source.get("prefix")
+        child_path, prefix = f"{path}[{position}]", source.get("prefix")
         if prefix and not _is_name(prefix):
-            errors.append(invalid(f"{where}.prefix", prefix, _NAME))
+            errors.append(invalid(f"{child_path}.prefix", prefix, _NAME))
         given = [field for field in ("configMapRef", "secretRef") if source.get(field) is not None]
         for field in given:
             name = source[field].get("name")
             if not name:
-                errors.append(required(f"{where}.{field}.name"))
+                errors.append(required(f"{child_path}.{field}.name"))
             else:
                 # As the beginning of a name, which may end with a hyphen.
                 rest = name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
-                errors += _all(f"{where}.{field}.name", name, dns_subdomain_errors(rest))
+                errors += _all(f"{child_path}.{field}.name", name, dns_subdomain_errors(rest))
         # Upstream names the list rather than the one.
         if not given:
             errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
@@ -121,7 +121,7 @@ def validate_file_key_ref_volumes(spec: Object, path: str) -> ErrorList:
     """Files with variables are in volumes that are empty at first (``validateFileKeyRefVolumes``)."""
     errors: ErrorList = []
     volumes: dict[str, Object] | None = None
-    for where, container in visit_containers(spec, path):
+    for child_path, container in visit_containers(spec, path):
         for position, variable in enumerate(container.get("env") or ()):
             reference = (variable.get("valueFrom") or {}).get("fileKeyRef")
             if reference is None:
@@ -129,7 +129,7 @@ def validate_file_key_ref_volumes(spec: Object, path: str) -> ErrorList:
             if volumes is None:
                 volumes = {volume.get("name") or "": volume for volume in spec.get("volumes") or ()}
             name = reference.get("volumeName") or ""
-            field = f"{where}.env[{position}].valueFrom.fileKeyRef.volumeName"
+            field = f"{child_path}.env[{position}].valueFrom.fileKeyRef.volumeName"
             if name not in volumes:
                 errors.append(not_found(field, name))
             elif volumes[name].get("emptyDir") is None:

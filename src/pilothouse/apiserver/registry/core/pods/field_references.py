@@ -48,15 +48,15 @@ def validate_object_field_selector(reference: Object, path: str, allowed: Sequen
     if not field_path:
         return [required(f"{path}.fieldPath")]
     name, key = _split_maybe_subscripted_path(field_path)
-    why = ""
+    reason = ""
     if version != "v1":
-        why = f"unsupported pod version: {version}"
+        reason = f"unsupported pod version: {version}"
     elif key is not None and name not in _SUBSCRIPTED:
-        why = f"field label does not support subscript: {field_path}"
+        reason = f"field label does not support subscript: {field_path}"
     elif key is None and name not in _FIELD_LABELS and name != "spec.host":
-        why = f"field label not supported: {field_path}"
-    if why:
-        return [invalid(f"{path}.fieldPath", field_path, f"error converting fieldPath: {why}")]
+        reason = f"field label not supported: {field_path}"
+    if reason:
+        return [invalid(f"{path}.fieldPath", field_path, f"error converting fieldPath: {reason}")]
     if key is not None:
         detail = qualified_name_errors(key.lower() if name == "metadata.annotations" else key)
         return [invalid(path, key, text) for text in detail]

@@ -70,10 +70,10 @@ def validate_pod_wide_fields(spec: Object, path: str, *, plain: bool) -> ErrorLi
 def validate_host_aliases(aliases: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
     for position, alias in enumerate(aliases):
-        where = f"{path}[{position}]"
-        errors += validate_ip_for_legacy_field(alias.get("ip") or "", f"{where}.ip")
+        child_path = f"{path}[{position}]"
+        errors += validate_ip_for_legacy_field(alias.get("ip") or "", f"{child_path}.ip")
         for at, name in enumerate(alias.get("hostnames") or ()):
-            errors += _names(f"{where}.hostnames[{at}]", name, dns_subdomain_errors(name))
+            errors += _names(f"{child_path}.hostnames[{at}]", name, dns_subdomain_errors(name))
     return errors
 
 
@@ -105,35 +105,35 @@ def _validate_scheduling_group(group: Object, path: str) -> ErrorList:
 
 
 def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
-    config, where = spec.get("dnsConfig"), f"{path}.dnsConfig"
+    config, child_path = spec.get("dnsConfig"), f"{path}.dnsConfig"
     if spec.get("dnsPolicy") == "None":
         if config is None:
-            return [required(where, "must provide `dnsConfig` when `dnsPolicy` is None")]
+            return [required(child_path, "must provide `dnsConfig` when `dnsPolicy` is None")]
         if not config.get("nameservers"):
             detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            return [required(f"{where}.nameservers", detail)]
+            return [required(f"{child_path}.nameservers", detail)]
     if config is None:
         return []
     errors: ErrorList = []
     servers: Sequence[str] = config.get("nameservers") or ()
     if len(servers) > _MOST_NAMESERVERS:
         detail = f"must not have more than {_MOST_NAMESERVERS} nameservers"
-        errors.append(invalid(f"{where}.nameservers", list(servers), detail))
+        errors.append(invalid(f"{child_path}.nameservers", list(servers), detail))
     for position, server in enumerate(servers):
-        errors += validate_ip_for_legacy_field(server, f"{where}.nameservers[{position}]")
+        errors += validate_ip_for_legacy_field(server, f"{child_path}.nameservers[{position}]")
     searches: Sequence[str] = config.get("searches") or ()
     if len(searches) > _MOST_SEARCHES:
         detail = f"must not have more than {_MOST_SEARCHES} search paths"
-        errors.append(invalid(f"{where}.searches", list(searches), detail))
+        errors.append(invalid(f"{child_path}.searches", list(searches), detail))
     if len(" ".join(searches)) > _MOST_OF_SEARCHES:
         detail = f"must not have more than {_MOST_OF_SEARCHES} characters (including spaces) in the search list"
-        errors.append(invalid(f"{where}.searches", list(searches), detail))
+        errors.append(invalid(f"{child_path}.searches", list(searches), detail))
     for position, search in enumerate(searches):
         domain = search.removesuffix(".")
         if search != ".":
-            errors += _names(f"{where}.searches[{position}]", domain, dns_search_errors(domain))
+            errors += _names(f"{child_path}.searches[{position}]", domain, dns_search_errors(domain))
     errors += [
-        required(f"{where}.options[{position}]", "must not be empty")
+        required(f"{child_path}.options[{position}]", "must not be empty")
         for position, option in enumerate(config.get("options") or ())
         if not option.get("name")
     ]

@@ -25,22 +25,22 @@ _NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successTh
 def validate_probe(container: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     for name in PROBES:
-        probe, where = container.get(name), f"{path}.{name}"
+        probe, child_path = container.get(name), f"{path}.{name}"
         if probe is None:
             continue
-        errors += _validate_handler(probe, where, _OF_PROBES, None) + validate_nonnegative_fields(
-            probe, where, _NUMBERS
+        errors += _validate_handler(probe, child_path, _OF_PROBES, None) + validate_nonnegative_fields(
+            probe, child_path, _NUMBERS
         )
         grace = probe.get("terminationGracePeriodSeconds")
         if grace is not None and grace <= 0:
-            field = f"{where}.terminationGracePeriodSeconds"
+            field = f"{child_path}.terminationGracePeriodSeconds"
             errors.append(invalid(field, grace, "must be greater than 0"))
         if name != "readinessProbe":
             times = probe.get("successThreshold")
             if times != 1:
-                errors.append(invalid(f"{where}.successThreshold", times, "must be 1"))
+                errors.append(invalid(f"{child_path}.successThreshold", times, "must be 1"))
         elif grace is not None:
-            field = f"{where}.terminationGracePeriodSeconds"
+            field = f"{child_path}.terminationGracePeriodSeconds"
             errors.append(invalid(field, grace, "must not be set for readinessProbes"))
     return errors
 

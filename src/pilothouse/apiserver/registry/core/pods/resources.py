@@ -30,16 +30,16 @@ def validate_pod_resources(spec: Object, path: str) -> ErrorList:
     whole: Object | None = spec.get("resources")
     if whole is None:
         return []
-    where = f"{path}.resources"
+    child_path = f"{path}.resources"
     if (spec.get("os") or {}).get("name") == "windows":
-        return [forbidden(where, "may not be set for a windows pod")]
+        return [forbidden(child_path, "may not be set for a windows pod")]
     errors: ErrorList = []
     if whole.get("claims") is not None:
-        errors.append(forbidden(f"{where}.claims", "claims may not be set for Resources at pod-level"))
-    errors += validate_resource_requirements(whole, where, names=validate_pod_resource_name)
-    errors += validate_container_claims(whole.get("claims") or (), f"{where}.claims", claim_names(spec))
+        errors.append(forbidden(f"{child_path}.claims", "claims may not be set for Resources at pod-level"))
+    errors += validate_resource_requirements(whole, child_path, names=validate_pod_resource_name)
+    errors += validate_container_claims(whole.get("claims") or (), f"{child_path}.claims", claim_names(spec))
     try:
-        return errors + _validate_pod_resource_consistency(spec, whole, where)
+        return errors + _validate_pod_resource_consistency(spec, whole, child_path)
     except QuantityError:
         return errors  # of which some amount is one
 
@@ -109,13 +109,13 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
     errors: ErrorList = []
     seen: set[str] = set()
     for position, claim in enumerate(claims):
-        where, name = f"{path}[{position}]", claim.get("name") or ""
+        child_path, name = f"{path}[{position}]", claim.get("name") or ""
         if not name:
-            errors.append(required(f"{where}.name"))
+            errors.append(required(f"{child_path}.name"))
         elif name in seen:
-            errors.append(duplicate(f"{where}.name", name))
+            errors.append(duplicate(f"{child_path}.name", name))
         else:
-            errors += [invalid(f"{where}.name", name, text) for text in dns_label_errors(name)]
+            errors += [invalid(f"{child_path}.name", name, text) for text in dns_label_errors(name)]
             seen.add(name)
         given = [field for field in _CLAIMS if claim.get(field) is not None]
         if len(given) != 1:
@@ -124,9 +124,9 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
                 if given
                 else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             )
-            errors.append(invalid(where, internal_value("core.PodResourceClaim", claim), detail))
+            errors.append(invalid(child_path, internal_value("core.PodResourceClaim", claim), detail))
         errors += [
-            invalid(f"{where}.{field}", claim[field], text)
+            invalid(f"{child_path}.{field}", claim[field], text)
             for field in given
             for text in dns_subdomain_errors(claim[field])
         ]
@@ -137,24 +137,24 @@ def validate_container_claims(claims: Sequence[Object], path: str, known: frozen
     errors: ErrorList = []
     seen: list[str] = []
     for position, claim in enumerate(claims):
-        where, name, request = f"{path}[{position}]", claim.get("name") or "", claim.get("request") or ""
+        child_path, name, request = f"{path}[{position}]", claim.get("name") or "", claim.get("request") or ""
         if not name:
-            errors.append(required(where))
+            errors.append(required(child_path))
             continue
         if name in seen:
-            errors.append(duplicate(where, name))
+            errors.append(duplicate(child_path, name))
         else:
             key = f"{name}/{request}" if request else name
             if request:
                 detail = dns_label_errors(request)
-                errors += [invalid(f"{where}.request", request, text) for text in detail]
+                errors += [invalid(f"{child_path}.request", request, text) for text in detail]
             if key in seen:
-                errors.append(duplicate(where, key))
+                errors.append(duplicate(child_path, key))
             elif not request:
-                errors += [duplicate(where, name) for other in seen if other.startswith(f"{name}/")]
+                errors += [duplicate(child_path, name) for other in seen if other.startswith(f"{name}/")]
             seen.append(key)
         if name not in known:
-            errors.append(_unknown(where, name, known))
+            errors.append(_unknown(child_path, name, known))
     return errors
 
 

@@ -27,18 +27,18 @@ def validate_container_restart_policy(container: Object, path: str) -> ErrorList
     if len(rules) > _MOST_RULES:
         errors.append(too_many(f"{path}.restartPolicyRules", len(rules), _MOST_RULES))
     for position, rule in enumerate(rules):
-        where = f"{path}.restartPolicyRules[{position}]"
+        child_path = f"{path}.restartPolicyRules[{position}]"
         action, codes = rule.get("action") or "", rule.get("exitCodes")
         if action not in _ACTIONS:
-            errors.append(not_supported(f"{where}.action", action, _ACTIONS))
+            errors.append(not_supported(f"{child_path}.action", action, _ACTIONS))
         if codes is None:
-            errors.append(required(f"{where}.exitCodes", "must be specified"))
+            errors.append(required(f"{child_path}.exitCodes", "must be specified"))
             continue
         operator, values = codes.get("operator") or "", codes.get("values") or ()
         if operator not in _OPERATORS:
-            errors.append(not_supported(f"{where}.exitCodes.operator", operator, _OPERATORS))
+            errors.append(not_supported(f"{child_path}.exitCodes.operator", operator, _OPERATORS))
         if len(values) > _MOST_CODES:
-            errors.append(too_many(f"{where}.exitCodes.values", len(values), _MOST_CODES))
+            errors.append(too_many(f"{child_path}.exitCodes.values", len(values), _MOST_CODES))
     return errors
 
 
@@ -92,7 +92,7 @@ def runs_again(container: Object, of_pod: str | None, code: int) -> bool:
     return policy == "Always" or (policy == "OnFailure" and code != 0)
 
 
-def all_may_run_again(spec: Object) -> bool:
+def all_containers_could_restart(spec: Object) -> bool:
     """Whether some container, when it ends, may take all others with it (``AllContainersCouldRestart``)."""
     return any(
         rule.get("action") == "RestartAllContainers"

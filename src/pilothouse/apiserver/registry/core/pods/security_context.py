@@ -66,27 +66,27 @@ def visit_containers(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
 def validate_pod_security_context(spec: Object, path: str) -> ErrorList:
     """The errors in the security context of a pod, some fields of which are in its spec."""
     context: Object = spec.get("securityContext") or {}
-    where = f"{path}.securityContext"
+    child_path = f"{path}.securityContext"
     errors = [
-        invalid(f"{where}.{field}", context[field], ID_RANGE)
+        invalid(f"{child_path}.{field}", context[field], ID_RANGE)
         for field in ("fsGroup", "runAsUser", "runAsGroup")
         if not is_valid_id(context.get(field))
     ]
     errors += [
-        invalid(f"{where}.supplementalGroups[{position}]", group, ID_RANGE)
+        invalid(f"{child_path}.supplementalGroups[{position}]", group, ID_RANGE)
         for position, group in enumerate(context.get("supplementalGroups") or ())
         if not is_valid_id(group)
     ]
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
-        errors.append(invalid(f"{where}.shareProcessNamespace", True, detail))
+        errors.append(invalid(f"{child_path}.shareProcessNamespace", True, detail))
     if not context:
         return errors
-    errors += _validate_sysctls(spec, f"{where}.sysctls")
-    errors += _validate_enum(context, where, "fsGroupChangePolicy", _CHANGE_POLICIES)
-    errors += _validate_profiles(context, where)
-    errors += _validate_enum(context, where, "supplementalGroupsPolicy", _GROUP_POLICIES)
-    return errors + _validate_enum(context, where, "seLinuxChangePolicy", _LABEL_POLICIES)
+    errors += _validate_sysctls(spec, f"{child_path}.sysctls")
+    errors += _validate_enum(context, child_path, "fsGroupChangePolicy", _CHANGE_POLICIES)
+    errors += _validate_profiles(context, child_path)
+    errors += _validate_enum(context, child_path, "supplementalGroupsPolicy", _GROUP_POLICIES)
+    return errors + _validate_enum(context, child_path, "seLinuxChangePolicy", _LABEL_POLICIES)
 
 
 def _validate_enum(context: Object, path: str, field: str, choices: tuple[str, ...]) -> ErrorList:
@@ -98,17 +98,19 @@ def _validate_sysctls(spec: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     seen: set[str] = set()
     for position, sysctl in enumerate(spec["securityContext"].get("sysctls") or ()):
-        where, name = f"{path}[{position}].name", sysctl.get("name") or ""
+        child_path, name = f"{path}[{position}].name", sysctl.get("name") or ""
         if not name:
-            errors.append(required(where))
+            errors.append(required(child_path))
         elif len(name) > _MAX_SYSCTL or _sysctl.match(name) is None:
-            errors.append(invalid(where, name, f"must have at most {_MAX_SYSCTL} characters and match regex {_SYSCTL}"))
+            errors.append(
+                invalid(child_path, name, f"must have at most {_MAX_SYSCTL} characters and match regex {_SYSCTL}")
+            )
         elif name in seen:
-            errors.append(duplicate(where, name))
+            errors.append(duplicate(child_path, name))
         seen.add(name)
         owner = _namespace_of(name)
         if owner and spec.get(owner):
-            errors.append(invalid(where, name, f"may not be specified when '{owner}' is true"))
+            errors.append(invalid(child_path, name, f"may not be specified when '{owner}' is true"))
     return errors
 
 
@@ -131,8 +133,8 @@ def validate_host_users(spec: Object, path: str) -> ErrorList:
     shown = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
     all_errors = [forbidden(f"{path}.{name}", _HOST_USERS) for field, name in shown if spec.get(field)]
     return all_errors + [
-        forbidden(f"{where}.volumeDevices", _HOST_USERS)
-        for where, container in visit_containers(spec, path)
+        forbidden(f"{child_path}.volumeDevices", _HOST_USERS)
+        for child_path, container in visit_containers(spec, path)
         if container.get("volumeDevices")
     ]
 
@@ -142,12 +144,12 @@ def validate_windows_host_process_pod(spec: Object, path: str) -> ErrorList:
     of_pod = _host_process(spec)
     errors: ErrorList = []
     count = total = 0
-    for where, container in visit_containers(spec, path):
+    for child_path, container in visit_containers(spec, path):
         total += 1
         own = _host_process(container)
         if of_pod is not None and own is not None and of_pod != own:
             detail = f"pod hostProcess value must be identical if both are specified, was {str(of_pod).lower()}"
-            field = f"{where}.securityContext.windowsOptions.hostProcess"
+            field = f"{child_path}.securityContext.windowsOptions.hostProcess"
             errors.append(invalid(field, own, detail))
         count += bool(of_pod if own is None else own)
     if not count:
@@ -178,15 +180,15 @@ def validate_os(spec: Object, path: str) -> ErrorList:
     holders = [(path, spec), *visit_containers(spec, path)]
     if name == "linux":
         return [
-            forbidden(f"{where}.securityContext.windowsOptions", _NOT_ON_LINUX)
-            for where, holder in holders
+            forbidden(f"{child_path}.securityContext.windowsOptions", _NOT_ON_LINUX)
+            for child_path, holder in holders
             if (holder.get("securityContext") or {}).get("windowsOptions") is not None
         ]
     errors = _validate_windows_pod(spec, path)
-    for where, holder in holders[1:]:
+    for child_path, holder in holders[1:]:
         context = holder.get("securityContext") or {}
         errors += [
-            forbidden(f"{where}.securityContext.{field}", _NOT_ON_WINDOWS)
+            forbidden(f"{child_path}.securityContext.{field}", _NOT_ON_WINDOWS)
             for field in (
                 *_LINUX_ONLY,
                 *("capabilities", "readOnlyRootFilesystem", "privileged", "allowPrivilegeEscalation", "procMount"),
@@ -217,7 +219,7 @@ def _validate_windows_pod(spec: Object, path: str) -> ErrorList:
             )
         ),
     )
-    return [forbidden(f"{where}.{field}", _NOT_ON_WINDOWS) for where, field, is_set in given if is_set]
+    return [forbidden(f"{child_path}.{field}", _NOT_ON_WINDOWS) for child_path, field, is_set in given if is_set]
 
 
 # Containers -----------------------------------------------------------------------------------------------------------
@@ -267,15 +269,15 @@ def _validate_seccomp_profile(profile: Object | None, path: str) -> ErrorList:
         errors.append(required(f"{path}.type", "type is required when seccompProfile is set"))
     elif kind not in _PROFILES:
         errors.append(not_supported(f"{path}.type", kind, _PROFILES))
-    where = f"{path}.localhostProfile"
+    child_path = f"{path}.localhostProfile"
     if kind != "Localhost":
         if local is not None:
             shown = internal_value("*core.SeccompProfile", profile)
-            errors.append(invalid(where, shown, "can only be set when seccomp type is Localhost"))
+            errors.append(invalid(child_path, shown, "can only be set when seccomp type is Localhost"))
     elif local is None:
-        errors.append(required(where, "must be set when seccomp type is Localhost"))
+        errors.append(required(child_path, "must be set when seccomp type is Localhost"))
     else:
-        errors += validate_local_descending_path(local, where)
+        errors += validate_local_descending_path(local, child_path)
     return errors
 
 
@@ -283,21 +285,21 @@ def _validate_app_armor_profile(profile: Object | None, path: str) -> ErrorList:
     if profile is None:
         return []
     kind, local = profile.get("type") or "", profile.get("localhostProfile")
-    where = f"{path}.localhostProfile"
+    child_path = f"{path}.localhostProfile"
     if not kind:
         return [required(f"{path}.type", "type is required when appArmorProfile is set")]
     if kind not in _PROFILES:
         return [not_supported(f"{path}.type", kind, _PROFILES)]
     if kind != "Localhost":
         detail = "can only be set when AppArmor type is Localhost"
-        return [] if local is None else [invalid(where, named(local), detail)]
+        return [] if local is None else [invalid(child_path, named(local), detail)]
     errors: ErrorList = []
     if local is None or not local:
-        errors.append(required(where, "must be set when AppArmor type is Localhost"))
+        errors.append(required(child_path, "must be set when AppArmor type is Localhost"))
     elif local.strip() != local:
-        errors.append(invalid(where, local, "must not be padded with whitespace"))
+        errors.append(invalid(child_path, local, "must not be padded with whitespace"))
     if local is not None and len(local.encode()) > _MAX_PROFILE:
-        errors.append(too_long(where, _MAX_PROFILE))
+        errors.append(too_long(child_path, _MAX_PROFILE))
     return errors
 
 
@@ -322,8 +324,8 @@ def _validate_windows_security_context_options(options: Object | None, path: str
         options.get(field) for field in ("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName")
     )
     if name is not None:
-        where, shown = f"{path}.gmsaCredentialSpecName", named(name)
-        errors += [invalid(where, shown, text) for text in dns_subdomain_errors(name)]
+        child_path, shown = f"{path}.gmsaCredentialSpecName", named(name)
+        errors += [invalid(child_path, shown, text) for text in dns_subdomain_errors(name)]
     if spec is not None and not spec:
         detail = "gmsaCredentialSpec cannot be an empty string"
         errors.append(invalid(f"{path}.gmsaCredentialSpec", named(spec), detail))
@@ -331,8 +333,8 @@ def _validate_windows_security_context_options(options: Object | None, path: str
         detail = f"gmsaCredentialSpec size must be under {_MAX_SPEC_KIB} KiB"
         errors.append(invalid(f"{path}.gmsaCredentialSpec", named(spec), detail))
     if user is not None:
-        where, shown = f"{path}.runAsUserName", named(user)
-        errors += [invalid(where, shown, f"runAsUserName{text}") for text in _user_name_errors(user)]
+        child_path, shown = f"{path}.runAsUserName", named(user)
+        errors += [invalid(child_path, shown, f"runAsUserName{text}") for text in _user_name_errors(user)]
     return errors
 
 

@@ -17,7 +17,7 @@ from pilothouse.apiserver.field_errors import (
     too_long,
 )
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.core.pods.restart_policies import all_may_run_again, runs_again
+from pilothouse.apiserver.registry.core.pods.restart_policies import all_containers_could_restart, runs_again
 from pilothouse.apiserver.registry.core.pods.security_context import ID_RANGE, is_valid_id
 from pilothouse.apiserver.registry.generic.ip_validation import family_of, validate_ip_for_legacy_field
 from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
@@ -42,10 +42,10 @@ def validate_pod_status_fields(pod: Object, old: Object) -> ErrorList:
             errors += _validate_pod_conditions(condition, f"status.conditions[{position}]")
     node = status.get("nominatedNodeName")
     if node and node != before.get("nominatedNodeName"):
-        where = "status.nominatedNodeName"
-        errors += [invalid(where, node, text) for text in dns_subdomain_errors(node)]
+        path = "status.nominatedNodeName"
+        errors += [invalid(path, node, text) for text in dns_subdomain_errors(node)]
         if spec.get("nodeName"):
-            errors.append(forbidden(where, "may not be set on pods that are already bound to a node"))
+            errors.append(forbidden(path, "may not be set on pods that are already bound to a node"))
     if (status.get("observedGeneration") or 0) < 0:
         errors.append(invalid("status.observedGeneration", status["observedGeneration"], _NOT_NEGATIVE))
     errors += validate_immutable_fields(status, before, "status", {"qosClass": "named"})
@@ -81,7 +81,7 @@ def _validate_container_state_transition(
     known: Sequence[Object] = before.get(field) or ()
     if not any((was.get("state") or {}).get("terminated") for was in known):
         return []
-    if of_spec and all_may_run_again(spec):
+    if of_spec and all_containers_could_restart(spec):
         return []
     containers: Sequence[Object] = spec.get(of_spec) or () if of_spec else ()
     errors: ErrorList = []
@@ -103,16 +103,16 @@ def _validate_resource_claim_statuses(statuses: Sequence[Object], claims: Sequen
     known = {claim.get("name") for claim in claims}
     seen: set[str] = set()
     for position, status in enumerate(statuses):
-        where, name = f"status.resourceClaimStatuses[{position}]", status.get("name") or ""
+        path, name = f"status.resourceClaimStatuses[{position}]", status.get("name") or ""
         if name not in known:
-            errors.append(invalid(f"{where}.name", name, "must match the name of an entry in `spec.resourceClaims`"))
+            errors.append(invalid(f"{path}.name", name, "must match the name of an entry in `spec.resourceClaims`"))
         if name in seen:
-            errors.append(duplicate(f"{where}.name", name))
+            errors.append(duplicate(f"{path}.name", name))
         seen.add(name)
         claim = status.get("resourceClaimName")
         if claim is not None:
             texts = dns_subdomain_errors(claim)
-            errors += [invalid(f"{where}.resourceClaimName", claim, text) for text in texts]
+            errors += [invalid(f"{path}.resourceClaimName", claim, text) for text in texts]
     return errors
 
 
@@ -131,26 +131,26 @@ def _validate_extended_resource_claim_status(status: Object, spec: Object) -> Er
     seen: set[tuple[str, ...]] = set()
     parts = ("containerName", "resourceName", "requestName")
     for position, mapping in enumerate(mappings):
-        where = f"{path}.requestMappings[{position}]"
+        child_path = f"{path}.requestMappings[{position}]"
         name, resource, request = key = tuple(mapping.get(part) or "" for part in parts)
         if name not in containers:
             detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
-            errors.append(invalid(f"{where}.containerName", name, detail))
+            errors.append(invalid(f"{child_path}.containerName", name, detail))
         elif resource not in ((containers[name].get("resources") or {}).get("requests") or {}):
             detail = (
                 "must match the extended resource name of an entry in spec.initContainers.resources.requests or "
                 "spec.containers.resources.requests"
             )
-            errors.append(invalid(f"{where}.resourceName", resource, detail))
+            errors.append(invalid(f"{child_path}.resourceName", resource, detail))
         errors += [invalid(f"{path}.requestName", request, text) for text in dns_label_errors(request)]
         if key in seen:
-            errors += [duplicate(f"{where}.{part}", value) for part, value in zip(parts, key, strict=True)]
+            errors += [duplicate(f"{child_path}.{part}", value) for part, value in zip(parts, key, strict=True)]
         seen.add(key)
     claim = status.get("resourceClaimName") or ""
     if not claim:
         return [*errors, required(f"{path}.resourceClaimName")]
-    where = f"{path}.resourceClaimName"
-    return errors + [invalid(where, claim, text) for text in dns_subdomain_errors(claim)]
+    child_path = f"{path}.resourceClaimName"
+    return errors + [invalid(child_path, claim, text) for text in dns_subdomain_errors(claim)]
 
 
 # Addresses ----------------------------------------------------------------------------------------------------------
@@ -206,16 +206,16 @@ def _validate_container_statuses(status: Object, spec: Object) -> ErrorList:
                 errors += _validate_container_status_users(linux, f"status.{field}[{position}].user.linux", system)
     for field, of_spec in fields:
         for position, each in enumerate(status.get(field) or ()):
-            allocated, where = each.get("allocatedResourcesStatus"), f"status.{field}[{position}]"
+            allocated, path = each.get("allocatedResourcesStatus"), f"status.{field}[{position}]"
             if allocated and not of_spec:
                 detail = "must not be specified in container status"
-                errors.append(forbidden(f"{where}.allocatedResourcesStatus", detail))
+                errors.append(forbidden(f"{path}.allocatedResourcesStatus", detail))
             elif allocated:
                 name = each.get("name")
                 own = next((one for one in spec.get(of_spec) or () if one.get("name") == name), None)
                 for at, resource in enumerate(allocated):
                     errors += _validate_allocated_resources_status(
-                        resource, own, f"{where}.allocatedResourcesStatus[{at}]"
+                        resource, own, f"{path}.allocatedResourcesStatus[{at}]"
                     )
     return errors
 
@@ -254,17 +254,17 @@ def _validate_allocated_resources_status(resource: Object, container: Object | N
         errors.append(invalid(f"{path}.name", name, detail))
     seen: set[str] = set()
     for position, device in enumerate(resource.get("resources") or ()):
-        where, health = f"{path}.resources[{position}]", device.get("health") or ""
+        child_path, health = f"{path}.resources[{position}]", device.get("health") or ""
         if health not in _HEALTH:
-            errors.append(not_supported(f"{where}.health", health, _HEALTH))
+            errors.append(not_supported(f"{child_path}.health", health, _HEALTH))
         message = device.get("message")
         if message == "":
-            errors.append(required(f"{where}.message", "must be non-empty if specified"))
+            errors.append(required(f"{child_path}.message", "must be non-empty if specified"))
         elif message is not None and len(message.encode()) > _MAX_HEALTH_MESSAGE:
-            errors.append(too_long(f"{where}.message", _MAX_HEALTH_MESSAGE))
+            errors.append(too_long(f"{child_path}.message", _MAX_HEALTH_MESSAGE))
         own = device.get("resourceID") or ""
         if own in seen:
-            errors.append(duplicate(f"{where}.resourceID", named(own)))
+            errors.append(duplicate(f"{child_path}.resourceID", named(own)))
         seen.add(own)
     return errors
 

@@ -78,7 +78,7 @@ class PodStrategy(Strategy):
                 status["qosClass"] = known
         drop_disabled_status_fields(status)
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         for field in _STATUSES:
             for status in obj["status"].get(field) or ():
                 for state in ("state", "lastState"):

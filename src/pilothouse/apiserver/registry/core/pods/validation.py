@@ -178,25 +178,25 @@ def _validate_volumes(
     right: dict[str, bool] = {}
     pod = (meta or {}).get("name") or ""
     for position, volume in enumerate(volumes):
-        where = f"{path}[{position}]"
+        child_path = f"{path}[{position}]"
         name = volume.get("name") or ""
-        found = validate_volume_source(volume, where)
+        found = validate_volume_source(volume, child_path)
         if pod and name and "ephemeral" in volume:
             claim = f"{pod}-{name}"
             detail = [f"PVC name {quote(claim)}: {text}" for text in dns_subdomain_errors(claim)]
-            found += _names(f"{where}.name", name, detail)
+            found += _names(f"{child_path}.name", name, detail)
         if not name:
-            found.append(required(f"{where}.name"))
+            found.append(required(f"{child_path}.name"))
         else:
-            found += _names(f"{where}.name", name, dns_label_errors(name))
+            found += _names(f"{child_path}.name", name, dns_label_errors(name))
         if name in right:
-            found.append(duplicate(f"{where}.name", name))
+            found.append(duplicate(f"{child_path}.name", name))
         if found:
             all_errors += found
         else:
             right[name] = not _CLAIMED.isdisjoint(volume)
         if pod and "persistentVolumeClaim" in volume:
-            all_errors += _validate_own_claims(volume, volumes, pod, where)
+            all_errors += _validate_own_claims(volume, volumes, pod, child_path)
     return right
 
 
@@ -225,8 +225,8 @@ def _validate_containers(spec: Object, path: str, volumes: Mapping[str, bool], a
         names.add(container.get("name") or "")
     all_errors += _check_host_port_conflicts(regular, f"{path}.containers")
     for position, container in enumerate(first):
-        where = f"{path}.initContainers[{position}]"
-        plain &= _validate_container(container, where, names, volumes, spec, all_errors, init=True)
+        child_path = f"{path}.initContainers[{position}]"
+        plain &= _validate_container(container, child_path, names, volumes, spec, all_errors, init=True)
         if container.get("name"):
             names.add(container["name"])
     later = spec.get("ephemeralContainers") or ()
@@ -235,8 +235,8 @@ def _validate_containers(spec: Object, path: str, volumes: Mapping[str, bool], a
         names.update(container.get("name") or "" for container in first)
         others = frozenset(names)
         for position, container in enumerate(later):
-            where = f"{path}.ephemeralContainers[{position}]"
-            _validate_ephemeral(container, where, names, others, volumes, spec, all_errors)
+            child_path = f"{path}.ephemeralContainers[{position}]"
+            _validate_ephemeral(container, child_path, names, others, volumes, spec, all_errors)
             names.add(container.get("name") or "")
     return plain
 
@@ -400,25 +400,25 @@ def _validate_common(
 def _validate_ports(ports: Iterable[Object], path: str, all_errors: ErrorList) -> None:
     names: set[str] = set()
     for position, port in enumerate(ports):
-        where = f"{path}[{position}]"
+        child_path = f"{path}[{position}]"
         if port.get("name"):
             name = port["name"]
             found = port_name_errors(name)
-            all_errors += _names(f"{where}.name", name, found)
+            all_errors += _names(f"{child_path}.name", name, found)
             if not found and name in names:
-                all_errors.append(duplicate(f"{where}.name", name))
+                all_errors.append(duplicate(f"{child_path}.name", name))
             names.add(name)
         number = port.get("containerPort") or 0
         if not number:
-            all_errors.append(required(f"{where}.containerPort"))
+            all_errors.append(required(f"{child_path}.containerPort"))
         elif not 1 <= number <= 65535:
-            all_errors.append(invalid(f"{where}.containerPort", number, PORT_RANGE))
+            all_errors.append(invalid(f"{child_path}.containerPort", number, PORT_RANGE))
         host = port.get("hostPort") or 0
         if host and not 1 <= host <= 65535:
-            all_errors.append(invalid(f"{where}.hostPort", host, PORT_RANGE))
+            all_errors.append(invalid(f"{child_path}.hostPort", host, PORT_RANGE))
         protocol = port.get("protocol")
         if protocol not in _PROTOCOLS:
-            all_errors.append(not_supported(f"{where}.protocol", protocol, _PROTOCOLS))
+            all_errors.append(not_supported(f"{child_path}.protocol", protocol, _PROTOCOLS))
 
 
 def validate_pod_create(pod: Object) -> ErrorList:

@@ -20,27 +20,29 @@ def validate_volume_mounts(container: Object, path: str, volumes: Mapping[str, b
     mounted: set[str] = set()
     devices = container.get("volumeDevices") or ()
     for position, mount in enumerate(container.get("volumeMounts") or ()):
-        where = f"{path}[{position}]"
+        child_path = f"{path}[{position}]"
         name, target = mount.get("name") or "", mount.get("mountPath") or ""
         if not name:
-            errors.append(required(f"{where}.name"))
+            errors.append(required(f"{child_path}.name"))
         if name not in volumes:
-            errors.append(not_found(f"{where}.name", name))
+            errors.append(not_found(f"{child_path}.name", name))
         if not target:
-            errors.append(required(f"{where}.mountPath"))
+            errors.append(required(f"{child_path}.mountPath"))
         if target in mounted:
-            errors.append(invalid(f"{where}.mountPath", target, "must be unique"))
+            errors.append(invalid(f"{child_path}.mountPath", target, "must be unique"))
         mounted.add(target)
         if any(device.get("name") == name for device in devices):
-            errors.append(invalid(f"{where}.name", name, "must not already exist in volumeDevices"))
+            errors.append(invalid(f"{child_path}.name", name, "must not already exist in volumeDevices"))
         if any(device.get("devicePath") == target for device in devices):
-            errors.append(invalid(f"{where}.mountPath", target, "must not already exist as a path in volumeDevices"))
+            errors.append(
+                invalid(f"{child_path}.mountPath", target, "must not already exist as a path in volumeDevices")
+            )
         if len(mount) > 2:
-            errors += _validate_rarer_fields(container, mount, path, where)
+            errors += _validate_rarer_fields(container, mount, path, child_path)
     return errors
 
 
-def _validate_rarer_fields(container: Object, mount: Object, path: str, where: str) -> ErrorList:
+def _validate_rarer_fields(container: Object, mount: Object, path: str, child_path: str) -> ErrorList:
     """The rarer parts of a mount. Upstream mostly does not say of which one."""
     errors: ErrorList = []
     below, expanded = mount.get("subPath") or "", mount.get("subPathExpr") or ""
@@ -48,7 +50,9 @@ def _validate_rarer_fields(container: Object, mount: Object, path: str, where: s
         errors += validate_local_descending_path(below, f"{path}.subPath")
     if expanded:
         if below:
-            errors.append(invalid(f"{where}.subPathExpr", expanded, "subPathExpr and subPath are mutually exclusive"))
+            errors.append(
+                invalid(f"{child_path}.subPathExpr", expanded, "subPathExpr and subPath are mutually exclusive")
+            )
         errors += validate_local_descending_path(expanded, f"{path}.subPathExpr")
     propagation = mount.get("mountPropagation")
     if propagation is not None and propagation not in _PROPAGATIONS:
@@ -74,29 +78,31 @@ def validate_volume_devices(container: Object, path: str, volumes: Mapping[str, 
     paths: set[str] = set()
     mounts = container.get("volumeMounts") or ()
     for position, device in enumerate(container.get("volumeDevices") or ()):
-        where = f"{path}[{position}]"
+        child_path = f"{path}[{position}]"
         name, place = device.get("name") or "", device.get("devicePath") or ""
         if not name:
-            errors.append(required(f"{where}.name"))
+            errors.append(required(f"{child_path}.name"))
         if name in names:
-            errors.append(invalid(f"{where}.name", name, "must be unique"))
+            errors.append(invalid(f"{child_path}.name", name, "must be unique"))
         if name not in volumes:
-            errors.append(not_found(f"{where}.name", name))
+            errors.append(not_found(f"{child_path}.name", name))
         elif not volumes[name]:
             detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            errors.append(invalid(f"{where}.name", name, detail))
+            errors.append(invalid(f"{child_path}.name", name, detail))
         if not place:
-            errors.append(required(f"{where}.devicePath"))
+            errors.append(required(f"{child_path}.devicePath"))
         if place in paths:
-            errors.append(invalid(f"{where}.devicePath", place, "must be unique"))
+            errors.append(invalid(f"{child_path}.devicePath", place, "must be unique"))
         if ".." in place.split("/"):
-            errors.append(invalid(f"{where}.devicePath", place, "can not contain backsteps ('..')"))
+            errors.append(invalid(f"{child_path}.devicePath", place, "can not contain backsteps ('..')"))
         else:
             paths.add(place)
         if any(mount.get("name") == name for mount in mounts):
-            errors.append(invalid(f"{where}.name", name, "must not already exist in volumeMounts"))
+            errors.append(invalid(f"{child_path}.name", name, "must not already exist in volumeMounts"))
         if any(mount.get("mountPath") == place for mount in mounts):
-            errors.append(invalid(f"{where}.devicePath", place, "must not already exist as a path in volumeMounts"))
+            errors.append(
+                invalid(f"{child_path}.devicePath", place, "must not already exist as a path in volumeMounts")
+            )
         if name:
             names.add(name)
     return errors

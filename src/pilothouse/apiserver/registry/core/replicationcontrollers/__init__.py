@@ -65,7 +65,7 @@ class ReplicationControllerStrategy(Strategy):
         errors += pod_validation.validate_pod_template_spec(template, "spec.template")
         return errors + apps_validation.validate_endless(template, "ReplicationController")
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)
 
     def unsupported_field(self, path: str) -> str:

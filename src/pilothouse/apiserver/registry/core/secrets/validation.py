@@ -41,8 +41,8 @@ def validate_secret(obj: Object) -> ErrorList:
     errors += [required(f"data[{key}]") for key in missing]
     if kind in _OF_REGISTRIES and not missing:
         key = _REQUIRED_KEYS[kind][0]
-        why = _json_object_error(base64.b64decode(data[key]))
-        errors += [invalid(f"data[{key}]", "<secret contents redacted>", why)] if why else []
+        reason = _json_object_error(base64.b64decode(data[key]))
+        errors += [invalid(f"data[{key}]", "<secret contents redacted>", reason)] if reason else []
     if kind == "kubernetes.io/basic-auth" and "username" not in data and "password" not in data:
         errors += [required("data[username]"), required("data[password]")]
     if kind == "kubernetes.io/service-account-token" and not (obj["metadata"].get("annotations") or {}).get(

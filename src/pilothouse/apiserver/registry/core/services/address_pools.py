@@ -127,7 +127,7 @@ class Taken:
         change = staged.change
         if not change.key.startswith(SERVICES):
             if staged.record is None and change.key.startswith(self._info.prefix):
-                self._bring_back(change.key.removeprefix(self._info.prefix))
+                self._restore(change.key.removeprefix(self._info.prefix))
             return
         before: tuple[str, ...] = ()
         if change.before is not None:
@@ -149,7 +149,7 @@ class Taken:
             if address not in before:
                 self._stage_object(address, change.key)
 
-    def _bring_back(self, address: str) -> None:
+    def _restore(self, address: str) -> None:
         """An IPAddress was deleted. A service that has the address keeps it (upstream: its repair controller)."""
         key = self._addresses.get(address, "")
         record = self._store.staged(key) if self._complete and key else None
@@ -291,12 +291,12 @@ class PortAllocation:
 
     def allocate(self, port: int) -> str:
         """Why the write may not have the port, or an empty string."""
-        why = self._pool.taken(port) if self._dry_run else self._pool.allocation_error(port)
-        if not why and port in self._allocated:
-            why = _ALLOCATED_PORT
-        if not why:
+        reason = self._pool.taken(port) if self._dry_run else self._pool.allocation_error(port)
+        if not reason and port in self._allocated:
+            reason = _ALLOCATED_PORT
+        if not reason:
             self._allocated.append(port)
-        return why
+        return reason
 
     def allocate_next(self, what: str) -> int:
         """A free port; in a dry run a placeholder. Raises if there is none."""

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.field_errors import ErrorList, invalid, shown
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry import registration_of
@@ -84,7 +84,7 @@ _read_range = msgspec.json.Decoder(_Range).decode
 class ServiceAddresses(Plugin):
     """Allocates missing addresses and ports of services, and rejects those that are not available."""
 
-    concerns = frozenset({"services"})
+    resources = frozenset({"services"})
 
     def __init__(self, env: Env, store: Store, table: ResourceTable, service_range: str) -> None:
         self._store = store
@@ -115,7 +115,7 @@ class ServiceAddresses(Plugin):
                     found.append(network)
         return found
 
-    def allot(self, write: Admission) -> None:
+    def allocate(self, write: AdmissionAttributes) -> None:
         obj = write.obj
         if not _concerns(write) or obj is None:
             return
@@ -132,7 +132,7 @@ class ServiceAddresses(Plugin):
             self._allocate_addresses(write, spec, before)
         self._allocate_ports(write, spec, before)
 
-    def validate(self, write: Admission) -> None:
+    def validate(self, write: AdmissionAttributes) -> None:
         # Between allot and here others may have had their turn.
         obj = write.obj
         if not _concerns(write) or obj is None or write.dry_run or not needs_addresses(obj["spec"]):
@@ -144,7 +144,7 @@ class ServiceAddresses(Plugin):
 
     # Families
 
-    def _init_families(self, write: Admission, spec: Object, before: Object | None) -> None:
+    def _init_families(self, write: AdmissionAttributes, spec: Object, before: Object | None) -> None:
         """``initIPFamilyFields``: which families the service has, and whether it may have them here."""
         if spec.get("ipFamilyPolicy") is None:
             if before is not None and before.get("ipFamilyPolicy") is not None:
@@ -193,7 +193,7 @@ class ServiceAddresses(Plugin):
 
     # Addresses
 
-    def _allocate_addresses(self, write: Admission, spec: Object, before: Object | None) -> None:
+    def _allocate_addresses(self, write: AdmissionAttributes, spec: Object, before: Object | None) -> None:
         """``allocClusterIPs`` and ``updateClusterIPs``."""
         families, first = spec["ipFamilies"], 0
         if before is not None and needs_addresses(before):
@@ -208,22 +208,22 @@ class ServiceAddresses(Plugin):
             addresses[position] = self._allocate_address(write, spec, families[position], addresses[position])
         spec["clusterIP"] = addresses[0]
 
-    def _allocate_address(self, write: Admission, spec: Object, family: str, wanted: str) -> str:
+    def _allocate_address(self, write: AdmissionAttributes, spec: Object, family: str, desired: str) -> str:
         pool = self._pools[family]
-        address = wanted or (pool.network_address() if write.dry_run else pool.free())
+        address = desired or (pool.network_address() if write.dry_run else pool.free())
         if not address:
             name = shown(write.name)
             raise errors.internal(f"failed to allocate a serviceIP for Service {name}: range is full")
-        why = pool.out_of_range(address, dry_run=write.dry_run) if wanted else ""
+        reason = pool.out_of_range(address, dry_run=write.dry_run) if desired else ""
         if not write.dry_run:
-            why = why or _validate_parent(write, address) or pool.taken(address)
-        if why:
-            raise _not_allocated(write, spec, f" {wanted}: {why}" if wanted else f": {why}")
+            reason = reason or _validate_parent(write, address) or pool.taken(address)
+        if reason:
+            raise _not_allocated(write, spec, f" {desired}: {reason}" if desired else f": {reason}")
         return address
 
     # Ports
 
-    def _allocate_ports(self, write: Admission, spec: Object, before: Object | None) -> None:
+    def _allocate_ports(self, write: AdmissionAttributes, spec: Object, before: Object | None) -> None:
         """``txnAllocNodePorts`` and ``txnUpdateNodePorts``."""
         operation = PortAllocation(self._ports, dry_run=write.dry_run)
         if needs_node_ports(spec):
@@ -233,14 +233,14 @@ class ServiceAddresses(Plugin):
                 _update_node_ports(write, spec, before, operation)
         if needs_health_check_port(spec) and (before is None or not needs_health_check_port(before)):
             asked = spec.get("healthCheckNodePort") or 0
-            why = operation.allocate(asked) if asked else ""
-            if why:
-                raise errors.internal(f"failed to allocate requested HealthCheck NodePort {asked}: {why}")
+            reason = operation.allocate(asked) if asked else ""
+            if reason:
+                raise errors.internal(f"failed to allocate requested HealthCheck NodePort {asked}: {reason}")
             if not asked:
                 spec["healthCheckNodePort"] = operation.allocate_next("HealthCheck NodePort 0")
 
 
-def _init_node_ports(write: Admission, spec: Object, operation: PortAllocation) -> None:
+def _init_node_ports(write: AdmissionAttributes, spec: Object, operation: PortAllocation) -> None:
     """Ports of the same number, of several protocols, share a node port."""
     ports: Sequence[Object] = spec.get("ports") or ()
     asked: dict[int, int] = {}
@@ -266,7 +266,7 @@ def _init_node_ports(write: Admission, spec: Object, operation: PortAllocation) 
         allocated[number] = port["nodePort"]
 
 
-def _update_node_ports(write: Admission, spec: Object, before: Object, operation: PortAllocation) -> None:
+def _update_node_ports(write: AdmissionAttributes, spec: Object, before: Object, operation: PortAllocation) -> None:
     known = {port.get("nodePort") for port in before.get("ports") or ()}
     seen: set[tuple[str, int]] = set()
     allocated: set[int] = set()
@@ -285,12 +285,12 @@ def _update_node_ports(write: Admission, spec: Object, before: Object, operation
         seen.add(key)
 
 
-def _reject_node_port(write: Admission, position: int, node_port: int, why: str) -> None:
-    if why:
-        _reject(write, [invalid(f"spec.ports[{position}].nodePort", node_port, why)])
+def _reject_node_port(write: AdmissionAttributes, position: int, node_port: int, reason: str) -> None:
+    if reason:
+        _reject(write, [invalid(f"spec.ports[{position}].nodePort", node_port, reason)])
 
 
-def _concerns(write: Admission) -> bool:
+def _concerns(write: AdmissionAttributes) -> bool:
     return write.info.resource == "services" and not write.info.group and not write.subresource
 
 
@@ -340,18 +340,18 @@ def _other(family: str) -> str:
     return _FAMILIES[1] if family == _FAMILIES[0] else _FAMILIES[0]
 
 
-def _validate_parent(write: Admission, address: str) -> str:
+def _validate_parent(write: AdmissionAttributes, address: str) -> str:
     """Why there cannot be an IPAddress for the service, which is made before its name is validated."""
     parent = {"resource": "services", "namespace": write.namespace, "name": write.name}
     found = registration_of(_NETWORKING, "ipaddresses").strategy.validate({"spec": {"parentRef": parent}})
     return str(errors.invalid(_NETWORKING, "IPAddress", address, found).message) if found else ""
 
 
-def _reject(write: Admission, found: ErrorList) -> None:
+def _reject(write: AdmissionAttributes, found: ErrorList) -> None:
     if found:
         raise errors.invalid("", "Service", write.name, found)
 
 
-def _not_allocated(write: Admission, spec: Object, why: str) -> errors.StatusError:
-    error = invalid("spec.clusterIPs", spec["clusterIPs"], f"failed to allocate IP{why}")
+def _not_allocated(write: AdmissionAttributes, spec: Object, reason: str) -> errors.StatusError:
+    error = invalid("spec.clusterIPs", spec["clusterIPs"], f"failed to allocate IP{reason}")
     return errors.invalid("", "Service", write.name, [error])

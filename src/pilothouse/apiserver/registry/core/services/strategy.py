@@ -108,8 +108,8 @@ class ServiceStrategy(Strategy):
     def set_defaults(self, obj: Object) -> None:
         defaults.set_defaults_service(obj)
 
-    def finish(self, obj: Object) -> None:
-        super().finish(obj)
+    def canonicalize(self, obj: Object) -> None:
+        super().canonicalize(obj)
         if obj["spec"]["type"] == "ExternalName":  # upstream does not show it (``defaultOnReadInternalTrafficPolicy``)
             obj["spec"].pop("internalTrafficPolicy", None)
 
@@ -124,7 +124,7 @@ class ServiceStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return validation.validate_service(obj, None)
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return validation.validate_service(obj, old)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

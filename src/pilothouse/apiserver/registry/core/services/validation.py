@@ -312,19 +312,19 @@ def validate_load_balancer_status(obj: Object, old: Object) -> ErrorList:
         return [forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
     known = {entry.get("ip") or "" for entry in before}
     for position, entry in enumerate(entries):
-        where, ip, mode = f"{path}[{position}]", entry.get("ip") or "", entry.get("ipMode")
+        child_path, ip, mode = f"{path}[{position}]", entry.get("ip") or "", entry.get("ipMode")
         host = entry.get("hostname") or ""
         if ip:
-            errors += validate_ip_for_legacy_field(ip, f"{where}.ip", known)
+            errors += validate_ip_for_legacy_field(ip, f"{child_path}.ip", known)
         if ip and mode is None:
-            errors.append(required(f"{where}.ipMode", "must be specified when `ip` is set"))
+            errors.append(required(f"{child_path}.ipMode", "must be specified when `ip` is set"))
         elif not ip and mode is not None:
-            errors.append(forbidden(f"{where}.ipMode", "may not be specified when `ip` is not set"))
+            errors.append(forbidden(f"{child_path}.ipMode", "may not be specified when `ip` is not set"))
         elif mode is not None and mode not in _MODES:
-            errors.append(not_supported(f"{where}.ipMode", mode, _MODES))
+            errors.append(not_supported(f"{child_path}.ipMode", mode, _MODES))
         if host:
             detail = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if family_of(host) else [])]
-            errors += [invalid(f"{where}.hostname", host, text) for text in detail]
+            errors += [invalid(f"{child_path}.hostname", host, text) for text in detail]
     return errors
 
 

@@ -2,7 +2,11 @@
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.object_fields import (
+    ensure_object,
+    set_default_fields,
+    validate_immutable_fields,
+)
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, UNSET, Doc, Now, Printer, Row, columns, some
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -27,7 +31,7 @@ class EndpointSliceStrategy(Strategy):
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         _drop_topology(obj)
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         for endpoint in obj.setdefault("endpoints", None) or ():
             ensure_object(endpoint, "conditions")
         obj.setdefault("ports", None)
@@ -35,7 +39,7 @@ class EndpointSliceStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return endpoint_slice_validation.validate_endpoint_slice(obj)
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return endpoint_slice_validation.validate_endpoint_slice_again(obj, old)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
@@ -46,7 +50,7 @@ def set_defaults_endpoint_slice(obj: Object) -> None:
     for port in obj.get("ports") or ():
         if port.get("name") is None:
             port["name"] = ""
-        set_absent(port, {"protocol": "TCP"})
+        set_default_fields(port, {"protocol": "TCP"})
 
 
 def _drop_topology(obj: Object) -> None:

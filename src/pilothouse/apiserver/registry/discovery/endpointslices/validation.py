@@ -5,8 +5,8 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.endpoints import validate_port_name, validate_protocols
 from pilothouse.apiserver.registry.core.validation import non_special_ip_errors
 from pilothouse.apiserver.registry.generic.ip_validation import canonical_ip_errors, family_of, ip_errors
+from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, label_value_errors
-from pilothouse.machinery.remembered import remembered
 
 _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_HINTS = 1000, 100, 20000, 8
@@ -61,12 +61,12 @@ def _validate_endpoints(obj: Object) -> ErrorList:
     return errors
 
 
-@remembered(8192)
+@bounded_cache(8192)
 def _node_errors(name: str) -> tuple[str, ...]:
     return tuple(dns_subdomain_errors(name))
 
 
-@remembered(256)
+@bounded_cache(256)
 def _zone_errors(name: str) -> tuple[str, ...]:
     return tuple(label_value_errors(name))
 
@@ -75,15 +75,15 @@ def _validate_hints(hints: Object, path: str) -> ErrorList:
     """For which zones and nodes an endpoint is."""
     errors: ErrorList = []
     for field, errors_of in (("forZones", _zone_errors), ("forNodes", _node_errors)):
-        wanted, seen = hints.get(field) or [], set[str]()
-        if len(wanted) > _MOST_HINTS:
-            return [*errors, too_many(f"{path}.{field}", len(wanted), _MOST_HINTS)]
-        for position, one in enumerate(wanted):
-            where, name = f"{path}.{field}[{position}].name", one.get("name") or ""
+        desired, seen = hints.get(field) or [], set[str]()
+        if len(desired) > _MOST_HINTS:
+            return [*errors, too_many(f"{path}.{field}", len(desired), _MOST_HINTS)]
+        for position, one in enumerate(desired):
+            child_path, name = f"{path}.{field}[{position}].name", one.get("name") or ""
             if name in seen:
-                errors.append(duplicate(where, name))
+                errors.append(duplicate(child_path, name))
             seen.add(name)
-            errors += [invalid(where, name, text) for text in errors_of(name)]
+            errors += [invalid(child_path, name, text) for text in errors_of(name)]
     return errors
 
 
@@ -103,7 +103,7 @@ def _validate_addresses(addresses: list[str], kind: str, path: str) -> ErrorList
     return errors
 
 
-@remembered(65536)
+@bounded_cache(65536)
 def _family_errors(address: str, kind: str) -> tuple[str, ...]:
     """Why an address is of another family than its kind. Of all addresses, says the field."""
     if kind not in ("IPv4", "IPv6") or ip_errors(address) or family_of(address) == int(kind[3]):
@@ -111,7 +111,7 @@ def _family_errors(address: str, kind: str) -> tuple[str, ...]:
     return (f"must be an {kind} address",)
 
 
-@remembered(65536)
+@bounded_cache(65536)
 def _address_errors(address: str, kind: str) -> tuple[tuple[str, str], ...]:
     """Why an address is none of its kind: what is wrong, and what is wrong with it."""
     if kind == "FQDN":

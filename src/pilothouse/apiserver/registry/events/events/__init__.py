@@ -57,7 +57,7 @@ class EventStrategy(Strategy):
     }
     validate_name = staticmethod(dns_subdomain_errors)
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         # As it will be read back, so that an update that changes nothing is seen to.
         obj.setdefault("deprecatedSource", {})
         for field in ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "eventTime"):
@@ -95,7 +95,7 @@ class EventStrategy(Strategy):
         stored = renamed(obj, TO_CORE)
         stored.pop("kind", None)
         stored.pop("apiVersion", None)
-        CoreEventStrategy().finish(stored)
+        CoreEventStrategy().canonicalize(stored)
         return stored
 
     def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:

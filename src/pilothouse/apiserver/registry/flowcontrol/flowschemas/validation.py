@@ -20,11 +20,11 @@ def validate_flow_schema(obj: Object) -> ErrorList:
     if method is not None and method.get("type") not in _METHODS:
         shown = internal_value("*flowcontrol.FlowDistinguisherMethod", method)
         errors.append(not_supported("spec.distinguisherMethod.type", shown, _METHODS))
-    where = "spec.priorityLevelConfiguration.name"
+    path = "spec.priorityLevelConfiguration.name"
     if not level:
-        errors.append(required(where, "must reference a priority level"))
+        errors.append(required(path, "must reference a priority level"))
     else:
-        errors += [invalid(where, level, text) for text in dns_subdomain_errors(level)]
+        errors += [invalid(path, level, text) for text in dns_subdomain_errors(level)]
     for position, rule in enumerate(spec.get("rules") or ()):
         errors += _validate_policy_rules_with_subjects(rule, f"spec.rules[{position}]")
     fixed = mandatory().get(f"flowschemas/{name}")
@@ -67,14 +67,14 @@ def _validate_subject(subject: Object, path: str) -> ErrorList:
     if kind not in _SUBJECTS:
         return [not_supported(f"{path}.kind", kind, sorted(_SUBJECTS))]
     field = _SUBJECTS[kind]
-    where, given = f"{path}.{field}", subject.get(field)
+    child_path, given = f"{path}.{field}", subject.get(field)
     errors: ErrorList = []
     if given is None:
-        errors.append(required(where, f"{field} is required when subject kind is '{kind}'"))
+        errors.append(required(child_path, f"{field} is required when subject kind is '{kind}'"))
     elif not given.get("name"):
-        errors.append(required(f"{where}.name"))
+        errors.append(required(f"{child_path}.name"))
     if given is not None and kind == "ServiceAccount":
-        errors += _validate_account(given, where)
+        errors += _validate_account(given, child_path)
     for other in ("serviceAccount", "user", "group"):
         if other != field and subject.get(other) is not None:
             owner = next(name for name, its in _SUBJECTS.items() if its == other)
@@ -87,10 +87,10 @@ def _validate_account(account: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     if name not in ("", "*"):
         errors += [invalid(f"{path}.name", name, text) for text in dns_subdomain_errors(name)]
-    where = f"{path}.namespace"
+    child_path = f"{path}.namespace"
     if not namespace:
-        return [*errors, required(where, "must specify namespace for service account")]
-    return errors + [invalid(where, namespace, text) for text in dns_label_errors(namespace)]
+        return [*errors, required(child_path, "must specify namespace for service account")]
+    return errors + [invalid(child_path, namespace, text) for text in dns_label_errors(namespace)]
 
 
 def _alone(values: Sequence[str], path: str, called: str) -> ErrorList:
@@ -113,20 +113,20 @@ def _validate_resource_policy_rule(rule: Object, path: str) -> ErrorList:
         ("apiGroups", "api groups", "api group"),
         ("resources", "resources", "resource"),
     ):
-        values, where = rule.get(field) or (), f"{path}.{field}"
+        values, child_path = rule.get(field) or (), f"{path}.{field}"
         if not values:
-            errors.append(required(where, f"resource rules must supply at least one {one}"))
-        errors += _alone(values, where, called)
-    namespaces, where = rule.get("namespaces") or (), f"{path}.namespaces"
+            errors.append(required(child_path, f"resource rules must supply at least one {one}"))
+        errors += _alone(values, child_path, called)
+    namespaces, child_path = rule.get("namespaces") or (), f"{path}.namespaces"
     if not namespaces and not rule.get("clusterScope"):
         text = "resource rules that are not cluster scoped must supply at least one namespace"
-        errors.append(required(where, text))
+        errors.append(required(child_path, text))
     elif "*" in namespaces:
-        errors += _alone(namespaces, where, "namespaces")
+        errors += _alone(namespaces, child_path, "namespaces")
     else:
         begin = "each member of this list must be '*' or a DNS-1123 label; "
         errors += [
-            invalid(f"{where}[{position}]", namespace, begin + text)
+            invalid(f"{child_path}[{position}]", namespace, begin + text)
             for position, namespace in enumerate(namespaces)
             for text in dns_label_errors(namespace)
         ]
@@ -135,15 +135,15 @@ def _validate_resource_policy_rule(rule: Object, path: str) -> ErrorList:
 
 def _validate_non_resource_policy_rule(rule: Object, path: str) -> ErrorList:
     errors = _validate_verb(rule.get("verbs") or (), f"{path}.verbs")
-    urls, where = rule.get("nonResourceURLs") or (), f"{path}.nonResourceURLs"
+    urls, child_path = rule.get("nonResourceURLs") or (), f"{path}.nonResourceURLs"
     if not urls:
-        errors.append(required(where, "nonResourceURLs must contain at least one value"))
+        errors.append(required(child_path, "nonResourceURLs must contain at least one value"))
     elif "*" in urls:
-        errors += _alone(urls, where, "non-resource URLs")
+        errors += _alone(urls, child_path, "non-resource URLs")
     else:
         for position, url in enumerate(urls):
             detail = _url_error(url)
-            errors += [invalid(f"{where}[{position}]", url, detail)] if detail else []
+            errors += [invalid(f"{child_path}[{position}]", url, detail)] if detail else []
     return errors
 
 

@@ -2,7 +2,7 @@
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -37,14 +37,14 @@ def set_defaults_priority_level_configuration(obj: Object) -> None:
     spec = ensure_object(obj, "spec")
     limited = spec.get("limited")
     if limited is not None:
-        set_absent(limited, {"nominalConcurrencyShares": 30, "lendablePercent": 0})
+        set_default_fields(limited, {"nominalConcurrencyShares": 30, "lendablePercent": 0})
         queuing = ensure_object(limited, "limitResponse").get("queuing")
         if queuing is not None:
             for field, value in (("queues", 64), ("handSize", 8), ("queueLengthLimit", 50)):
                 queuing[field] = queuing.get(field) or value
     exempt = spec.get("exempt")
     if exempt is not None:
-        set_absent(exempt, {"nominalConcurrencyShares": 0, "lendablePercent": 0})
+        set_default_fields(exempt, {"nominalConcurrencyShares": 0, "lendablePercent": 0})
 
 
 def print_priority_level_configuration(value: Doc, now: Now) -> Row:

@@ -68,8 +68,8 @@ def _validate_priority_level_spec(spec: Object, name: str) -> ErrorList:
     errors += _validate_percent(limited, "spec.limited")
     borrowed = limited.get("borrowingLimitPercent")
     if borrowed is not None and borrowed < 0:
-        where, text = "spec.limited.borrowingLimitPercent", f"if specified, {_NATURAL}"
-        errors.append(invalid(where, borrowed, text))
+        path, text = "spec.limited.borrowingLimitPercent", f"if specified, {_NATURAL}"
+        errors.append(invalid(path, borrowed, text))
     return errors
 
 
@@ -85,14 +85,18 @@ def _validate_percent(holder: Object, path: str) -> ErrorList:
 
 def _validate_limit_response(response: Object, path: str) -> ErrorList:
     """What becomes of a request that cannot be served at once."""
-    kind, queuing, where = response.get("type") or "", response.get("queuing"), f"{path}.queuing"
+    kind, queuing, child_path = response.get("type") or "", response.get("queuing"), f"{path}.queuing"
     if kind == "Reject":
-        return [] if queuing is None else [forbidden(where, "must be nil if limited.limitResponse.type is not Limited")]
+        return (
+            []
+            if queuing is None
+            else [forbidden(child_path, "must be nil if limited.limitResponse.type is not Limited")]
+        )
     if kind != "Queue":
         return [not_supported(f"{path}.type", kind, _RESPONSES) if kind else required(f"{path}.type")]
     if queuing is None:
-        return [required(where, "must not be empty if limited.limitResponse.type is Limited")]
-    return _validate_queuing_configuration(queuing, where)
+        return [required(child_path, "must not be empty if limited.limitResponse.type is Limited")]
+    return _validate_queuing_configuration(queuing, child_path)
 
 
 def _validate_queuing_configuration(queuing: Object, path: str) -> ErrorList:

@@ -3,7 +3,11 @@
 from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, required, too_long
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_domain_prefixed_path
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.object_fields import (
+    ensure_object,
+    set_default_fields,
+    validate_immutable_fields,
+)
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -27,7 +31,7 @@ class IngressClassStrategy(Strategy):
     def set_defaults(self, obj: Object) -> None:
         parameters = ensure_object(obj, "spec").get("parameters")
         if parameters is not None:
-            set_absent(parameters, {"scope": "Cluster"})
+            set_default_fields(parameters, {"scope": "Cluster"})
 
     def validate(self, obj: Object) -> ErrorList:
         controller, parameters = obj["spec"].get("controller") or "", obj["spec"].get("parameters")

@@ -23,7 +23,7 @@ class IngressStrategy(Strategy):
     def set_defaults(self, obj: Object) -> None:
         set_defaults_ingress(obj)
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         ensure_object(ensure_object(obj, "status"), "loadBalancer")
 
     def validate(self, obj: Object) -> ErrorList:
@@ -32,7 +32,7 @@ class IngressStrategy(Strategy):
     def validate_more(self, obj: Object) -> ErrorList:
         return ingress_validation.validate_ingress_more(obj)
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:

@@ -30,8 +30,8 @@ _LONGEST_HOST = 253
 
 
 def validate_ingress_more(obj: Object) -> ErrorList:
-    given, wanted = (obj["metadata"].get("annotations") or {}).get(_CLASS), obj["spec"].get("ingressClassName")
-    if given is None or wanted is None or given == wanted:
+    given, desired = (obj["metadata"].get("annotations") or {}).get(_CLASS), obj["spec"].get("ingressClassName")
+    if given is None or desired is None or given == desired:
         return []
     return [invalid(f"annotations.{_CLASS}", given, "must match `ingressClassName` when both are specified")]
 
@@ -73,12 +73,12 @@ def validate_ingress_spec(spec: Object) -> ErrorList:
     for position, tls in enumerate(spec.get("tls") or ()):
         for index, host in enumerate(tls.get("hosts") or ()):
             errors += _validate_tls_secret_name(host, f"spec.tls[{position}].hosts[{index}]")
-        secret, where = tls.get("secretName"), f"spec.tls[{position}].secretName"
+        secret, child_path = tls.get("secretName"), f"spec.tls[{position}].secretName"
         if secret:
-            errors += [invalid(where, secret, text) for text in dns_subdomain_errors(secret)]
-    class_name, where = spec.get("ingressClassName"), "spec.ingressClassName"
+            errors += [invalid(child_path, secret, text) for text in dns_subdomain_errors(secret)]
+    class_name, child_path = spec.get("ingressClassName"), "spec.ingressClassName"
     if class_name is not None:
-        errors += [invalid(where, class_name, text) for text in dns_subdomain_errors(class_name)]
+        errors += [invalid(child_path, class_name, text) for text in dns_subdomain_errors(class_name)]
     return errors
 
 
@@ -100,22 +100,26 @@ def _validate_tls_secret_name(host: str, path: str) -> ErrorList:
 
 def _validate_http_ingress_path(entry: Object, path: str) -> ErrorList:
     errors: ErrorList = []
-    kind, where = entry.get("pathType"), entry.get("path") or ""
+    kind, child_path = entry.get("pathType"), entry.get("path") or ""
     if not kind:
         # Upstream stops here.
         return [required(f"{path}.pathType", "pathType must be specified")]
     if kind not in _PATH_TYPES:
         errors.append(not_supported(f"{path}.pathType", kind, _PATH_TYPES))
-    if kind == "ImplementationSpecific" and where and not where.startswith("/"):
-        errors.append(invalid(f"{path}.path", where, "must be an absolute path"))
+    if kind == "ImplementationSpecific" and child_path and not child_path.startswith("/"):
+        errors.append(invalid(f"{path}.path", child_path, "must be an absolute path"))
     if kind in ("Exact", "Prefix"):
-        if not where.startswith("/"):
-            errors.append(invalid(f"{path}.path", where, "must be an absolute path"))
+        if not child_path.startswith("/"):
+            errors.append(invalid(f"{path}.path", child_path, "must be an absolute path"))
         errors += [
-            invalid(f"{path}.path", where, f"must not contain '{text}'") for text in _BAD_SEQUENCES if text in where
+            invalid(f"{path}.path", child_path, f"must not contain '{text}'")
+            for text in _BAD_SEQUENCES
+            if text in child_path
         ]
         errors += [
-            invalid(f"{path}.path", where, f"cannot end with '{text}'") for text in _BAD_ENDS if where.endswith(text)
+            invalid(f"{path}.path", child_path, f"cannot end with '{text}'")
+            for text in _BAD_ENDS
+            if child_path.endswith(text)
         ]
     return errors + _validate_ingress_backend(entry.get("backend") or {}, f"{path}.backend")
 
@@ -131,11 +135,11 @@ def _validate_ingress_typed_local_object_reference(reference: Object, path: str)
 def validate_path_segments(reference: Object, path: str, fields: Iterable[str] = ("kind", "name")) -> ErrorList:
     errors: ErrorList = []
     for field in fields:
-        value, where = reference.get(field) or "", f"{path}.{field}"
+        value, child_path = reference.get(field) or "", f"{path}.{field}"
         if not value:
-            errors.append(required(where))
+            errors.append(required(child_path))
         else:
-            errors += [invalid(where, value, text) for text in path_segment_errors(value)]
+            errors += [invalid(child_path, value, text) for text in path_segment_errors(value)]
     return errors
 
 
@@ -151,8 +155,8 @@ def _validate_ingress_backend(backend: Object, path: str) -> ErrorList:
     if not service.get("name"):
         errors.append(required(f"{path}.service.name"))
     else:
-        where = f"{path}.service.name"
-        errors += [invalid(where, service["name"], text) for text in dns_label_errors(service["name"])]
+        child_path = f"{path}.service.name"
+        errors += [invalid(child_path, service["name"], text) for text in dns_label_errors(service["name"])]
     port: Object = service.get("port") or {}
     name, number = port.get("name"), port.get("number")
     if name and number:
@@ -160,8 +164,8 @@ def _validate_ingress_backend(backend: Object, path: str) -> ErrorList:
     elif not name and not number:
         errors.append(required(path, "port name or number is required"))
     elif name:
-        where = f"{path}.service.port.name"
-        errors += [invalid(where, name, text) for text in port_name_errors(name)]
+        child_path = f"{path}.service.port.name"
+        errors += [invalid(child_path, name, text) for text in port_name_errors(name)]
     elif number and not 1 <= number <= 65535:
         errors.append(invalid(f"{path}.service.port.number", number, PORT_RANGE))
     return errors

@@ -23,9 +23,9 @@ class IPAddressStrategy(Strategy):
         parent: Object | None = (obj.get("spec") or {}).get("parentRef")
         if parent is None:
             return [required("spec.parentRef")]
-        group, where = parent.get("group") or "", "spec.parentRef.group"
+        group, path = parent.get("group") or "", "spec.parentRef.group"
         detail = dns_subdomain_errors(group) if group else []
-        errors = [invalid(where, group, text) for text in detail]
+        errors = [invalid(path, group, text) for text in detail]
         fields = ("resource", "name", "namespace") if parent.get("namespace") else ("resource", "name")
         return errors + ingress_validation.validate_path_segments(parent, "spec.parentRef", fields)
 

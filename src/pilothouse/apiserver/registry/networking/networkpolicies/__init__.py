@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
     NAME,
@@ -38,7 +38,7 @@ class NetworkPolicyStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return network_policy_validation.validate_network_policy_spec(obj["spec"], ())
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         # What was allowed before ranges were read strictly stays allowed.
         return network_policy_validation.validate_network_policy_spec(obj["spec"], set(_ranges(old["spec"])))
 
@@ -49,7 +49,7 @@ def set_defaults_network_policy(obj: Object) -> None:
     for field in ("ingress", "egress"):
         for rule in spec.get(field) or ():
             for port in rule.get("ports") or ():
-                set_absent(port, {"protocol": "TCP"})
+                set_default_fields(port, {"protocol": "TCP"})
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 

@@ -81,10 +81,10 @@ def _validate_ip_block(block: Object, path: str, known: Collection[str]) -> Erro
     if network is None:
         return errors
     for index, left_out in enumerate(block.get("except") or ()):
-        where, inner = f"{path}.except[{index}]", parse_cidr_sloppy(left_out)
-        errors += validate_cidr_for_legacy_field(left_out, where, known)
+        child_path, inner = f"{path}.except[{index}]", parse_cidr_sloppy(left_out)
+        errors += validate_cidr_for_legacy_field(left_out, child_path, known)
         if inner is None:
             continue
         if inner.version != network.version or inner.prefixlen <= network.prefixlen or inner[0] not in network:
-            errors.append(invalid(where, left_out, "must be a strict subset of `cidr`"))
+            errors.append(invalid(child_path, left_out, "must be a strict subset of `cidr`"))
     return errors

@@ -20,12 +20,12 @@ class ClusterRoleStrategy(RoleStrategy):
             text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
             errors.append(required("aggregationRule.clusterRoleSelectors", text))
         for position, selector in enumerate((rule or {}).get("clusterRoleSelectors") or ()):
-            where = f"aggregationRule.clusterRoleSelectors[{position}]"
-            found = validate_label_selector(selector, where)
+            path = f"aggregationRule.clusterRoleSelectors[{position}]"
+            found = validate_label_selector(selector, path)
             errors += found
             if found:
                 # Upstream shows the selector that could not be made of it.
-                errors.append(invalid(where, None, "invalid label selector."))
+                errors.append(invalid(path, None, "invalid label selector."))
         return errors
 
 

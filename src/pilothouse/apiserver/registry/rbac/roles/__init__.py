@@ -13,7 +13,7 @@ class RoleStrategy(RbacStrategy):
     allow_create_on_update = True
     namespaced = True
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         obj.setdefault("rules", None)
 
     def validate(self, obj: Object) -> ErrorList:

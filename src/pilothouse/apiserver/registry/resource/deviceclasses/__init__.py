@@ -21,7 +21,7 @@ class DeviceClassStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return claim_validation.validate_device_class(obj.get("spec") or {}, None)
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return claim_validation.validate_device_class(obj.get("spec") or {}, old.get("spec") or {})
 
 

@@ -2,7 +2,11 @@
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.object_fields import (
+    ensure_object,
+    set_default_fields,
+    validate_immutable_fields,
+)
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -19,12 +23,12 @@ LISTS = ("bools", "ints", "strings", "versions")
 def set_defaults_devices(spec: Object) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
         exactly = request.get("exactly")
-        for wanted in [*([exactly] if exactly is not None else []), *(request.get("firstAvailable") or ())]:
-            set_absent(wanted, {"allocationMode": "ExactCount"})
-            if wanted["allocationMode"] == "ExactCount":
-                set_absent(wanted, {"count": 1})
-            for toleration in wanted.get("tolerations") or ():
-                set_absent(toleration, {"operator": "Equal"})
+        for desired in [*([exactly] if exactly is not None else []), *(request.get("firstAvailable") or ())]:
+            set_default_fields(desired, {"allocationMode": "ExactCount"})
+            if desired["allocationMode"] == "ExactCount":
+                set_default_fields(desired, {"count": 1})
+            for toleration in desired.get("tolerations") or ():
+                set_default_fields(toleration, {"operator": "Equal"})
 
 
 class ResourceClaimStrategy(Strategy):

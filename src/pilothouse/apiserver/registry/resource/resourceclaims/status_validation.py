@@ -82,7 +82,7 @@ def validate_resource_claim_status(obj: Object, old: Object) -> ErrorList:
         status.get("devices") or [],
         _UNBOUNDED,
         "status.devices",
-        lambda device, where: _validate_allocated_device_status(device, where, allocated),
+        lambda device, path: _validate_allocated_device_status(device, path, allocated),
         _key,
     )
     if users and allocation is None:
@@ -112,13 +112,13 @@ def _validate_allocation(allocation: Object, path: str, names: Names) -> ErrorLi
         devices.get("results") or [],
         _MOST_RESULTS,
         f"{path}.devices.results",
-        lambda result, where: _validate_result(result, where, names),
+        lambda result, path: _validate_result(result, path, names),
     )
     errors += validate_slice(
         devices.get("config") or [],
         _MOST_CONFIGURATIONS,
         f"{path}.devices.config",
-        lambda one, where: _validate_configuration(one, where, names),
+        lambda one, path: _validate_configuration(one, path, names),
     )
     if allocation.get("nodeSelector") is not None:
         errors += validate_node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
@@ -159,10 +159,10 @@ def _validate_allocated_device_status(device: Object, path: str, allocated: Set[
     errors = _validate_place(device, path) + _validate_share(device, path)
     if _key(device) not in allocated:
         errors.append(invalid(path, shown_struct(_key(device)), "must be an allocated device in the claim"))
-    conditions, where = device.get("conditions") or [], f"{path}.conditions"
+    conditions, child_path = device.get("conditions") or [], f"{path}.conditions"
     if len(conditions) > _MOST_CONDITIONS:
-        errors.append(too_many(where, len(conditions), _MOST_CONDITIONS))
-    errors += validate_conditions(conditions, where)
+        errors.append(too_many(child_path, len(conditions), _MOST_CONDITIONS))
+    errors += validate_conditions(conditions, child_path)
     if device.get("data") is not None:
         errors += validate_raw_extension(device["data"], f"{path}.data")
     return errors + _validate_network(device.get("networkData") or {}, f"{path}.networkData")

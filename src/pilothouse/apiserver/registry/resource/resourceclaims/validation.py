@@ -62,15 +62,15 @@ def validate_resource_claim_spec(claim: Object, path: str) -> ErrorList:
         claim.get("constraints") or [],
         _MOST,
         f"{path}.constraints",
-        lambda constraint, where: _validate_device_constraint(constraint, where, names),
+        lambda constraint, path: _validate_device_constraint(constraint, path, names),
     )
     return errors + validate_slice(
         claim.get("config") or [],
         _MOST,
         f"{path}.config",
-        lambda one, where: (
-            validate_request_references(one.get("requests") or [], f"{where}.requests", names)
-            + validate_device_configuration(one, where)
+        lambda one, path: (
+            validate_request_references(one.get("requests") or [], f"{path}.requests", names)
+            + validate_device_configuration(one, path)
         ),
     )
 
@@ -89,18 +89,18 @@ def _validate_device_request(request: Object, path: str) -> ErrorList:
         choices,
         _MOST_CHOICES,
         f"{path}.firstAvailable",
-        lambda one, where: (
-            validate_label(one.get("name") or "", f"{where}.name") + _validate_device_sub_request(one, where)
+        lambda one, path: (
+            validate_label(one.get("name") or "", f"{path}.name") + _validate_device_sub_request(one, path)
         ),
         lambda one: one.get("name") or "",
     )
 
 
 def _validate_device_sub_request(request: Object, path: str) -> ErrorList:
-    class_name, where = request.get("deviceClassName") or "", f"{path}.deviceClassName"
-    errors = [] if class_name else [required(where)]
+    class_name, child_path = request.get("deviceClassName") or "", f"{path}.deviceClassName"
+    errors = [] if class_name else [required(child_path)]
     if class_name:
-        errors += [invalid(where, class_name, text) for text in dns_subdomain_errors(class_name)]
+        errors += [invalid(child_path, class_name, text) for text in dns_subdomain_errors(class_name)]
     errors += validate_selectors(request.get("selectors") or [], f"{path}.selectors")
     mode, count = request.get("allocationMode"), request.get("count") or 0
     if mode not in _MODES:

@@ -9,7 +9,11 @@ from typing import Any
 from pilothouse.apiserver.field_errors import ErrorList, invalid, required, too_long, too_many
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.object_fields import (
+    ensure_object,
+    set_default_fields,
+    validate_immutable_fields,
+)
 from pilothouse.apiserver.registry.generic.printers import NAME, Doc, Now, Printer, Row, age, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -39,7 +43,7 @@ class ResourcePoolStatusRequestStrategy(Strategy):
     update_steps = ("object meta update", "update")
 
     def set_defaults(self, obj: Object) -> None:
-        set_absent(ensure_object(obj, "spec"), {"limit": 100})
+        set_default_fields(ensure_object(obj, "spec"), {"limit": 100})
 
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]

@@ -2,7 +2,7 @@
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import set_absent
+from pilothouse.apiserver.registry.generic.object_fields import set_default_fields
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -22,10 +22,10 @@ class ResourceSliceStrategy(Strategy):
     selectable_namespace = False
     update_steps = ("object meta update", "object")
 
-    def stamp(self, obj: Object, now: str) -> None:
+    def set_timestamps(self, obj: Object, now: str) -> None:
         for device in (obj.get("spec") or {}).get("devices") or ():
             for taint in device.get("taints") or ():
-                set_absent(taint, {"timeAdded": now})
+                set_default_fields(taint, {"timeAdded": now})
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
         # Lists as attributes, and amounts that are taken from a node's.
@@ -38,7 +38,7 @@ class ResourceSliceStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return slice_validation.validate_resource_slice(obj.get("spec") or {}, None)
 
-    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         spec, before = obj.get("spec") or {}, old.get("spec") or {}
         if spec == before:
             return []

@@ -15,23 +15,23 @@ _MOST_VALUES = 10
 
 
 def validate_device_capacity(capacity: Object, path: str, *, is_shared: bool) -> ErrorList:
-    policy, where = capacity.get("requestPolicy"), f"{path}.requestPolicy"
+    policy, child_path = capacity.get("requestPolicy"), f"{path}.requestPolicy"
     if policy is None:
         return []
     if not is_shared:
-        return [forbidden(where, "allowMultipleAllocations must be true")]
+        return [forbidden(child_path, "allowMultipleAllocations must be true")]
     values, bounds = policy.get("validValues") or [], policy.get("validRange")
     if values and bounds is not None:
         text = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
-        return [forbidden(where, text)]
+        return [forbidden(child_path, text)]
     for field in ("validValues", "validRange"):
         if policy.get(field) and policy.get("default") is None:
-            return [required(f"{where}.default", f"required when {field} is defined")]
+            return [required(f"{child_path}.default", f"required when {field} is defined")]
     try:
         most = _amount(capacity.get("value"))
         if values:
-            return _validate_value(values, _amount(policy["default"]), most, f"{where}.validValues")
-        return _validate_range(bounds, policy.get("default"), most, f"{where}.validRange") if bounds else []
+            return _validate_value(values, _amount(policy["default"]), most, f"{child_path}.validValues")
+        return _validate_range(bounds, policy.get("default"), most, f"{child_path}.validRange") if bounds else []
     except QuantityError:
         return []  # its type reports that
 
@@ -49,8 +49,8 @@ def _validate_value(values: list[Any], default: Quantity, most: Quantity, path: 
         if before > after
     ]
 
-    def validate(amount: Quantity, where: str) -> ErrorList:
-        return [invalid(where, str(amount), f"option is larger than capacity value: {most}")] if amount > most else []
+    def validate(amount: Quantity, path: str) -> ErrorList:
+        return [invalid(path, str(amount), f"option is larger than capacity value: {most}")] if amount > most else []
 
     errors += validate_set(amounts, _MOST_VALUES, path, validate, lambda amount: str(amount.value))
     if default not in amounts:

@@ -64,14 +64,14 @@ def validate_resource_slice(spec: Object, old: Object | None) -> ErrorList:
         devices,
         _MOST_ADVANCED if is_advanced else _MOST_DEVICES,
         "spec.devices",
-        lambda device, where: _validate_device(device, known.get(device.get("name")), where, of_its_own),
+        lambda device, path: _validate_device(device, known.get(device.get("name")), path, of_its_own),
         lambda device: device.get("name") or "",
     )
     return errors + validate_set(
         shared,
         _MOST_COUNTER_SETS,
         "spec.sharedCounters",
-        lambda one, where: _validate_counters(one, where, "name"),
+        lambda one, path: _validate_counters(one, path, "name"),
         lambda one: one.get("name") or "",
     )
 
@@ -91,8 +91,8 @@ def _slice_paths(spec: Object) -> tuple[ErrorList, list[str]]:
     errors, chosen = _paths(spec, "spec", "must be either unset or set to a non-empty string")
     terms = (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if spec.get("nodeSelector") is not None and len(terms) != 1:
-        where, text = "spec.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
-        errors.append(invalid(where, internal_value("[]core.NodeSelectorTerm", terms), text))
+        path, text = "spec.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
+        errors.append(invalid(path, internal_value("[]core.NodeSelectorTerm", terms), text))
     apart = spec.get("perDeviceNodeSelection")
     if apart:
         chosen.append("`perDeviceNodeSelection`")
@@ -133,7 +133,7 @@ def _validate_device(device: Object, old: Object | None, path: str, of_its_own: 
             capacity,
             f"{path}.capacity",
             validate_qualified_name,
-            lambda one, where: validate_device_capacity(one, where, is_shared=is_shared),
+            lambda one, path: validate_device_capacity(one, path, is_shared=is_shared),
         )
     taints = device.get("taints") or []
     if old is None or taints != (old.get("taints") or []):
@@ -142,7 +142,7 @@ def _validate_device(device: Object, old: Object | None, path: str, of_its_own: 
         device.get("consumesCounters") or [],
         _MOST_CONSUMED,
         f"{path}.consumesCounters",
-        lambda one, where: _validate_counters(one, where, "counterSet"),
+        lambda one, path: _validate_counters(one, path, "counterSet"),
         lambda one: one.get("counterSet") or "",
     )
     return errors + _validate_place(device, path, of_its_own) + validate_device_binding_parameters(device, path)
@@ -176,11 +176,11 @@ def _validate_attribute(attribute: Object, path: str) -> ErrorList:
     if text is not None and len(text.encode()) > _LONGEST_VALUE:
         errors.append(too_long(f"{path}.string", _LONGEST_VALUE))
     if version is not None:
-        where = f"{path}.version"
+        child_path = f"{path}.version"
         if _version.fullmatch(version) is None:
-            errors.append(invalid(where, version, "must be a string compatible with semver.org spec 2.0.0"))
+            errors.append(invalid(child_path, version, "must be a string compatible with semver.org spec 2.0.0"))
         if len(version.encode()) > _LONGEST_VALUE:
-            errors.append(too_long(where, _LONGEST_VALUE))
+            errors.append(too_long(child_path, _LONGEST_VALUE))
     given = sum(attribute.get(field) is not None for field in _VALUES)
     if given != 1:
         shown = internal_value("resource.DeviceAttribute", attribute) if given else ""

@@ -2,7 +2,7 @@
 
 from pilothouse.apiserver.field_errors import ErrorList, forbidden, not_supported
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.object_fields import set_default_fields, validate_immutable_fields
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -18,7 +18,7 @@ class PriorityClassStrategy(Strategy):
     update_steps = ("object meta update", "update")
 
     def set_defaults(self, obj: Object) -> None:
-        set_absent(obj, {"value": 0, "preemptionPolicy": "PreemptLowerPriority"})
+        set_default_fields(obj, {"value": 0, "preemptionPolicy": "PreemptLowerPriority"})
         obj["metadata"]["generation"] = 1
         if obj.get("globalDefault") is False:
             del obj["globalDefault"]

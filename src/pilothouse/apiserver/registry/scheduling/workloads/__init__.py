@@ -66,10 +66,10 @@ def _validate_templates(templates: Sequence[Object], path: str) -> ErrorList:
             shown = {name: template.get(name) for name in ("name", "schedulingPolicy", "schedulingConstraints")}
             errors.append(duplicate(f"{path}[{position}]", shown_struct(shown.items())))
     for position, template in enumerate(templates):
-        where, name = f"{path}[{position}]", names[position]
-        errors += scheduling_validation.validate_names(name, f"{where}.name", dns_label_errors(name))
+        child_path, name = f"{path}[{position}]", names[position]
+        errors += scheduling_validation.validate_names(name, f"{child_path}.name", dns_label_errors(name))
         errors += scheduling_validation.validate_scheduling_policy(
-            template.get("schedulingPolicy") or {}, f"{where}.schedulingPolicy"
+            template.get("schedulingPolicy") or {}, f"{child_path}.schedulingPolicy"
         )
     return errors
 

@@ -2,7 +2,7 @@
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, UNSET, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -41,7 +41,7 @@ class CSIDriverStrategy(Strategy):
 
 
 def set_defaults_csi_driver(obj: Object) -> None:
-    set_absent(
+    set_default_fields(
         ensure_object(obj, "spec"),
         {
             "attachRequired": True,

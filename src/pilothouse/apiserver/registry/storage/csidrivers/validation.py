@@ -27,8 +27,8 @@ def validate_csi_driver(obj: Object) -> ErrorList:
     ]
     period, in_secrets = spec.get("nodeAllocatableUpdatePeriodSeconds"), spec.get("serviceAccountTokenInSecrets")
     if period is not None and period < _SHORTEST_PERIOD:
-        where, text = "spec.nodeAllocatableUpdatePeriodSeconds", "must be greater than or equal to 10 seconds"
-        errors.append(invalid(where, period, text))
+        path, text = "spec.nodeAllocatableUpdatePeriodSeconds", "must be greater than or equal to 10 seconds"
+        errors.append(invalid(path, period, text))
     if in_secrets is not None and not tokens:
         text = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
         errors.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, text))
@@ -48,19 +48,19 @@ def _validate_token(requests: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
     audiences: list[str] = []
     for position, request in enumerate(requests):
-        where, audience, seconds = (
+        child_path, audience, seconds = (
             f"{path}[{position}]",
             request.get("audience") or "",
             request.get("expirationSeconds"),
         )
         if audience in audiences:
-            errors.append(duplicate(f"{where}.audience", audience))
+            errors.append(duplicate(f"{child_path}.audience", audience))
             continue
         audiences.append(audience)
         if seconds is not None and seconds < _SHORTEST_TOKEN:
             text = "may not specify a duration less than 10 minutes"
-            errors.append(invalid(f"{where}.expirationSeconds", seconds, text))
+            errors.append(invalid(f"{child_path}.expirationSeconds", seconds, text))
         if seconds is not None and seconds > _LONGEST_TOKEN:
             text = "may not specify a duration larger than 2^32 seconds"
-            errors.append(invalid(f"{where}.expirationSeconds", seconds, text))
+            errors.append(invalid(f"{child_path}.expirationSeconds", seconds, text))
     return errors

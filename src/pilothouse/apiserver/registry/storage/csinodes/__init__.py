@@ -19,7 +19,7 @@ class CSINodeStrategy(Strategy):
     return_deleted_object = True
     update_steps = ("object meta", "object", "update")
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         for driver in ensure_object(obj, "spec").setdefault("drivers", None) or ():
             driver.setdefault("topologyKeys", None)
 

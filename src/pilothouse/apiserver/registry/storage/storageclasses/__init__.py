@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, required, too_long
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.object_fields import set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.object_fields import set_default_fields, validate_immutable_fields
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -39,23 +39,23 @@ def validate_allowed_topologies(terms: Sequence[Object], path: str) -> ErrorList
     # Upstream's list begins with an empty term for each there is, of which a term without expressions is a duplicate.
     before: list[dict[str, frozenset[str]]] = [{} for _ in terms]
     for position, term in enumerate(terms):
-        where = f"{path}[{position}].matchLabelExpressions"
-        wanted: dict[str, frozenset[str]] = {}
+        child_path = f"{path}[{position}].matchLabelExpressions"
+        desired: dict[str, frozenset[str]] = {}
         for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
             key, values = expression.get("key") or "", expression.get("values") or ()
             if not values:
-                errors.append(required(f"{where}[{number}].values"))
+                errors.append(required(f"{child_path}[{number}].values"))
             errors += [
-                duplicate(f"{where}[{number}].values[{index}]", value)
+                duplicate(f"{child_path}[{number}].values[{index}]", value)
                 for index, value in enumerate(values)
                 if value in values[:index]
             ]
-            errors += [invalid(f"{where}[{number}].key", key, text) for text in qualified_name_errors(key)]
-            if key in wanted:
-                errors.append(duplicate(f"{where}[{number}].key", key))
-            wanted[key] = frozenset(values)
-        errors += [duplicate(where, "") for each in before if each == wanted]
-        before.append(wanted)
+            errors += [invalid(f"{child_path}[{number}].key", key, text) for text in qualified_name_errors(key)]
+            if key in desired:
+                errors.append(duplicate(f"{child_path}[{number}].key", key))
+            desired[key] = frozenset(values)
+        errors += [duplicate(child_path, "") for each in before if each == desired]
+        before.append(desired)
     return errors
 
 
@@ -74,7 +74,7 @@ class StorageClassStrategy(Strategy):
     update_steps = ("object meta", "object", "object meta update", "update")
 
     def set_defaults(self, obj: Object) -> None:
-        set_absent(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
+        set_default_fields(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
 
     def validate(self, obj: Object) -> ErrorList:
         errors = validate_provisioner_and_parameters(obj, "provisioner")

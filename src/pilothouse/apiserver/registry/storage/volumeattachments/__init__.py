@@ -21,7 +21,7 @@ class VolumeAttachmentStrategy(Strategy):
     update_steps = ("object meta", "object", "update")
     status_steps = ("object meta", "object")
 
-    def finish(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object) -> None:
         obj["status"] = {"attached": False, **(obj.get("status") or {})}
 
     def validate(self, obj: Object) -> ErrorList:

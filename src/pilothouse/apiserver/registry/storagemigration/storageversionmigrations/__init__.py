@@ -24,8 +24,8 @@ class StorageVersionMigrationStrategy(Strategy):
     update_steps = ("object meta", "object", "object meta update", "update")
 
     def validate(self, obj: Object) -> ErrorList:
-        wanted = (obj.get("spec") or {}).get("resource") or {}
-        resource, group = wanted.get("resource") or "", wanted.get("group") or ""
+        desired = (obj.get("spec") or {}).get("resource") or {}
+        resource, group = desired.get("resource") or "", desired.get("group") or ""
         errors: ErrorList = []
         if not resource:
             errors.append(required("spec.resource.resource", "resource is required to be set"))

@@ -1,7 +1,7 @@
-"""Results for texts that users write, remembered for as long as they are short.
+"""Caches for functions of strings that users write. They are bounded by the number *and* the length of the strings.
 
-``functools.lru_cache`` counts what it keeps and does not weigh it: 4,096 names of a megabyte each are 4 GB. What is
-worth remembering (names, addresses, quantities) is short.
+``functools.lru_cache`` bounds only the number: 4,096 names of a megabyte each are 4 GB. Strings that are worth caching
+(names, addresses, quantities) are short.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def remembered(most: int, longest: int = 256) -> Callable[[F], F]:
-    """``lru_cache(most)`` for a function of one or two texts; for a text longer than ``longest`` it is asked anew each
-    time."""
+def bounded_cache(most: int, longest: int = 256) -> Callable[[F], F]:
+    """``lru_cache(most)`` for a function of one or two strings; results for more than ``longest`` characters are not
+    cached."""
 
     def decorate(function: F) -> F:
         cached = lru_cache(maxsize=most)(function)

@@ -1,12 +1,12 @@
 """Short texts are remembered, long ones are not."""
 
-from pilothouse.machinery.remembered import remembered
+from pilothouse.machinery.bounded_cache import bounded_cache
 
 
 def test_a_function_of_one_text() -> None:
     asked: list[str] = []
 
-    @remembered(2, longest=3)
+    @bounded_cache(2, longest=3)
     def upper(text: str) -> str:
         """Says it loudly."""
         asked.append(text)
@@ -28,7 +28,7 @@ def test_a_function_of_one_text() -> None:
 def test_a_function_of_two_texts() -> None:
     asked: list[tuple[str, str]] = []
 
-    @remembered(10, longest=3)
+    @bounded_cache(10, longest=3)
     def both(first: str, second: str) -> str:
         asked.append((first, second))
         return first + second
