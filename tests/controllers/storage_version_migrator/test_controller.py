@@ -1,6 +1,7 @@
 """Migrations of widgets beside the garbage collector, in virtual time."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -22,6 +23,7 @@ from tests.tables import cases
 
 from pilothouse.api.wire import Response
 from pilothouse.apiserver import ServerOptions
+from pilothouse.apiserver.admission.dynamic.webhook_calls import Target
 from pilothouse.client.interceptor import Action, Answer, Rule, delay_answer, fail, lose_answer, refuse
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBAGE_COLLECTOR
 from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR
@@ -359,3 +361,32 @@ async def test_another_manager_brings_to_its_end_what_one_began(env: Env) -> Non
         assert await how_it_ended(world) == ("Succeeded", ""), "its cache was not there at once"
         assert stored(world) == {"a": "v2", "b": "v2"}
         assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
+
+
+async def test_objects_are_converted_to_the_version_that_is_stored_now(world: World) -> None:
+    """By the webhook of the definition, which the garbage collector needs for its cache as well."""
+    asked: list[str] = []
+
+    async def send(_target: Target, body: bytes) -> tuple[int, bytes]:
+        review = json.loads(body)
+        request = review["request"]
+        asked.append(request["desiredAPIVersion"])
+        converted = [
+            {**obj, "apiVersion": asked[-1], "spec": {**obj["spec"], asked[-1].rpartition("/")[2]: True}}
+            for obj in request["objects"]
+        ]
+        response = {"uid": request["uid"], "convertedObjects": converted, "result": {"status": "Success"}}
+        return 200, json.dumps({**review, "response": response}).encode()
+
+    world.server.custom_resources.converter_factory.send = send
+    webhook = {"clientConfig": {"url": "https://hooks.test/convert"}, "conversionReviewVersions": ["v1"]}
+    await world.merge(DEFINITION, {"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}})
+    await asyncio.sleep(A_LOOK)
+    await world.request("POST", MIGRATIONS, migration())
+    await asyncio.sleep(UNTIL_DONE)
+    assert (await how_it_ended(world))[0] == "Succeeded"
+    assert stored(world) == {"a": "v2", "b": "v2"}
+    assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
+    asked.clear()
+    seen = await world.see(f"{widgets('v2')}/a")
+    assert (seen["spec"], asked) == ({"size": 1, "v2": True}, [])

@@ -62,6 +62,23 @@ def prune(value: Any, node: Node, path: str = "", *, root: bool = True) -> list[
     return removed
 
 
+def prune_nulls(value: Any, node: Node) -> None:
+    """Remove nulls that are not allowed and have no default, in place (``PruneNonNullableNullsWithoutDefaults``)."""
+    if isinstance(value, dict):
+        properties, additional = node.get("properties") or _NOTHING, node.get("additionalProperties")
+        for name in list(value):
+            below = properties.get(name, additional)
+            if not isinstance(below, dict):
+                continue
+            if value[name] is None and not below.get("nullable") and "default" not in below:
+                del value[name]
+            else:
+                prune_nulls(value[name], below)
+    elif isinstance(value, list) and node.get("items"):
+        for item in value:
+            prune_nulls(item, node["items"])
+
+
 def apply_defaults(value: Any, node: Node) -> None:
     """Fill in defaults, top down, in place; nulls that are not allowed give way to the default, or go."""
     if isinstance(value, dict):

@@ -95,6 +95,13 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
         schema.prune(obj, self.openapi)
         schema.apply_defaults(obj, self.openapi)
 
+    def fit_converted(self, obj: Object) -> None:
+        """Remove from an object that was converted to this version what the schema does not know. Its metadata is
+        checked already. Raises ``DecodeError`` for resources inside of it that are none."""
+        schema.prune(obj, self.openapi)
+        schema.prune_nulls(obj, self.openapi)
+        self._embedded(obj, self.openapi, "")
+
     def prune(self, obj: Object) -> list[str]:
         """Remove what the schema does not know; the removed fields in the words of a strict error.
 

@@ -744,3 +744,23 @@ async def test_without_a_webhook_only_the_stored_version_is_defaulted(api: Api) 
 def test_the_webhook_of_these_tests_converts_both_ways() -> None:
     thing = json.loads(json.dumps(v1_thing(replicas=2)))
     assert convert(convert(thing, "example.com/v2"), "example.com/v1") == thing
+
+
+async def test_what_is_converted_is_pruned_and_written_as_go_writes_it(api: Api) -> None:
+    """What the schema does not know and nulls that it does not allow go; whole numbers have no fraction."""
+
+    def odd(request: Object) -> Object:
+        response = good(request)
+        for obj in response["convertedObjects"]:
+            obj["spec"] |= {"garbage": 1, "count": 3.0, "late": None}
+            obj["other"] = {}
+        return response
+
+    await served(api, odd)
+    await api.made(V1, v1_thing())
+    got = await api.get(V2 + "/a")
+    assert spec_of(got) == {"host": "h", "port": "1", "mode": "one", "count": 3, "late": None}
+    assert '"count":3,' in got.text
+    assert "other" not in got.body
+    made = await api.post(V2, v2_thing("b"))
+    assert "garbage" not in made.text

@@ -38,6 +38,7 @@ _MOST_REQUESTS = 10  # of which the first is no redirect (net/http ``defaultChec
 _MOST_RETRIES = 10  # client-go ``rest/request.go``
 _REDIRECTS = {301: "GET", 302: "GET", 303: "GET", 307: "POST", 308: "POST"}
 _MOST_DIGITS = 10
+_UNREAD = "unexpected error when reading response body. Please retry. Original error"  # client-go ``rest/request.go``
 _TLS_SECONDS = 10.0  # client-go's; the webhook's own time is seldom longer
 
 
@@ -188,7 +189,9 @@ async def _open(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWri
     """A connection to the webhook. The caller's clock may run out at any moment."""
     loop, context = asyncio.get_running_loop(), await _context(target.ca_bundle)
     sock = await connect(loop, await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM), _at_once)
-    reader = asyncio.StreamReader(loop=loop)
+    # It never has so much to hold that it pauses: asyncio's TLS loses what follows when the other side closes meanwhile
+    # (``sslproto._do_flush``, Python 3.11 to 3.13).
+    reader = asyncio.StreamReader(limit=_LARGEST, loop=loop)
     transport, protocol = await shake_hands(
         loop, sock, lambda: asyncio.StreamReaderProtocol(reader, loop=loop), context, target.server_name, _TLS_SECONDS
     )
@@ -205,6 +208,8 @@ class _Answer:
     def __init__(self) -> None:
         self.status = 0
         self.location = ""
+        self.says_length = False
+        """Whether the end of the connection is not the end of the body."""
         self.retry_after: int | None = None
         """Seconds; None where the answer does not say so in a number."""
         self.body = bytearray()
@@ -213,6 +218,8 @@ class _Answer:
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() == b"location":
             self.location = value.decode("latin-1")
+        elif name.lower() in (b"content-length", b"transfer-encoding"):
+            self.says_length = True
         elif name.lower() == b"retry-after" and value.isdigit() and len(value) < _MOST_DIGITS:
             self.retry_after = int(value)
 
@@ -231,9 +238,11 @@ async def _read(reader: asyncio.StreamReader, hold: Callable[[int], None]) -> _A
     while not answer.complete:
         data = await reader.read(1 << 16)
         if not data:
-            if begun:
-                break  # a body without a length ends with its connection
-            raise OSError("EOF")
+            if not begun:
+                raise OSError("EOF")
+            if answer.says_length:
+                raise CallError(f"{_UNREAD}: unexpected EOF")
+            break  # a body without a length ends with its connection
         begun = True
         hold(len(data))
         received += len(data)

@@ -128,7 +128,8 @@ class Converter:
         return objects
 
     def _write(self, target: ResourceInfo, objects: Sequence[Object]) -> list[bytes]:
-        return [encode_object(target, _pruned(target, obj)) for obj in objects]
+        strategy = target.custom.strategy
+        return [encode_object(target, strategy.to_storage(strategy.storage, _pruned(target, obj))) for obj in objects]
 
     # Writing
 
@@ -155,7 +156,7 @@ class Converter:
 
 def _pruned(target: ResourceInfo, obj: Object) -> Object:
     try:
-        target.custom.prune(obj)
+        target.custom.fit_converted(obj)
     except DecodeError as error:
         raise errors.plain(str(error)) from None
     return obj
