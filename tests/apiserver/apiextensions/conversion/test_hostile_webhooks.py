@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Answer, Api, Object
-from tests.apiserver.apiextensions.conversion.things import DEFINITIONS, V1, V2, definition, good, v1_thing
+from tests.apiserver.apiextensions.conversion.things import V1, V2, definition, good, v1_thing
+from tests.custom_resources import DEFINITIONS
 
 from pilothouse.apiserver.apiextensions.conversion import webhook_converter
 from pilothouse.env import Env
