@@ -47,15 +47,16 @@ def run_tests(folder: Path) -> None:
     assert " passed" in done.stdout
 
 
-@pytest.mark.parametrize("step", range(1, 7))
+@pytest.mark.parametrize("step", [*(pytest.param(number, marks=pytest.mark.slow) for number in range(1, 6)), 6])
 def test_the_tutorial_works_after_every_step(step: int, tmp_path: Path) -> None:
     (tmp_path / "website_operator.py").write_text(operator_at(step), encoding="utf-8")
-    # Of the earlier tests what later ones use; those of behaviour that a step has changed on purpose are its own.
+    # What was tested before holds after every further step.
     tests = [STEPS[str(number), "test"] for number in range(1, step + 1)]
     (tmp_path / "test_website.py").write_text("\n\n".join(tests), encoding="utf-8")
     run_tests(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_tutorial_ends_with_typed_code(tmp_path: Path) -> None:
     (tmp_path / "website_operator.py").write_text(operator_at(6), encoding="utf-8")
     cache = f"--cache-dir={ROOT / '.mypy_cache'}"
