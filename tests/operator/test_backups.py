@@ -10,13 +10,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.programs import ROOT, Program, free_port, pilothouse
+import yaml
+from tests.programs import ROOT, Program, free_port, pilothouse, run_pilothouse
 from tests.real_cluster import RealCluster
 
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.kinds import Kind
 from pilothouse.client import Client, json_patch, merge_patch
 from pilothouse.client.connect import connect
+from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import ApiError, InternalError, Invalid
 from pilothouse.env import Env
 
@@ -179,3 +181,22 @@ async def test_the_example_behind_a_real_api_server(definitions_of: RealCluster,
                     except ApiError:
                         assert again.code is None
                         await asyncio.sleep(0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.real_loop(timeout=60)
+async def test_a_real_api_server_admits_the_manifests(real_cluster: RealCluster, tmp_path: Path) -> None:
+    words = ("generate", "manifests", str(EXAMPLE), "--image=example.com/backups:1")
+    printed = await asyncio.to_thread(run_pilothouse, tmp_path, *words)
+    objects = list(yaml.safe_load_all(printed.stdout))
+    assert {each["kind"] for each in objects} >= {
+        "CustomResourceDefinition",
+        "Service",
+        "ValidatingWebhookConfiguration",
+    }
+    async with client_of(real_cluster.kubeconfig) as client:
+        mapper = RestMapper(client)
+        for each in objects:
+            kind = await mapper.kind_for(each["apiVersion"], each["kind"])
+            assert kind is not None
+            await client.create(kind.raw, each, each["metadata"].get("namespace", ""), dry_run=True)

@@ -87,6 +87,12 @@ def test_a_serving_certificate_is_renewed(at: int, hosts: list[str], is_kept: bo
     assert all(trusts(kept.bundle, found.serving, day(at), host) for host in hosts)
 
 
+def test_an_address_may_be_written_in_several_ways() -> None:
+    hosts = ["fd00:0:0::0001"]
+    kept = renewed(None, hosts, "pages", START)
+    assert renewed(kept, hosts, "pages", day(1)) is kept
+
+
 def test_after_a_long_pause_everything_is_new() -> None:
     kept = renewed(None, [HOST], "pages", START)
     found = renewed(kept, [HOST], "pages", day(AUTHORITY_DAYS + 1))
@@ -308,6 +314,22 @@ async def test_outside_of_the_cluster_everything_is_installed_with_a_url(env: En
         assert configuration["webhooks"][0]["clientConfig"]["url"] == (
             "https://192.0.2.7:8443/validate-example-com-v1-range/check"
         )
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+async def test_a_process_that_ends_deletes_what_calls_it(env: Env, taken_over: bool) -> None:
+    """Not what another process has installed since."""
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        first, second = (
+            Replica(cluster.client, env, url_host="192.0.2.7", port=port, install=True) for port in (8443, 9443)
+        )
+        await first.rotator.withdraw()
+        await first.rotator.sync()
+        if taken_over:
+            await second.rotator.sync()
+        await first.rotator.withdraw()
+        left = [await cluster.client.list(kind) for kind in CONFIGURATIONS.values()]
+        assert [len(each.items) for each in left] == ([1, 1] if taken_over else [0, 0])
 
 
 async def test_the_generated_roles_suffice(env: Env) -> None:

@@ -125,7 +125,7 @@ def load_or_issue_server(
     certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
     if certificate.exists() and key.exists():
         kept = Pair.load(certificate, key)
-        if kept.not_after - now > RENEW_BEFORE and set(hosts) <= _hosts_of(kept) and _is_signed_by(kept, authority):
+        if kept.not_after - now > RENEW_BEFORE and _normal(hosts) <= _hosts_of(kept) and _is_signed_by(kept, authority):
             return kept
     issued = issue_server(authority, hosts, now)
     issued.save(certificate, key)
@@ -208,6 +208,11 @@ def _key(pem: bytes) -> "ec.EllipticCurvePrivateKey":
     return serialization.load_pem_private_key(pem, None)  # type: ignore[return-value]  # any kind that signs will do
 
 
+def _normal(hosts: Iterable[str]) -> set[str]:
+    """Addresses as a certificate has them: an IPv6 address can be written in many ways."""
+    return {str(_address(host) or host) for host in hosts}
+
+
 def _hosts_of(pair: Pair) -> set[str]:
     certificate = _certificate(pair.certificate)
     try:
@@ -229,7 +234,7 @@ def _is_signed_by(pair: Pair, authority: Pair) -> bool:
 
 def is_issued_for(pair: Pair, hosts: Iterable[str], bundle: bytes) -> bool:
     """Whether the certificate is for all of these hosts, and one of the authorities in ``bundle`` has signed it."""
-    return set(hosts) <= _hosts_of(pair) and any(_is_signed_by(pair, Pair(each, b"")) for each in split(bundle))
+    return _normal(hosts) <= _hosts_of(pair) and any(_is_signed_by(pair, Pair(each, b"")) for each in split(bundle))
 
 
 def split(bundle: bytes) -> list[bytes]:
