@@ -1,0 +1,90 @@
+"""How much of a request is recorded, by the rules of a policy. Pure.
+
+After apiserver's ``pkg/audit/policy/checker.go`` (v0.36).
+"""
+
+import msgspec
+
+from pilothouse.apiserver.audit.policy import NONE, Policy, PolicyRule
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes
+
+
+class RequestAuditConfig(msgspec.Struct, frozen=True):
+    """What is recorded of one request."""
+
+    level: str
+    omit_stages: frozenset[str] = frozenset()
+    omit_managed_fields: bool = False
+
+
+class PolicyRuleEvaluator:
+    """Evaluates the rules of one policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        default = policy.omit_managed_fields
+        self._rules = [
+            (
+                rule,
+                RequestAuditConfig(
+                    rule.level,
+                    frozenset(policy.omit_stages + rule.omit_stages),
+                    default if rule.omit_managed_fields is None else rule.omit_managed_fields,
+                ),
+            )
+            for rule in policy.rules
+        ]
+        self._default = RequestAuditConfig(NONE, frozenset(policy.omit_stages), default)
+
+    def evaluate_policy_rule(self, identity: Identity | None, asked: Attributes) -> RequestAuditConfig:
+        """What the first rule that matches says. ``identity`` is None where nobody was authenticated."""
+        for rule, config in self._rules:
+            if _rule_matches(rule, identity, asked):
+                return config
+        return self._default
+
+
+def _rule_matches(rule: PolicyRule, identity: Identity | None, asked: Attributes) -> bool:
+    if rule.users and (identity is None or identity.user not in rule.users):
+        return False
+    if rule.user_groups and (identity is None or not any(group in rule.user_groups for group in identity.groups)):
+        return False
+    if rule.verbs and asked.verb not in rule.verbs:
+        return False
+    if rule.namespaces or rule.resources:
+        return _matches_resource(rule, asked)
+    if rule.non_resource_urls:
+        return bool(asked.path) and any(_path_matches(asked.path, url) for url in rule.non_resource_urls)
+    return True
+
+
+def _path_matches(path: str, url: str) -> bool:
+    return url in ("*", path) or (url.endswith("*") and path.startswith(url.rstrip("*")))
+
+
+def _matches_resource(rule: PolicyRule, asked: Attributes) -> bool:
+    if asked.path:
+        return False
+    # What is in no namespace is in the one with the empty name.
+    if rule.namespaces and asked.namespace not in rule.namespaces:
+        return False
+    if not rule.resources:
+        return True
+    for one in rule.resources:
+        if one.group not in (asked.group, "*"):
+            continue
+        if not one.resources:
+            return True
+        if one.resource_names and asked.name not in one.resource_names:
+            continue
+        if any(_resource_matches(resource, asked) for resource in one.resources):
+            return True
+    return False
+
+
+def _resource_matches(resource: str, asked: Attributes) -> bool:
+    if resource in ("*", asked.full_resource):
+        return True
+    if asked.subresource and resource == f"*/{asked.subresource}":
+        return True
+    return resource == f"{asked.resource}/*"

@@ -1,0 +1,127 @@
+"""Validation of policies, after upstream's ``pkg/apis/audit/validation/validation_test.go`` (v0.36)."""
+
+import pytest
+
+from pilothouse.apiserver.audit.policy import GroupResources, Policy, PolicyRule
+from pilothouse.apiserver.audit.validation import validate_policy
+
+SECRETS = GroupResources("", ("secrets",))
+VALID = (
+    PolicyRule("Metadata"),
+    PolicyRule("None", users=("tim",), user_groups=("system:serviceaccounts", "system:nodes")),
+    PolicyRule(
+        "RequestResponse",
+        verbs=("get",),
+        resources=(GroupResources("rbac.authorization.k8s.io", ("roles", "rolebindings")),),
+        namespaces=("kube-system",),
+    ),
+    PolicyRule("Metadata", user_groups=("developers",), non_resource_urls=("/logs*", "/healthz*", "/metrics", "*")),
+    PolicyRule("Metadata", omit_stages=("RequestReceived",)),
+)
+BOTH = "rules cannot apply to both regular resources and non-resource URLs"
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Policy(), Policy(omit_stages=("RequestReceived",)), Policy(VALID), *(Policy((rule,)) for rule in VALID)],
+)
+async def test_valid_policies(policy: Policy) -> None:
+    assert validate_policy(policy) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "errors"),
+    [
+        pytest.param(PolicyRule(), ["rules[0].level: Required value"], id="empty rule"),
+        pytest.param(
+            PolicyRule(verbs=("get",), resources=(SECRETS,), namespaces=("kube-system",)),
+            ["rules[0].level: Required value"],
+            id="missing level",
+        ),
+        pytest.param(
+            PolicyRule("FooBar"),
+            [
+                'rules[0].level: Unsupported value: "FooBar": supported values: "None", "Metadata", "Request", '
+                '"RequestResponse"'
+            ],
+            id="invalid level",
+        ),
+        pytest.param(
+            PolicyRule("Metadata", namespaces=("default",), non_resource_urls=("/logs*",)),
+            [f'rules[0].nonResourceURLs: Invalid value: ["/logs*"]: {BOTH}'],
+            id="nonResourceURLs and namespaces",
+        ),
+        pytest.param(
+            PolicyRule("Metadata", resources=(SECRETS,), non_resource_urls=("/logs*",)),
+            [f'rules[0].nonResourceURLs: Invalid value: ["/logs*"]: {BOTH}'],
+            id="nonResourceURLs and resources",
+        ),
+        pytest.param(
+            PolicyRule("Metadata", resources=(GroupResources("rbac.authorization.k8s.io/v1beta1", ("roles",)),)),
+            [
+                'rules[0].resources.group: Invalid value: "rbac.authorization.k8s.io/v1beta1": a lowercase RFC 1123 '
+                "subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
+                "an alphanumeric character (e.g. 'example.com', regex used for validation is "
+                "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            ],
+            id="invalid group name",
+        ),
+        pytest.param(
+            PolicyRule("Metadata", non_resource_urls=("logs", "/healthz*")),
+            [
+                'rules[0].nonResourceURLs[0]: Invalid value: "logs": '
+                "non-resource URL rules must begin with a '/' character"
+            ],
+            id="no slash",
+        ),
+        pytest.param(
+            PolicyRule("Metadata", non_resource_urls=("", "/healthz*")),
+            [
+                'rules[0].nonResourceURLs[0]: Invalid value: "": '
+                "non-resource URL rules must begin with a '/' character"
+            ],
+            id="empty URL",
+        ),
+        pytest.param(
+            PolicyRule("Metadata", non_resource_urls=("/logs/*/*", "/metrics")),
+            [
+                'rules[0].nonResourceURLs[0]: Invalid value: "/logs/*/*": '
+                "non-resource URL wildcards '*' must be the final character of the rule"
+            ],
+            id="several wildcards",
+        ),
+        pytest.param(
+            PolicyRule("Metadata", non_resource_urls=("/logs/*.log", "/metrics")),
+            [
+                'rules[0].nonResourceURLs[0]: Invalid value: "/logs/*.log": '
+                "non-resource URL wildcards '*' must be the final character of the rule"
+            ],
+            id="wildcard before the end",
+        ),
+        pytest.param(
+            PolicyRule(
+                "Metadata", resources=(GroupResources(resource_names=("leader",)),), namespaces=("kube-system",)
+            ),
+            [
+                'rules[0].resources.resourceNames: Invalid value: ["leader"]: '
+                "using resourceNames requires at least one resource"
+            ],
+            id="resourceNames without resources",
+        ),
+        pytest.param(
+            PolicyRule("Metadata", omit_stages=("foo",)),
+            [
+                'rules[0].omitStages[0]: Invalid value: "foo": allowed stages are '
+                "RequestReceived,ResponseStarted,ResponseComplete,Panic"
+            ],
+            id="invalid stage",
+        ),
+    ],
+)
+async def test_invalid_rules(rule: PolicyRule, errors: list[str]) -> None:
+    assert [str(error) for error in validate_policy(Policy((rule,)))] == errors
+
+
+async def test_every_rule_and_the_stages_of_the_policy_are_validated() -> None:
+    policy = Policy((*VALID, PolicyRule()), omit_stages=("foo",))
+    assert [error.field for error in validate_policy(policy)] == ["omitStages[0]", f"rules[{len(VALID)}].level"]
