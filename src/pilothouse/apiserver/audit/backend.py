@@ -1,0 +1,96 @@
+"""The log backend: encodes events, truncates them, and has them written, with or without waiting for that.
+
+After apiserver's ``plugin/pkg/audit/{log,truncate,buffered}`` (v0.36).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from pilothouse.apiserver.audit.event import Event, event_json, event_string
+from pilothouse.apiserver.audit.metrics import AuditMetrics
+from pilothouse.apiserver.audit.options import BATCH, BLOCKING_STRICT, JSON, AuditLogOptions
+from pilothouse.apiserver.audit.rotation import open_sink
+from pilothouse.apiserver.audit.writer import BatchConfig, Writer
+from pilothouse.env import Env
+from pilothouse.env.logging import Log
+
+_log = Log("audit")
+
+_WAIT_SECONDS = 30.0
+"""How long a request waits for a disk that does not answer. Upstream waits for ever."""
+_LOG_SECONDS = 10.0
+"""How often the same failure is logged; each counts in the metrics."""
+
+
+class LogBackend:
+    """Writes events to one log."""
+
+    def __init__(self, env: Env, options: AuditLogOptions, metrics: AuditMetrics) -> None:
+        """Opens the log. Raises ``OSError``."""
+        self._env = env
+        self._options = options
+        self._metrics = metrics
+        self._encode: Callable[[Event], bytes] = event_json if options.format == JSON else _legacy
+        batch = options.batch
+        if options.mode != BATCH:
+            # Whoever waits for a line has it in the buffer, so that the bound is the same.
+            batch = BatchConfig(buffer_size=batch.buffer_size)
+        elif not options.throttle:
+            batch = msgspec.structs.replace(batch, throttle_qps=0.0)
+        sink = open_sink(options.path, options.rotation, env.now)
+        self._writer = Writer(sink, batch)
+        self._logged_at: dict[str, float] = {}
+
+    async def process_event(self, event: Event) -> bool:
+        """Whether the event is recorded, as far as the request has to know: a failure only shows in the mode
+        blocking-strict."""
+        fitting = self._truncated(event) if self._options.truncate else event
+        if fitting is None:
+            return True
+        line = self._encode(fitting)
+        if self._options.mode == BATCH:
+            why = self._writer.submit(line, lambda why: self._note("log", why, fitting))
+            self._note("buffered", why, fitting)
+            return True
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        why = self._writer.submit(line, lambda why: None if done.done() else done.set_result(why))
+        if not why:
+            await asyncio.wait((done,), timeout=_WAIT_SECONDS)
+            if done.done():
+                why = done.result()
+            else:
+                done.cancel()
+                why = f"not written within {_WAIT_SECONDS:g}s"
+        self._note("log", why, fitting)
+        return not why or self._options.mode != BLOCKING_STRICT
+
+    async def close(self) -> None:
+        """Write what is left."""
+        await self._writer.close()
+
+    def _truncated(self, event: Event) -> Event | None:
+        """The event, without its objects if it is too large with them; None if it still is."""
+        limit = self._options.truncate_max_event_size
+        if len(event_json(event)) > limit and event.may_have_objects:
+            event = event.truncated()
+        if len(event_json(event)) > limit:
+            self._note("truncate", "event is too large even after truncating", event)
+            return None
+        return event
+
+    def _note(self, plugin: str, why: str, event: Event) -> None:
+        """Count a failure (``HandlePluginError``), and log it, though not as often as it happens."""
+        if not why:
+            return
+        self._metrics.errors.labels_of(plugin).inc()
+        now = self._env.monotonic()
+        if now >= self._logged_at.get(plugin, -_LOG_SECONDS) + _LOG_SECONDS:
+            self._logged_at[plugin] = now
+            text = f"Error in audit plugin '{plugin}' affecting 1 audit events: {why}"
+            _log.error(text, event=event_string(event))
+
+
+def _legacy(event: Event) -> bytes:
+    return f"{event_string(event)}\n".encode()

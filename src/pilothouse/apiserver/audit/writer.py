@@ -1,0 +1,138 @@
+"""Writes lines to the audit log in a thread, so that a disk that is slow or full delays nobody but those who wait.
+
+Who waits is the backend's choice. What is not written yet is bounded in number and bytes; a line that no longer fits
+is dropped, and its event counted as one that failed.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from pilothouse.apiserver.audit.rotation import Sink
+
+MAX_BYTES = 64 * 1024 * 1024
+"""Of all lines that are not written yet. Upstream bounds their number alone."""
+_LAST_SECONDS = 5.0
+"""How long a server that stops waits for what is not written yet."""
+
+Written = Callable[[str], None]
+"""Called on the loop once a line is written, with an empty text, or could not be, with the reason."""
+
+
+class BatchConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How lines are collected before they are written. Times are in seconds."""
+
+    buffer_size: int = 10_000
+    max_batch_size: int = 1
+    max_batch_wait: float = 0.0
+    """How long a batch that is not full waits. Only those of more than one line do."""
+    throttle_qps: float = 0.0
+    """Batches in a second; 0 for no limit."""
+    throttle_burst: int = 0
+
+
+class Writer:
+    """One log. The thread is started with the first line, on whose loop ``written`` is called."""
+
+    def __init__(self, sink: Sink, config: BatchConfig) -> None:
+        self._sink = sink
+        self._config = config
+        self._lines: deque[tuple[bytes, Written]] = deque()
+        self._size = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing = False
+        self._tokens = float(config.throttle_burst)
+        self._refilled: float | None = None
+
+    def submit(self, line: bytes, written: Written) -> str:
+        """Hand over a line; the reason why it is dropped, or an empty text. Never waits."""
+        with self._changed:
+            if self._closing:
+                return "audit backend shut down"
+            if len(self._lines) >= self._config.buffer_size or self._size + len(line) > MAX_BYTES:
+                return "audit buffer queue blocked"
+            self._lines.append((line, written))
+            self._size += len(line)
+            if self._thread is None:
+                self._loop = asyncio.get_running_loop()
+                self._thread = threading.Thread(target=self._run, name="pilothouse-audit", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+        return ""
+
+    async def close(self) -> None:
+        """Write what is left, and close the log. A disk that does not answer is left after some seconds."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread is None:
+            self._sink.close()
+        else:
+            await asyncio.to_thread(self._thread.join, _LAST_SECONDS)
+
+    def _run(self) -> None:
+        while batch := self._next_batch():
+            self._throttle()
+            results = [(written, self._write(line)) for line, written in batch]
+            self._report(results)
+        self._sink.close()
+
+    def _next_batch(self) -> list[tuple[bytes, Written]]:
+        """The lines to write next; none when the log is closed and all are written."""
+        config = self._config
+        with self._changed:
+            while not self._lines and not self._closing:
+                self._changed.wait()
+            if config.max_batch_size > 1:
+                deadline = self._time() + config.max_batch_wait
+                while len(self._lines) < config.max_batch_size and not self._closing:
+                    left = deadline - self._time()
+                    if left <= 0 or not self._changed.wait(left):
+                        break
+            batch = [self._lines.popleft() for _ in range(min(len(self._lines), config.max_batch_size))]
+            self._size -= sum(len(line) for line, _written in batch)
+            return batch
+
+    def _throttle(self) -> None:
+        """Wait for a token of the bucket. A log that is closed waits no more."""
+        qps = self._config.throttle_qps
+        if not qps:
+            return
+        with self._changed:
+            while not self._closing:
+                now = self._time()
+                if self._refilled is not None:
+                    self._tokens = min(self._tokens + (now - self._refilled) * qps, self._config.throttle_burst)
+                self._refilled = now
+                if self._tokens >= 1:
+                    self._tokens -= 1
+                    return
+                self._changed.wait((1 - self._tokens) / qps)
+
+    def _write(self, line: bytes) -> str:
+        try:
+            self._sink.write(line)
+        except OSError as error:
+            return error.strerror or str(error)
+        except Exception as error:  # noqa: BLE001  # a thread that ends would leave every request waiting
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def _time(self) -> float:
+        assert self._loop is not None, "the first line brought it"
+        return self._loop.time()
+
+    def _report(self, results: list[tuple[Written, str]]) -> None:
+        assert self._loop is not None, "the first line brought it"
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_call, results)
+
+
+def _call(results: list[tuple[Written, str]]) -> None:
+    for written, why in results:
+        written(why)

@@ -1,0 +1,202 @@
+"""The file of the audit log and its backups, after lumberjack's own tests (v2.2.1)."""
+
+import datetime
+import errno
+import gzip
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilothouse.apiserver.audit.rotation import MEGABYTE, RotatedFile, Rotation, open_sink
+
+HALF = b"x" * (MEGABYTE // 2 - 1) + b"\n"
+NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
+
+
+class Clock:
+    """Each look at it is a second later."""
+
+    def __init__(self) -> None:
+        self.at = NOON
+
+    def __call__(self) -> datetime.datetime:
+        self.at += datetime.timedelta(seconds=1)
+        return self.at
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "audit.log"
+
+
+def _names(path: Path) -> list[str]:
+    return sorted(one.name for one in path.parent.iterdir())
+
+
+def _rotated(path: Path, **limits: Any) -> RotatedFile:
+    sink = open_sink(str(path), Rotation(**{"max_megabytes": 1, **limits}), Clock())
+    assert isinstance(sink, RotatedFile)
+    return sink
+
+
+async def test_the_log_is_private_and_its_directory_made(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "deep" / "audit.log"
+    sink = open_sink(str(path), Rotation(), Clock())
+    sink.write(b"one\n")
+    sink.close()
+    assert path.read_bytes() == b"one\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_a_log_that_can_t_be_written_is_noticed_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        open_sink(str(tmp_path), Rotation(), Clock())
+
+
+async def test_a_full_file_becomes_a_backup_with_its_time_in_its_name(log: Path) -> None:
+    sink = _rotated(log)
+    for _ in range(3):
+        sink.write(HALF)
+    sink.wait()
+    sink.close()
+    backup, current = _names(log)
+    assert current == "audit.log"
+    assert log.read_bytes() == HALF
+    assert backup.startswith("audit-2026-01-31T12-00-0")
+    assert backup.endswith(".000.log")
+    assert (log.parent / backup).read_bytes() == 2 * HALF
+
+
+async def test_a_new_file_has_the_mode_of_the_one_before(log: Path) -> None:
+    sink = _rotated(log)
+    sink.write(HALF)
+    log.chmod(0o640)
+    sink.write(HALF)
+    sink.write(HALF)
+    sink.wait()
+    sink.close()
+    assert {stat.S_IMODE(one.stat().st_mode) for one in log.parent.iterdir()} == {0o640}
+
+
+async def test_a_log_that_is_there_is_continued_unless_it_is_full(log: Path) -> None:
+    log.write_bytes(b"before\n")
+    sink = _rotated(log)
+    sink.write(b"after\n")
+    sink.close()
+    assert log.read_bytes() == b"before\nafter\n"
+    log.write_bytes(2 * HALF)
+    sink = _rotated(log)
+    sink.write(b"new\n")
+    sink.wait()
+    sink.close()
+    assert log.read_bytes() == b"new\n"
+    assert len(_names(log)) == 2
+
+
+async def test_a_line_that_no_file_can_hold_is_an_error(log: Path) -> None:
+    sink = _rotated(log)
+    with pytest.raises(OSError, match="write length 1048577 exceeds maximum file size 1048576"):
+        sink.write(b"x" * (MEGABYTE + 1))
+    sink.write(b"small\n")
+    sink.close()
+    assert log.read_bytes() == b"small\n"
+
+
+async def test_the_newest_backups_are_kept(log: Path) -> None:
+    foreign = ["audit-2026-01-31T12-00-00.log", "audit-x.log", "other-2026-01-31T12-00-00.000.log", "audit.log.bak"]
+    for name in foreign:
+        (log.parent / name).write_text("not a backup")
+    sink = _rotated(log, max_backups=2)
+    for number in range(8):
+        sink.write(b"%d" % number + HALF[1:])
+    sink.wait()
+    sink.close()
+    kept = [name for name in _names(log) if name not in (*foreign, "audit.log")]
+    assert [(log.parent / name).read_bytes()[:1] for name in kept] == [b"2", b"4"]
+    assert set(foreign) <= set(_names(log))
+
+
+async def test_old_backups_are_removed_by_the_time_in_their_name(log: Path) -> None:
+    old, young = "audit-2026-01-29T11-00-00.000.log", "audit-2026-01-30T13-00-00.000.log.gz"
+    for name in (old, young):
+        (log.parent / name).write_bytes(b"")
+    sink = _rotated(log, max_age_days=1)
+    sink.write(b"x")
+    sink.wait()
+    sink.close()
+    assert _names(log) == [young, "audit.log"]
+
+
+async def test_without_limits_everything_is_kept(log: Path) -> None:
+    sink = _rotated(log, max_age_days=0, max_backups=0)
+    (log.parent / "audit-1999-01-01T00-00-00.000.log").write_bytes(b"")
+    for _ in range(5):
+        sink.write(HALF)
+    sink.wait()
+    sink.close()
+    assert len(_names(log)) == 4
+
+
+async def test_backups_are_compressed_and_count_once(log: Path) -> None:
+    sink = _rotated(log, compress=True, max_backups=3)
+    for _ in range(5):
+        sink.write(HALF)
+    sink.wait()
+    sink.close()
+    backups = [name for name in _names(log) if name != "audit.log"]
+    assert [name.endswith(".log.gz") for name in backups] == [True, True]
+    assert all(gzip.decompress((log.parent / name).read_bytes()) == 2 * HALF for name in backups)
+
+
+async def test_backups_of_one_millisecond_are_all_kept(log: Path) -> None:
+    sink = RotatedFile(log, Rotation(max_megabytes=1), lambda: NOON)
+    for _ in range(5):
+        sink.write(HALF)
+    sink.wait()
+    sink.close()
+    assert _names(log) == ["audit-2026-01-31T12-00-00.000.log", "audit-2026-01-31T12-00-00.001.log", "audit.log"]
+
+
+async def test_maxsize_0_never_rotates(log: Path) -> None:
+    sink = open_sink(str(log), Rotation(max_megabytes=0), Clock())
+    for _ in range(5):
+        sink.write(HALF)
+    sink.close()
+    assert _names(log) == ["audit.log"]
+    assert log.stat().st_size == 5 * len(HALF)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes are free; a write takes what still fits, and the next one fails, as on a full disk."""
+    free = [1 << 40]
+    write = os.write
+
+    def limited(descriptor: int, data: bytes) -> int:
+        if not free[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = write(descriptor, data[: free[0]])
+        free[0] -= written
+        return written
+
+    monkeypatch.setattr(os, "write", limited)
+    return free
+
+
+@pytest.mark.parametrize("max_megabytes", [0, 1])
+async def test_a_line_that_no_longer_fits_leaves_nothing_behind(log: Path, disk: list[int], max_megabytes: int) -> None:
+    sink = open_sink(str(log), Rotation(max_megabytes=max_megabytes), Clock())
+    sink.write(b"one\n")
+    disk[0] = 3
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left on device"):
+            sink.write(b"second\n")
+    assert log.read_bytes() == b"one\n"
+    disk[0] = 1 << 40
+    sink.write(b"third\n")
+    sink.close()
+    assert log.read_bytes() == b"one\nthird\n"
