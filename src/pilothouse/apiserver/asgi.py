@@ -92,11 +92,13 @@ class Application:
             target = target + b"?" + scope["query_string"]
         request = Request(method, target.decode("latin-1"), headers)
         answer: Response | Stream
+        if self._handler_chain.audited:
+            headers.setdefault("audit-id", self._env.uid())
         try:
             _reject_bad_certificate(scope, headers)
             answer = await self._answer(request, scope, receive)
         except StatusError as error:
-            answer = failure(error)
+            answer = await self._handler_chain.reject(request, error, _remote(scope))
         if isinstance(answer, Response):
             await self._send(request, answer, send, started)
         elif isinstance(answer, Pieces):
@@ -117,10 +119,11 @@ class Application:
         try:
             async with asyncio.timeout(_allowed_seconds(request)):
                 return await self._handler_chain.answer(
-                    request, _certificate(scope), body, partial(mark_authenticated, scope)
+                    request, _certificate(scope), body, partial(mark_authenticated, scope), _remote(scope)
                 )
         except TimeoutError:
-            raise errors.timeout("request did not complete within the allotted timeout") from None
+            # It is recorded already, as what was cancelled.
+            return failure(errors.timeout("request did not complete within the allotted timeout"))
 
     async def _send(self, request: Request, response: Response, send: Send, started: float) -> None:
         body = b"" if request.method == "HEAD" else response.body
@@ -288,6 +291,11 @@ def _allowed_seconds(request: Request) -> float | None:
 def _certificate(scope: Scope) -> bytes | None:
     peer = peer_of(scope)
     return None if peer is None else peer.certificate
+
+
+def _remote(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
 
 
 def _reject_bad_certificate(scope: Scope, headers: dict[str, str]) -> None:

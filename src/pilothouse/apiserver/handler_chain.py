@@ -7,8 +7,10 @@ HTTP with it.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from pilothouse.api.wire import Request, Response, Stream
+from pilothouse.apiserver.audit.context import audit_context, reset_audit_context, set_audit_context
 from pilothouse.apiserver.authentication.authenticator import Authenticator, TokenLogin, unauthorized
 from pilothouse.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from pilothouse.apiserver.authentication.identity import ANONYMOUS, Identity
@@ -20,6 +22,7 @@ from pilothouse.apiserver.authorization.authorizer import (
     Attributes,
     Authorizer,
     Decider,
+    Decision,
     RbacAuthorizer,
     Union,
     forbidden,
@@ -37,16 +40,21 @@ from pilothouse.apiserver.endpoints.reviews import find_object, register
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.apiserver.serializers.json import failure
 from pilothouse.apiserver.server import ApiServer, ReadBody
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.jws import PrivateKey, PublicKey
 from pilothouse.machinery.metrics import Gauge
 from pilothouse.storage import Change
 
+if TYPE_CHECKING:
+    from pilothouse.apiserver.audit.filter import Audit
+
 with lazy_imports():
     from pilothouse.apiserver.authorization import escalation_check, node_authorizer
 
 _IS_IMPERSONATION = re.compile(PREFIX).match
+_DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
 MODES = ("AlwaysAllow", "Node", "RBAC")
 _PUBLIC = ("healthz", "livez", "readyz", "version")
 
@@ -106,6 +114,7 @@ class HandlerChain:
             self.authorizer = AlwaysAllow()
         else:
             self.authorizer = self._union(modes)
+        if not self._allows_all or server.audit is not None:
             server.authorize = self._authorize_request
         if self._rbac is not None:
             core.admission.plugins.append(escalation_check.NoEscalation(self._rbac, self.authorizer))
@@ -162,30 +171,87 @@ class HandlerChain:
         certificate: bytes | None = None,
         read_body: ReadBody | None = None,
         authenticated: Callable[[], None] | None = None,
+        remote: str = "",
     ) -> Response | Stream:
         """Authenticate a request by its headers and the certificate of its connection, and answer it.
 
-        ``authenticated`` is called when a user is authenticated. ``read_body`` is called when the request is
-        authorized, and returns its body.
+        ``authenticated`` is called once a user is authenticated by them, and ``read_body`` when that one may do what
+        is asked for: its result is the body then. ``remote`` is the client's address.
         """
-        # Authentication comes before parsing: a long target costs no time without valid credentials.
-        info: RequestInfo | None = None
+        audit = self._server.audit
+        if audit is not None:
+            return await self._answer_audited(audit, request, certificate, read_body, authenticated, remote)
         try:
-            identity = self.authenticator.identity(request.headers, certificate)
-            if authenticated is not None and identity is not ANONYMOUS:
-                authenticated()
-            impersonates = any(map(_IS_IMPERSONATION, request.headers))
-            if identity is ANONYMOUS and self._allows_all and (impersonates or not _is_public(request.target)):
-                # Anonymous requests and AlwaysAllow exclude each other (pkg/kubeapiserver/options/authentication.go,
-                # ``ApplyAuthorization``, v1.36); here anonymous users can still read the health of the server.
-                raise unauthorized()
-            if impersonates:
-                info = self._server.core.requests.read(request.method, request.target)
+            identity = self._authenticate(request, certificate, authenticated)
+        except StatusError as error:
+            return self._server.presenter.fail(request, None, error)
+        return await self._answer(request, identity, read_body)
+
+    async def _answer_audited(
+        self,
+        audit: "Audit",
+        request: Request,
+        certificate: bytes | None,
+        read_body: ReadBody | None,
+        authenticated: Callable[[], None] | None,
+        remote: str,
+    ) -> Response | Stream:
+        """The audit stands between authentication and impersonation; authenticators may annotate the event, too."""
+        context = audit.begin(request)
+        token = set_audit_context(context)
+        try:
+            asked = self._server.core.requests.read(request.method, request.target)
+            try:
+                identity = self._authenticate(request, certificate, authenticated)
+            except StatusError as error:
+                await audit.fail(context, request, asked, error, remote)
+                return self._server.presenter.fail(request, None, error)
+            return await audit.answer(
+                context, request, asked, identity, lambda: self._answer(request, identity, read_body), remote
+            )
+        finally:
+            reset_audit_context(token)
+
+    async def reject(self, request: Request, error: StatusError, remote: str = "") -> Response:
+        """Answer a request that does not get as far as authentication."""
+        audit = self._server.audit
+        if audit is not None:
+            asked = self._server.core.requests.read(request.method, request.target)
+            await audit.fail(audit.begin(request), request, asked, error, remote)
+        return failure(error)
+
+    @property
+    def audited(self) -> bool:
+        """Whether requests are recorded."""
+        return self._server.audit is not None
+
+    def _authenticate(
+        self, request: Request, certificate: bytes | None, authenticated: Callable[[], None] | None
+    ) -> Identity:
+        """The user that a request comes from. Raises ``StatusError`` 401."""
+        # Authentication comes before parsing: a long target costs no time without valid credentials.
+        identity = self.authenticator.identity(request.headers, certificate)
+        if authenticated is not None and identity is not ANONYMOUS:
+            authenticated()
+        if identity is ANONYMOUS and self._allows_all and (not _is_public(request.target) or _impersonates(request)):
+            # Anonymous requests and AlwaysAllow exclude each other (pkg/kubeapiserver/options/authentication.go,
+            # ``ApplyAuthorization``, v1.36); here strangers still see whether the server is well.
+            raise unauthorized()
+        return identity
+
+    async def _answer(self, request: Request, identity: Identity, read_body: ReadBody | None) -> Response | Stream:
+        if _impersonates(request):
+            info = self._server.core.requests.read(request.method, request.target)
+            try:
                 desired = requested_user(request.headers)
                 if desired is not None:
-                    identity = impersonate(identity, desired, Attributes.of(info), self.authorizer)
-        except StatusError as error:
-            return self._server.presenter.fail(request, info, error)
+                    identity, mode = impersonate(identity, desired, Attributes.of(info), self.authorizer)
+                    if (context := audit_context()) is not None:
+                        context.log_impersonated_user(identity, f"impersonate:{mode}" if mode else "")
+            except StatusError as error:
+                if (context := audit_context()) is not None:
+                    context.log_error(error)
+                return self._server.presenter.fail(request, info, error)
         if read_body is None:
             return await self._server.handle(request, identity)
         return await self._server.handle(request, identity, read_body)
@@ -211,10 +277,10 @@ class HandlerChain:
         return Union(deciders, self._rbac)
 
     def _authorize_request(self, identity: Identity, info: RequestInfo) -> None:
-        self._authorize(identity, Attributes.of(info))
-
-    def _authorize(self, identity: Identity, attributes: Attributes) -> None:
+        attributes = Attributes.of(info)
         decision = self.authorizer.decide(identity, attributes)
+        if self._server.audit is not None:
+            _annotate(decision)
         if not decision.allowed:
             raise forbidden(identity, attributes, decision.reason)
 
@@ -224,6 +290,19 @@ class HandlerChain:
     def _notice_roles(self, changes: list[Change]) -> None:
         if self._rbac is not None and any(change.key.startswith(f"{RBAC_GROUP}/") for change in changes):
             self._rbac.changed()
+
+
+def _annotate(decision: Decision) -> None:
+    """What the authorizer says of the request. It is asked twice about what opens a connection into a pod; the first
+    answer is recorded."""
+    context = audit_context()
+    if context is not None and context.enabled and _DECISION not in context.annotations:
+        context.annotate(_DECISION, "allow" if decision.allowed else "forbid")
+        context.annotate(_REASON, decision.reason)
+
+
+def _impersonates(request: Request) -> bool:
+    return any(map(_IS_IMPERSONATION, request.headers))
 
 
 def _is_public(target: str) -> bool:

@@ -19,6 +19,7 @@ from pilothouse.apiserver.admission.device_admin_access import DeviceAdminAccess
 from pilothouse.apiserver.aggregation.autoregistration import GroupServices
 from pilothouse.apiserver.aggregation.availability import Availability
 from pilothouse.apiserver.apiextensions.controller import CustomResources
+from pilothouse.apiserver.audit.context import MAX_OBJECT, audit_context
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.controllers import bootstrap_objects
@@ -33,9 +34,16 @@ from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.registry.core.services.allocation import ServiceAddresses
 from pilothouse.apiserver.request_info import TOO_MANY, RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.apiserver.serializers.json import failure
+from pilothouse.apiserver.serializers.json import JSON, failure
 from pilothouse.apiserver.serializers.presenter import NegotiatingPresenter
-from pilothouse.apiserver.serializers.results import ListResult, ObjectResult, Presenter, RawResult
+from pilothouse.apiserver.serializers.results import (
+    ListResult,
+    ObjectResult,
+    Presenter,
+    RawResult,
+    Result,
+    StatusResult,
+)
 from pilothouse.apiserver.transport import LocalTransport
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
@@ -44,6 +52,7 @@ from pilothouse.machinery.json_bounds import TOO_DEEP
 from pilothouse.storage import CommitFailed, Store, StoreClosed
 
 if TYPE_CHECKING:
+    from pilothouse.apiserver.audit.filter import Audit
     from pilothouse.apiserver.lagging import LaggingReads
 
 with lazy_imports():
@@ -116,8 +125,12 @@ class ApiServer:
     expiry of events) until it is cancelled. The objects that every cluster has exist once the server is constructed.
     """
 
-    def __init__(self, env: Env, store: Store, *, options: ServerOptions | None = None) -> None:
+    def __init__(
+        self, env: Env, store: Store, *, options: ServerOptions | None = None, audit: "Audit | None" = None
+    ) -> None:
         self.env = env
+        self.audit = audit
+        """Records who asks what; None where nothing is recorded."""
         self.store = store
         self.options = options or ServerOptions()
         self.core = Core(env, store, self.options)
@@ -146,8 +159,16 @@ class ApiServer:
         self._lagging: LaggingReads | None = None
 
     def transport(self, user: str, groups: Sequence[str] = (), *, user_agent: str = "") -> Transport:
-        """A transport for requests of a user from the same event loop."""
-        return LocalTransport(self.handle, Identity(user, tuple(groups)), user_agent)
+        """A way in for a user on the same loop."""
+        handle = self.handle if self.audit is None else self._handle_audited
+        return LocalTransport(handle, Identity(user, tuple(groups)), user_agent)
+
+    async def _handle_audited(self, request: Request, identity: Identity) -> Response | Stream:
+        """Requests from the same process are recorded as those from outside are, where the handler chain does it."""
+        assert self.audit is not None, "it is asked before"
+        asked = self.core.requests.read(request.method, request.target)
+        context = self.audit.begin(request)
+        return await self.audit.answer(context, request, asked, identity, lambda: self.handle(request, identity))
 
     async def run(self) -> None:
         """Work in the background until cancelled."""
@@ -227,7 +248,10 @@ class ApiServer:
             if request_info.query is TOO_MANY:
                 raise errors.bad_request("number of URL query parameters exceeded limit")
             if not request_info.resource_request:
-                return self.documents.answer(request, request_info)
+                document = self.documents.answer(request, request_info)
+                if self.audit is not None:
+                    self._record_document(request, request_info, document)
+                return document
             handler, info = self._find(request, request_info)
             if read_body is not None:
                 request = Request(request.method, request.target, request.headers, await read_body())
@@ -250,6 +274,8 @@ class ApiServer:
             result = await handler(core, call)
             if isinstance(result, RawResult):
                 return result.answer
+            if self.audit is not None:
+                await self._record_response(request, request_info, result)
             if isinstance(result, ListResult) or (isinstance(result, ObjectResult) and len(result.value) > LONG_BYTES):
                 return await self.presenter.show_long(request, request_info, result)
             return self.presenter.show(request, request_info, result)
@@ -264,7 +290,10 @@ class ApiServer:
             return self._failed(request, request_info, errors.internal(str(error)))
         except Exception as error:  # noqa: BLE001  # one request's fault must not take the server down
             _log.exception(f"{request.method} {request.target} failed", error)
-            return self._failed(request, request_info, errors.internal(f"{type(error).__name__}: {error}"))
+            response = self._failed(request, request_info, errors.internal(f"{type(error).__name__}: {error}"))
+            if (context := audit_context()) is not None:
+                context.log_panic(error)
+            return response
 
     async def settle(self) -> None:
         """Make the objects of the start visible. The first to come does it, all others wait for the same commit."""
@@ -273,7 +302,46 @@ class ApiServer:
             await self.store.commit(staged)
             self._unsettled = None
 
+    async def _record_response(self, request: Request, asked: RequestInfo, result: Result) -> None:
+        """Give the audit the object of a response: what the client gets, whatever the format, as JSON."""
+        context = audit_context()
+        if context is None or not context.enabled:
+            return
+        status = None
+        if isinstance(result, StatusResult):
+            found = msgspec.json.decode(result.value, type=dict[str, Any])
+            status = found if found.get("kind") == "Status" else None
+        if not context.records_response:
+            if status is not None:
+                context.log_response_object(b"", status)
+            return
+        if isinstance(result, ObjectResult | StatusResult):
+            size = len(result.value)
+        elif isinstance(result, ListResult):
+            size = sum(map(len, result.values))
+        else:
+            return  # a watch
+        if size > MAX_OBJECT:
+            context.leave_out_objects()
+            return
+        value = await self.core.long_work.run(size, self.presenter.as_json, request, asked, result)
+        await self.core.long_work.run(size, context.log_response_object, value, status)
+
+    def _record_document(self, request: Request, asked: RequestInfo, document: Response) -> None:
+        """Discovery is a matter of objects, too."""
+        context = audit_context()
+        if context is None or not context.records_response or document.status != 200:
+            return
+        if asked.path.strip("/").partition("/")[0] not in ("api", "apis"):
+            return
+        if document.headers.get("content-type", "").partition(";")[0] != JSON:
+            headers = {**request.headers, "accept": JSON}
+            document = self.documents.answer(msgspec.structs.replace(request, headers=headers), asked)
+        context.log_response_object(document.body)
+
     def _failed(self, request: Request, request_info: RequestInfo, error: StatusError) -> Response:
+        if (context := audit_context()) is not None:
+            context.log_error(error)
         if request.method == "HEAD":
             return Response(error.code, failure(error).headers, b"")
         return self.presenter.fail(request, request_info, error)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pilothouse.cli import admission_config
+from pilothouse.cli.audit_flags import add_audit_flags, audit_options
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
@@ -23,6 +24,7 @@ with lazy_imports():
     from pilothouse.apiserver import options as server_options
     from pilothouse.apiserver import resources
     from pilothouse.apiserver.admission import built_in, names
+    from pilothouse.apiserver.audit import options as audit_log_options
     from pilothouse.apiserver.authentication import authenticator
     from pilothouse.apiserver.registry.core.services import address_pools
     from pilothouse.cli import written_kubeconfig
@@ -79,6 +81,7 @@ def server_flags(flags: FlagSet) -> None:
         ),
         Flag("kubeconfig", STRING, KUBECONFIG, "Write a kubeconfig with administrator rights to this file"),
     )
+    add_audit_flags(flags)
 
 
 def flag_set(program: str) -> FlagSet:
@@ -167,11 +170,14 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
             pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG]),
             gates=tuple(gate for gate in resources.BEHIND_GATES if gates.enabled(gate)),
         ),
+        audit=audit_options(parsed),
         replica_lag=parsed["replica-lag"],
         history=parsed["history-retention"],
     )
     try:
         return served.ServedApiServer(env, options)
+    except audit_log_options.AuditLogError as error:
+        raise UserError(str(error), code=2) from error
     except (OSError, ValueError) as error:
         raise UserError(f"unable to open the API server's data: {error}") from error
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.cli import admission_config
+from pilothouse.cli.audit_flags import add_audit_flags, audit_options
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.tolerant import known_words, warn
@@ -32,6 +33,7 @@ with lazy_imports():
     from pilothouse import apiserver
     from pilothouse.apiserver import resources
     from pilothouse.apiserver.admission import names
+    from pilothouse.apiserver.audit import options as audit_log_options
     from pilothouse.cli import etcd
     from pilothouse.controllermanager import options as manager_options
     from pilothouse.controllermanager import root_authority, selection
@@ -97,6 +99,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("disable-admission-plugins", STRINGS, (), "Admission plugins to disable"),
         Flag(admission_config.FLAG, STRING, "", admission_config.HELP),
     )
+    add_audit_flags(flags)
     flags.add(
         "misc",
         Flag("service-cluster-ip-range", STRING, "10.0.0.0/24", "A CIDR from which to assign service cluster IPs"),
@@ -124,6 +127,8 @@ async def _serve(parsed: Parsed, unknown: Sequence[str]) -> int:
     env = Env()
     try:
         served = served_plane.ServedApiServer(env, _options(parsed, await _data_of(parsed["etcd-servers"])))
+    except audit_log_options.AuditLogError as error:
+        raise UserError(str(error)) from error
     except (OSError, ValueError) as error:
         raise UserError(str(error)) from error
     work = _controllers(env, served, parsed["controllers"]) if parsed["controllers"] else served.server.run()
@@ -179,6 +184,7 @@ def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
         anonymous=parsed["anonymous-auth"],
         admission_plugins=admission,
         history=parsed["etcd-compaction-interval"] or math.inf,
+        audit=audit_options(parsed),
         server=apiserver.ServerOptions(
             event_ttl_seconds=int(parsed["event-ttl"]),
             min_watch_seconds=parsed["min-request-timeout"],

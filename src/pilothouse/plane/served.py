@@ -27,6 +27,8 @@ from pilothouse.serving.server import Server
 from pilothouse.storage import MemoryStore, Retention, Store
 
 if TYPE_CHECKING:
+    from pilothouse.apiserver.audit.filter import Audit
+    from pilothouse.apiserver.audit.options import AuditLogOptions
     from pilothouse.apiserver.controllers.cluster_authentication_trust import AuthenticationConfig
     from pilothouse.cel.sandbox import Sandbox
     from pilothouse.plane.plain_http import App
@@ -37,6 +39,11 @@ if TYPE_CHECKING:
 with lazy_imports():
     from cryptography.hazmat.primitives import serialization
 
+    from pilothouse.apiserver.audit import backend as audit_backend
+    from pilothouse.apiserver.audit import checker, reader
+    from pilothouse.apiserver.audit import filter as audit_filter
+    from pilothouse.apiserver.audit import metrics as audit_metrics
+    from pilothouse.apiserver.audit import options as audit_options
     from pilothouse.apiserver.controllers import cluster_authentication_trust
     from pilothouse.cel import sandbox
     from pilothouse.plane import plain_http
@@ -83,6 +90,8 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     anonymous: bool = True
     fsync: bool = True
     """Off: a write is acknowledged before the disk has it. It still survives the end of the process."""
+    audit: "AuditLogOptions | None" = None
+    """What is recorded of requests, and where; None for nothing."""
     server: ServerOptions = ServerOptions()
 
 
@@ -97,7 +106,10 @@ class ServedApiServer:
         core = msgspec.structs.replace(
             options.server, secure_port=options.port or DEFAULT_PORT, admission_plugins=options.admission_plugins
         )
-        self.server = ApiServer(env, self.store, options=core)
+        self.audit = _open_audit(env, options.audit)
+        self.server = ApiServer(env, self.store, options=core, audit=self.audit)
+        if self.audit is not None:
+            self.server.metrics_sources.append(self.audit.metrics.registry.exposition)
         self._worker: WorkerThread | None = None
         self._sandbox: Sandbox | None = None
         self.server.core.long_work.hire = self._hire
@@ -173,6 +185,8 @@ class ServedApiServer:
         await self._application.stop()
         await self._http.stop()
         await self.server.close()
+        if self.audit is not None:
+            await self.audit.close()  # after all that there is to record
         if self._worker is not None:
             self._worker.stop()
         if self._sandbox is not None:
@@ -221,6 +235,24 @@ def _open_store(env: Env, options: ServedOptions) -> Store:
     if not options.data_dir:
         return MemoryStore(env, retention=retention)
     return sqlite.SqliteStore.open(env, options.data_dir, fsync=options.fsync, retention=retention)
+
+
+def _open_audit(env: Env, options: "AuditLogOptions | None") -> "Audit | None":
+    """The audit that the options describe, if they name a policy and a log. Raises ``AuditLogError``."""
+    if options is None or not options.policy_file:
+        return None
+    try:
+        policy = reader.load_policy_from_file(options.policy_file)
+    except reader.PolicyError as error:
+        raise audit_options.AuditLogError(f"loading audit policy file: {error}") from error
+    if not options.path:
+        return None
+    metrics = audit_metrics.AuditMetrics()
+    try:
+        backend = audit_backend.LogBackend(env, options, metrics)
+    except OSError as error:
+        raise audit_options.AuditLogError(f"--audit-log-path {options.path}: {error.strerror}") from error
+    return audit_filter.Audit(env, checker.PolicyRuleEvaluator(policy), backend, metrics)
 
 
 def _read(path: str) -> bytes:

@@ -3,10 +3,13 @@
 After apiserver's ``pkg/registry/rest/delete.go`` and ``pkg/registry/generic/registry/store.go`` (v0.36).
 """
 
+from typing import Any
+
 import msgspec
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes
+from pilothouse.apiserver.audit.context import audit_context
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.get import list_objects, selection_of
@@ -28,6 +31,7 @@ from pilothouse.machinery.times import add_seconds
 from pilothouse.storage import Mismatch, Record
 
 _ATTEMPTS = 5
+_OPTIONS = ("gracePeriodSeconds", "preconditions", "orphanDependents", "propagationPolicy", "dryRun")
 
 
 def read_options(call: Call) -> DeleteOptions:
@@ -40,7 +44,27 @@ def read_options(call: Call) -> DeleteOptions:
             body = read_text(body, content_type, "DeleteOptions")[0]
         elif content_type not in JSON_TYPES:
             read_document(body, content_type, "DeleteOptions")
-    return read_delete_options(call.request_info.query, body)
+    try:
+        options = read_delete_options(call.request_info.query, body)
+    except errors.StatusError as error:
+        if error.code == 422:  # they are options, only not valid ones
+            _record_options(body)
+        raise
+    _record_options(body)
+    return options
+
+
+def _record_options(body: bytes) -> None:
+    context = audit_context()
+    if body and context is not None:
+        context.log_request_object(None, lambda: _shown_options(body))
+
+
+def _shown_options(body: bytes) -> bytes:
+    """The options in a body, as the audit records them."""
+    sent = msgspec.json.decode(body, type=dict[str, Any])
+    known = {name: sent[name] for name in _OPTIONS if sent.get(name) is not None}
+    return msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": sent.get("apiVersion") or "v1", **known})
 
 
 async def delete(core: Core, call: Call) -> Result:

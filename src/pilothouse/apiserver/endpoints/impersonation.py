@@ -62,12 +62,14 @@ def _go_list(values: tuple[str, ...]) -> str:
     return f"[]string{{{', '.join(map(quote, values))}}}" if values else "[]string(nil)"
 
 
-def impersonate(caller: Identity, desired: Identity, attributes: Attributes, authorizer: Authorizer) -> Identity:
-    """The user as whom the request goes on. Raises ``StatusError`` 403."""
+def impersonate(
+    caller: Identity, desired: Identity, attributes: Attributes, authorizer: Authorizer
+) -> tuple[Identity, str]:
+    """The user as whom the request goes on, and the mode that allows it. Raises ``StatusError`` 403."""
     first_error: StatusError | None = None
     for mode in _modes(caller, desired):
         try:
-            return _Check(mode, caller, authorizer).impersonate(desired, attributes)
+            return _Check(mode, caller, authorizer).impersonate(desired, attributes), mode
         except StatusError as error:
             first_error = first_error or error
     assert first_error is not None, "the old way always applies"

@@ -9,6 +9,7 @@ import msgspec
 
 from pilothouse.api.schema import Definition, definition_of
 from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.audit.context import audit_context
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.apply import apply as server_side_apply
@@ -69,8 +70,19 @@ def names_owners(call: Call) -> bool:
 
 def read_patch_options(call: Call) -> WriteOptions:
     """The options of a PATCH; what is allowed depends on its type."""
-    kind = "ApplyOptions" if call.content_type == APPLY_PATCH else "PatchOptions"
-    return read_write_options(call.request_info.query, kind)
+    is_apply = call.content_type == APPLY_PATCH
+    options = read_write_options(call.request_info.query, "ApplyOptions" if is_apply else "PatchOptions")
+    context = audit_context()
+    if context is not None and _is_served(call):
+        context.log_request_patch(call.request.body, is_yaml=is_apply)
+    return options
+
+
+def _is_served(call: Call) -> bool:
+    """Whether there are patches of this type for the resource at all."""
+    if call.content_type == STRATEGIC_MERGE_PATCH:
+        return call.info.custom is None
+    return call.content_type in (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 
 def patch_function(

@@ -3,6 +3,7 @@
 Built-in kinds are checked against the API's schema (``machinery.bodies``), custom ones against their definition's.
 """
 
+import copy
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any
@@ -12,6 +13,7 @@ import msgspec
 from pilothouse.api import schema
 from pilothouse.api.schema import Definition, definition_of
 from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.audit.context import audit_context
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions
@@ -45,16 +47,22 @@ def read_object(call: Call, options: WriteOptions) -> Object:
     """The object of the call's own kind in its body. It belongs to the caller."""
     info = call.info
     if info.custom is not None:
-        obj, twice = read_strictly(call.request.body, call.content_type, info.kind)
-        check_type_meta(obj, info.kind, call.request.body)
-        check_kind(obj, info, info.kind, info.api_version, _known_kinds())
-        try:
-            unknown = info.custom.prune(obj)
-        except DecodeError as error:
-            raise _unhandled(info.kind, info.version, str(error)) from None
-        _note(call, options, info.kind, info.version, twice + unknown)
+        obj = _read_custom(call, options, info)
+        _record(call, info, obj, info.kind, info.api_version)
         return obj
     return read_built_in(call, options, info, info.group, info.version, info.kind)
+
+
+def _read_custom(call: Call, options: WriteOptions, info: ResourceInfo) -> Object:
+    obj, twice = read_strictly(call.request.body, call.content_type, info.kind)
+    check_type_meta(obj, info.kind, call.request.body)
+    check_kind(obj, info, info.kind, info.api_version, _known_kinds())
+    try:
+        unknown = info.custom.prune(obj)
+    except DecodeError as error:
+        raise _unhandled(info.kind, info.version, str(error)) from None
+    _note(call, options, info.kind, info.version, twice + unknown)
+    return obj
 
 
 def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: str, version: str, kind: str) -> Object:
@@ -85,7 +93,25 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
         _note(call, options, kind, version, twice + decoded.strict_errors)
     if may_have_empty(body):
         _drop_empty_fields(obj, definition_of(group, version, kind))
+    _record(call, info, obj, kind, api_version)
     return obj
+
+
+def _record(call: Call, info: ResourceInfo, obj: Object, kind: str, api_version: str) -> None:
+    """Give the audit the object of a request: decoded, with defaults, as upstream's decoder gives it."""
+    context = audit_context()
+    if context is None:
+        return
+
+    def encode() -> bytes:
+        shown = copy.deepcopy(obj)
+        shown.setdefault("metadata", {})
+        if kind == info.kind and api_version == info.api_version:
+            call.strategy.set_defaults(shown)
+        return msgspec.json.encode({"kind": kind, "apiVersion": api_version, **shown})
+
+    metadata = obj.get("metadata")
+    context.log_request_object(metadata if isinstance(metadata, dict) else None, encode)
 
 
 def _drop_empty_fields(obj: Object, definition: Definition) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors, field_errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes
+from pilothouse.apiserver.audit.context import audit_context
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.create import create_object
@@ -53,7 +54,9 @@ async def update(core: Core, call: Call) -> ObjectResult:
     """PUT of an object, or of its status."""
     options = read_write_options(call.request_info.query, "UpdateOptions")
     record = core.store.staged(call.key)
-    if record is not None:
+    context = audit_context()
+    # What is recorded is read whole: the audit shows the object as it was sent.
+    if record is not None and (context is None or not context.enabled):
         if call.strategy.renewed and not call.request_info.subresource:
             answer = await renew(core, call, record, options)
             if answer is not None:

@@ -238,6 +238,9 @@ class PlainPresenter:
             return pieces if pieces.length > LONG_LIST else Response(200, pieces.headers, pieces.whole())
         return LineStream(result)
 
+    def as_json(self, request: Request, info: RequestInfo, result: ObjectResult | ListResult | StatusResult) -> bytes:
+        return list_body(result) if isinstance(result, ListResult) else result.value
+
     def fail(self, request: Request, info: RequestInfo | None, error: StatusError) -> Response:
         return failure(error)
 

@@ -110,6 +110,16 @@ class NegotiatingPresenter:
             body = await self._long_list(choice, info, result)
         return Response(200, headers_with(result.warnings, choice.media), body)
 
+    def as_json(self, request: Request, info: RequestInfo, result: ObjectResult | ListResult | StatusResult) -> bytes:
+        """The body of that answer, transformed as the request asked for, but as plain JSON in any case."""
+        choice = _choice(request, info)
+        if not choice.transform or isinstance(result, StatusResult):
+            return self._plain.as_json(request, info, result)
+        plain = msgspec.structs.replace(choice, media=JSON, pretty=False)
+        if isinstance(result, ObjectResult):
+            return self._object(plain, info, result.info, result.value)
+        return self._list(plain, info, result)
+
     async def _long_list(self, choice: Choice, info: RequestInfo, result: ListResult) -> bytes:
         resource, metadata = result.info, _list_metadata(result)
         if choice.transform == "Table":

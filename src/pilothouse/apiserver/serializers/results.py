@@ -100,6 +100,10 @@ class Presenter(Protocol):
         """The same, of what may be large: others have their turn meanwhile."""
         ...
 
+    def as_json(self, request: Request, info: RequestInfo, result: "ObjectResult | ListResult | StatusResult") -> bytes:
+        """The body of that answer, transformed as the request asked for, but as plain JSON in any case."""
+        ...
+
     def fail(self, request: Request, info: RequestInfo | None, error: StatusError) -> Response:
         """The failure in the form the request asked for."""
         ...

@@ -1,0 +1,286 @@
+"""Surrounds the handling of requests with their audit: ``WithAudit``.
+
+After apiserver's ``pkg/endpoints/filters/{audit,authn_audit}.go`` (v0.36). An event is written when a request has come,
+when a long-running one begins to be answered, and when it is answered; or when its handler has failed.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from pilothouse.api.wire import Request, Response, Stream
+from pilothouse.apiserver.audit.checker import PolicyRuleEvaluator, RequestAuditConfig
+from pilothouse.apiserver.audit.context import AuditContext, reset_audit_context, set_audit_context
+from pilothouse.apiserver.audit.event import (
+    EVENT_API_VERSION,
+    AuthenticationMetadata,
+    Event,
+    ObjectReference,
+    UserInfo,
+    timestamp,
+)
+from pilothouse.apiserver.audit.metrics import AuditMetrics
+from pilothouse.apiserver.audit.policy import NONE, PANIC, REQUEST_RECEIVED, RESPONSE_COMPLETE, RESPONSE_STARTED
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.request_info import RequestInfo
+from pilothouse.apiserver.serializers.json import Pieces
+from pilothouse.env import Env
+from pilothouse.env.logging import Log
+from pilothouse.machinery.go_text import quote
+
+_log = Log("audit")
+
+AUDIT_ID = "audit-id"
+_MAX_USER_AGENT = 1024
+_LONG_RUNNING = frozenset({"attach", "exec", "proxy", "log", "portforward"})
+_TEXT = {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}
+_TIMED_OUT = StatusError(
+    504,
+    "Timeout",
+    "Timeout: request did not complete within requested timeout - context canceled",
+    details={},
+)
+"""What upstream's handlers come to when a request takes too long, or its client has left."""
+
+Handle = Callable[[], Awaitable[Response | Stream]]
+
+
+class Backend(Protocol):
+    """Takes events."""
+
+    async def process_event(self, event: Event) -> bool:
+        """False when the request must not go on, because its event could not be recorded."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is left."""
+        ...
+
+
+@runtime_checkable
+class _Batches(Protocol):
+    def batches(self) -> AsyncIterator[list[bytes]]: ...
+
+
+class Audit:
+    """The audit of one server."""
+
+    def __init__(self, env: Env, evaluator: PolicyRuleEvaluator, backend: Backend, metrics: AuditMetrics) -> None:
+        self._env = env
+        self._evaluator = evaluator
+        self._backend = backend
+        self.metrics = metrics
+
+    def begin(self, request: Request) -> AuditContext:
+        """The context of a request that has just come (``WithAuditInit``)."""
+        return AuditContext(request.headers.get(AUDIT_ID) or self._env.uid(), self._env.now())
+
+    async def answer(
+        self,
+        context: AuditContext,
+        request: Request,
+        asked: RequestInfo,
+        identity: Identity,
+        handle: Handle,
+        remote: str = "",
+    ) -> Response | Stream:
+        """The answer that ``handle`` makes, once it is recorded. ``remote`` is the address of the client."""
+        audited = _Audited(self, context, request, asked, identity, remote)
+        if not audited.enabled:
+            return await handle()
+        if not await audited.process(REQUEST_RECEIVED):
+            self.metrics.rejected.inc()
+            text = f"Internal Server Error: {quote(request.target)}: failed to store audit event\n"
+            return Response(500, _TEXT, text.encode())
+        token = set_audit_context(context)
+        try:
+            answer = await handle()
+        except asyncio.CancelledError:
+            context.log_error(_TIMED_OUT)
+            await audited.complete()
+            raise
+        except BaseException as error:
+            context.log_panic(error)
+            await audited.complete()
+            raise
+        finally:
+            reset_audit_context(token)
+        context.set_code(answer.status)
+        if audited.long_running:
+            await audited.process(RESPONSE_STARTED)
+        if isinstance(answer, Response | Pieces):
+            await audited.complete()
+            return answer
+        return _AuditedBatches(answer, audited) if isinstance(answer, _Batches) else _AuditedStream(answer, audited)
+
+    async def fail(
+        self, context: AuditContext, request: Request, asked: RequestInfo, error: StatusError, remote: str = ""
+    ) -> None:
+        """Record a request that is rejected before anybody is authenticated. Such a one has a single stage."""
+        audited = _Audited(self, context, request, asked, None, remote)
+        if audited.enabled:
+            context.log_error(error)
+            context.set_code(error.code)
+            await audited.process(RESPONSE_STARTED)
+
+    async def close(self) -> None:
+        """Write what is left."""
+        await self._backend.close()
+
+    def evaluate(self, identity: Identity | None, asked: RequestInfo) -> RequestAuditConfig:
+        """What the policy says of a request."""
+        config = self._evaluator.evaluate_policy_rule(identity, Attributes.of(asked))
+        self.metrics.levels.labels_of(config.level).inc()
+        return config
+
+    async def process(self, event: Event) -> bool:
+        """Count an event and hand it to the backend."""
+        self.metrics.events.inc()
+        return await self._backend.process_event(event)
+
+    def now(self) -> str:
+        """The time of a stage."""
+        return timestamp(self._env.now())
+
+
+class _Audited:
+    """One request that is recorded."""
+
+    def __init__(
+        self,
+        audit: Audit,
+        context: AuditContext,
+        request: Request,
+        asked: RequestInfo,
+        identity: Identity | None,
+        remote: str,
+    ) -> None:
+        self._audit = audit
+        self._context = context
+        self._config = context.config = audit.evaluate(identity, asked)
+        self.enabled = self._config.level != NONE
+        self._completed = False
+        if not self.enabled:
+            return
+        self.long_running = asked.verb == "watch" or asked.subresource in _LONG_RUNNING
+        self._received = timestamp(context.received_at)
+        self._head: dict[str, Any] = {
+            "api_version": EVENT_API_VERSION,
+            "level": self._config.level,
+            "audit_id": context.audit_id,
+            "request_uri": request.target,
+            "verb": asked.verb,
+            "user": UserInfo.of(identity),
+            "source_ips": tuple(source_ips(request.headers, remote)),
+            "user_agent": _user_agent(request.headers),
+            "request_received_timestamp": self._received,
+        }
+        if asked.resource_request:
+            context.object_ref = ObjectReference(
+                resource=asked.resource,
+                namespace=asked.namespace,
+                name=asked.name,
+                api_group=asked.group,
+                api_version=asked.version,
+                subresource=asked.subresource,
+            )
+
+    async def process(self, stage: str) -> bool:
+        """Write the event down as it is now, unless the policy leaves out this stage."""
+        if stage in self._config.omit_stages:
+            return True
+        return await self._audit.process(self._event(stage))
+
+    async def complete(self) -> None:
+        """Write the last event, once."""
+        if not self._completed:
+            self._completed = True
+            await self.process(PANIC if self._context.panicked else RESPONSE_COMPLETE)
+
+    def _event(self, stage: str) -> Event:
+        context = self._context
+        return Event(
+            **self._head,
+            stage=stage,
+            impersonated_user=None if context.impersonated is None else UserInfo.of(context.impersonated),
+            authentication_metadata=(
+                AuthenticationMetadata(context.impersonation_constraint) if context.impersonation_constraint else None
+            ),
+            object_ref=None if context.object_ref is None else msgspec.structs.replace(context.object_ref),
+            response_status=context.response_status,
+            request_object=None if context.request_object is None else msgspec.Raw(context.request_object),
+            response_object=None if context.response_object is None else msgspec.Raw(context.response_object),
+            stage_timestamp=self._received if stage == REQUEST_RECEIVED else self._audit.now(),
+            annotations=dict(sorted(context.annotations.items())) or None,
+        )
+
+
+class _AuditedStream:
+    """A stream that writes the last event when it ends, or is closed."""
+
+    def __init__(self, stream: Stream, audited: _Audited) -> None:
+        self.status = stream.status
+        self.headers = stream.headers
+        self._stream = stream
+        self._audited = audited
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            yield piece
+        await self._audited.complete()
+
+    async def close(self) -> None:
+        """End the stream."""
+        try:
+            await self._stream.close()
+        finally:
+            await self._audited.complete()
+
+
+class _AuditedBatches(_AuditedStream):
+    """The same of a stream that knows what came together."""
+
+    async def batches(self) -> AsyncIterator[list[bytes]]:
+        """What came together."""
+        assert isinstance(self._stream, _Batches), "it is wrapped for that"
+        async for batch in self._stream.batches():
+            yield batch
+        await self._audited.complete()
+
+
+def source_ips(headers: Mapping[str, str], remote: str) -> Iterator[str]:
+    """Where a request comes from (apimachinery ``pkg/util/net/http.go``, ``SourceIPs``): what proxies say, then the
+    client's own address. Only the last one can be believed."""
+    last = ""
+    seen: set[str] = set()
+    for text in headers.get("x-forwarded-for", "").split(","):
+        if ip := _ip(text):
+            seen.add(ip)
+            last = ip
+            yield ip
+    real = _ip(headers.get("x-real-ip", ""))
+    if real and real not in seen:
+        last = real
+        yield real
+    own = _ip(remote)
+    if own and own != last:
+        yield own
+
+
+def _ip(text: str) -> str:
+    try:
+        found = ipaddress.ip_address(text.strip().partition("%")[0])
+    except ValueError:
+        return ""
+    mapped = getattr(found, "ipv4_mapped", None)
+    return str(mapped or found)
+
+
+def _user_agent(headers: Mapping[str, str]) -> str:
+    agent = headers.get("user-agent", "")
+    return f"{agent[:_MAX_USER_AGENT]}...TRUNCATED" if len(agent) > _MAX_USER_AGENT else agent

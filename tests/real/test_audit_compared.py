@@ -1,0 +1,195 @@
+"""The same session before the real kube-apiserver (v1.20) and before ours: both record the same events.
+
+What differs by release is listed in ``DIFFERENCES``, each with its reason. Ids, times and managed fields are not
+compared; nor are the messages of failures and their details, which v1.20 does not record.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests.programs import pilothouse, until
+from tests.real.audit_session import LEVELS, POLICY, TOKENS, Asked, run
+from tests.real_cluster import running
+
+pytestmark = pytest.mark.real(cluster="own")
+
+Event = dict[str, Any]
+Events = dict[str, list[Event]]
+
+
+class Session(NamedTuple):
+    """What was asked and answered, and what was recorded of it, by Audit-ID."""
+
+    answers: dict[str, tuple[Asked, int]]
+    events: Events
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Session]:
+    """The real one's, and ours."""
+    directory = tmp_path_factory.mktemp("audit")
+    policy, tokens = directory / "policy.yaml", directory / "tokens.csv"
+    policy.write_text(POLICY)
+    tokens.write_text(TOKENS)
+    flags = [f"--audit-policy-file={policy}", f"--token-auth-file={tokens}"]
+    log = directory / "real.log"
+    with running([*flags, f"--audit-log-path={log}"]) as cluster:
+        answers = run(cluster.port, cluster.ca_file)
+        _wait_for_the_last(log)
+        real = Session(answers, _events(log))
+    log = directory / "ours.log"
+    ready = "API server ready at https://127.0.0.1:[0-9]+"
+    own = ["apiserver", "--port=0", f"--kubeconfig={directory / 'kubeconfig'}", "--authorization-mode=RBAC"]
+    with pilothouse(directory, *own, *flags, f"--audit-log-path={log}") as program:
+        answers = run(int(program.until(ready).rpartition(":")[2]), None)
+        _wait_for_the_last(log)
+        ours = Session(answers, _events(log))
+    return real, ours
+
+
+def _wait_for_the_last(log: Path) -> None:
+    until(lambda: '"others-10"' in log.read_text(), "the last request is recorded")
+
+
+def _events(log: Path) -> Events:
+    found: Events = defaultdict(list)
+    for line in log.read_text().splitlines():
+        event = json.loads(line)
+        if event["auditID"].partition("-")[0] in (*LEVELS, "others"):
+            found[event["auditID"]].append(event)
+    return found
+
+
+class Difference(NamedTuple):
+    """Where the releases differ: in these fields of these requests' events, or in all of them."""
+
+    why: str
+    applies: Callable[[Asked, int], bool]
+    fields: frozenset[str] = frozenset()
+
+
+def _has(path: str, method: str = "") -> Callable[[Asked, int], bool]:
+    return lambda one, _code: path in one.path and method in ("", one.method)
+
+
+DIFFERENCES = (
+    Difference(
+        "v1.20 encodes request objects in the version of the path, and has none for kinds of other groups",
+        lambda one, _code: (
+            one.path.endswith(("/scale", "/eviction", "/token")) or (one.method == "DELETE" and "/apps/" in one.path)
+        ),
+        frozenset({"requestObject"}),
+    ),
+    Difference(
+        "tokens are issued for other audiences here; v1.36 names the account and the credential as well",
+        _has("/robot/token"),
+        frozenset({"audiences", "metadata", "authentication.kubernetes.io/issued-credential-id"}),
+    ),
+    Difference(
+        "namespaces have a label with their name since v1.21", _has("/api/v1/namespaces"), frozenset({"labels"})
+    ),
+    Difference(
+        "v1.20 does not notice that a watch without events has begun",
+        _has("watch=1&timeoutSeconds"),
+        frozenset({"responseStatus"}),
+    ),
+    Difference(
+        "impersonation is constrained since v1.35, and the event names the mode",
+        lambda one, _code: "Impersonate-User" in one.headers,
+        frozenset({"authenticationMetadata"}),
+    ),
+    Difference(
+        "the request's timeout is read before authentication since v1.21, and a bad one rejected there",
+        _has("timeout=never"),
+    ),
+    Difference(
+        "impersonation without a user is a bad request since v1.36, and was an internal error",
+        lambda one, _code: "Impersonate-Group" in one.headers and "Impersonate-User" not in one.headers,
+    ),
+)
+_IDS_AND_TIMES = frozenset(
+    {
+        *("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields", "generation"),
+        *("token", "expirationTimestamp", "requestReceivedTimestamp", "stageTimestamp"),
+    }
+)
+_NOT_IN_V1_20 = frozenset({"message", "details"})
+
+
+def _scrubbed(value: Any, without: frozenset[str]) -> Any:
+    """Without what is never the same, and without what is empty, of which v1.20 writes more."""
+    if isinstance(value, dict):
+        left = {key: _scrubbed(one, without) for key, one in value.items() if key not in _IDS_AND_TIMES | without}
+        return {key: one for key, one in sorted(left.items()) if one not in (None, {}, [], "")}
+    if isinstance(value, list):
+        return [_scrubbed(one, without) for one in value]
+    return value
+
+
+def _compared(event: Event, one: Asked, code: int) -> Event:
+    fields = frozenset[str]().union(*(known.fields for known in DIFFERENCES if known.applies(one, code)))
+    left: Event = {}
+    for key, value in event.items():
+        if key in _IDS_AND_TIMES:
+            continue
+        is_status = key == "responseStatus" or (isinstance(value, dict) and value.get("kind") == "Status")
+        left[key] = _scrubbed(value, fields | (_NOT_IN_V1_20 if is_status else frozenset()))
+    reason = event.get("annotations", {}).get("authorization.k8s.io/reason", "")
+    if reason.startswith("RBAC: allowed by"):
+        # Which of several bindings is found first is a matter of chance there.
+        left["annotations"]["authorization.k8s.io/reason"] = "RBAC"
+    return {key: value for key, value in left.items() if key not in fields and value not in (None, {}, [])}
+
+
+def _asked_alike(sessions: tuple[Session, Session]) -> Iterator[tuple[str, Asked, int]]:
+    real, ours = sessions
+    for audit_id, (one, code) in ours.answers.items():
+        if any(not known.fields and known.applies(one, code) for known in DIFFERENCES):
+            continue
+        assert real.answers[audit_id][1] == code, (audit_id, one)
+        yield audit_id, one, code
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*LEVELS, "others"])
+def test_the_events_are_those_of_kube_apiserver(sessions: tuple[Session, Session], name: str) -> None:
+    real, ours = sessions
+    compared = 0
+    for audit_id, one, code in _asked_alike(sessions):
+        if not audit_id.startswith(f"{name}-"):
+            continue
+        expected = [_compared(event, one, code) for event in real.events.get(audit_id, [])]
+        found = [_compared(event, one, code) for event in ours.events.get(audit_id, [])]
+        assert found == expected, f"{audit_id}: {one}"
+        compared += len(found)
+    assert compared == 0 if name == "none" else compared > 10
+
+
+@pytest.mark.slow
+def test_there_were_enough_requests_of_every_kind(sessions: tuple[Session, Session]) -> None:
+    real, ours = sessions
+    assert len(ours.answers) > 200
+    assert sum(1 for _ in _asked_alike(sessions)) > 200
+    codes = {code for _one, code in ours.answers.values()}
+    assert {200, 201, 400, 401, 403, 404, 405, 406, 409, 415, 422} <= codes
+    stages = {event["stage"] for events in real.events.values() for event in events}
+    assert stages == {"RequestReceived", "ResponseStarted", "ResponseComplete"}
+    levels = {event["level"] for events in ours.events.values() for event in events}
+    assert levels == {"Metadata", "Request", "RequestResponse"}
+
+
+@pytest.mark.slow
+def test_each_difference_is_one(sessions: tuple[Session, Session]) -> None:
+    real, ours = sessions
+    for known in DIFFERENCES:
+        audit_ids = [audit_id for audit_id, (one, code) in ours.answers.items() if known.applies(one, code)]
+        pairs = [(_plain(real, audit_id), _plain(ours, audit_id)) for audit_id in audit_ids]
+        assert any(a != b for a, b in pairs), known.why
+
+
+def _plain(session: Session, audit_id: str) -> list[Any]:
+    return [_scrubbed(event, _NOT_IN_V1_20) for event in session.events.get(audit_id, [])]
