@@ -125,7 +125,7 @@ class Log:
 
     @property
     def errors(self) -> dict[str, float]:
-        return {labels[0]: child.value for labels, child in self.metrics.errors.children.items()}  # type: ignore[union-attr]
+        return {labels[0]: child.value for labels, child in self.metrics.errors.children.items()}
 
 
 @pytest.fixture

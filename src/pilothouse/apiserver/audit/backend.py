@@ -84,7 +84,7 @@ class LogBackend:
         """Count a failure (``HandlePluginError``), and log it, though not as often as it happens."""
         if not why:
             return
-        self._metrics.errors.labels_of(plugin).inc()
+        self._metrics.errors.labels(plugin).inc()
         now = self._env.monotonic()
         if now >= self._logged_at.get(plugin, -_LOG_SECONDS) + _LOG_SECONDS:
             self._logged_at[plugin] = now

@@ -135,7 +135,7 @@ class Audit:
     def evaluate(self, identity: Identity | None, asked: RequestInfo) -> RequestAuditConfig:
         """What the policy says of a request."""
         config = self._evaluator.evaluate_policy_rule(identity, Attributes.of(asked))
-        self.metrics.levels.labels_of(config.level).inc()
+        self.metrics.levels.labels(config.level).inc()
         return config
 
     async def process(self, event: Event) -> bool:

@@ -12,7 +12,7 @@ class AuditMetrics:
             "apiserver_audit_event_total",
             "[ALPHA] Counter of audit events generated and sent to the audit backend.",
             (),
-        ).labels_of()
+        ).labels()
         self.errors = registry.counter(
             "apiserver_audit_error_total",
             "[ALPHA] Counter of audit events that failed to be audited properly. Plugin identifies the plugin affected "
@@ -28,4 +28,4 @@ class AuditMetrics:
             "apiserver_audit_requests_rejected_total",
             "[ALPHA] Counter of apiserver requests rejected due to an error in audit logging backend.",
             (),
-        ).labels_of()
+        ).labels()
