@@ -259,6 +259,15 @@ def test_a_restarted_reconciler_remembers_nothing() -> None:
     assert made[0] not in working, "the one of the declaration is never used here"
 
 
+def test_what_a_webhook_converts_is_rejected() -> None:
+    definition = THINGS.definition()
+    definition["spec"]["conversion"] = {"strategy": "Webhook"}
+    with pytest.raises(
+        ValueError, match=r"things\.example\.com is converted by a webhook, which explore does not serve"
+    ):
+        explore(correct(), three_things, crds=definition)
+
+
 def test_invariants_of_simulations_work_as_well() -> None:
     class Counted(Invariant):
         made = 0

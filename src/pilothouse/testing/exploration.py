@@ -121,13 +121,19 @@ def explore(
 
     ``invariants`` are functions of the ``State``, called after every write and at the end (``state.converged``), or
     classes derived from ``pilothouse.sim.Invariant``, with an instance for each run. Reconcilers are created anew with
-    each process, as are programs that are coroutine functions.
+    each process, as are programs that are coroutine functions. Admission webhooks of an app are not called.
 
     Raises ``ExplorationFailed`` for the first seed that fails, with the fewest faults that still fail in at most
-    ``shrink_runs`` further runs. The environment variable ``PILOTHOUSE_SEEDS`` takes the place of ``seeds``.
+    ``shrink_runs`` further runs, and ``ValueError`` for definitions whose versions a webhook converts. The environment
+    variable ``PILOTHOUSE_SEEDS`` takes the place of ``seeds``.
     """
     options = SimulationOptions(nodes=nodes, controllers=tuple(controllers))
     definitions = (*(app.definitions() if isinstance(app, App) else ()), *definitions_of(crds))
+    for definition in definitions:
+        if definition["spec"].get("conversion", {}).get("strategy") == "Webhook":
+            raise ValueError(
+                f"{definition['metadata']['name']} is converted by a webhook, which explore does not serve"
+            )
     program = SimulatedProgram(*_start_of(app, settings), definitions)
     resources = tuple(dict.fromkeys(grant.resource for grant in app.grants())) if isinstance(app, App) else ()
     runner = _Runner(program, scenario, tuple(invariants), options)
