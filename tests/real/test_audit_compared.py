@@ -90,6 +90,11 @@ DIFFERENCES = (
         frozenset({"audiences", "metadata", "authentication.kubernetes.io/issued-credential-id"}),
     ),
     Difference(
+        "PodSecurity exists since v1.22",
+        lambda one, _code: one.method == "POST" and one.path.endswith("/pods"),
+        frozenset({"pod-security.kubernetes.io/enforce-policy"}),
+    ),
+    Difference(
         "namespaces have a label with their name since v1.21", _has("/api/v1/namespaces"), frozenset({"labels"})
     ),
     Difference(

@@ -6,6 +6,7 @@ A request is read (``request_info``), authorised, turned into JSON (``Presenter`
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from pilothouse.apiserver.admission.device_admin_access import DeviceAdminAccess
 from pilothouse.apiserver.aggregation.autoregistration import GroupServices
 from pilothouse.apiserver.aggregation.availability import Availability
 from pilothouse.apiserver.apiextensions.controller import CustomResources
-from pilothouse.apiserver.audit.context import MAX_OBJECT, audit_context
+from pilothouse.apiserver.audit.context import MAX_OBJECT, add_audit_annotation, audit_context
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.controllers import bootstrap_objects
@@ -111,6 +112,7 @@ _VIRTUAL: dict[tuple[str, str, str], Handler] = {
     ("", "nodes", "proxy"): lambda core, call: connect.proxy_node(core, call),
 }
 
+_REMOVED = re.compile(r"unavailable in v(\d+\.\d+)\+").search
 _INTO_A_POD = ("attach", "exec", "portforward")
 """Subresources that open a connection into a pod and require the permission to create it."""
 
@@ -268,6 +270,8 @@ class ApiServer:
                 request_info.name,
                 list(strategy.deprecation_warnings),
             )
+            if strategy.deprecation_warnings and self.audit is not None:
+                _annotate_deprecation(strategy.deprecation_warnings)
             core = self.core
             if self._lagging is not None:
                 core, call = self._lagging.route(handler, call)
@@ -396,6 +400,14 @@ class ApiServer:
         elif not request_info.namespace or info.resource == "namespaces":
             return
         raise PlainNotFound if info.custom is not None else errors.no_such_resource()
+
+
+def _annotate_deprecation(warnings: Sequence[str]) -> None:
+    """Say that a version is deprecated, and when it goes (apiserver ``pkg/endpoints/metrics/metrics.go``, v0.36)."""
+    add_audit_annotation("k8s.io/deprecated", "true")
+    removed = _REMOVED(" ".join(warnings))
+    if removed is not None:
+        add_audit_annotation("k8s.io/removed-release", removed[1])
 
 
 def _is_misplaced(request_info: RequestInfo) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.apiserver.audit.context import add_audit_annotation
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.machinery.jws import (
     PrivateKey,
@@ -151,12 +152,14 @@ class ServiceAccountTokens:
             private["node"] = dict(node)
         if warn_after is not None:
             private["warnafter"] = now + warn_after
+        token_id = self._new_id()
+        add_audit_annotation(f"{_PREFIX}/issued-credential-id", f"JTI={token_id}")
         claims = {
             "aud": list(audiences or self.audiences),
             "exp": now + seconds,
             "iat": now,
             "iss": self.issuer,
-            "jti": self._new_id(),
+            "jti": token_id,
             "kubernetes.io": private,
             "nbf": now,
             "sub": user_name(namespace, name),

@@ -5,6 +5,8 @@ After k8s.io/apiserver ``pkg/admission/plugin/policy/validating`` (v0.36).
 
 from collections.abc import AsyncIterator, Awaitable, Iterator
 
+import msgspec
+
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, Decision, bound, by_policy
@@ -18,6 +20,7 @@ from pilothouse.apiserver.admission.dynamic.expressions import (
 )
 from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
 from pilothouse.apiserver.admission.dynamic.requests import NotConverted
+from pilothouse.apiserver.audit.context import add_audit_annotation
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
 from pilothouse.cel.limits import Budget, OutOfBudget
@@ -28,6 +31,8 @@ _log = Log("admission-policy")
 _CODES = {"Invalid": 422, "Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 _KIND = "ValidatingAdmissionPolicy"
 _MAX_MESSAGE = 5 * 1024
+_MAX_ANNOTATION = 10 * 1024
+_FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 
 
 class Policy:
@@ -101,6 +106,7 @@ class ValidatingAdmissionPolicy(Plugin):
     async def _evaluate(
         self, write: AdmissionAttributes, accessor: VersionedAttributeAccessor, policy: Policy, bindings: list[Binding]
     ) -> AsyncIterator[Decision]:
+        annotations: dict[str, list[str]] = {}
         async for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
             if isinstance(each, Bound):
                 try:
@@ -110,42 +116,49 @@ class ValidatingAdmissionPolicy(Plugin):
                         why = f"failed to configure binding: failed to convert object version: {error.why}"
                         yield Decision(_KIND, policy.name, each.binding.name, why)
                     continue
-                async for decision in self._evaluate_binding(write, policy, each.binding, inputs):
+                async for decision in self._evaluate_binding(write, policy, each.binding, inputs, annotations):
                     yield decision
             elif not policy.ignores_failures:
                 yield Decision(_KIND, policy.name, each.binding, each.message)
+        for key, values in annotations.items():
+            add_audit_annotation(f"{policy.name}/{key}", ", ".join(values))
 
     async def _evaluate_binding(
-        self, write: AdmissionAttributes, policy: Policy, binding: Binding, inputs: Inputs
+        self,
+        write: AdmissionAttributes,
+        policy: Policy,
+        binding: Binding,
+        inputs: Inputs,
+        annotations: dict[str, list[str]],
     ) -> AsyncIterator[Decision]:
         try:
             if not await policy.conditions.match(inputs):
                 return
             decisions = await _decide(write, policy, binding, inputs)
         except (ExpressionError, OutOfBudget) as error:
-            decisions = [] if policy.ignores_failures else [*_act(write, policy, binding, str(error), "Invalid")]
+            decisions = [] if policy.ignores_failures else [*_act(write, policy, binding, str(error), "Invalid", 0)]
             for decision in decisions:
                 yield decision
             return
         for decision in decisions:
             yield decision
-        async for decision in _annotate(policy, binding, inputs):
+        async for decision in _annotate(policy, binding, inputs, annotations):
             yield decision
 
 
 async def _decide(write: AdmissionAttributes, policy: Policy, binding: Binding, inputs: Inputs) -> list[Decision]:
     """What the validations come to. Raises ``OutOfBudget``, which stands for all of them."""
-    failures: list[tuple[str, str]] = []
+    failures: list[tuple[int, str, str]] = []
     budget = Budget()
-    for validation in policy.validations:
+    for index, validation in enumerate(policy.validations):
         try:
             if await validation.condition.evaluate(inputs, budget) is True:
                 continue
-            failures.append((await _message(validation, inputs, budget), validation.reason))
+            failures.append((index, await _message(validation, inputs, budget), validation.reason))
         except ExpressionError as error:
             if not policy.ignores_failures:
-                failures.append((str(error), "Invalid"))
-    return [one for message, reason in failures for one in _act(write, policy, binding, message, reason)]
+                failures.append((index, str(error), "Invalid"))
+    return [one for index, message, reason in failures for one in _act(write, policy, binding, message, reason, index)]
 
 
 async def _message(validation: Validation, inputs: Inputs, budget: Budget) -> str:
@@ -155,8 +168,10 @@ async def _message(validation: Validation, inputs: Inputs, budget: Budget) -> st
         raise ExpressionError(f"failed messageExpression: {error}") from None
 
 
-async def _annotate(policy: Policy, binding: Binding, inputs: Inputs) -> AsyncIterator[Decision]:
-    """There is no audit log here; an annotation is logged, and one that cannot be evaluated rejects the write."""
+async def _annotate(
+    policy: Policy, binding: Binding, inputs: Inputs, annotations: dict[str, list[str]]
+) -> AsyncIterator[Decision]:
+    """Add the audit annotations of one binding, each value once. One that can't be evaluated rejects the write."""
     budget = Budget()
     for key, condition in policy.annotations:
         try:
@@ -168,10 +183,16 @@ async def _annotate(policy: Policy, binding: Binding, inputs: Inputs) -> AsyncIt
                 return
             continue
         if isinstance(value, str) and value.strip():
-            _log.info("audit annotation", key=f"{policy.name}/{key}", value=value.strip())
+            shown = value.strip().encode()[:_MAX_ANNOTATION].decode(errors="ignore")
+            values = annotations.setdefault(key, [])
+            if shown not in values:
+                values.append(shown)
 
 
-def _act(write: AdmissionAttributes, policy: Policy, binding: Binding, message: str, reason: str) -> Iterator[Decision]:
+def _act(
+    write: AdmissionAttributes, policy: Policy, binding: Binding, message: str, reason: str, index: int
+) -> Iterator[Decision]:
+    """What the binding asks for when the validation of this index fails."""
     for action in binding.actions:
         if action == "Deny":
             yield Decision(_KIND, policy.name, binding.name, message, reason)
@@ -181,7 +202,14 @@ def _act(write: AdmissionAttributes, policy: Policy, binding: Binding, message: 
                 f"{message}"
             )
         elif action == "Audit":
-            _log.info("validation failed", policy=policy.name, binding=binding.name, message=message)
+            failure = {
+                "message": message,
+                "policy": policy.name,
+                "binding": binding.name,
+                "expressionIndex": index,
+                "validationActions": binding.actions,
+            }
+            add_audit_annotation(_FAILURE, msgspec.json.encode([failure]).decode())
 
 
 def _status_error(write: AdmissionAttributes, decision: Decision) -> errors.StatusError:

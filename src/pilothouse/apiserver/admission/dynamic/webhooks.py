@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 import copy
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -29,6 +30,8 @@ from pilothouse.apiserver.admission.dynamic.webhook_calls import (
     send,
     timed_out,
 )
+from pilothouse.apiserver.audit.context import add_audit_annotation
+from pilothouse.apiserver.audit.policy import REQUEST
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.managed_fields import with_plain_owners
@@ -37,6 +40,7 @@ from pilothouse.cel.scopes import ExpressionError
 from pilothouse.env.logging import Log
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.json_patch import apply_json_patch
+from pilothouse.machinery.names import qualified_name_errors
 from pilothouse.machinery.patches import PatchError
 
 _log = Log("admission-webhook")
@@ -46,7 +50,8 @@ _VERSIONS = ("v1", "v1beta1")
 class Webhook:
     """One webhook of a configuration."""
 
-    def __init__(self, given: Object) -> None:
+    def __init__(self, given: Object, configuration: str) -> None:
+        self.configuration = configuration
         self.name: str = given.get("name") or ""
         self.config: Object = given.get("clientConfig") or {}
         self.timeout: int = given.get("timeoutSeconds") or 10
@@ -65,13 +70,15 @@ class Webhook:
 
 
 def _webhooks(configuration: Object) -> list[Webhook]:
-    return [Webhook(one) for one in configuration.get("webhooks") or ()]
+    name: str = configuration["metadata"]["name"]
+    return [Webhook(one, name) for one in configuration.get("webhooks") or ()]
 
 
 class Webhooks(Plugin):
     """What both plugins do: find, ask, understand."""
 
     resource = ""
+    annotation_prefix = ""
     mutating = False
 
     def __init__(self, core: Core) -> None:
@@ -96,8 +103,9 @@ class Webhooks(Plugin):
                 return None
             raise errors.forbidden(write.info, write.name, str(error)) from None
 
-    async def _ask(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo) -> Object | None:
-        """The answer of a webhook that allows the write; None for a failure that is ignored. Raises its denial."""
+    async def _ask(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo, place: str) -> Object | None:
+        """The answer of a webhook that allows the write; None for a failure that is ignored. Raises its denial.
+        ``place`` is which of all it is, in audit annotations."""
         if write.dry_run and webhook.has_side_effects:
             raise errors.bad_request(f"admission webhook {quote(webhook.name)} does not support dry run")
         try:
@@ -105,8 +113,10 @@ class Webhooks(Plugin):
         except CallError as error:
             if webhook.ignores_failures:
                 _log.warning("failed to call a webhook, failing open", webhook=webhook.name, error=str(error))
+                add_audit_annotation(f"failed-open.{self.annotation_prefix}{place}", webhook.name)
                 return None
             raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {error}") from None
+        _annotate(webhook, response)
         write.warnings += [text for text in response.get("warnings") or () if isinstance(text, str)]
         if response.get("allowed") is not True:
             raise _status_error(webhook.name, response.get("status") or {})
@@ -162,6 +172,15 @@ class Webhooks(Plugin):
             raise _invalid("validating webhook may not return response.patch")
 
 
+def _annotate(webhook: Webhook, response: Object) -> None:
+    """Annotate the audit event with what the webhook says. Keys that no annotation can have are left out."""
+    annotations = response.get("auditAnnotations")
+    for key, value in annotations.items() if isinstance(annotations, dict) else ():
+        name = f"{webhook.name}/{key}"
+        if isinstance(value, str) and not qualified_name_errors(name):
+            add_audit_annotation(name, value)
+
+
 def _invalid(reason: str) -> CallError:
     return CallError(f"received invalid webhook response: {reason}")
 
@@ -183,6 +202,7 @@ class ValidatingWebhooks(Webhooks):
     """ValidatingAdmissionWebhook."""
 
     resource = "validatingwebhookconfigurations"
+    annotation_prefix = "validating.webhook.admission.k8s.io/"
 
     def validate(self, write: AdmissionAttributes) -> Any:
         """Ask all that are about the write, at the same time."""
@@ -191,12 +211,12 @@ class ValidatingWebhooks(Webhooks):
         return self._validate(write)
 
     async def _validate(self, write: AdmissionAttributes) -> None:
-        asked = []
+        asked: list[Awaitable[Object | None]] = []
         for configured in self._configured.all:
             for webhook in configured:
                 info = await self._matching(write, webhook)
                 if info is not None:
-                    asked.append(self._ask(write, webhook, info))
+                    asked.append(self._ask(write, webhook, info, f"round_0_index_{len(asked)}"))
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -207,6 +227,7 @@ class MutatingWebhooks(Webhooks):
     """MutatingAdmissionWebhook."""
 
     resource = "mutatingwebhookconfigurations"
+    annotation_prefix = "mutation.webhook.admission.k8s.io/"
     mutating = True
 
     def admit(self, write: AdmissionAttributes) -> Any:
@@ -219,9 +240,11 @@ class MutatingWebhooks(Webhooks):
         invoked: list[Webhook] = []
         due: list[Webhook] = []
         changed = False
+        indexes: dict[Webhook, int] = {}
         for configured in self._configured.all:
             for webhook in configured:
-                answered, changes = await self._mutate(write, webhook)
+                indexes[webhook] = len(indexes)
+                answered, changes = await self._mutate(write, webhook, f"round_0_index_{indexes[webhook]}")
                 if changes:
                     changed = True
                     due += [earlier for earlier in invoked if earlier not in due]
@@ -241,25 +264,35 @@ class MutatingWebhooks(Webhooks):
             due = invoked
         for webhook in invoked:
             if webhook in due:
-                await self._mutate(write, webhook)
+                await self._mutate(write, webhook, f"round_1_index_{indexes[webhook]}")
 
-    async def _mutate(self, write: AdmissionAttributes, webhook: Webhook) -> tuple[bool, bool]:
+    async def _mutate(self, write: AdmissionAttributes, webhook: Webhook, place: str) -> tuple[bool, bool]:
         """Whether the webhook was asked, and whether it has changed the object."""
         info = await self._matching(write, webhook)
         if info is None:
             return False, False
-        response = await self._ask(write, webhook, info)
+        changed = False
+        try:
+            changed = await self._apply(write, webhook, info, place)
+        finally:
+            said = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
+            add_audit_annotation(f"{self.annotation_prefix}{place}", msgspec.json.encode(said).decode())
+        return True, changed
+
+    async def _apply(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo, place: str) -> bool:
+        """Have the object changed by the webhook, and say whether it is another one then."""
+        response = await self._ask(write, webhook, info, place)
         if response is None or not response.get("patch"):
-            return True, False
+            return False
         try:
             operations = msgspec.json.decode(base64.b64decode(response["patch"]), type=list[dict[str, Any]])
         except (binascii.Error, msgspec.DecodeError, TypeError) as error:
             if webhook.ignores_failures:
-                return True, False
+                return False
             reason = f"received undecodable patch in webhook response: {error}"
             raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {reason}") from None
         if not operations:
-            return True, False
+            return False
         if write.obj is None:
             raise errors.internal(
                 f"admission webhook {quote(webhook.name)} attempted to modify the object, which is not supported for "
@@ -272,4 +305,8 @@ class MutatingWebhooks(Webhooks):
             raise errors.internal(error.message) from None
         if info is not write.info:
             patched = await convert(self._core, info, write.info, patched)
-        return True, adopt(self._core, write, patched)
+        changed = adopt(self._core, write, patched)
+        said = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": operations}
+        text = msgspec.json.encode({**said, "patchType": "JSONPatch"}).decode()
+        add_audit_annotation(f"patch.webhook.admission.k8s.io/{place}", text, REQUEST)
+        return changed

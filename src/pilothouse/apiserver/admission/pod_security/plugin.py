@@ -18,6 +18,7 @@ from pilothouse.apiserver.admission.pod_security.levels import (
     is_stricter,
     policy_to_evaluate,
 )
+from pilothouse.apiserver.audit.context import add_audit_annotation, audit_context
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.env.lazy import lazy_imports
@@ -31,6 +32,8 @@ with lazy_imports():
 
 
 _LABEL_PREFIX = PREFIX.encode()
+_ENFORCED, _AUDIT_VIOLATIONS = f"{PREFIX}enforce-policy", f"{PREFIX}audit-violations"
+_EXEMPT, _ERROR = f"{PREFIX}exempt", f"{PREFIX}error"
 _TEMPLATE_PATHS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "replicationcontrollers"): ("spec", "template"),
     ("", "podtemplates"): ("template",),
@@ -69,7 +72,6 @@ class PodSecurity(Plugin):
     def __init__(self, store: Store, options: PodSecurityOptions | None = None) -> None:
         self._store = store
         self._options = options or PodSecurityOptions()
-        self._privileged_by_default = self._options.defaults == Policy()
 
     def validate(self, write: AdmissionAttributes) -> None:
         info, obj = write.info, write.obj
@@ -89,11 +91,18 @@ class PodSecurity(Plugin):
         if write.subresource in _IGNORED_POD_SUBRESOURCES:
             return
         policy = self._policy(write)
-        if policy is None or (write.old is not None and not _is_significant_pod_update(pod, write.old)):
+        if policy is None:
+            return
+        if policy == Policy():
+            add_audit_annotation(_ENFORCED, str(policy.enforce))
+            return
+        if write.old is not None and not _is_significant_pod_update(pod, write.old):
             return
         spec = pod.get("spec") or {}
-        if spec.get("runtimeClassName") in self._options.exempt_runtime_classes:
+        if self._is_exempt(spec):
             return
+        add_audit_annotation(_ENFORCED, str(policy.enforce))
+        _audit(policy.audit, pod["metadata"], spec)
         found = _violations(policy.enforce, pod["metadata"], spec)
         if found:
             reason = f'violates PodSecurity "{policy.enforce}": {violations.forbidden_detail(found)}'
@@ -102,15 +111,22 @@ class PodSecurity(Plugin):
 
     def _validate_pod_controller(self, write: AdmissionAttributes, obj: Object) -> None:
         policy = self._policy(write)
-        if policy is None or policy.warn.level == "privileged":
+        if policy is None or policy.warn.level == policy.audit.level == "privileged":
             return
         template: Any = obj
         for field in _TEMPLATE_PATHS[(write.info.group, write.info.resource)]:
             template = template.get(field) or {}
         spec = template.get("spec")
-        if not spec or spec.get("runtimeClassName") in self._options.exempt_runtime_classes:
+        if not spec or self._is_exempt(spec):
             return
+        _audit(policy.audit, template.get("metadata") or {}, spec)
         self._warn(write, policy.warn, template.get("metadata") or {}, spec)
+
+    def _is_exempt(self, spec: Object) -> bool:
+        if spec.get("runtimeClassName") not in self._options.exempt_runtime_classes:
+            return False
+        add_audit_annotation(_EXEMPT, "runtimeClass")
+        return True
 
     def _warn(self, write: AdmissionAttributes, level: LevelVersion, metadata: Object, spec: Object) -> None:
         found = _violations(level, metadata, spec)
@@ -118,16 +134,24 @@ class PodSecurity(Plugin):
             write.warnings.append(f'would violate PodSecurity "{level}": {violations.forbidden_detail(found)}')
 
     def _policy(self, write: AdmissionAttributes) -> Policy | None:
-        """The policy for the write; None if it is exempt or nothing is restricted."""
+        """The policy for the write; None if it is exempt."""
         options = self._options
-        if write.namespace in options.exempt_namespaces or write.identity.user in options.exempt_usernames:
+        if write.namespace in options.exempt_namespaces:
+            add_audit_annotation(_EXEMPT, "namespace")
+            return None
+        if write.identity.user in options.exempt_usernames:
+            add_audit_annotation(_EXEMPT, "user")
             return None
         record = self._store.staged("/namespaces/" + write.namespace)
         if record is None:
             return None
         if _LABEL_PREFIX not in record.value:
-            return None if self._privileged_by_default else options.defaults
-        policy, _validate = policy_to_evaluate(_decode_namespace(record.value).metadata.labels or {}, options.defaults)
+            return options.defaults
+        policy, all_errors = policy_to_evaluate(_decode_namespace(record.value).metadata.labels or {}, options.defaults)
+        if all_errors:
+            listed = [str(error) for error in all_errors]
+            text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+            add_audit_annotation(_ERROR, f"Failed to parse policy: {text}")
         return policy
 
     # Namespaces
@@ -195,6 +219,17 @@ def _violations(level: LevelVersion, metadata: Object, spec: Object) -> "list[Vi
     if level.level == "privileged":
         return []
     return violations.violations(level, metadata, spec)
+
+
+def _audit(level: LevelVersion, metadata: Object, spec: Object) -> None:
+    """Annotate the audit event with what the namespace only wants to be recorded."""
+    context = audit_context()
+    if context is not None and context.enabled:
+        found = _violations(level, metadata, spec)
+        if found:
+            add_audit_annotation(
+                _AUDIT_VIOLATIONS, f'would violate PodSecurity "{level}": {violations.forbidden_detail(found)}'
+            )
 
 
 def _fully_equivalent(one: Policy, other: Policy) -> bool:
