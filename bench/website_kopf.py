@@ -89,7 +89,7 @@ async def apply_service(api: Any, namespace: str, name: str, body: Mapping[str, 
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name},
-        "spec": {"selector": {"website": name}, "ports": [{"port": 80}]},
+        "spec": {"selector": {"website": name}, "ports": [{"port": 80, "protocol": "TCP"}]},
     }
     kopf.adopt(service, owner=body)
     await kube.CoreV1Api(api).patch_namespaced_service(name, namespace, service, **APPLY)

@@ -53,7 +53,7 @@ async def website(site: Website, ctx: Context[Website]) -> Requeue | None:
     page = {"index.html": f"<style>{style}</style>{site.spec.html}"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "nginx"}]}}
     spec = {"replicas": site.spec.replicas, "selector": {"matchLabels": labels}, "template": pod}
-    port = {"selector": labels, "ports": [{"port": 80}]}
+    port = {"selector": labels, "ports": [{"port": 80, "protocol": "TCP"}]}
     await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-page"}, "data": page})
     await ctx.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec})
     await ctx.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": port})
