@@ -1,5 +1,6 @@
 """``pilothouse generate models``: views of definitions of others, and the definitions that are made of the views."""
 
+import ast
 import datetime
 import importlib.util
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from tests.tables import cases
 
 from pilothouse.cli import main
 from pilothouse.env import Env
@@ -335,3 +337,51 @@ def test_the_command_prints_models(tmp_path: Path, capsys: pytest.CaptureFixture
     path.write_text(yaml.safe_dump(other))
     assert main(["generate", "models", str(path)]) == 1
     assert f"{path}: there is no CustomResourceDefinition" in capsys.readouterr().err
+
+
+FOREIGN = "x\nimport os\rimport os\0"
+"""What would be lines of their own, were it printed as it is."""
+
+
+@cases(
+    "path, value",
+    {
+        "list_kind": (("spec", "names", "listKind"), FOREIGN),
+        "singular": (("spec", "names", "singular"), FOREIGN),
+        "selectable": (("spec", "versions", 0, "selectableFields"), [{"jsonPath": FOREIGN}]),
+        "column": (
+            ("spec", "versions", 0, "additionalPrinterColumns"),
+            [{"name": FOREIGN, "jsonPath": FOREIGN, "type": "string", "format": FOREIGN, "priority": FOREIGN}],
+        ),
+        "keyword": (("spec", "versions", 0, "schema", "openAPIV3Schema", FOREIGN), 1),
+        "description": (("spec", "versions", 0, "schema", "openAPIV3Schema", "description"), FOREIGN + '"""'),
+        "hyphens": (("spec", "names"), {"kind": "Foo-Bar", "plural": "foo-bar-s"}),
+        "hyphen": (("spec", "names"), {"kind": "Foo", "plural": "foo-s"}),
+    },
+)
+async def test_no_text_of_a_definition_becomes_code(path: tuple[str | int, ...], value: object) -> None:
+    found = msgspec.json.decode(msgspec.json.encode(GATES))
+    *parents, last = path
+    place = found
+    for name in parents:
+        place = place[name]
+    place[last] = value
+    tree = ast.parse(models([found]))
+    assert "os" not in {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+
+
+@cases(
+    "names, version, words",
+    {
+        "kind": ({"kind": "X(object): pass\nimport os\nclass Y"}, "v1", r"spec.names.kind: invalid value"),
+        "digit": ({"kind": "9a"}, "v1", "spec.names.kind"),
+        "plural": ({"plural": "1\nimport os"}, "v1", "spec.names.plural"),
+        "version": ({}, "v1\nimport os", r"spec.versions\[0\].name"),
+    },
+)
+async def test_names_that_are_none_are_rejected(names: dict[str, str], version: str, words: str) -> None:
+    found = msgspec.json.decode(msgspec.json.encode(GATES))
+    found["spec"]["names"].update(names)
+    found["spec"]["versions"][0]["name"] = version
+    with pytest.raises(InvalidDefinition, match=words):
+        models([found])

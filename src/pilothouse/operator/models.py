@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.machinery.names import dns_1035_label_errors
 from pilothouse.operator import python_source
 from pilothouse.operator.python_source import Brackets, Expression, call, flat, layout, literal, quoted, subscript
 from pilothouse.operator.schema import agree
@@ -94,10 +95,11 @@ class _Module:
         spec, name = definition["spec"], str(definition["metadata"]["name"])
         if "versions" not in spec:
             raise InvalidDefinition(f"{name} has no versions: it is of apiextensions.k8s.io/v1beta1, convert it to v1")
+        _check_names(spec)
         versions = sorted(spec["versions"], key=lambda each: not each.get("storage", False))
         schemas = [_root_schema(name, each) for each in versions]
         views = [
-            self._root(spec["names"]["kind"] + (_pascal(version["name"]) if number else ""), schema)
+            self._root(_identifier(spec["names"]["kind"]) + (_pascal(version["name"]) if number else ""), schema)
             for number, (version, schema) in enumerate(zip(versions, schemas, strict=True))
         ]
         alike = [
@@ -182,7 +184,7 @@ class _Module:
         given: tuple[Expression, ...] = (quoted(f"{spec['group']}/{version['name']}"), view)
         lines = [layout(Brackets("CustomResource(", (*given, *_named(arguments)), ")"), before=f"{constant} = ")]
         if missing:
-            lines = ["# Not expressed here:", *(f"# * {each}" for each in missing), *lines]
+            lines = ["# Not expressed here:", *(python_source.comment(f"* {each}") for each in missing), *lines]
         self._blocks.append("\n".join(lines))
 
     # Classes
@@ -367,6 +369,17 @@ def _shown_constant(name: str) -> list[str]:
 # Schemas
 
 
+def _check_names(spec: Mapping[str, Any]) -> None:
+    """The names that become names in Python have to be such as the API server takes: whatever else they say would
+    stand in the source. Raises ``InvalidDefinition``."""
+    names = spec["names"]
+    found = {"spec.names.kind": str(names["kind"]).lower(), "spec.names.plural": names["plural"]}
+    found |= {f"spec.versions[{number}].name": each["name"] for number, each in enumerate(spec["versions"])}
+    for field, value in found.items():
+        if errors := dns_1035_label_errors(str(value)):
+            raise InvalidDefinition(f"{field}: invalid value {python_source.quoted(str(value))}: {errors[0]}")
+
+
 def _root_schema(name: str, version: Mapping[str, Any]) -> Schema:
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if not isinstance(schema, Mapping):
@@ -543,7 +556,7 @@ def _column(column: Mapping[str, Any]) -> dict[str, Expression]:
     if column.get("description"):
         shown["description"] = quoted(column["description"])
     if column.get("priority"):
-        shown["priority"] = str(column["priority"])
+        shown["priority"] = literal(column["priority"])
     return shown
 
 
@@ -594,6 +607,11 @@ def _pascal(name: str) -> str:
     return "".join(word[:1].upper() + word[1:] for word in _words(name))
 
 
+def _identifier(name: str) -> str:
+    """Kinds and plurals may have hyphens."""
+    return name.replace("-", "_")
+
+
 def _singular(name: str) -> str:
     if name.endswith("ies") and len(name) > 4:
         return f"{name[:-3]}y"
@@ -621,5 +639,5 @@ def _constant(name: str, kind: str) -> str:
     words = _words(kind)
     if words and name.startswith("".join(words).lower()[:-1]):
         rest = name[len("".join(words[:-1])) :]
-        return "_".join([*(word.upper() for word in words[:-1]), rest.upper()])
+        return "_".join([*(word.upper() for word in words[:-1]), _identifier(rest.upper())])
     return "_".join(word.upper() for word in _words(name))

@@ -52,7 +52,8 @@ def layout(expression: Expression, *, before: str = "", after: str = "", indent:
             return layout(value, before=before + name, after=after, indent=indent)
         case Brackets(head=head, elements=elements, tail=tail) if len(line) > WIDTH and elements:
             inner = [layout(each, after=",", indent=indent + _STEP) for each in elements]
-            return "\n".join([f"{indent}{before}{head}", *inner, f"{indent}{tail}{after}"])
+            # The comma of a tuple of one is behind its element already.
+            return "\n".join([f"{indent}{before}{head}", *inner, f"{indent}{tail.removeprefix(',')}{after}"])
         case _:
             return line
 
@@ -97,6 +98,16 @@ def _escaped(character: str, quote: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def comment(text: str) -> str:
+    """A comment of one line, whatever the text is."""
+    return f"# {_printable(text)}"
+
+
+def _printable(text: str) -> str:
+    """A line break would end a comment, NUL is no source, and others change how the rest is shown."""
+    return "".join(each if each.isprintable() else _escaped(each, "") for each in text)
+
+
 def docstring(text: str, indent: str) -> list[str]:
     """The lines of a docstring: the paragraphs of the text, wrapped. None if there is no text."""
     paragraphs = [" ".join(each.split()) for each in text.split("\n\n")]
@@ -108,6 +119,7 @@ def docstring(text: str, indent: str) -> list[str]:
     if not wrapped:
         return []
     lines = "\n\n".join(wrapped).replace("\\", "\\\\").replace('"""', '\\"\\"\\"').split("\n")
+    lines = [_printable(line) for line in lines]
     if lines[0].startswith('"'):
         lines[0] = f" {lines[0]}"  # not four quotes
     lines[0] = f'"""{lines[0]}'
