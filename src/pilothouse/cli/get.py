@@ -10,6 +10,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.cli.clientside import common_flags, connected, connection_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.resource_arguments import find_resource, revision_at
+from pilothouse.cli.terminal import cell, escaped
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
 from pilothouse.client.requests import collection_path, with_query
@@ -147,16 +148,13 @@ def _missing(kind: Kind[Any], name: str) -> UserError:
 def table_lines(table: _Table, *, wide: bool, with_namespace: bool) -> list[str]:
     """The table as kubectl aligns it: columns as wide as their longest cell, three spaces between them."""
     chosen = [place for place, each in enumerate(table.column_definitions) if wide or not each.priority]
-    lines = [[table.column_definitions[place].name.upper() for place in chosen]]
+    lines = [[escaped(table.column_definitions[place].name.upper()) for place in chosen]]
     lines += [
-        ["<none>" if row.cells[place] is None else str(row.cells[place]) for place in chosen] for row in table.rows
+        ["<none>" if row.cells[place] is None else cell(str(row.cells[place])) for place in chosen]
+        for row in table.rows
     ]
     if with_namespace:
         namespaces = ["NAMESPACE", *(row.object["metadata"].get("namespace", "") for row in table.rows)]
         lines = [[namespace, *line] for namespace, line in zip(namespaces, lines, strict=True)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return ["   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-
-
-def _cell(value: Any) -> str:
-    return "<none>" if value is None else str(value)
+    return ["   ".join(map(str.ljust, line, widths)).rstrip() for line in lines]

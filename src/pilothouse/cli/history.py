@@ -11,6 +11,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.cli.clientside import common_flags, connected, connection_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.resource_arguments import find_resource, times_of_revisions, type_and_name
+from pilothouse.cli.terminal import escaped
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Gone
 from pilothouse.env import Env
@@ -88,7 +89,7 @@ async def _run(parsed: Parsed) -> int:
         if parsed["output"] == "json":
             print(json.dumps(_json(version)))
         else:
-            print("\n".join(_lines(version, all_fields=parsed["all-fields"])))
+            print("\n".join(version_lines(version, all_fields=parsed["all-fields"])))
     return 0
 
 
@@ -186,6 +187,11 @@ def _manager(entry: dict[str, Any]) -> str:
 
 def _revision(document: dict[str, Any]) -> int:
     return int((document.get("metadata") or {}).get("resourceVersion") or 0)
+
+
+def version_lines(version: Version, *, all_fields: bool) -> Iterator[str]:
+    """The version as text. Keys and managers may be any text, and are shown without control characters."""
+    return map(escaped, _lines(version, all_fields=all_fields))
 
 
 def _lines(version: Version, *, all_fields: bool) -> Iterator[str]:
