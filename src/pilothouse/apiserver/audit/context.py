@@ -110,7 +110,8 @@ class AuditContext:
         except ValueError as error:
             _log.info("A patch that can't be read is not in its audit event", auditID=self.audit_id, error=error, v=2)
             return
-        self.request_object = self._recorded(text)
+        # A patch need not be an object, and is recorded with its managedFields upstream, too.
+        self.request_object = self._within_bounds(text)
 
     def log_response_object(self, value: bytes, status: Mapping[str, Any] | None = None) -> None:
         """The object of the response, as JSON on one line; ``status`` if that is a Status."""
@@ -148,6 +149,9 @@ class AuditContext:
     def _recorded(self, value: bytes) -> bytes | None:
         if self.config is not None and self.config.omit_managed_fields:
             value = managed_fields.without_managed_fields(value)
+        return self._within_bounds(value)
+
+    def _within_bounds(self, value: bytes) -> bytes | None:
         if len(value) > MAX_OBJECT:
             self.leave_out_objects()
             return None

@@ -16,12 +16,18 @@ def without_managed_fields(value: bytes) -> bytes:
         return value
     whole = _decode(value)
     _drop(whole)
-    for item in whole.get("items") or ():
+    for item in _elements(whole, "items"):
         _drop(item)
-    for row in whole.get("rows") or ():
+    for row in _elements(whole, "rows"):
         if isinstance(row, dict):
             _drop(row.get("object"))
     return msgspec.json.encode(whole)
+
+
+def _elements(whole: dict[str, Any], field: str) -> list[Any]:
+    """A custom resource may have anything in a field of that name."""
+    found = whole.get(field)
+    return found if isinstance(found, list) else []
 
 
 def _drop(obj: object) -> None:
