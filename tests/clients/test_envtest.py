@@ -132,9 +132,9 @@ def test_an_api_server_that_is_killed_and_started_again_has_what_it_had(environm
 def test_flags_that_mean_nothing_here_are_warned_about(environment: Environment) -> None:
     assert environment.server is not None
     environment.server.stop()
-    environment.start_server("--audit-log-path=/dev/null", "--runtime-config", "api/all=true", "--profiling", "--v=1")
+    environment.start_server("--audit-webhook-mode=batch", "--runtime-config", "api/all=true", "--profiling", "--v=1")
     environment.server.until("Unsupported flag is ignored.*--profiling")
-    for name in ("audit-log-path", "runtime-config"):
+    for name in ("audit-webhook-mode", "runtime-config"):
         assert f'flag="--{name}"' in environment.server.log, environment.server.log
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _AGENT = "pilothouse-dev"
 _POLL_SECONDS = 0.3
 _SETTLE_SECONDS = 0.1
+_STORED_HINT = " (to remove a version with all its objects: kubectl delete crd, and save the file again)"
 _SETTLE_ROUNDS = 20
 """Editors and version control write several files, each in several steps: they have two seconds to finish."""
 _MOST_NAMES = 5
@@ -142,7 +143,8 @@ class _Session:
         except (ApiError, OSError) as error:
             await new.stop()
             self._processes.remove(new)
-            self._say_unchanged(f"the API server does not admit the CustomResourceDefinitions: {error}")
+            hint = _STORED_HINT if "status.storedVersions" in str(error) else ""
+            self._say_unchanged(f"the API server does not admit the CustomResourceDefinitions: {error}{hint}")
             return False
         for old in self._processes[:-1]:
             await old.stop()

@@ -28,6 +28,7 @@ with lazy_imports():
     from hypothesis import strategies as st
 
 Schema = Mapping[str, Any]
+"""A schema of a CustomResourceDefinition (``openAPIV3Schema``)."""
 _MOST_ITEMS = 3
 """Elements of lists and maps, unless a schema asks for more."""
 _DEEPEST = 8
