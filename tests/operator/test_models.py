@@ -3,6 +3,7 @@
 import ast
 import datetime
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -312,12 +313,39 @@ def test_what_is_not_expressed_is_named() -> None:
     ]
 
 
+def version_of(**schema: Any) -> dict[str, Any]:
+    return {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object", **schema}}}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """A schema of objects in objects."""
+    found: dict[str, Any] = {"type": "object"}
+    for _ in range(depth):
+        found = {"type": "object", "properties": {"a": found}}
+    return found
+
+
+def test_many_names_that_differ_in_punctuation() -> None:
+    properties = {"." * number: {"type": "string"} for number in range(1, 1500)}
+    spec = {**GATES["spec"], "versions": [version_of(properties=properties)]}
+    text = models([{**GATES, "spec": spec}])
+    fields = re.findall(r"    (field_?\d*): str = msgspec.field", text)
+    assert len(set(fields)) == len(properties)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ([], "there is no CustomResourceDefinition to make views of"),
         ([{"kind": "Pod"}], "expected a CustomResourceDefinition, got Pod"),
-        ([{**GATES, "spec": {"version": "v1"}}], "httpgates.example.com has no versions"),
+        ([{**GATES, "apiVersion": "apiextensions.k8s.io/v1beta1"}], r"of apiextensions.k8s.io/v1beta1, convert it to"),
+        ([{**GATES, "spec": None}], r"invalid CustomResourceDefinition: Expected `object`, got `null` - at `\$.spec`"),
+        ([{**GATES, "spec": {**GATES["spec"], "names": []}}], r"at `\$.spec.names`"),
+        ([{**GATES, "spec": {**GATES["spec"], "versions": []}}], r"length >= 1 - at `\$.spec.versions`"),
+        ([{**GATES, "metadata": {}}], "missing required field `name`"),
+        ([{**GATES, "spec": {**GATES["spec"], "versions": [version_of(properties={"a": 1})]}}], r"properties\[...\]"),
+        ([{**GATES, "spec": {**GATES["spec"], "versions": [version_of(**nested(3000))]}}], "nested too deeply"),
+        ([{**GATES, "spec": {**GATES["spec"], "versions": [version_of(**nested(600))]}}], "nested too deeply"),
         ([definition({"name": "v1"})], "version v1 of httpgates.example.com has no schema"),
     ],
 )

@@ -6,10 +6,11 @@ makes of them equals the given one, apart from what the source names as not expr
 
 import builtins
 import functools
+import itertools
 import keyword
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Annotated, Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from pilothouse.operator.schema import agree
 
 Schema = Mapping[str, Any]
 
+_API_VERSION = "apiextensions.k8s.io/v1"
 _TEXTS = frozenset({"description", "title", "example", "externalDocs"})
 """What is for people only: it is in docstrings, or left out."""
 _BELOW = frozenset({"properties", "items", "additionalProperties", "required", "default", "nullable"})
@@ -57,6 +59,59 @@ class InvalidDefinition(ValueError):
     """What was given is no CustomResourceDefinition that views can be made of; says why."""
 
 
+class _SchemaShape(msgspec.Struct):
+    type: str = ""
+    properties: dict[str, "_SchemaShape"] = {}
+    items: "_SchemaShape | None" = None
+    additional: "bool | _SchemaShape | None" = msgspec.field(name="additionalProperties", default=None)
+    required: list[str] = []
+    enum: list[Any] | None = None
+    format: str = ""
+
+
+class _Validation(msgspec.Struct):
+    schema: _SchemaShape | None = msgspec.field(name="openAPIV3Schema", default=None)
+
+
+class _ColumnShape(msgspec.Struct):
+    name: str
+    type: str
+    path: str = msgspec.field(name="jsonPath")
+
+
+class _VersionShape(msgspec.Struct):
+    name: str
+    validation: _Validation | None = msgspec.field(name="schema", default=None)
+    columns: list[_ColumnShape] = msgspec.field(name="additionalPrinterColumns", default=[])
+    subresources: dict[str, Any] | None = None
+
+
+class _NamesShape(msgspec.Struct):
+    plural: str
+    kind: str
+    singular: str = ""
+    short: list[str] = msgspec.field(name="shortNames", default=[])
+    categories: list[str] = []
+
+
+class _Spec(msgspec.Struct):
+    group: str
+    names: _NamesShape
+    scope: str
+    versions: Annotated[list[_VersionShape], msgspec.Meta(min_length=1)]
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _Definition(msgspec.Struct):
+    """The parts of a definition that views are made of, to check the types of what a file has."""
+
+    metadata: _Metadata
+    spec: _Spec
+
+
 class Typed(msgspec.Struct):
     """A type, and the schema that ``schema`` makes of it, without the schemas below it."""
 
@@ -72,7 +127,10 @@ def models(definitions: Iterable[Mapping[str, Any]]) -> str:
     versions without a schema.
     """
     module = _Module()
-    shown = [module.add(definition) for definition in definitions]
+    try:
+        shown = [module.add(definition) for definition in definitions]
+    except RecursionError as error:
+        raise InvalidDefinition("the schema is nested too deeply") from error
     if not shown:
         raise InvalidDefinition("there is no CustomResourceDefinition to make views of")
     return module.text(shown)
@@ -92,9 +150,13 @@ class _Module:
         """Views and resources of a definition. Returns its name."""
         if definition.get("kind") != "CustomResourceDefinition":
             raise InvalidDefinition(f"expected a CustomResourceDefinition, got {definition.get('kind') or 'no kind'}")
+        if definition.get("apiVersion", _API_VERSION) != _API_VERSION:
+            raise InvalidDefinition(f"the definition is of {definition['apiVersion']}, convert it to {_API_VERSION}")
+        try:
+            msgspec.convert(definition, _Definition)
+        except msgspec.ValidationError as error:
+            raise InvalidDefinition(f"invalid CustomResourceDefinition: {error}") from error
         spec, name = definition["spec"], str(definition["metadata"]["name"])
-        if "versions" not in spec:
-            raise InvalidDefinition(f"{name} has no versions: it is of apiextensions.k8s.io/v1beta1, convert it to v1")
         _check_names(spec)
         versions = sorted(spec["versions"], key=lambda each: not each.get("storage", False))
         schemas = [_root_schema(name, each) for each in versions]
@@ -586,15 +648,15 @@ def _words(name: str) -> list[str]:
     return [word for word in re.split(r"[^A-Za-z0-9]+", spaced) if word]
 
 
-def _field_name(wire: str, taken: Iterable[str]) -> str:
+def _field_name(wire: str, taken: Collection[str]) -> str:
     name = "_".join(word.lower() for word in _words(wire)) or "field"
     if name[0].isdigit():
         name = f"field_{name}"
     if keyword.iskeyword(name) or name in _ANNOTATING or name in taken:
         name += "_"
-    while name in taken:
-        name += "_"
-    return name
+    # Numbers from the fields so far, or many names that differ in punctuation only would take their square.
+    numbered = (f"{name}{number}" for number in itertools.count(len(taken)))
+    return name if name not in taken else next(each for each in numbered if each not in taken)
 
 
 @functools.cache
