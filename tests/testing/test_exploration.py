@@ -352,8 +352,8 @@ def test_the_example_passes_under_faults(example: ModuleType, seeds: range) -> N
 
 
 @pytest.mark.slow
-def test_the_example_passes_two_hundred_seeds(example: ModuleType) -> None:
-    explore(example.app, websites, [websites_are_served], seeds=200)
+def test_the_example_passes_many_seeds(example: ModuleType, soak: bool) -> None:
+    explore(example.app, websites, [websites_are_served], seeds=200 if soak else 20)
 
 
 _PROGRAM = """
