@@ -288,3 +288,15 @@ async def test_two_controllers_apply_parts_of_one_object(cluster: AsyncCluster) 
         found = await cluster.get("v1", "ConfigMap", "shared")
         assert found["data"] == {"left": "2", "right": "2"}
         assert [each["manager"] for each in found["metadata"]["managedFields"]] == ["things/left", "things/right"]
+
+
+def test_further_rights_are_rules_of_the_role() -> None:
+    app = App("things")
+    bind = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "resourceNames": ["view"],
+            "verbs": ["bind"]}  # fmt: skip
+
+    @app.controller(THINGS, rights=(bind,))
+    async def sync(_obj: Thing, _ctx: Context[Thing]) -> None: ...
+
+    assert app.rules()[-1] == bind
+    assert len(app.rules()) > 1

@@ -120,6 +120,7 @@ class App:
         selector: str = "",
         workers: int = 1,
         rate_limiter: Callable[[Env], RateLimiter[str]] = default_controller_limiter,
+        rights: Iterable[Mapping[str, Any]] = (),
     ) -> "_Declare[T]":
         """Decorate the function or ``Reconciler`` class that syncs objects of this kind.
 
@@ -128,7 +129,8 @@ class App:
         cached. ``indexes`` are of the primary kind, ``selector`` is a label selector for it. One object is synced by
         one of ``workers`` at a time. After a failure it waits as long as the ``rate_limiter`` says, which is made
         for each run (``pilothouse.runtime.rate_limiters``; the default waits 5 ms, doubling up to 1000 s, and lets ten
-        failures per second pass after the first hundred). ``finalizer`` is for classes; functions have
+        failures per second pass after the first hundred). ``rights`` are further rules of the ClusterRole, for what the
+        declaration does not show. ``finalizer`` is for classes; functions have
         ``ControllerFunction.finalizer``.
 
         Raises ``ValueError`` for a name that another controller of the app has, for a wrong finalizer or selector, and
@@ -165,6 +167,7 @@ class App:
             selector=selector,
             workers=workers,
             rate_limiter=rate_limiter,
+            rights=tuple(map(dict, rights)),
             status_fields=resource.status_fields if isinstance(resource, CustomResource) else None,
         )
         return _Declare(self, declaration)

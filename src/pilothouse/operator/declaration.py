@@ -50,6 +50,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     selector: str
     workers: int
     rate_limiter: Callable[[Env], RateLimiter[str]]
+    rights: tuple[dict[str, Any], ...] = ()
     status_fields: frozenset[str] | None = None
     """Those of a custom resource; None if they are not known."""
 

@@ -50,7 +50,8 @@ def grants(declarations: Iterable[Declaration], webhooks: Iterable[Webhook] = ()
 
 
 def rules(declarations: Iterable[Declaration], webhooks: Iterable[Webhook] = ()) -> list[dict[str, Any]]:
-    """Rules of a ClusterRole, by API group, each with the resources of one set of verbs."""
+    """Rules of a ClusterRole, by API group, each with the resources of one set of verbs; then the controllers' own."""
+    declarations = tuple(declarations)
     verbs: dict[tuple[str, str], set[str]] = {}
     for grant in grants(declarations, webhooks):
         verbs.setdefault((grant.group, grant.resource), set()).update(grant.verbs)
@@ -60,7 +61,7 @@ def rules(declarations: Iterable[Declaration], webhooks: Iterable[Webhook] = ())
     return [
         {"apiGroups": [group], "resources": resources, "verbs": list(allowed)}
         for (group, allowed), resources in grouped.items()
-    ]
+    ] + [dict(each) for declaration in declarations for each in declaration.rights]
 
 
 def certificate_rules(app: str) -> list[dict[str, Any]]:
