@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import CONFIG_MAPS, EVENTS
 from pilothouse.api.wire import Request, Response, Stream, Transport
@@ -88,20 +89,24 @@ async def test_what_others_change_or_delete_is_restored(env: Env, example: Modul
             assert await cluster.get("v1", "Service", "home")
 
 
-async def test_websites_at_rest_cost_no_requests(env: Env, example: ModuleType) -> None:
-    async with async_plane(env=env) as cluster:
+@cases("count", {"a hundred": 100, "a thousand": pytest.param(1000, marks=pytest.mark.slow)})
+async def test_websites_at_rest_cost_no_requests(env: Env, example: ModuleType, count: int) -> None:
+    async with async_plane(env=env, nodes=10) as cluster:
         await example.app.install(cluster.client)
         counted = Counting(cluster.plane.server.transport("operator", ["system:masters"]))
-        async with cluster.running(lambda _client, env: example.app.run(Client(counted, env), env)):
-            for number in range(20):
+        settings = Settings(leader_elect=True)
+        async with cluster.running(lambda _client, env: example.app.run(Client(counted, env), env, settings)):
+            for number in range(count):
                 await cluster.create(site(f"site-{number}"))
-            for number in range(20):
+            for number in range(count):
                 await ready(cluster, f"site-{number}")
             await asyncio.sleep(60)
             counted.requests.clear()
             await asyncio.sleep(600)
-            # Watches end after minutes and are opened again.
-            assert [line for line in counted.requests if "watch=" not in line] == []
+            # Watches end after minutes and are opened again, and the lease is renewed.
+            others = [line for line in counted.requests if "watch=" not in line and "/leases/" not in line]
+            assert others == []
+            assert counted.requests
 
 
 async def test_faults_do_not_change_the_result(env: Env, example: ModuleType, seed: int) -> None:

@@ -55,6 +55,14 @@ def test_a_plane_is_ready_when_it_is_handed_out(shared: Cluster) -> None:
     )
 
 
+async def test_there_are_addresses_for_more_than_254_services(env: Env) -> None:
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        for number in range(300):
+            body = {"metadata": {"name": f"s{number}"}, "spec": {"ports": [{"port": 80}]}}
+            made = await cluster.create({"apiVersion": "v1", "kind": "Service", **body})
+            assert made["spec"]["clusterIP"].startswith("10.0.")
+
+
 def test_controllers_scheduler_and_nodes_work(shared: Cluster) -> None:
     cluster = shared.new_namespace()
     cluster.create(_replica_set("web", 3))

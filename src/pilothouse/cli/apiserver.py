@@ -41,8 +41,9 @@ KUBECONFIG = ".pilothouse/kubeconfig"
 ANY_PORT = -1
 
 
-def server_flags(flags: FlagSet) -> None:
-    """Add the flags that say how the API server is served; ``up`` has them too."""
+def server_flags(flags: FlagSet, *, service_range: str = "10.0.0.0/24") -> None:
+    """Add the flags that say how the API server is served; ``up`` has them too. ``service_range`` is the default of
+    ``--service-cluster-ip-range``, kube-apiserver's if not given."""
     flags.add(
         "API server",
         Flag("bind-address", STRING, "127.0.0.1", "Address to listen on"),
@@ -68,7 +69,7 @@ def server_flags(flags: FlagSet) -> None:
         Flag(
             "service-cluster-ip-range",
             STRING,
-            "10.0.0.0/24",
+            service_range,
             "CIDRs from which to assign service cluster IPs: one, or one of each IP family",
         ),
         Flag(

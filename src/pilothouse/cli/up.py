@@ -106,7 +106,7 @@ def flag_set(program: str) -> FlagSet:
             "Add a context to this kubeconfig, such as ~/.kube/config, and make it the current one until exit",
         ),
     )
-    server_flags(flags)
+    server_flags(flags, service_range=plane.SERVICE_RANGE)
     node_flags(flags)
     common_flags(flags)
     return flags

@@ -43,6 +43,9 @@ with lazy_imports():
 _log = Log("plane")
 ADMIN = ("kubernetes-admin", ("system:masters",))
 ATTACH_DETACH = "persistentvolume-attach-detach-controller"
+SERVICE_RANGE = "10.0.0.0/16"
+"""Cluster IPs of a plane. kube-apiserver's default, 10.0.0.0/24, which it contains, has no more than 254. Simulated
+nodes and pods have addresses beyond it (``nodes.addresses``)."""
 
 
 class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +71,8 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[str, ...] = ()
     """Feature gates of the API server, as in ``ServerOptions``; the manager's are its own. Only for a plane that makes
     its server."""
+    service_range: str = SERVICE_RANGE
+    """As ``--service-cluster-ip-range``. Only for a plane that makes its server."""
     manager: Options | None = Options(leader_election=LeaderElection(enabled=False))
     """None for a plane without a manager."""
     manager_identity: str = ""
@@ -93,7 +98,7 @@ class Plane:
         self.env = env
         self.options = options or PlaneOptions()
         self._descriptors = descriptors
-        self.server = server or ApiServer(env, store, options=ServerOptions(gates=self.options.gates))
+        self.server = server or ApiServer(env, store, options=_server_options(self.options))
         # With nodes everybody has the kubelets' pods: one that shows more, instead of two.
         self.clients = LocalClients(env, self.server, wrap, {Pod: NodePod} if self.options.nodes else NOTHING_WIDER)
         self._outside = LocalClients(env, self.server)
@@ -212,6 +217,10 @@ class Plane:
             await self.provisioner.ready.wait()
         if self.manager is not None:
             await self.manager.leading.wait()
+
+
+def _server_options(options: PlaneOptions) -> ServerOptions:
+    return ServerOptions(gates=options.gates, service_range=options.service_range)
 
 
 async def _manage(manager: Manager) -> None:

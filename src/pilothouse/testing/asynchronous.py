@@ -26,6 +26,7 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.nodes import Profile
 from pilothouse.plane import Plane, PlaneOptions
+from pilothouse.plane.plane import SERVICE_RANGE
 from pilothouse.storage import MemoryStore
 from pilothouse.testing import manifests
 from pilothouse.testing.running import MissingRight, Program, ProgramUnderTest
@@ -521,7 +522,8 @@ async def async_plane(
 
 @contextlib.asynccontextmanager
 async def _on_a_port(env: Env, *, secure: bool, rights: bool) -> AsyncIterator[tuple[ApiServer, Served]]:
-    options = served.ServedOptions(port=0, secure=secure)
+    core = ServerOptions(service_range=SERVICE_RANGE)
+    options = served.ServedOptions(port=0, secure=secure, server=core)
     if rights:
         options = msgspec.structs.replace(options, authorization=_MODES, admission_plugins=_plugins())
     listening = served.ServedApiServer(env, options)
@@ -535,8 +537,9 @@ async def _on_a_port(env: Env, *, secure: bool, rights: bool) -> AsyncIterator[t
 
 async def _without_port(env: Env, *, rights: bool) -> ApiServer:
     if not rights:
-        return ApiServer(env, MemoryStore(env))
-    server = ApiServer(env, MemoryStore(env), options=ServerOptions(admission_plugins=_plugins()))
+        return ApiServer(env, MemoryStore(env), options=ServerOptions(service_range=SERVICE_RANGE))
+    options = ServerOptions(service_range=SERVICE_RANGE, admission_plugins=_plugins())
+    server = ApiServer(env, MemoryStore(env), options=options)
     await handler_chain.HandlerChain(server, address="", authorization=_MODES).start()
     return server
 

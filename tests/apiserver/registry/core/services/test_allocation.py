@@ -55,6 +55,26 @@ async def test_an_address_is_free_again_after_its_service(api: Api) -> None:
     assert [*codes, (await api.post(SERVICES, _service("b", clusterIP="10.0.0.9"))).status] == [201, 422, 201]
 
 
+@cases(
+    "flag, services, statuses",
+    {
+        "a larger one": ("10.0.0.0/16", ({"clusterIP": "10.0.0.5"}, {"clusterIP": "10.0.7.7"}), [201, 422]),
+        "another one": ("10.1.0.0/16", ({"clusterIP": "10.0.0.5"}, {"clusterIP": "10.1.0.5"}), [201, 422]),
+        "a second family": ("10.0.0.0/24,fd00::/112", ({"ipFamilyPolicy": "RequireDualStack"},), [201]),
+    },
+)
+async def test_a_range_that_is_stored_counts_more_than_the_flag(
+    api: Api, flag: str, services: tuple[Object, ...], statuses: list[int]
+) -> None:
+    """Unless the flag adds a family (``pkg/controlplane/controller/defaultservicecidr``, v1.36)."""
+    stored = {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.0.0.0/24"]}}
+    await api.made("/apis/networking.k8s.io/v1/servicecidrs", stored)
+    again = ApiServer(api.env, api.store, options=ServerOptions(service_range=flag))
+    api.transport = again.transport("admin", ("system:masters",))
+    answers = [await api.post(SERVICES, _service(f"s{n}", **spec)) for n, spec in enumerate(services)]
+    assert [answer.status for answer in answers] == statuses
+
+
 async def test_creates_of_one_moment_get_addresses_and_ports_of_their_own(api: Api) -> None:
     same = [_service(f"a{n}", clusterIP="10.0.0.9", type="NodePort") for n in range(2)]
     answers = await asyncio.gather(*(api.post(SERVICES, body) for body in same))

@@ -81,6 +81,11 @@ class _Range(msgspec.Struct, frozen=True):
 _read_range = msgspec.json.Decoder(_Range).decode
 
 
+def _networks_of(stored: _Range) -> list[Network]:
+    """What addresses are taken of."""
+    return [ipaddress.ip_network(cidr, strict=False) for cidr in stored.spec.cidrs if stored.is_ready]
+
+
 class ServiceAddresses(Plugin):
     """Allocates missing addresses and ports of services, and rejects those that are not available."""
 
@@ -101,19 +106,19 @@ class ServiceAddresses(Plugin):
         return self._taken.repair()
 
     def _networks(self, version: int) -> list[Network]:
-        """The ranges of one family: the server's own, unless its object says otherwise, then those of other
-        ServiceCIDRs that are ready."""
+        """The ready ranges of one family: the server's own, then those of other ServiceCIDRs."""
         records = {record.key: _read_range(record.value) for record in self._store.list(_RANGES).records}
         own = records.pop(OWN_RANGE, None)
-        found: list[Network] = []
-        if own is None or own.is_ready:
-            found += [network for network in self._ranges if network.version == version]
-        for stored in records.values():
-            for cidr in stored.spec.cidrs if stored.is_ready else ():
-                network = ipaddress.ip_network(cidr, strict=False)
-                if network.version == version and network not in found:
-                    found.append(network)
-        return found
+        networks = list(self._ranges)
+        if own is not None:
+            stored = _networks_of(own)
+            # A range that the cluster began with counts on under another flag (upstream's default ServiceCIDR
+            # controller does not change it), unless the flag only adds the second family.
+            if not own.is_ready or networks[: len(stored)] != stored:
+                networks = stored
+        for each in records.values():
+            networks += _networks_of(each)
+        return [network for network in dict.fromkeys(networks) if network.version == version]
 
     def allocate(self, write: AdmissionAttributes) -> None:
         obj = write.obj
