@@ -32,6 +32,7 @@ from pilothouse.apiserver.endpoints.documents import Documents
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.long_work import LONG_BYTES
 from pilothouse.apiserver.options import ServerOptions
+from pilothouse.apiserver.origins import begin_writes, end_writes, stamp_origin
 from pilothouse.apiserver.registry.core.services.allocation import ServiceAddresses
 from pilothouse.apiserver.request_info import TOO_MANY, RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
@@ -113,6 +114,7 @@ _VIRTUAL: dict[tuple[str, str, str], Handler] = {
 }
 
 _REMOVED = re.compile(r"unavailable in v(\d+\.\d+)\+").search
+_READS = ("GET", "HEAD")
 _INTO_A_POD = ("attach", "exec", "portforward")
 """Subresources that open a connection into a pod and require the permission to create it."""
 
@@ -136,6 +138,7 @@ class ApiServer:
         self.store = store
         self.options = options or ServerOptions()
         self.core = Core(env, store, self.options)
+        store.on_stage.append(stamp_origin)
         self.core.virtual.update(_VIRTUAL)
         self._addresses = ServiceAddresses(env, store, self.core.table, self.options.service_range)
         self.core.admission.plugins += [
@@ -275,7 +278,14 @@ class ApiServer:
             core = self.core
             if self._lagging is not None:
                 core, call = self._lagging.route(handler, call)
-            result = await handler(core, call)
+            if request.method in _READS:
+                result = await handler(core, call)
+            else:
+                origin = begin_writes(call, self.env)
+                try:
+                    result = await handler(core, call)
+                finally:
+                    end_writes(origin)
             if isinstance(result, RawResult):
                 return result.answer
             if self.audit is not None:

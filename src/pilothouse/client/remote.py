@@ -19,6 +19,7 @@ from pilothouse.client.pool import Pool
 from pilothouse.client.requests import FencedRequest, FixedHeaders, encode_headers
 from pilothouse.client.tls import TlsContexts, TlsSettings
 from pilothouse.env import Env
+from pilothouse.machinery.causes import cause_header
 
 MAX_CONNECTIONS = 32
 """To one host, watches not counted: they hold connections of their own."""
@@ -184,7 +185,10 @@ class RemoteTransport:
         block = headers.block if type(headers) is FixedHeaders else encode_headers(headers)
         head = f"{request.method} {self._target_prefix}{target} HTTP/1.1\r\n".encode()
         if body or request.method != "GET":
-            return b"%b%b%b%bContent-Length: %d\r\n\r\n%b" % (head, self._fixed, login, block, len(body), body)
+            cause = cause_header()
+            return b"%b%b%b%b%bContent-Length: %d\r\n\r\n%b" % (
+                head, self._fixed, login, block, cause, len(body), body,
+            )  # fmt: skip
         return b"%b%b%b%b\r\n" % (head, self._fixed, login, block)
 
     async def _context(self) -> ssl.SSLContext:

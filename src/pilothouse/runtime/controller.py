@@ -26,6 +26,7 @@ import msgspec
 
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.machinery.causes import begin_sync
 from pilothouse.machinery.metrics import Registry
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.crash_handler import report_broken_invariant
@@ -133,6 +134,7 @@ class WorkerPool(Generic[K]):
                 key = await queue.get()
             except QueueClosed:
                 return
+            begin_sync(self.name, key, queue.triggers(key))
             try:
                 await self._sync_and_recover(key)
             finally:

@@ -24,11 +24,13 @@ from typing import Any, Generic, TypeVar, cast
 from pilothouse.api.kinds import Kind
 from pilothouse.client import Client, WatchEvent
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.machinery.causes import SYNC
 from pilothouse.machinery.metrics import Histogram, Registry
 from pilothouse.machinery.names import object_key
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime.cache import Cache, Cached
 from pilothouse.runtime.crash_handler import CrashHandler
+from pilothouse.runtime.dispatch import DISPATCH
 from pilothouse.runtime.reflector import EVENTS_PER_TURN, Item, Reflector
 
 T = TypeVar("T", bound=Cached)
@@ -97,6 +99,7 @@ class SharedInformer(Generic[T]):
         self.field_selector = field_selector
         self.resync_seconds = max(resync_seconds, 0.0)
         self._env = env
+        self._resource = kind.group_resource
         self._log = Log("informer")
         self._crash_handler = CrashHandler(self._log, kind.group_resource, metrics)
         self.cache: Cache[T] = Cache(kind.group_resource, keep_raw=keep_raw, crash_handler=self._crash_handler)
@@ -196,12 +199,17 @@ class SharedInformer(Generic[T]):
         if period and self._started:
             handler.next_resync = self._env.monotonic() + period
         if len(self.cache):
-            call = self._crash_handler.call
             for obj in self.cache.list():
-                call(handler.on_add, obj, True)
+                self._show(handler, obj)
         self._handlers = (*self._handlers, handler)
         self._resync_changed.set()
         return handler
+
+    def _show(self, handler: Registration[T], obj: T) -> None:
+        outer = DISPATCH.type, DISPATCH.resource, DISPATCH.metadata  # this may be called by a handler
+        DISPATCH.begin(SYNC, self._resource, obj.metadata)
+        self._crash_handler.call(handler.on_add, obj, True)
+        DISPATCH.type, DISPATCH.resource, DISPATCH.metadata = outer
 
     def _remove(self, handler: Registration[T]) -> None:
         self._handlers = tuple(known for known in self._handlers if known is not handler)
@@ -280,21 +288,26 @@ class SharedInformer(Generic[T]):
         # A handler that is added while this goes on has been given the new state whole, and is not in ``handlers``.
         for key, old in before.items():
             if key not in objects:
+                DISPATCH.begin("DELETED", self._resource, old.metadata)
                 for handler in handlers:
                     call(handler.on_delete, old, True)
+                DISPATCH.end()
                 count += 1
                 if count % EVENTS_PER_TURN == 0:
                     await asyncio.sleep(0)
         for key, obj in objects.items():
             previous = before.get(key)
             if previous is None:
+                DISPATCH.begin(SYNC if initial else "ADDED", self._resource, obj.metadata)
                 for handler in handlers:
                     call(handler.on_add, obj, initial)
             elif previous.metadata.resource_version != obj.metadata.resource_version:
+                DISPATCH.begin("MODIFIED", self._resource, obj.metadata)
                 for handler in handlers:
                     call(handler.on_update, previous, obj)
             else:
                 continue
+            DISPATCH.end()
             count += 1
             if count % EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -313,6 +326,8 @@ class SharedInformer(Generic[T]):
         """Bring each change into the cache and notify. The cache, not the event, decides between add and update."""
         cache, report = self.cache, self._crash_handler.report
         put, keep_raw = cache.put, cache.keep_raw
+        dispatch = DISPATCH
+        dispatch.resource = self._resource
         started = self._env.perf_counter() if self._latency is not None else 0.0
         for event in events:
             handlers = self._handlers  # a handler may add another one, which was given what is cached
@@ -328,6 +343,7 @@ class SharedInformer(Generic[T]):
                 old = put(key, obj, _without_managed_fields(event.raw) if keep_raw else None)
                 if old is not None and old.metadata.resource_version == meta.resource_version:
                     continue
+            dispatch.type, dispatch.metadata = event.type, meta
             for handler in handlers:
                 try:
                     if old is not None:
@@ -341,6 +357,7 @@ class SharedInformer(Generic[T]):
                     report(
                         handler.on_update if old is not None else handler.on_delete if gone else handler.on_add, error
                     )
+        dispatch.end()
         if self._latency is not None:
             self._latency.observe(self._env.perf_counter() - started)
 
@@ -376,8 +393,10 @@ class SharedInformer(Generic[T]):
         for count, obj in enumerate(self.cache.list(), 1):
             # Whatever changed since the listing was delivered as what it is.
             if self.cache.get(object_key(obj.metadata)) is obj:
+                DISPATCH.begin(SYNC, self._resource, obj.metadata)
                 for handler in handlers:
                     self._crash_handler.call(handler.on_update, obj, obj)
+                DISPATCH.end()
             if count % EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
 

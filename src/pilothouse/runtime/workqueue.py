@@ -7,6 +7,8 @@ Follows client-go v0.36 ``util/workqueue`` (queue.go, delaying_queue.go, rate_li
 * *Re-entrant*: a key added while it is worked on comes back, exactly once, after ``done``.
 * *Delays*: ``add_after`` keeps the earlier of two times for a key. Keys that still wait at shutdown are lost.
 
+Besides client-go's: the queue remembers the events that a key was added for, in ``triggers`` while it is worked on.
+
 Not guaranteed: that a delayed key can be taken back, or that ``len`` counts delayed keys.
 """
 
@@ -18,7 +20,9 @@ from typing import Generic, TypeVar, cast
 
 from pilothouse.env import Env
 from pilothouse.env.environment import perf_counter_of
+from pilothouse.machinery.causes import TIMER, Triggers
 from pilothouse.machinery.metrics import Counter, Histogram, Registry, exponential_buckets
+from pilothouse.runtime.dispatch import DISPATCH
 from pilothouse.runtime.rate_limiters import RateLimiter, default_controller_limiter
 
 K = TypeVar("K", bound=Hashable)
@@ -104,6 +108,10 @@ class WorkQueue(Generic[K]):
         self._waiting: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._sequence = 0
+        self._triggers: dict[K, Triggers] = {}
+        """Of keys that are due or wait for their time."""
+        self._taken: dict[K, Triggers] = {}
+        """Of those that are worked on."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._shutting_down = False
@@ -119,7 +127,11 @@ class WorkQueue(Generic[K]):
 
     def add(self, key: K) -> None:
         """Have ``key`` worked on. Does nothing when that is already due, or once the queue is shut down."""
-        if self._shutting_down or key in self._dirty:
+        if self._shutting_down:
+            return
+        if DISPATCH.type:
+            self._note_event(key)
+        if key in self._dirty:
             return
         measured = self._measured
         if measured is not None:
@@ -156,6 +168,9 @@ class WorkQueue(Generic[K]):
         key = queue.popleft()
         self._dirty.discard(key)
         self._processing.add(key)
+        triggers = self._triggers.pop(key, None)
+        if triggers is not None:
+            self._taken[key] = triggers
         measured = self._measured
         if measured is not None:
             now = measured.now()
@@ -172,6 +187,7 @@ class WorkQueue(Generic[K]):
             if started is not None:
                 measured.work_duration.observe(measured.now() - started)
         self._processing.discard(key)
+        self._taken.pop(key, None)
         if key in self._dirty:
             self._queue.append(key)
             if self._getters:
@@ -190,6 +206,8 @@ class WorkQueue(Generic[K]):
         if delay <= 0:
             self.add(key)
             return
+        if DISPATCH.type:
+            self._note_event(key)
         when = self._loop.time() + delay
         known = self._waiting.get(key)
         if known is not None and known <= when:
@@ -207,6 +225,8 @@ class WorkQueue(Generic[K]):
 
     def add_rate_limited(self, key: K) -> None:
         """Add ``key`` when the rate limiter says it may be tried again."""
+        if key not in self._triggers and (taken := self._taken.get(key)) is not None:
+            self._triggers[key] = taken.retried()
         self.add_after(key, self._limiter.when(key))
 
     def forget(self, key: K) -> None:
@@ -217,6 +237,11 @@ class WorkQueue(Generic[K]):
     def num_requeues(self, key: K) -> int:
         """How many failures the rate limiter counts for ``key``."""
         return self._limiter.num_requeues(key)
+
+    def triggers(self, key: K) -> Triggers | None:
+        """What ``key``, which is being worked on, was added for. None if no event led to it: the controller has added
+        it by itself."""
+        return self._taken.get(key)
 
     def seconds_until_due(self, key: K) -> float | None:
         """When ``key`` is handed out, 0 for one that is due; None if nothing has it come."""
@@ -238,6 +263,8 @@ class WorkQueue(Generic[K]):
             self._timer = None
         self._heap.clear()
         self._waiting.clear()
+        for key in self._triggers.keys() - self._dirty:
+            del self._triggers[key]
         while self._getters:
             getter = self._getters.popleft()
             if not getter.done():
@@ -253,6 +280,12 @@ class WorkQueue(Generic[K]):
             if self._idle is None:
                 self._idle = self._loop.create_future()
             await asyncio.shield(self._idle)
+
+    def _note_event(self, key: K) -> None:
+        triggers = self._triggers.get(key)
+        if triggers is None:
+            triggers = self._triggers[key] = Triggers()
+        DISPATCH.note(triggers)
 
     def _notify_one(self) -> None:
         getters = self._getters
@@ -278,6 +311,9 @@ class WorkQueue(Generic[K]):
             when, _sequence, key = heapq.heappop(heap)
             if waiting.get(key) == when:
                 del waiting[key]
+                if key not in self._triggers:
+                    self._triggers[key] = Triggers()
+                    self._triggers[key].add(TIMER)
                 self.add(key)
         if heap:
             self._set_timer(heap[0][0])

@@ -11,8 +11,10 @@ import msgspec
 from pilothouse.storage.ordered_keys import OrderedKeys
 from pilothouse.storage.records import Change, Record
 
-_OVERHEAD = 200
-"""Bytes of one change besides its values: the structs and their place in the deque."""
+_OVERHEAD = 400
+"""Bytes of one change besides its values: the structs, its origin and their place in the deque."""
+_CAUSE_OVERHEAD = 1000
+"""Bytes of the cause of a change: its sentence, and its triggers, which have names of their own."""
 _FRESH = 1024
 """So many changes keep what readers have computed of them (``Change.memo``): those who follow are hardly ever further
 behind, and the rest of the history is for those who come back, and compute it anew. It takes as much memory as the
@@ -102,4 +104,6 @@ def _weight(change: Change) -> int:
         weight += len(change.before.value)
     if change.type == "DELETED":
         weight += len(change.value)
+    if change.origin is not None and change.origin.cause is not None:
+        weight += _CAUSE_OVERHEAD
     return weight

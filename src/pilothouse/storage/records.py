@@ -9,6 +9,23 @@ from typing import Any, Literal
 
 import msgspec
 
+from pilothouse.machinery.causes import Cause
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """Who made a write, and why: what the API server knew of the request. All changes of one request share it."""
+
+    time: float
+    """Seconds since the epoch, when the request began to be handled."""
+    user: str = ""
+    user_agent: str = ""
+    verb: str = ""
+    """Of the request, as authorization and audit name it: ``create``, ``deletecollection``."""
+    subresource: str = ""
+    field_manager: str = ""
+    audit_id: str = ""
+    cause: Cause | None = None
+
 
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One object as it stands: ``revision`` is its last modification, ``created`` the revision that made it."""
@@ -25,7 +42,7 @@ class Change(msgspec.Struct, gc=False):
     ``value`` is the new value, or, for a deletion, the last state as the writer stamped it with the deletion's
     revision. ``before`` is the record that it replaced or removed. ``memo`` belongs to the reader above: whatever is
     worth computing once for all watchers (the encoded event) may be kept there and goes when the history lets the
-    change go.
+    change go. ``origin`` is None for what no request has asked for.
     """
 
     revision: int
@@ -34,6 +51,7 @@ class Change(msgspec.Struct, gc=False):
     value: bytes
     before: Record | None
     memo: dict[Any, Any] | None = None
+    origin: Origin | None = None
 
     @property
     def previous(self) -> bytes | None:

@@ -350,6 +350,17 @@ class Store(ABC):
             for collection in self._collections.values():
                 collection.forget(revision)
 
+    def changes(self, prefix: str) -> Changes:
+        """The changes of a whole resource (``/pods/``) that history has, oldest first."""
+        self._expire()
+        collection = self._collections.get(prefix)
+        return [] if collection is None else [*collection.changes]
+
+    def history_floor(self, prefix: str) -> int:
+        """The revision at or below which changes of a whole resource are gone."""
+        collection = self._collections.get(prefix)
+        return max(self.compacted, 0 if collection is None else collection.floor)
+
     def revision_at(self, seconds_ago: float) -> int:
         """The newest revision that was committed so many seconds ago, to about a second.
 

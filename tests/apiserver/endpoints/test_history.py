@@ -68,3 +68,71 @@ async def test_it_is_not_for_everybody(world: World) -> None:
 
 async def test_nothing_but_get(world: World) -> None:
     assert (await world.ask("POST", PATH, {}))[0] in (404, 405)
+
+
+CHANGES = f"{PATH}/changes"
+CAUSE = '{"component":"mine","key":"default/a","triggers":[{"type":"ADDED","resource":"pods","resourceVersion":"3"}]}'
+
+
+async def _changes(world: World, query: str) -> Any:
+    status, body = await world.ask("GET", f"{CHANGES}?resource=configmaps{query}")
+    assert status == 200, body
+    return body
+
+
+async def test_who_made_each_change_and_why(world: World) -> None:
+    headers = {"user-agent": "mine/1.0", "pilothouse-cause": CAUSE}
+    _status, made = await world.ask("POST", f"{CONFIG_MAPS}?fieldManager=me", config_map("a"), headers=headers)
+    await world.ask("POST", CONFIG_MAPS, config_map("b"))
+    await world.ask("DELETE", f"{CONFIG_MAPS}/a")
+    first, second = (await _changes(world, "&namespace=default&name=a"))["changes"]
+    assert first.pop("time") <= second.pop("time")
+    assert first == {
+        "resourceVersion": made["metadata"]["resourceVersion"],
+        "type": "ADDED",
+        "name": "a",
+        "namespace": "default",
+        "uid": made["metadata"]["uid"],
+        "origin": {
+            "user": "admin",
+            "userAgent": "mine/1.0",
+            "verb": "create",
+            "fieldManager": "me",
+            "cause": {
+                "component": "mine",
+                "key": "default/a",
+                "triggers": [{"type": "ADDED", "resource": "pods", "resourceVersion": "3"}],
+            },
+        },
+    }
+    assert (second["type"], second["origin"]) == ("DELETED", {"user": "admin", "verb": "delete"})
+
+
+async def test_the_newest_changes_and_where_they_begin(world: World) -> None:
+    for number in range(4):
+        await world.ask("POST", CONFIG_MAPS, config_map(f"m{number}"))
+    whole = (await _changes(world, "&namespace=default"))["changes"]
+    newest = await _changes(world, "&namespace=default&limit=2")
+    assert newest == {"begins": whole[-3]["resourceVersion"], "changes": whole[-2:]}
+    since = await _changes(world, f"&namespace=default&since={newest['begins']}")
+    assert since["changes"] == whole[-2:]
+    assert (await _changes(world, "&namespace=other"))["changes"] == []
+
+
+@cases(
+    "query, message",
+    {
+        "no resource": ("", 'the parameter "resource" is required, for example resource=pods'),
+        "too many": ("?resource=pods&limit=5001", 'invalid parameter "limit": must be between 1 and 5000'),
+        "no number": ("?resource=pods&limit=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
+    },
+)
+async def test_questions_about_changes_that_are_rejected(world: World, query: str, message: str) -> None:
+    status, body = await world.ask("GET", CHANGES + query)
+    assert (status, body["message"]) == (400, message)
+
+
+async def test_a_header_that_is_no_cause_is_rejected(world: World) -> None:
+    status, body = await world.ask("POST", CONFIG_MAPS, config_map("a"), headers={"pilothouse-cause": "because"})
+    assert (status, body["reason"]) == (400, "BadRequest")
+    assert body["message"].startswith("the header Pilothouse-Cause is invalid: ")

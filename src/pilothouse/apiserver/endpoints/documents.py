@@ -4,14 +4,13 @@
 with a ``HandlerChain`` issues tokens too, and then has the issuer's documents as well.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.endpoints import history
 from pilothouse.apiserver.endpoints.discovery import Discovery
 from pilothouse.apiserver.endpoints.healthz import Health
 from pilothouse.apiserver.endpoints.metrics import RequestMetrics
@@ -74,14 +73,14 @@ class Documents:
         health: Health | None = None,
         metrics: RequestMetrics | None = None,
         tokens: TokenIssuer | None = None,
-        history: Callable[[Query], Response] | None = None,
+        history: Mapping[str, Callable[[Query], Response]] | None = None,
     ) -> None:
         self._table = table
         self._address = address
         self._health = health or Health()
         self._metrics = metrics or RequestMetrics()
         self._tokens = tokens
-        self._history = history
+        self._history = history or {}
         self._discovery = Discovery(table, address)
         self._openapi: OpenApi | None = None
 
@@ -95,8 +94,8 @@ class Documents:
         )
         if response is not None:
             return response
-        if self._history is not None and path == history.PATH and request.method == "GET":
-            return self._history(info.query)
+        if path in self._history and request.method == "GET":
+            return self._history[path](info.query)
         make = self._find(path.rstrip("/"))
         # Of these, only what is not about the API itself has a head alone (go-restful knows no HEAD, Go's mux does).
         if request.method != "GET" and (request.method != "HEAD" or path.rstrip("/") not in _WITH_HEAD):

@@ -1,4 +1,8 @@
-"""``/debug/history``: which resourceVersion was current at a time. Not of kube-apiserver, where nothing tells."""
+"""What the API server remembers of the past. Not of kube-apiserver, where nothing tells.
+
+``/debug/history`` says which resourceVersion was current at a time, ``/debug/history/changes`` who made the changes of
+a resource, and why. Neither shows objects: lists and watches do, for those who may.
+"""
 
 import datetime
 
@@ -7,12 +11,17 @@ import msgspec
 from pilothouse.api.wire import Response
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.request_info import Query
+from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.apiserver.serializers.json import JSON_HEADERS
 from pilothouse.env import Env
-from pilothouse.machinery.times import TimeError, format_time, parse_time
-from pilothouse.storage import Compacted, Store
+from pilothouse.machinery.causes import Cause
+from pilothouse.machinery.times import TimeError, format_micro_time, format_time, parse_time
+from pilothouse.storage import Change, Compacted, Store
 
 PATH = "/debug/history"
+CHANGES_PATH = "/debug/history/changes"
+DEFAULT_CHANGES = 500
+MAX_CHANGES = 5000
 
 
 class _Mark(msgspec.Struct, rename="camel"):
@@ -51,3 +60,91 @@ def history_response(store: Store, env: Env, query: Query) -> Response:
         begins = format_time(now - datetime.timedelta(seconds=first))
         raise errors.expired(f"the history of this API server begins at {begins}") from error
     return Response(200, JSON_HEADERS, msgspec.json.encode(_Mark(format_time(at), str(revision))))
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class _Stored(msgspec.Struct):
+    metadata: _Meta = _Meta()
+
+
+class _Origin(msgspec.Struct, rename="camel", omit_defaults=True):
+    user: str = ""
+    user_agent: str = ""
+    verb: str = ""
+    subresource: str = ""
+    field_manager: str = ""
+    audit_id: str = msgspec.field(default="", name="auditID")
+    cause: Cause | None = None
+
+
+class _Change(msgspec.Struct, rename="camel", omit_defaults=True):
+    resource_version: str
+    type: str
+    name: str
+    uid: str
+    namespace: str = ""
+    time: str = ""
+    origin: _Origin | None = None
+
+
+class _Changes(msgspec.Struct):
+    begins: str
+    """The resourceVersion after which nothing is missing."""
+    changes: list[_Change]
+
+
+_stored = msgspec.json.Decoder(_Stored)
+
+
+def changes_response(store: Store, query: Query) -> Response:
+    """The changes of a resource that history has, oldest first: its ``group`` and ``resource``; with ``namespace``,
+    ``name`` and ``since`` (a resourceVersion) only those of them; of more than ``limit`` the newest.
+
+    A change has an origin if a request asked for it. Raises ``StatusError`` 400.
+    """
+    resource = query.first("resource")
+    if not resource:
+        raise errors.bad_request('the parameter "resource" is required, for example resource=pods')
+    limit = query.number("limit") or DEFAULT_CHANGES
+    if not 0 < limit <= MAX_CHANGES:
+        raise errors.bad_request(f'invalid parameter "limit": must be between 1 and {MAX_CHANGES}')
+    since = query.number("since") or 0
+    namespace, name = query.first("namespace"), query.first("name")
+    prefix = storage_prefix(query.first("group"), resource)
+    floor = store.history_floor(prefix)
+    below = f"{prefix}{namespace}/" if namespace else prefix
+    end = f"/{name}" if name else ""
+    found: list[Change] = []
+    for change in reversed(store.changes(prefix)):
+        if change.revision <= since:
+            break
+        if change.key.startswith(below) and change.key.endswith(end):
+            if len(found) == limit:
+                floor = change.revision
+                break
+            found.append(change)
+    body = _Changes(str(floor), [_shown(change) for change in reversed(found)])
+    return Response(200, JSON_HEADERS, msgspec.json.encode(body))
+
+
+def _shown(change: Change) -> _Change:
+    metadata = _stored.decode(change.value).metadata
+    shown = _Change(str(change.revision), change.type, metadata.name, metadata.uid, metadata.namespace)
+    origin = change.origin
+    if origin is not None:
+        shown.time = format_micro_time(datetime.datetime.fromtimestamp(origin.time, datetime.UTC))
+        shown.origin = _Origin(
+            origin.user,
+            origin.user_agent,
+            origin.verb,
+            origin.subresource,
+            origin.field_manager,
+            origin.audit_id,
+            origin.cause,
+        )
+    return shown

@@ -1,0 +1,204 @@
+"""Why something was written: the component, its key, its decision, and the events that had enqueued the key.
+
+Kubernetes' API server records who sent a write. A write of a controller has more behind it, which only the controller
+knows. It is kept in context variables: a worker calls ``begin_sync`` when it takes a key, the code of the controller
+calls ``record_decision`` before it writes, and the client or server asks for ``current_cause``. Tasks that
+a sync creates inherit both. An API server in the same process reads the context variables; others get the header
+``Pilothouse-Cause``, which kube-apiserver ignores.
+
+What comes in a header says as little as a User-Agent does: any client may claim anything.
+"""
+
+import json
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
+
+HEADER = "pilothouse-cause"
+ANNOTATION = "pilothouse.io/cause"
+"""Of audit events."""
+
+MAX_TRIGGERS = 8
+"""So many events of one key are kept; the number of the others is."""
+MAX_DECISION = 500
+"""Characters of a decision."""
+_MAX_NAME = 320
+"""Characters of each other text: a namespace, a slash and a name of 253."""
+_MAX_HEADER = 8 * 1024
+
+SYNC = "SYNC"
+"""The object was in the first list, or is shown again by a resync."""
+RETRY = "RETRY"
+"""The sync before had failed. The triggers of that one follow."""
+TIMER = "TIMER"
+"""The controller had asked to be called at this time."""
+
+
+class Trigger(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """An event that had a key enqueued. ``type`` is that of the watch event, or SYNC, RETRY or TIMER.
+
+    ``resource`` is the group resource (``replicasets.apps``), ``resource_version`` that of the object which the event
+    showed: the write that had it has a cause of its own.
+    """
+
+    type: str
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    resource_version: str = ""
+
+
+class Cause(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Why a component wrote."""
+
+    component: str
+    """The name of the controller, or ``default-scheduler``, ``kubelet``."""
+    key: str = ""
+    """What it was working on: the key in its queue."""
+    decision: str = ""
+    """One sentence, with the numbers that it follows from."""
+    triggers: tuple[Trigger, ...] = ()
+    """Oldest first."""
+    more: int = 0
+    """Triggers that are left out."""
+
+
+class InvalidCause(ValueError):
+    """A header that holds no cause."""
+
+
+class Triggers:
+    """The events that a key was enqueued for, while it waits: the first of them, and how many more there were.
+
+    Each is kept as what it is read from, since most syncs write nothing.
+    """
+
+    __slots__ = ("_built", "_events", "_more")
+
+    def __init__(self) -> None:
+        self._events: list[tuple[str, str, Any]] = []
+        self._more = 0
+        self._built: tuple[Trigger, ...] | None = None
+
+    def add(self, type_: str, resource: str = "", metadata: Any = None) -> None:
+        """Note one. ``metadata`` is that of the object, which is not changed later."""
+        if len(self._events) < MAX_TRIGGERS:
+            self._events.append((type_, resource, metadata))
+        else:
+            self._more += 1
+
+    def retried(self) -> "Triggers":
+        """Those of the next attempt of the same sync."""
+        again = Triggers()
+        again._events = self._events[:MAX_TRIGGERS]
+        if not again._events or again._events[0][0] != RETRY:
+            again._events = [(RETRY, "", None), *again._events[: MAX_TRIGGERS - 1]]
+        again._more = self._more
+        return again
+
+    @property
+    def more(self) -> int:
+        """How many are left out."""
+        return self._more
+
+    def built(self) -> tuple[Trigger, ...]:
+        """As values."""
+        if self._built is None:
+            self._built = tuple(map(_trigger, self._events))
+        return self._built
+
+
+def _trigger(event: tuple[str, str, Any]) -> Trigger:
+    type_, resource, metadata = event
+    if metadata is None:
+        return Trigger(type_, resource)
+    return Trigger(type_, resource, metadata.namespace, metadata.name, metadata.resource_version)
+
+
+class _Sync:
+    __slots__ = ("component", "key", "triggers")
+
+    def __init__(self, component: str, key: object, triggers: Triggers | None) -> None:
+        self.component = component
+        self.key = key
+        self.triggers = triggers
+
+
+_sync: ContextVar[_Sync | None] = ContextVar("pilothouse sync", default=None)
+_decision: ContextVar[str] = ContextVar("pilothouse decision", default="")
+
+
+def begin_sync(component: str, key: object, triggers: Triggers | None = None) -> None:
+    """What this task, and every task that it creates, does from now on is work of ``component`` on ``key``. No decision
+    is made yet."""
+    _sync.set(_Sync(component, key, triggers))
+    if _decision.get():
+        _decision.set("")
+
+
+def record_decision(sentence: str) -> None:
+    """Give the reason of the writes that follow in this task: one sentence with the numbers that it rests on.
+
+    It holds until the next decision or sync. A task that writes beside others records its own, which they don't see.
+    """
+    _decision.set(sentence)
+
+
+def current_cause() -> Cause | None:
+    """Why this task writes; None outside of a sync."""
+    sync = _sync.get()
+    if sync is None:
+        return None
+    triggers = sync.triggers
+    decision = _decision.get()
+    return Cause(
+        sync.component,
+        _short(str(sync.key)),
+        decision if len(decision) <= MAX_DECISION else f"{decision[: MAX_DECISION - 1]}…",
+        triggers.built() if triggers is not None else (),
+        triggers.more if triggers is not None else 0,
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
+
+
+# The header
+
+encode_cause = msgspec.json.Encoder().encode
+"""A cause as JSON."""
+_decoder = msgspec.json.Decoder(Cause)
+
+
+def cause_header() -> bytes:
+    """The line of the header for a write of this task, with its end; empty outside of a sync. All of it is ASCII."""
+    cause = current_cause()
+    if cause is None:
+        return b""
+    text = encode_cause(cause)
+    if not text.isascii():
+        text = json.dumps(msgspec.json.decode(text), separators=(",", ":")).encode()  # escapes what is not ASCII
+    return b"Pilothouse-Cause: " + text + b"\r\n"
+
+
+def read_cause(headers: Mapping[str, str]) -> Cause | None:
+    """The cause that a client claims, None if it claims none. Raises ``InvalidCause``."""
+    text = headers.get(HEADER)
+    if not text:
+        return None
+    if len(text) > _MAX_HEADER:
+        raise InvalidCause(f"{len(text)} characters, at most {_MAX_HEADER} are read")
+    try:
+        cause = _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise InvalidCause(str(error)) from error
+    texts = [cause.component, cause.key, *(part for each in cause.triggers for part in msgspec.structs.astuple(each))]
+    if len(cause.triggers) > MAX_TRIGGERS or len(cause.decision) > MAX_DECISION or max(map(len, texts)) > _MAX_NAME:
+        raise InvalidCause(
+            f"at most {MAX_TRIGGERS} triggers, {MAX_DECISION} characters of a decision and {_MAX_NAME} of every other "
+            "text are taken"
+        )
+    return cause

@@ -1,0 +1,103 @@
+"""Causes: what a task says of its writes, and the header that carries it."""
+
+import asyncio
+
+import pytest
+from tests.tables import cases
+
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.machinery.causes import (
+    MAX_DECISION,
+    MAX_TRIGGERS,
+    Cause,
+    InvalidCause,
+    Trigger,
+    Triggers,
+    begin_sync,
+    cause_header,
+    current_cause,
+    read_cause,
+    record_decision,
+)
+
+
+def _claimed(cause: str) -> Cause | None:
+    return read_cause({"pilothouse-cause": cause})
+
+
+async def test_nothing_is_claimed_outside_of_a_sync() -> None:
+    assert current_cause() is None
+    assert cause_header() == b""
+
+
+async def test_a_decision_holds_until_the_next_sync() -> None:
+    begin_sync("replicaset", "default/web")
+    record_decision("1 of 2 pods is there")
+    assert current_cause() == Cause("replicaset", "default/web", "1 of 2 pods is there")
+    begin_sync("replicaset", "default/other")
+    assert current_cause() == Cause("replicaset", "default/other")
+
+
+async def test_tasks_inherit_the_sync_and_decide_for_themselves() -> None:
+    begin_sync("job", "default/pi")
+
+    async def decide(text: str) -> Cause | None:
+        record_decision(text)
+        await asyncio.sleep(0)
+        return current_cause()
+
+    found = await asyncio.gather(decide("first"), decide("second"))
+    assert [each.decision for each in found if each] == ["first", "second"]
+    assert current_cause() == Cause("job", "default/pi")
+
+
+async def test_the_header_brings_it_all_over() -> None:
+    triggers = Triggers()
+    for number in range(MAX_TRIGGERS + 2):
+        triggers.add("MODIFIED", "pods", ObjectMeta(name=f"web-{number}", namespace="default", resource_version="12"))
+    begin_sync("replicaset", "default/wéb", triggers)
+    record_decision("„two” of 3\r\nX-Remote-User: admin")
+    name, _, value = cause_header().partition(b": ")
+    assert value.isascii()
+    assert value.count(b"\n") == 1
+    assert read_cause({name.decode().lower(): value.decode().strip()}) == current_cause()
+    found = current_cause()
+    assert found is not None
+    assert found.triggers[0] == Trigger("MODIFIED", "pods", "default", "web-0", "12")
+    assert (len(found.triggers), found.more) == (MAX_TRIGGERS, 2)
+
+
+async def test_the_largest_cause_is_taken_by_the_other_side() -> None:
+    triggers = Triggers()
+    for _ in range(MAX_TRIGGERS):
+        triggers.add("MODIFIED", "p" * 253, ObjectMeta(name="n" * 253, namespace="s" * 63, resource_version="1" * 20))
+    begin_sync("c" * 63, "k" * 1000, triggers)
+    record_decision("d" * 1000)
+    value = cause_header().partition(b": ")[2].decode().strip()
+    found = _claimed(value)
+    assert found is not None
+    assert len(found.decision) == MAX_DECISION
+    assert found.decision.endswith("…")
+
+
+@cases(
+    "text, reason",
+    {
+        "not JSON": ("because", "JSON is malformed"),
+        "no component": ("{}", "missing required field `component`"),
+        "a long name": (f'{{"component":"{"x" * 321}"}}', "at most 8 triggers"),
+        "a long decision": (f'{{"component":"x","decision":"{"x" * 501}"}}', "at most 8 triggers"),
+        "too long to be read": (f'{{"component":"{"x" * 10_000}"}}', "10016 characters, at most 8192 are read"),
+        "nine triggers": (f'{{"component":"x","triggers":[{",".join(["{}"] * 9)}]}}', "missing required field"),
+    },
+)
+def test_what_is_no_cause(text: str, reason: str) -> None:
+    with pytest.raises(InvalidCause, match=reason):
+        _claimed(text)
+
+
+def test_a_retried_sync_keeps_its_triggers() -> None:
+    triggers = Triggers()
+    triggers.add("ADDED", "pods", ObjectMeta(name="web", namespace="default", resource_version="7"))
+    again = triggers.retried().retried()
+    assert again.built() == (Trigger("RETRY"), Trigger("ADDED", "pods", "default", "web", "7"))
