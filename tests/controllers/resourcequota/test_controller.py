@@ -11,9 +11,13 @@ from tests.controllers.node_world import PODS, Doc, World, fixture_of
 from tests.custom_resources import definition
 from tests.tables import cases
 
+from pilothouse.apiserver import ServerOptions
+from pilothouse.apiserver.admission.names import WITHOUT_CONTROLLERS
 from pilothouse.client.errors import Forbidden
 from pilothouse.client.interceptor import Rule, delay, fail, gone, lose_answer
 from pilothouse.controllers.policy.resourcequota import DESCRIPTOR, ResourceQuotaOptions
+from pilothouse.controllers.policy.resourcequota.controller import UNCHARGED_SECONDS
+from pilothouse.controllers.policy.resourcequota.counting import AT_ONCE
 from pilothouse.env import Env
 
 BASE = "/api/v1/namespaces/default"
@@ -287,6 +291,63 @@ async def test_a_charge_for_a_pod_that_was_not_seen_yet_is_not_given_back_for_go
         assert await used(world) == {"pods": "0"}, "b is there, but nobody has seen it"
     await asyncio.sleep(5)
     assert await used(world) == {"pods": "1"}
+
+
+async def test_pods_that_admission_did_not_charge_since_the_limits_were_new_are_counted(env: Env) -> None:
+    """As on a server whose admission reads quotas from a cache, which gets their limits late: upstream counts such pods
+    at the next full sync."""
+    plugins = tuple(name for name in WITHOUT_CONTROLLERS if name != "ResourceQuota")
+    async with node_world.world(env, ServerOptions(admission_plugins=plugins)) as world:
+        await world.start(DESCRIPTOR)
+        await limit(world, {"pods": "9", "requests.cpu": "9"})
+        await pod(world, "a")
+        await pod(world, "b")
+        await asyncio.sleep(1)
+        assert await used(world) == {"pods": "2", "requests.cpu": "200m"}
+        await world.merge(f"{QUOTAS}/q", {"spec": {"hard": {"configmaps": "9"}}})
+        await asyncio.sleep(1)
+        await thing(world, "configmaps", "m")
+        await asyncio.sleep(1)
+        assert await used(world) == {"pods": "2", "requests.cpu": "200m", "configmaps": "1"}, "a limit that was added"
+        await asyncio.sleep(UNCHARGED_SECONDS)
+        await pod(world, "c")
+        await asyncio.sleep(1)
+        assert (await used(world))["pods"] == "2", "the limits are known now: admission's are not checked"
+
+
+async def test_a_pod_that_is_added_while_the_limits_are_written_is_counted(world: World) -> None:
+    world.faults.add(Rule(delay(3.0), verb="update", resource="resourcequotas", nth=1))
+    await limit(world, {"pods": "5"})
+    await pod(world, "a")
+    await asyncio.sleep(5)
+    assert await used(world) == {"pods": "1"}
+
+
+async def test_pods_that_are_added_during_a_long_count_are_counted(world: World) -> None:
+    """A count yields after so many pods."""
+    for number in range(5 * AT_ONCE):
+        await pod(world, f"old-{number}")
+    await asyncio.sleep(1)
+    creating = asyncio.ensure_future(limit(world, {"pods": "5000"}))
+    for number in range(40):
+        await pod(world, f"new-{number}")
+    await creating
+    await asyncio.sleep(5)
+    assert await used(world) == {"pods": str(5 * AT_ONCE + 40)}
+
+
+async def test_counting_an_added_pod_takes_back_no_charge(world: World) -> None:
+    """Of two pods that were charged only one has been seen."""
+    await limit(world, {"pods": "5"})
+    with world.faults.hold(resource="pods") as held:
+        await pod(world, "a")
+        await pod(world, "b")
+        held.release(1)
+        await asyncio.sleep(5)
+        assert await used(world) == {"pods": "2"}
+    await asyncio.sleep(5)
+    assert await used(world) == {"pods": "2"}
+    assert world.requests(reads=False) == ["update resourcequotas/status q"]
 
 
 async def test_watches_that_break_lose_no_deletion(world: World) -> None:

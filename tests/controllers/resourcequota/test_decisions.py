@@ -30,7 +30,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.policy.resourcequota.counting import AT_ONCE, Counter
 from pilothouse.controllers.policy.resourcequota.monitors import quotable_resources
 from pilothouse.controllers.policy.resourcequota.replenishment import claim_matters, pod_matters, service_matters
-from pilothouse.controllers.policy.resourcequota.usage import NewStatus, has_decreased, is_urgent, new_status
+from pilothouse.controllers.policy.resourcequota.usage import NewStatus, is_urgent, may_miss_objects, new_status, raised
 from pilothouse.env import Env
 from pilothouse.machinery.api_resources import Discovery, GroupVersion, Resource
 from pilothouse.machinery.quantities import Quantity
@@ -87,11 +87,25 @@ def test_what_is_written(
     assert new_status(known, amounts(counted)) == wanted
 
 
-def test_what_gives_something_back() -> None:
-    known = quota({"pods": "2", "cpu": "1"}, {}, {"pods": "2"})
-    assert has_decreased(known, amounts({"pods": "1"}))
-    assert not has_decreased(known, amounts({"pods": "2", "cpu": "1"}))
-    assert not has_decreased(known, amounts({"pods": "3"}))
+@cases(
+    "counted, expected",
+    {
+        "less is used": ({"pods": "1"}, True),
+        "more is used": ({"pods": "3"}, False),
+        "as much is used": ({"pods": "2"}, False),
+        "a limit whose usage was unknown": ({"pods": "2", "cpu": "1"}, False),
+        "a new limit": ({"pods": "2", "configmaps": "0"}, True),
+    },
+)
+def test_when_objects_may_be_missing_from_the_usage(counted: dict[str, str], expected: bool) -> None:
+    known = quota({"pods": "9", "cpu": "9", "configmaps": "9"}, {"pods": "9", "cpu": "9"}, {"pods": "2"})
+    assert may_miss_objects(known, amounts(counted)) is expected
+
+
+def test_usage_is_raised_and_never_lowered() -> None:
+    known = quota(FULL, FULL, {"pods": "2", "memory": "3Gi"})
+    counted = amounts({"pods": "1", "memory": "4Gi", "cpu": "1"})
+    assert raised(known, counted) == amounts({"pods": "2", "memory": "4Gi", "cpu": "1"})
 
 
 @cases(

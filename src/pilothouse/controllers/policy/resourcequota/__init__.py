@@ -3,7 +3,8 @@
 Behaviour: a quota's ``status.hard`` follows its ``spec.hard``, and ``status.used`` what is in the caches, as the
 evaluators of admission count it, when the limits change, when something that a limit is about goes or uses less, and
 every ``--resource-quota-sync-period``. What is created is charged by admission at once; this controller gives back, and
-puts right. What cannot be counted now keeps its old number. Nothing is written when nothing is different.
+puts right: what admission has let in before it knew a new limit is counted when it is seen. What cannot be counted now
+keeps its old number. Nothing is written when nothing is different.
 
 Not guaranteed: that ``used`` is never too high. What goes is given back when its deletion has been seen.
 

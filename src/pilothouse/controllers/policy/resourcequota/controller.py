@@ -1,5 +1,6 @@
 """The wiring. Quotas whose limits are not in force yet have a queue of their own, so that they do not wait behind
-recounts."""
+recounts; and so have those for which objects were added that may not have been charged, whose usage is only raised.
+"""
 
 import asyncio
 
@@ -10,7 +11,13 @@ from pilothouse.client.errors import NotFound
 from pilothouse.controllers.policy.resourcequota import DESCRIPTOR, ResourceQuotaOptions
 from pilothouse.controllers.policy.resourcequota.counting import NotRead
 from pilothouse.controllers.policy.resourcequota.monitors import Monitors
-from pilothouse.controllers.policy.resourcequota.usage import has_decreased, is_urgent, new_status, scopes_of
+from pilothouse.controllers.policy.resourcequota.usage import (
+    is_urgent,
+    may_miss_objects,
+    new_status,
+    raised,
+    scopes_of,
+)
 from pilothouse.env import TaskGroup
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, RetryLater, object_key
@@ -19,8 +26,11 @@ from pilothouse.runtime.workqueue import WorkQueue
 from pilothouse.semantics.pod_amounts import Amounts, add, amounts
 from pilothouse.semantics.quota import OF_DEVICE_CLASS, Evaluator
 
-LATE_SECONDS = 60.0
-"""How long after a decrease of usage an added object may have been charged before it."""
+UNCHARGED_SECONDS = 60.0
+"""How long after new limits or a decrease of usage an added object may be missing from the usage."""
+
+RAISE_DELAY_SECONDS = 0.1
+"""Added objects are counted this much later: together, and with the quota as they were charged to it."""
 
 
 class ResourceQuotaController:
@@ -49,15 +59,20 @@ class ResourceQuotaController:
             on_new=self._enqueue_urgent,
             pod_level_resources=options.pod_level_resources,
         )
-        self._given_back: dict[str, float] = {}
-        """When a quota was last written with less usage than before."""
+        self._uncharged_until: dict[str, float] = {}
+        """Until when objects that are added may be missing from the usage of a quota."""
+        self._additions = 0
+        """How many objects were added, in namespaces with quotas."""
         self._queue: WorkQueue[str] = WorkQueue(env, "resourcequota_primary", metrics)
         self._urgent: WorkQueue[str] = WorkQueue(env, "resourcequota_priority", metrics)
+        self._added_to: WorkQueue[str] = WorkQueue(env, "resourcequota_added", metrics)
         self._pools = [
-            WorkerPool(
-                f"{self.name}-{what}", queue, self._sync, workers=options.concurrent_syncs, metrics=metrics, log=log
+            WorkerPool(f"{self.name}-{what}", queue, sync, workers=options.concurrent_syncs, metrics=metrics, log=log)
+            for what, queue, sync in (
+                ("primary", self._queue, self._sync),
+                ("priority", self._urgent, self._sync),
+                ("added", self._added_to, self._raise_usage),
             )
-            for what, queue in (("primary", self._queue), ("priority", self._urgent))
         ]
         self._informer.add_handler(
             lambda quota, _initial: self._enqueue(quota), self._quota_changed, self._quota_gone, resync_seconds=0.0
@@ -84,6 +99,7 @@ class ResourceQuotaController:
         finally:
             self._queue.shut_down()
             self._urgent.shut_down()
+            self._added_to.shut_down()
             self._log.info("Stopped controller", controller=self.name)
 
     # What enqueues a quota
@@ -100,7 +116,7 @@ class ResourceQuotaController:
                 self._urgent.add(key)
 
     def _quota_gone(self, quota: ResourceQuota, _unknown: bool) -> None:
-        self._given_back.pop(object_key(quota.metadata), None)
+        self._uncharged_until.pop(object_key(quota.metadata), None)
 
     def _enqueue(self, quota: ResourceQuota) -> None:
         queue = self._urgent if is_urgent(quota, self.monitors.evaluators()) else self._queue
@@ -112,26 +128,40 @@ class ResourceQuotaController:
                 self._queue.add(object_key(quota.metadata))
 
     def _added(self, evaluator: Evaluator, namespace: str) -> None:
-        # Admission has charged it before it existed. A count between the two may have undone the charge, which
-        # otherwise only the next full sync would correct.
+        # Admission has charged the object before it existed, unless its cache had no limits in the quota's status yet.
+        # And a count between the two may have undone the charge. Only the next full sync would correct either.
         for quota in self._quotas.list(namespace):
-            at = self._given_back.get(object_key(quota.metadata))
-            if at is not None and self._env.monotonic() - at < LATE_SECONDS and evaluator.matching(quota.status.hard):
-                self._queue.add(object_key(quota.metadata))
+            self._additions += 1
+            key = object_key(quota.metadata)
+            until = self._uncharged_until.get(key)
+            if until is not None and self._env.monotonic() < until and evaluator.matching(quota.spec.hard):
+                self._added_to.add_after(key, RAISE_DELAY_SECONDS)
 
     # Counting
 
     async def _sync(self, key: str) -> None:
+        await self._sync_usage(key)
+
+    async def _raise_usage(self, key: str) -> None:
+        # A decrease would take back the charges of other objects that were not seen yet.
+        await self._sync_usage(key, only_raise=True)
+
+    async def _sync_usage(self, key: str, *, only_raise: bool = False) -> None:
         await self.monitors.settled.wait()
         quota, raw = self._quotas.get(key), self._quotas.raw(key)
         if quota is None:
             return
         assert raw is not None, "the informer keeps quotas as they came"
+        additions = self._additions
         counted, unread = await self._count(quota)
+        if only_raise:
+            counted = raised(quota, counted)
         status = new_status(quota, counted)
         if status is not None:
-            if has_decreased(quota, counted) and self._quotas.still_has(quota.metadata):
-                self._given_back[key] = self._env.monotonic()
+            if may_miss_objects(quota, counted) and self._quotas.still_has(quota.metadata):
+                self._uncharged_until[key] = self._env.monotonic() + UNCHARGED_SECONDS
+                if self._additions != additions:
+                    self._added_to.add_after(key, RAISE_DELAY_SECONDS)
             body = replace_fields(raw, {"status": msgspec.json.encode(status)})
             meta = quota.metadata
             try:

@@ -39,10 +39,18 @@ def new_status(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> NewStat
     return NewStatus(hard=quota.spec.hard, used={name: str(amount) for name, amount in used.items()})
 
 
-def has_decreased(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> bool:
-    """Whether the usage of something has decreased."""
-    before = amounts(quota.status.used)
-    return any(name in before and amount < before[name] for name, amount in counted.items())
+def may_miss_objects(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> bool:
+    """Whether objects that are created at the same time may be missing from this usage: a limit is new, so that
+    admission does not know it; or the usage of something has decreased, and the charge of what was not in the cache is
+    taken back."""
+    hard, used = quota.status.hard, amounts(quota.status.used)
+    return any(name not in hard or (name in used and amount < used[name]) for name, amount in counted.items())
+
+
+def raised(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> Amounts:
+    """The usage as counted, where that is more than the quota has."""
+    used = amounts(quota.status.used)
+    return {name: max(amount, used.get(name, amount)) for name, amount in counted.items()}
 
 
 def is_urgent(quota: ResourceQuota, evaluators: Iterable[Evaluator]) -> bool:
