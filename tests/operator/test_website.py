@@ -109,7 +109,7 @@ async def test_websites_at_rest_cost_no_requests(env: Env, example: ModuleType, 
             assert counted.requests
 
 
-async def test_faults_do_not_change_the_result(env: Env, example: ModuleType, seed: int) -> None:
+async def test_sites_become_ready_although_requests_fail(env: Env, example: ModuleType, seed: int) -> None:
     """Conflicts, lost requests and answers, delays, a lagging API server, and two copies of which one leads."""
     chance = env.stream("test")
     rules = [
