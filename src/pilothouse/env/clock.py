@@ -6,6 +6,7 @@ The two are independent on purpose: a wall clock can jump, forwards and back, wh
 
 import datetime
 import time
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 UTC = datetime.UTC
@@ -28,7 +29,7 @@ class SystemClock:
         return datetime.datetime.fromtimestamp(time.time(), UTC)
 
 
-class LoopClock:
+class LoopClock(ABC):
     """Base of clocks that go with a loop, which has them as its ``clock``: log lines take their time from there."""
 
     __slots__ = ()
@@ -36,9 +37,9 @@ class LoopClock:
     zone: datetime.tzinfo | None = None
     """The zone in which log lines are written, None for the machine's own."""
 
+    @abstractmethod
     def now(self) -> datetime.datetime:
         """The current instant, aware, in UTC, with microseconds."""
-        raise NotImplementedError
 
 
 def whole_seconds(instant: datetime.datetime) -> datetime.datetime:

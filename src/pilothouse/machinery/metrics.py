@@ -5,6 +5,7 @@ upstream's names, and the manager serves ``Registry.exposition()`` at ``/metrics
 additions on plain objects: hot paths ask for the labelled child once and keep it.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
@@ -81,7 +82,7 @@ class Histogram:
 _M = TypeVar("_M", Counter, Gauge, Histogram)
 
 
-class _Family(Generic[_M]):
+class _Family(ABC, Generic[_M]):
     """Metrics of one name, one for each combination of label values. A family without labels is used like a metric."""
 
     __slots__ = ("allowed", "bounds", "children", "help", "label_names", "name", "type")
@@ -121,8 +122,9 @@ class _Family(Generic[_M]):
             found = self.children[values] = self._new()
         return found
 
+    @abstractmethod
     def _new(self) -> _M:
-        raise NotImplementedError
+        """A metric of the family, without a value yet."""
 
     def _known(self, label: str, value: str) -> str:
         return value if value in self.allowed.get(label, (value,)) else UNEXPECTED
