@@ -167,7 +167,9 @@ class AsyncCluster:
                 finally:
                     running.cancel()
         except Exception:
-            started.check_rights()  # which is why it failed
+            # Of whatever kind: an assertion or a wait of the block fails as well when the program lacks a right. That
+            # is raised then, as the reason.
+            started.check_rights()
             raise
         finally:
             await self.end_program(started)

@@ -166,6 +166,7 @@ async def _ask(target: Target, method: str, body: bytes) -> "_Answer":
     try:
         reader, writer = await _open(target)
     except NotImplementedError:
+        # asyncio's base class of loops says so of each method that a loop lacks; env.virtual's has no getaddrinfo.
         raise _failed(target, "webhooks are called over the network, and this event loop has none") from None
     except NotConnected as error:
         raise _failed(target, _words(target, error.failures[0])) from None
