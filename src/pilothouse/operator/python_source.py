@@ -4,7 +4,7 @@
 """
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -73,7 +73,12 @@ def literal(value: Any) -> Expression:
 
 def call(function: str, /, **arguments: Expression) -> Brackets:
     """A call with keyword arguments."""
-    return Brackets(f"{function}(", tuple(Named(f"{key}=", value) for key, value in arguments.items()), ")")
+    return Brackets(f"{function}(", named(arguments), ")")
+
+
+def named(arguments: Mapping[str, Expression]) -> tuple[Named, ...]:
+    """Keyword arguments of a call."""
+    return tuple(Named(f"{name}=", value) for name, value in arguments.items())
 
 
 def subscript(name: str, elements: Iterable[Expression]) -> Brackets:

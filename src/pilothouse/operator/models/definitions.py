@@ -1,0 +1,154 @@
+"""What is read of a CustomResourceDefinition, and what its ``CustomResource`` cannot express. Pure."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from pilothouse.machinery.names import dns_1035_label_errors
+from pilothouse.operator.python_source import quoted
+
+Schema = Mapping[str, Any]
+
+_API_VERSION = "apiextensions.k8s.io/v1"
+TEXTS = frozenset({"description", "title", "example", "externalDocs"})
+"""What is for people only: it is in docstrings, or left out."""
+IMPLIED = ("apiVersion", "kind", "metadata")
+
+
+class InvalidDefinition(ValueError):
+    """What was given is no CustomResourceDefinition that views can be made of; says why."""
+
+
+class _SchemaShape(msgspec.Struct):
+    type: str = ""
+    properties: dict[str, "_SchemaShape"] = {}
+    items: "_SchemaShape | None" = None
+    additional: "bool | _SchemaShape | None" = msgspec.field(name="additionalProperties", default=None)
+    required: list[str] = []
+    enum: list[Any] | None = None
+    format: str = ""
+
+
+class _Validation(msgspec.Struct):
+    schema: _SchemaShape | None = msgspec.field(name="openAPIV3Schema", default=None)
+
+
+class _ColumnShape(msgspec.Struct):
+    name: str
+    type: str
+    path: str = msgspec.field(name="jsonPath")
+
+
+class _VersionShape(msgspec.Struct):
+    name: str
+    validation: _Validation | None = msgspec.field(name="schema", default=None)
+    columns: list[_ColumnShape] = msgspec.field(name="additionalPrinterColumns", default=[])
+    subresources: dict[str, Any] | None = None
+
+
+class _NamesShape(msgspec.Struct):
+    plural: str
+    kind: str
+    singular: str = ""
+    short: list[str] = msgspec.field(name="shortNames", default=[])
+    categories: list[str] = []
+
+
+class _Spec(msgspec.Struct):
+    group: str
+    names: _NamesShape
+    scope: str
+    versions: Annotated[list[_VersionShape], msgspec.Meta(min_length=1)]
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _Definition(msgspec.Struct):
+    """The parts of a definition that views are made of, to check the types of what a file has."""
+
+    metadata: _Metadata
+    spec: _Spec
+
+
+def check_definition(definition: Mapping[str, Any]) -> None:
+    """Raises ``InvalidDefinition`` unless it is a CustomResourceDefinition that views can be made of."""
+    if definition.get("kind") != "CustomResourceDefinition":
+        raise InvalidDefinition(f"expected a CustomResourceDefinition, got {definition.get('kind') or 'no kind'}")
+    if definition.get("apiVersion", _API_VERSION) != _API_VERSION:
+        raise InvalidDefinition(f"the definition is of {definition['apiVersion']}, convert it to {_API_VERSION}")
+    try:
+        msgspec.convert(definition, _Definition)
+    except msgspec.ValidationError as error:
+        raise InvalidDefinition(f"invalid CustomResourceDefinition: {error}") from error
+    _check_names(definition["spec"])
+
+
+def _check_names(spec: Mapping[str, Any]) -> None:
+    """The names that become names in Python have to be such as the API server takes: whatever else they say would
+    stand in the source. Raises ``InvalidDefinition``."""
+    names = spec["names"]
+    found = {"spec.names.kind": str(names["kind"]).lower(), "spec.names.plural": names["plural"]}
+    found |= {f"spec.versions[{number}].name": each["name"] for number, each in enumerate(spec["versions"])}
+    for field, value in found.items():
+        if errors := dns_1035_label_errors(str(value)):
+            raise InvalidDefinition(f"{field}: invalid value {quoted(str(value))}: {errors[0]}")
+
+
+def root_schema(name: str, version: Mapping[str, Any]) -> Schema:
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    if not isinstance(schema, Mapping):
+        raise InvalidDefinition(f"version {version.get('name')} of {name} has no schema")
+    return schema
+
+
+def bare(schema: Schema) -> dict[str, Any]:
+    """Without what every custom resource has."""
+    properties = {name: each for name, each in schema.get("properties", {}).items() if name not in IMPLIED}
+    required = [each for each in schema.get("required", ()) if each not in IMPLIED]
+    return {**schema, "properties": properties, "required": required}
+
+
+def _properties(version: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties: Mapping[str, Any] = version["schema"]["openAPIV3Schema"].get("properties") or {}
+    return properties
+
+
+def not_expressed(spec: Mapping[str, Any], version: Mapping[str, Any]) -> list[str]:
+    """What of a definition its ``CustomResource`` does not have."""
+    names, kind = spec["names"], spec["names"]["kind"]
+    found = []
+    if names.get("listKind", f"{kind}List") != f"{kind}List":
+        found.append(f"names.listKind: {names['listKind']}")
+    if names.get("singular", kind.lower()) not in ("", kind.lower()):
+        found.append(f"names.singular: {names['singular']}")
+    if (spec.get("conversion") or {}).get("strategy") == "Webhook":
+        found.append("conversion: the webhook")
+    if spec.get("preserveUnknownFields"):
+        found.append("preserveUnknownFields")
+    if version.get("storage") and not version.get("served", True):
+        found.append("that the version is not served")
+    if version.get("selectableFields"):
+        found.append("selectableFields: " + ", ".join(each["jsonPath"] for each in version["selectableFields"]))
+    for column in version.get("additionalPrinterColumns") or ():
+        if "format" in column:
+            found.append(f"the format of column {column['name']}")
+    if "status" in (version.get("subresources") or {}) and "status" not in _properties(version):
+        found.append("the subresource status: the schema has no status")
+    if "status" in _properties(version) and "status" not in (version.get("subresources") or {}):
+        found.append("that there is no subresource status")
+    schema = version["schema"]["openAPIV3Schema"]
+    if set(_properties(version).get("metadata", {})) - {"type", *TEXTS}:
+        found.append("the schema of metadata")
+    required = [each for each in schema.get("required", ()) if "default" in _properties(version).get(each, {})]
+    if odd := required + [each for each in schema.get("required", ()) if each in IMPLIED]:
+        found.append(f"that these are required: {', '.join(odd)}")
+    rules = schema.get("x-kubernetes-validations") or ()
+    found += [
+        f"more than rule and message of rule {each['rule']!r}" for each in rules if set(each) - {"rule", "message"}
+    ]
+    known = {"type", "properties", "required", "x-kubernetes-validations", *TEXTS}
+    found += [f"{each} of the object" for each in schema if each not in known]
+    return found

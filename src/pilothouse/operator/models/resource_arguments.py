@@ -1,0 +1,44 @@
+"""The arguments of a ``CustomResource`` or ``Version`` that come from a version of a definition. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.operator.python_source import Brackets, Expression, literal, named, quoted
+
+
+def version_arguments(version: Mapping[str, Any]) -> dict[str, Expression]:
+    arguments: dict[str, Expression] = {}
+    if version.get("deprecated"):
+        arguments["deprecated"] = quoted(version["deprecationWarning"]) if version.get("deprecationWarning") else "True"
+    columns = [
+        Brackets(
+            "Column(",
+            (quoted(each["name"]), quoted(each["jsonPath"]), quoted(each["type"]), *named(_column(each))),
+            ")",
+        )
+        for each in version.get("additionalPrinterColumns") or ()
+    ]
+    rules = [
+        Brackets("Rule(", tuple(quoted(each[part]) for part in ("rule", "message") if part in each), ")")
+        for each in version["schema"]["openAPIV3Schema"].get("x-kubernetes-validations") or ()
+    ]
+    for name, elements in (("columns", columns), ("rules", rules)):
+        if elements:
+            arguments[name] = Brackets("(", tuple(elements), ",)" if len(elements) == 1 else ")")
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale:
+        arguments["scale"] = literal(scale)
+    return arguments
+
+
+def _column(column: Mapping[str, Any]) -> dict[str, Expression]:
+    shown: dict[str, Expression] = {}
+    if column.get("description"):
+        shown["description"] = quoted(column["description"])
+    if column.get("priority"):
+        shown["priority"] = literal(column["priority"])
+    return shown
+
+
+def served(version: Mapping[str, Any]) -> dict[str, Expression]:
+    return {} if version.get("served", True) else {"served": "False"}

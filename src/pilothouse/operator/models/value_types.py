@@ -1,0 +1,110 @@
+"""Types of single values, and the schemas that ``schema`` makes of them. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.operator.models.definitions import TEXTS, Schema
+from pilothouse.operator.python_source import Brackets, Expression, call, named, quoted, subscript
+
+_BELOW = frozenset({"properties", "items", "additionalProperties", "required", "default", "nullable"})
+"""What is compared where the fields and elements are made."""
+_LARGEST = 2**63 - 1
+
+
+class Typed(msgspec.Struct):
+    """A type, and the schema that ``schema`` makes of it, without the schemas below it."""
+
+    expression: Expression
+    made: dict[str, Any]
+
+
+def difference(schema: Schema, made: dict[str, Any]) -> dict[str, Any]:
+    """What has to be added to a schema that was made of a type; None for what has to go."""
+    wanted = {name: value for name, value in schema.items() if name not in TEXTS | _BELOW}
+    if isinstance(schema.get("additionalProperties"), bool):
+        wanted["additionalProperties"] = schema["additionalProperties"]
+    if "required" in schema or "required" in made:
+        wanted["required"] = schema.get("required")
+    if "properties" in schema and not schema["properties"]:
+        wanted["properties"] = {}
+    extra = {name: value for name, value in wanted.items() if not _same(name, made.get(name), value)}
+    return extra | {name: None for name in made if name not in wanted}
+
+
+def _same(name: str, one: Any, other: Any) -> bool:
+    if name in ("enum", "required") and one is not None and other is not None:
+        return sorted(map(repr, one)) == sorted(map(repr, other))
+    return bool(one == other) and type(one) is type(other)
+
+
+def string_type(schema: Schema) -> Typed:
+    match schema.get("format"):
+        case "date-time":
+            return Typed("datetime.datetime", {"type": "string", "format": "date-time"})
+        case "byte":
+            return Typed("bytes", {"type": "string", "format": "byte"})
+    found = bounds(schema, {"minLength": "min_length", "maxLength": "max_length"})
+    arguments = found.expression
+    assert isinstance(arguments, Brackets), "constraints are arguments"
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str) and _is_portable(pattern):
+        found.made["pattern"] = pattern
+        arguments = Brackets(arguments.head, (*arguments.elements, *named({"pattern": quoted(pattern)})), ")")
+    return constrained(Typed("str", {"type": "string", **found.made}), arguments)
+
+
+def _is_portable(pattern: str) -> bool:
+    """Whether Python reads the pattern as Go does: what is not plain stays a matter of the API server."""
+    if re.search(r"\\[pPzQECdwsDWSbB]|\[\[:|\(\?|\$", pattern.removesuffix("$")):
+        return False
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True
+
+
+def bounds(schema: Schema, names: Mapping[str, str]) -> Typed:
+    """The bounds of a schema as arguments of ``msgspec.Meta``, as far as it takes them."""
+    found = {name: schema[name] for name in names if type(schema.get(name)) in (int, float)}
+    found = {name: value for name, value in found.items() if abs(value) <= _LARGEST and _fits(schema, value)}
+    if "multipleOf" in found and found["multipleOf"] <= 0:
+        del found["multipleOf"]
+    return Typed(call("msgspec.Meta", **{names[name]: repr(value) for name, value in found.items()}), dict(found))
+
+
+def _fits(schema: Schema, value: float) -> bool:
+    return isinstance(value, int) or schema.get("type") == "number"
+
+
+def constrained(typed: Typed, arguments: Expression) -> Typed:
+    assert isinstance(arguments, Brackets), "constraints are arguments"
+    if not arguments.elements:
+        return typed
+    return Typed(subscript("Annotated", (typed.expression, arguments)), typed.made)
+
+
+def is_foreign_default(schema: Schema) -> bool:
+    """Whether a default is a value that its type in Python does not have: 1 for a number that is a string."""
+    kinds: dict[str, Any] = {"string": str, "integer": int, "boolean": bool, "number": (int, float)}
+    kind = kinds.get(schema.get("type", ""))
+    if kind is None:
+        return not schema.get("x-kubernetes-int-or-string")
+    return not isinstance(schema["default"], kind) or schema.get("format") in ("date-time", "byte")
+
+
+def zero_value(schema: Schema) -> str | None:
+    """What an absent field is read as; None if it has to be distinguished from every value."""
+    if schema.get("enum") or schema.get("x-kubernetes-int-or-string"):
+        return None
+    match schema.get("type"):
+        case "string" if schema.get("format") not in ("date-time", "byte"):
+            return '""'
+        case "array":
+            return "()"
+        case "object" if not schema.get("properties"):
+            return "{}"
+    return None
