@@ -18,7 +18,7 @@ from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
 from pilothouse.env import Env, TaskGroup
-from pilothouse.operator import App, Context, CustomResource, Reconciler, Requeue
+from pilothouse.operator import App, Context, CustomResource, Reconciler, Requeue, Settings, WebhookSettings
 from pilothouse.runtime import Controller, InformerFactory, object_key
 from pilothouse.sim import Invariant, Origin, Violation
 from pilothouse.storage import Change
@@ -263,9 +263,11 @@ def test_what_a_webhook_converts_is_rejected() -> None:
     definition = THINGS.definition()
     definition["spec"]["conversion"] = {"strategy": "Webhook"}
     with pytest.raises(
-        ValueError, match=r"things\.example\.com is converted by a webhook, which explore does not serve"
+        ValueError, match=r"things\.example\.com in crds= is converted by a webhook, which explore does not serve"
     ):
         explore(correct(), three_things, crds=definition)
+    with pytest.raises(ValueError, match="calls the app's webhooks without a port: leave webhooks= out"):
+        explore(correct(), three_things, settings=Settings(webhooks=WebhookSettings()))
 
 
 def test_invariants_of_simulations_work_as_well() -> None:

@@ -58,6 +58,8 @@ class Core:
         subresource)."""
         self.special: dict[tuple[str, str, str, str], Handler] = {}
         """Handlers of single verbs, with precedence over all others: (group, resource, subresource, verb)."""
+        self.send_webhook: Callable[[Any, bytes], Awaitable[tuple[int, bytes]]] | None = None
+        """How admission webhooks and conversions are reached, in place of the network (``webhook_calls.Send``)."""
         self.pod_logs: PodLogs | None = None
         """The logs of containers; set by the program that runs the nodes."""
         self.watches: dict[Any, ResourceInfo] = {}

@@ -10,6 +10,8 @@ import msgspec
 
 WriteFailure = Literal["conflict", "internal error", "refused", "request lost", "answer lost", "timed out"]
 ReadFailure = Literal["internal error", "refused", "request lost"]
+WebhookFailure = Literal["refused", "timed out", "answer lost", "internal error"]
+WEBHOOK_FAILURES: tuple[WebhookFailure, ...] = ("refused", "timed out", "answer lost", "internal error")
 WRITE_FAILURES: tuple[WriteFailure, ...] = (
     "conflict",
     "internal error",
@@ -118,6 +120,20 @@ class JumpClock(_Fault, frozen=True, kw_only=True):
     seconds: float
 
 
+class FailWebhook(_Fault, frozen=True, kw_only=True):
+    """The ``nth`` call of a webhook or conversion from then on fails. ``answer lost``: it was answered all the same."""
+
+    how: WebhookFailure
+    nth: int = 1
+
+
+class SlowWebhooks(_Fault, frozen=True, kw_only=True):
+    """For a while each call of a webhook or conversion takes up to ``longest`` seconds before it arrives."""
+
+    longest: float
+    seconds: float
+
+
 class Compact(_Fault, frozen=True, kw_only=True):
     """The servers forget their history, so that watches cannot be resumed."""
 
@@ -135,6 +151,8 @@ Fault = (
     | Lag
     | Move
     | JumpClock
+    | FailWebhook
+    | SlowWebhooks
     | Compact
 )
 
@@ -215,23 +233,30 @@ def _crash(chance: random.Random, at: float, down: tuple[float, ...]) -> Crash:
     )
 
 
-def draw_for_program(chance: random.Random, seconds: float, *, count: int, resources: tuple[str, ...]) -> FaultPlan:
+def draw_for_program(
+    chance: random.Random, seconds: float, *, count: int, resources: tuple[str, ...], webhooks: bool = False
+) -> FaultPlan:
     """As ``draw``, for a program that is no manager: single writes fail rather than a share of them, and a second
-    process runs for a while. The clock does not jump."""
+    process runs for a while. The clock does not jump. ``webhooks``: the program has some, whose calls fail, too."""
     faults = [
-        _drawn_for_program(chance, at, chance.choice((*resources, "")))
+        _drawn_for_program(chance, at, chance.choice((*resources, "")), webhooks=webhooks)
         for at in sorted(round(chance.uniform(0, seconds), 3) for _ in range(count))
     ]
     return FaultPlan(tuple(faults))
 
 
-def _drawn_for_program(chance: random.Random, at: float, resource: str) -> Fault:
-    match chance.choice(("write",) * 4 + ("crash",) * 4 + ("second", "drop", "slow", "hold", "read", "lag", "move")):
+def _drawn_for_program(chance: random.Random, at: float, resource: str, *, webhooks: bool) -> Fault:
+    kinds = ("write",) * 4 + ("crash",) * 4 + ("second", "drop", "slow", "hold", "read", "lag", "move")
+    match chance.choice((*kinds, "webhook", "webhook", "webhook", "slow webhooks") if webhooks else kinds):
         case "write":
             nth = chance.choice((1, 1, 2, 3))
             return FailWrite(at=at, how=chance.choice(WRITE_FAILURES), resource=resource, nth=nth)
         case "crash":
             return _crash(chance, at, (0.5, 30.0))
+        case "webhook":
+            return FailWebhook(at=at, how=chance.choice(WEBHOOK_FAILURES), nth=chance.choice((1, 1, 2, 3)))
+        case "slow webhooks":
+            return SlowWebhooks(at=at, longest=chance.choice((0.5, 5.0, 40.0)), seconds=_while(chance))
         case "second":
             return SecondProcess(at=at, seconds=_while(chance))
         case "drop":

@@ -10,6 +10,7 @@ from pilothouse.client import Client
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.env import Env
 from pilothouse.sim.connection import Wire
+from pilothouse.sim.webhooks import ProgramWebhooks
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -21,6 +22,7 @@ class Program(msgspec.Struct, frozen=True):
     """Called for each process. A coroutine that runs until it is cancelled."""
     definitions: tuple[dict[str, Any], ...] = ()
     """CustomResourceDefinitions that are there before it starts."""
+    webhooks: ProgramWebhooks | None = None
 
 
 class Process:

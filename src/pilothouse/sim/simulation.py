@@ -8,7 +8,7 @@ API server (``Replica``) may be behind; a process watches one of the two.
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, assert_never
 
 import msgspec
@@ -51,6 +51,7 @@ from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.process import Process, Program
 from pilothouse.sim.replica import Replica
 from pilothouse.sim.story import CURRENT, Story
+from pilothouse.sim.webhooks import SimulatedWebhooks, Spared
 from pilothouse.storage import Change, MemoryStore
 
 QUIET_SECONDS = 1200.0
@@ -119,8 +120,12 @@ class Simulation:
             ),
             wrap=Marked,
         )
-        self.user = Client(Marked("user", self.plane.server.transport("admin", ("system:masters",))), env)
+        self.user = Client(Spared(env, self.plane.server.transport("admin", ("system:masters",))), env)
         """An administrator, spared by all faults."""
+        self.webhooks: SimulatedWebhooks | None = None
+        """How the API servers call the program's webhooks, if it has any."""
+        if program is not None and program.webhooks is not None:
+            self.webhooks = SimulatedWebhooks(env, self.story, program.webhooks, self.user)
         self.process: Process | None = None
         """The manager process that lives, if one does."""
         self._second: Process | None = None
@@ -145,6 +150,8 @@ class Simulation:
             self._replica = Replica(self.env, self.store, self.plane.server.options)
             for definition in self.program.definitions if self.program is not None else ():
                 await self._define(definition)
+            if self.webhooks is not None:
+                await self.webhooks.configure(self.plane.server, self._replica.server)
             self.start_process()
             self._running.set()
             try:
@@ -190,6 +197,8 @@ class Simulation:
         else:
             agent = default_user_agent("pilothouse", self.program.name)
             client = clients.client(name, *ADMIN, agent=agent)
+            if self.webhooks is not None:
+                self.webhooks.started(name, client)
             work = functools.partial(self.program.start, client, self.env)
         wiring.on_death = lambda: self._died(process)
         if second:
@@ -233,6 +242,8 @@ class Simulation:
                 process.wire.die()
 
     def _died(self, process: Process) -> None:
+        if self.webhooks is not None:
+            self.webhooks.died(process.name)
         if process.task is not None:
             process.task.cancel()
         if self._second is process:
@@ -337,9 +348,10 @@ class Simulation:
             case faults.DropWatches(resource=resource, how=how):
                 self.end_watches(resource, how)
             case faults.SlowWatches(resource=resource, longest=longest, seconds=seconds):
-                await self._for_a_while(Rule(delay(0.0, longest), verb="watch", resource=resource), seconds)
+                with self._writes_of_program_take_time():
+                    await self._for_a_while(Rule(delay(0.0, longest), verb="watch", resource=resource), seconds)
             case faults.HoldWatches(resource=resource, seconds=seconds):
-                with self.held_watches(resource):
+                with self._writes_of_program_take_time(), self.held_watches(resource):
                     await asyncio.sleep(seconds)
             case faults.FailWrites(how=how, resource=resource, probability=probability, seconds=seconds):
                 rule = Rule(_WRITES[how](), verb="write", resource=resource, probability=probability)
@@ -365,7 +377,7 @@ class Simulation:
                 if self._second is None:
                     second = self.start_process(second=True)
                     # While their caches differ the two write against each other: without time between for ever.
-                    await self._for_a_while(Rule(delay(0.005, 0.05), verb="write"), seconds)
+                    await self._for_a_while(_brief_delay(), seconds)
                     second.wire.die()
             case faults.Lag(lag=lag, seconds=seconds):
                 self.replica.set_lag(lag)
@@ -379,11 +391,30 @@ class Simulation:
                 clock = self.env.clock
                 assert isinstance(clock, VirtualClock), "a simulation has a virtual clock"
                 clock.jump(seconds)
+            case faults.FailWebhook(how=how_called, nth=nth):
+                assert self.webhooks is not None, "a plan for a program without webhooks"
+                self.webhooks.fail(how_called, nth)
+            case faults.SlowWebhooks(longest=longest, seconds=seconds):
+                assert self.webhooks is not None, "a plan for a program without webhooks"
+                await self.webhooks.slow(longest, seconds)
             case faults.Compact():
                 self.store.compact(self.store.revision)
                 self.replica.compact(self.replica.revision)
             case _:
                 assert_never(fault)
+
+    @contextlib.contextmanager
+    def _writes_of_program_take_time(self) -> Iterator[None]:
+        """While a program sees one resource later than another it may create again what the garbage collector deletes
+        because its owner is gone: without time between for ever."""
+        if self.program is None:
+            yield
+            return
+        rule = self.add_rule(_brief_delay())
+        try:
+            yield
+        finally:
+            self.remove_rule(rule)
 
     async def _for_a_while(self, rule: Rule, seconds: float) -> None:
         self.add_rule(rule)
@@ -398,6 +429,8 @@ class Simulation:
             holding.release()
         self._holds.clear()
         self.replica.set_lag(0.0)
+        if self.webhooks is not None:
+            self.webhooks.heal()
         if self._second is not None:
             self._second.wire.die()
         if self.process is not None:
@@ -438,6 +471,10 @@ class _Holding:
 
     def release(self) -> None:
         self._stack.close()
+
+
+def _brief_delay() -> Rule:
+    return Rule(delay(0.005, 0.05), verb="write")
 
 
 def _counts(call: RequestInfo, _request: wire.Request) -> bool:

@@ -206,7 +206,6 @@ class AsyncCluster:
         local = self._shared.webhooks = self._shared.webhooks or webhooks.LocalWebhooks(self.plane.server)
         local.add(started.app.name, handler)
         await self.apply(started.app.webhook_configurations(webhooks.client_config(started.app.name)))
-        local.attach()
 
     async def end_program(self, started: ProgramUnderTest) -> None:
         """Remove the rights and webhook configurations that were made for a program."""

@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -21,17 +22,20 @@ from pilothouse.client import Client
 from pilothouse.env import Env, virtual
 from pilothouse.env.chance import Chance
 from pilothouse.operator import App, Settings
+from pilothouse.operator.client_config import ClientConfig
 from pilothouse.sim.faults import Fault, FaultPlan, draw_for_program
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.process import Program as SimulatedProgram
 from pilothouse.sim.simulation import Simulation, SimulationOptions, running
 from pilothouse.sim.story import Origin
+from pilothouse.sim.webhooks import ProgramWebhooks
 from pilothouse.storage import Change
 from pilothouse.testing.asynchronous import AsyncCluster, Object, Objects
 from pilothouse.testing.manifests import definitions_of
 from pilothouse.testing.running import Program
 from pilothouse.testing.shrinking import shrink
 from pilothouse.testing.snapshot import Snapshot
+from pilothouse.testing.webhooks import client_config
 
 if TYPE_CHECKING:
     from pilothouse.testing.manifests import Definitions
@@ -121,26 +125,26 @@ def explore(
 
     ``invariants`` are functions of the ``State``, called after every write and at the end (``state.converged``), or
     classes derived from ``pilothouse.sim.Invariant``, with an instance for each run. Reconcilers are created anew with
-    each process, as are programs that are coroutine functions. Admission webhooks of an app are not called.
+    each process, as are programs that are coroutine functions.
+
+    The webhooks and conversions of an app are called, in this process. Its living processes answer; the calls are
+    slow, fail or lose their answers, and are refused while no process lives. Where that would fail a request of the
+    scenario, its call is spared: with ``failure_policy="Ignore"`` it is not, and the webhook has no effect then.
 
     Raises ``ExplorationFailed`` for the first seed that fails, with the fewest faults that still fail in at most
-    ``shrink_runs`` further runs, and ``ValueError`` for definitions whose versions a webhook converts. The environment
-    variable ``PILOTHOUSE_SEEDS`` takes the place of ``seeds``.
+    ``shrink_runs`` further runs, and ``ValueError`` for definitions in ``crds`` whose versions a webhook converts, and
+    for settings with ``webhooks``. The environment variable ``PILOTHOUSE_SEEDS`` takes the place of ``seeds``.
     """
     options = SimulationOptions(nodes=nodes, controllers=tuple(controllers))
-    definitions = (*(app.definitions() if isinstance(app, App) else ()), *definitions_of(crds))
-    for definition in definitions:
-        if definition["spec"].get("conversion", {}).get("strategy") == "Webhook":
-            raise ValueError(
-                f"{definition['metadata']['name']} is converted by a webhook, which explore does not serve"
-            )
-    program = SimulatedProgram(*_start_of(app, settings), definitions)
+    program = simulated_program(app, settings, definitions_of(crds))
     resources = tuple(dict.fromkeys(grant.resource for grant in app.grants())) if isinstance(app, App) else ()
     runner = _Runner(program, scenario, tuple(invariants), options)
 
     def plan(seed: int) -> tuple[Fault, ...]:
         chance = Chance(seed).stream("faults")
-        return draw_for_program(chance, seconds, count=faults, resources=resources).faults
+        return draw_for_program(
+            chance, seconds, count=faults, resources=resources, webhooks=program.webhooks is not None
+        ).faults
 
     digests: dict[int, str] = {}
     writes, counts = 0, Counter[str]()
@@ -261,13 +265,45 @@ class _Checks(Invariant):
                 raise CheckFailed(getattr(check, "__name__", repr(check)), error) from error
 
 
-def _start_of(
-    app: App | Program, settings: Settings
-) -> tuple[str, Callable[[Client, Env], Coroutine[Any, Any, object]]]:
+def simulated_program(
+    app: App | Program,
+    settings: Settings = Settings(),  # noqa: B008  # immutable
+    others: Sequence[Object] = (),
+) -> SimulatedProgram:
+    """The program, with its definitions and ``others``, and its webhooks. Raises ``ValueError``."""
+    for definition in others:
+        if definition["spec"].get("conversion", {}).get("strategy") == "Webhook":
+            raise ValueError(
+                f"{definition['metadata']['name']} in crds= is converted by a webhook, which explore does not serve: "
+                "declare it as a CustomResource of the app, with its versions"
+            )
     if not isinstance(app, App):
-        return getattr(app, "__name__", "program"), app
-    operator = app
-    return operator.name, lambda client, env: operator.restarted().run(client, env, settings)
+        return SimulatedProgram(getattr(app, "__name__", "program"), app, tuple(others))
+    if settings.webhooks is not None:
+        raise ValueError("explore calls the app's webhooks without a port: leave webhooks= out of the settings")
+    operator, config = app, client_config(app.name)
+
+    def start(client: Client, env: Env) -> Coroutine[Any, Any, object]:
+        return operator.restarted().run(client, env, settings)
+
+    return SimulatedProgram(
+        operator.name, start, (*operator.definitions(config), *others), _webhooks_of(operator, config)
+    )
+
+
+def _webhooks_of(app: App, config: ClientConfig) -> ProgramWebhooks | None:
+    if not app.has_webhooks:
+        return None
+    configurations = app.webhook_configurations(config)
+    webhooks = [each for configuration in configurations for each in configuration["webhooks"]]
+    return ProgramWebhooks(
+        host=urlsplit(config.url).netloc,
+        handler=lambda client: app.webhook_handler(client).respond,
+        configurations=tuple(configurations),
+        ignorable=frozenset(
+            urlsplit(each["clientConfig"]["url"]).path for each in webhooks if each["failurePolicy"] == "Ignore"
+        ),
+    )
 
 
 def _fail(runner: _Runner, run: _Run, most: int) -> None:

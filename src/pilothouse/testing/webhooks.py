@@ -8,33 +8,25 @@ from typing import TYPE_CHECKING
 from pilothouse.apiserver import ApiServer
 from pilothouse.apiserver.admission.dynamic.webhook_calls import CallError, Target
 from pilothouse.apiserver.admission.dynamic.webhook_calls import send as send_over_network
-from pilothouse.apiserver.admission.dynamic.webhooks import Webhooks
 from pilothouse.operator.client_config import ClientConfig
 
 if TYPE_CHECKING:
     from pilothouse.operator.webhook_handler import WebhookHandler
 
-_DOMAIN = ".webhooks.test"
+DOMAIN = ".webhooks.test"
 
 
 def client_config(app: str) -> ClientConfig:
     """Where the API server of a plane finds the webhooks of an app."""
-    return ClientConfig(url=f"https://{app}{_DOMAIN}")
+    return ClientConfig(url=f"https://{app}{DOMAIN}")
 
 
 class LocalWebhooks:
     """What answers, by the name of the app. Of several replicas it is the one that was added last."""
 
     def __init__(self, server: ApiServer) -> None:
-        self._server = server
         self._handlers: dict[str, list[WebhookHandler]] = {}
-
-    def attach(self) -> None:
-        """Have the API server call webhooks through this. Its plugins are made with the first configuration."""
-        for plugin in self._server.core.admission.plugins:
-            if isinstance(plugin, Webhooks):
-                plugin.send = self._send
-        self._server.custom_resources.converter_factory.send = self._send
+        server.core.send_webhook = self._send
 
     def add(self, app: str, handler: "WebhookHandler") -> None:
         """Have this one answer."""
@@ -46,9 +38,9 @@ class LocalWebhooks:
         return not self._handlers[app]
 
     async def _send(self, target: Target, body: bytes) -> tuple[int, bytes]:
-        if not target.host.endswith(_DOMAIN):
+        if not target.host.endswith(DOMAIN):
             return await send_over_network(target, body)
-        handlers = self._handlers.get(target.host.removesuffix(_DOMAIN), [])
+        handlers = self._handlers.get(target.host.removesuffix(DOMAIN), [])
         if not handlers:
             raise CallError(f'Post "{target.url}": dial tcp {target.host}:443: connect: connection refused')
         return await handlers[-1].respond(target.path.partition("?")[0], body)
