@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.custom_resources import definition, version
+from tests.tables import cases
 
 from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.cli import main, run
@@ -100,6 +102,64 @@ def test_the_manifests_of_an_operator_with_webhooks(capsys: pytest.CaptureFixtur
     assert by_kind["Service"]["metadata"] == {"name": service["name"], "namespace": "ops"}
     assert by_kind["Service"]["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
     assert container["volumeMounts"][0]["name"] == pod["spec"]["volumes"][0]["name"]
+
+
+async def test_the_manifests_with_certificates_of_cert_manager(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("-n", "default", "--image", "example.com/backups:1", "--webhook-certificates=cert-manager")
+    assert main(["generate", "manifests", str(BACKUPS), *flags]) == 0
+    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    kinds = [each["kind"] for each in objects]
+    assert kinds == [
+        "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+        "Service", "Issuer", "Certificate", "Deployment", "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    ]  # fmt: skip
+    by_kind = dict(zip(kinds, objects, strict=True))
+    certificate = by_kind["Certificate"]
+    assert by_kind["Service"]["metadata"]["name"] + ".default.svc" in certificate["spec"]["dnsNames"]
+    assert certificate["spec"]["issuerRef"] == {"kind": "Issuer", "name": by_kind["Issuer"]["metadata"]["name"]}
+    # What cert-manager writes into, and the Secret that it writes.
+    named = f"default/{certificate['metadata']['name']}"
+    for kind in ("CustomResourceDefinition", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        assert by_kind[kind]["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": named}
+    pod = by_kind["Deployment"]["spec"]["template"]["spec"]
+    (container,), (volume,) = pod["containers"], pod["volumes"]
+    (mount,) = container["volumeMounts"]
+    assert volume == {"name": mount["name"], "secret": {"secretName": certificate["spec"]["secretName"]}}
+    assert f"--webhook-cert-dir={mount['mountPath']}" in container["args"]
+    # No rights for what cert-manager does.
+    granted = {
+        resource
+        for kind in ("ClusterRole", "Role")
+        for rule in by_kind[kind]["rules"]
+        for resource in rule["resources"]
+    }
+    assert granted.isdisjoint({"secrets", "mutatingwebhookconfigurations", "customresourcedefinitions"})
+    kinds_of_cert_manager = [
+        definition(kind, version("v1"), group="cert-manager.io") for kind in ("Issuer", "Certificate")
+    ]
+    async with async_plane(env=env, nodes=0, controllers=(), crds=kinds_of_cert_manager) as cluster:
+        await cluster.apply(objects)
+
+
+@cases(
+    "words, message",
+    {
+        "no webhooks": (
+            [str(EXAMPLE), "--webhook-certificates=cert-manager"],
+            "--webhook-certificates=cert-manager: app website-operator has no webhooks and no conversions",
+        ),
+        "another value": (
+            [str(BACKUPS), "--webhook-certificates=self"],
+            "--webhook-certificates must be operator or cert-manager, got self",
+        ),
+    },
+)
+def test_certificates_that_cannot_be_had_are_rejected(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert main(["generate", "manifests", *words]) != 0
+    assert message in capsys.readouterr().err
 
 
 def test_manifests_have_no_aliases(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from pilothouse.cli.operator_file import load_app
 from pilothouse.cli.program import UserError, parse
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet
+from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet, Parsed
 
 with lazy_imports():
     import yaml
@@ -33,6 +33,12 @@ def flag_set(program: str) -> FlagSet:
         "generate",
         Flag("namespace", STRING, "default", "Namespace that the operator will run in", shorthand="n"),
         Flag("image", STRING, "", "Image of the Deployment; its entry point must be: pilothouse run FILE"),
+        Flag(
+            "webhook-certificates",
+            STRING,
+            "operator",
+            "Who makes the certificates of webhooks: operator or cert-manager, which must be installed",
+        ),
     )
     flags.add("global", Flag("help", BOOL, False, "Print this help", shorthand="h"))
     return flags
@@ -50,13 +56,23 @@ def run(program: str, words: Sequence[str]) -> int:
         if parsed.arguments[0] == "models":
             print(_models(parsed.arguments[1]), end="")
             return 0
-        app = load_app(parsed.arguments[1])
+        objects = _manifests(parsed)
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         return error.code
-    objects = manifests.manifests(app, namespace=parsed["namespace"], image=parsed["image"])
     print(text_of(objects), end="")
     return 0
+
+
+def _manifests(parsed: Parsed) -> list[dict[str, Any]]:
+    chosen = parsed["webhook-certificates"]
+    if chosen not in ("operator", "cert-manager"):
+        raise UserError(f"--webhook-certificates must be operator or cert-manager, got {chosen}", code=2)
+    app = load_app(parsed.arguments[1])
+    try:
+        return manifests.manifests(app, namespace=parsed["namespace"], image=parsed["image"], certificates=chosen)
+    except ValueError as error:
+        raise UserError(f"--webhook-certificates={chosen}: {error}") from error
 
 
 def _models(path: str) -> str:

@@ -1,9 +1,10 @@
 """The manifests of an operator: definitions, ServiceAccount, RBAC, Deployment, and what calls its webhooks."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from pilothouse.operator import cert_manager
 from pilothouse.operator.app import App
 from pilothouse.operator.client_config import HTTPS_PORT, ClientConfig
 from pilothouse.operator.rights import certificate_rules, lease_rules, trust_rules
@@ -12,21 +13,38 @@ from pilothouse.operator.webhook_server import PORT, service_name
 _RBAC = "rbac.authorization.k8s.io"
 METRICS_PORT = 8080
 PROBE_PORT = 8081
+Certificates = Literal["operator", "cert-manager"]
+"""Who makes the certificates of webhooks."""
 
 
-def manifests(app: App, *, namespace: str, image: str = "") -> list[dict[str, Any]]:
+def manifests(
+    app: App, *, namespace: str, image: str = "", certificates: Certificates = "operator"
+) -> list[dict[str, Any]]:
     """The objects in the order in which they can be applied. Without an ``image`` there is no Deployment.
 
     The roles grant the minimum that the declared controllers need (``App.rules``), and the webhooks: their Secret, and
     ``caBundle`` in the objects of these names. The Deployment has one replica and leader election, so that it can be
     scaled up; the image's entry point is ``pilothouse run FILE``. Webhook configurations come last: until the operator
     runs they reject what they are about.
+
+    With ``certificates="cert-manager"`` there are an Issuer and a Certificate, and the operator gets no rights for its
+    certificates. Raises ``ValueError`` if the app has no webhooks, which are what certificates are for.
     """
     meta = {"name": app.name, "namespace": namespace}
     config = ClientConfig(service_name=service_name(app.name), service_namespace=namespace)
     definitions, configurations = app.definitions(config), app.webhook_configurations(config)
-    trust = trust_rules(configurations, definitions)
-    own = [*lease_rules(app.name), *(certificate_rules(app.name) if app.has_webhooks else ())]
+    trust: list[dict[str, Any]] = []
+    secured: list[dict[str, Any]] = []
+    own = lease_rules(app.name)
+    if certificates == "cert-manager":
+        if not app.has_webhooks:
+            raise ValueError(f"app {app.name} has no webhooks and no conversions, which certificates are for")
+        secured = cert_manager.certificate_objects(app.name, namespace)
+        converted = [each for each in definitions if "webhook" in each["spec"].get("conversion", {})]
+        cert_manager.inject_ca([*converted, *configurations], app.name, namespace)
+    else:
+        trust = trust_rules(configurations, definitions)
+        own += certificate_rules(app.name) if app.has_webhooks else ()
     account = [{"kind": "ServiceAccount", "name": app.name, "namespace": namespace}]
     objects: list[dict[str, Any]] = [
         *definitions,
@@ -43,8 +61,9 @@ def manifests(app: App, *, namespace: str, image: str = "") -> list[dict[str, An
     ]
     if app.has_webhooks:
         objects.append(_service(meta))
+    objects += secured
     if image:
-        objects.append(_deployment(meta, image, has_webhooks=app.has_webhooks))
+        objects.append(_deployment(meta, image, certificates if app.has_webhooks else None))
     objects += configurations
     # YAML would show parts that are shared as aliases.
     copied: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(objects))
@@ -72,7 +91,7 @@ def _service(meta: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _deployment(meta: dict[str, str], image: str, *, has_webhooks: bool) -> dict[str, Any]:
+def _deployment(meta: dict[str, str], image: str, certificates: Certificates | None) -> dict[str, Any]:
     labels = _labels(meta)
     arguments = [
         "--leader-elect",
@@ -97,14 +116,17 @@ def _deployment(meta: dict[str, str], image: str, *, has_webhooks: bool) -> dict
             "readOnlyRootFilesystem": True,
         },
     }
-    pod = {
+    pod: dict[str, Any] = {
         "serviceAccountName": meta["name"],
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
     }
-    if has_webhooks:
-        arguments.append(f"--webhook-namespace={meta['namespace']}")
+    if certificates is not None:
         container["ports"].append({"name": "webhooks", "containerPort": PORT})
+    if certificates == "cert-manager":
+        cert_manager.mount(meta["name"], pod, container)
+    elif certificates is not None:
+        arguments.append(f"--webhook-namespace={meta['namespace']}")
         # OpenSSL reads keys from files only; this one is in memory.
         container["volumeMounts"] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108  # in the container
         pod["volumes"] = [{"name": "tmp", "emptyDir": {"medium": "Memory"}}]
