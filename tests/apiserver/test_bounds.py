@@ -7,20 +7,21 @@ from tests.tables import cases
 from pilothouse.api.wire import Request
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes, RbacAuthorizer
-from pilothouse.apiserver.endpoints.metrics import RequestMetrics
+from pilothouse.apiserver.metrics.requests import RequestMetrics
 from pilothouse.apiserver.request_info import RequestReader, read_request
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.apiserver.serializers.negotiation import NotAcceptable, choose, parse_accept
+from pilothouse.machinery.metrics import Registry
 
 TABLE = ResourceTable(())
 
 
 def _series(*requests: tuple[str, str]) -> list[str]:
-    metrics = RequestMetrics()
+    registry = Registry()
+    metrics = RequestMetrics(registry, lambda: 0.0)
     for method, target in requests:
         metrics.observe(Request(method, target), read_request(method, target, TABLE), 200, 0.0)
-    text = metrics.response().body.decode()
-    return [line for line in text.splitlines() if line.startswith("apiserver_request_total")]
+    return [line for line in registry.exposition().splitlines() if line.startswith("apiserver_request_total")]
 
 
 @cases(
@@ -102,5 +103,5 @@ def test_an_accept_header_without_end_asks_for_nothing() -> None:
 async def test_strangers_are_counted_without_a_look_at_what_they_ask_for(world: World) -> None:
     for target in ("/apis/a.example/v1/b", f"{MAPS}/x", "/odd"):
         await world.ask("GET", target, headers={"authorization": "Bearer bad"})
-    series = [line for line in world.handler_chain.metrics.response().body.decode().splitlines() if "total{" in line]
-    assert series == [_total(("GET", "", "", "", "", ""), 401, 3)]
+    series = world.handler_chain.metrics.response().body.decode().splitlines()
+    assert [line for line in series if "request_total{" in line] == [_total(("GET", "", "", "", "", ""), 401, 3)]

@@ -12,6 +12,7 @@ import pytest
 from tests.controllermanager.metric_table import METRICS, Metric, summary
 
 from pilothouse.apiserver.server import ApiServer
+from pilothouse.controllermanager import build_metrics
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.slis import Slis
@@ -43,6 +44,7 @@ def registered() -> dict[str, Metric]:
     async def main(env: Env) -> dict[str, Metric]:
         server, metrics, slis = ApiServer(env, MemoryStore(env)), Registry(), Slis(env)
         process_metrics.install(metrics)
+        build_metrics.install(metrics, OPTIONS.gates)
         RestClientMetrics(metrics, env.now)
         manager = Manager(env, OPTIONS, LocalClients(env, server).manager(), DESCRIPTORS, metrics=metrics)
         async with TaskGroup("manager") as group:

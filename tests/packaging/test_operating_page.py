@@ -7,10 +7,11 @@ import re
 import pytest
 from tests.programs import ROOT
 
-from pilothouse.apiserver.endpoints.metrics import RequestMetrics
+from pilothouse.apiserver.metrics import ServerMetrics
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.cli import up
 from pilothouse.cli.manager import flag_set
+from pilothouse.controllermanager import build_metrics
 from pilothouse.controllermanager.app import pages_of
 from pilothouse.controllermanager.compatibility import own_controllers
 from pilothouse.controllermanager.manager import Manager
@@ -43,13 +44,14 @@ def running() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         server, metrics = ApiServer(env, MemoryStore(env)), Registry()
         RestClientMetrics(metrics, env.now)
         process_metrics.install(metrics)
+        build_metrics.install(metrics, OPTIONS.gates)
         manager = Manager(env, OPTIONS, LocalClients(env, server).manager(), DESCRIPTORS, metrics=metrics)
         slis = Slis(env)
         async with TaskGroup("manager") as group:
             group.start(manager.run(), name="manager")
             await asyncio.sleep(5.0)
             group.cancel()
-        registries = (metrics, slis._registry, RequestMetrics().registry)
+        registries = (metrics, slis._registry, ServerMetrics(env.perf_counter, server.store, tuple).registry)
         families = [family for registry in registries for family in registry._families.values()]
         await server.close()
         return {one.name: tuple(one.label_names) for one in families}, frozenset(pages_of(env, OPTIONS, manager).paths)

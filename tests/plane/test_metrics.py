@@ -16,20 +16,23 @@ def ask(cluster: Cluster, path: str, body: bytes | None = None) -> str:
     return text
 
 
-def scraped(cluster: Cluster) -> list[str]:
-    return ask(cluster, "/metrics").splitlines()
+def scraped(cluster: Cluster, component: str = "") -> list[str]:
+    return ask(cluster, f"/metrics?component={component}" if component else "/metrics").splitlines()
 
 
-def test_the_managers_metrics_are_among_the_servers() -> None:
+def test_each_program_has_a_page() -> None:
     with plane(nodes=1) as cluster:
         ask(cluster, MAPS)
-        lines = scraped(cluster)
-    names = {line.partition("{")[0].partition(" ")[0] for line in lines if not line.startswith("#")}
+        server, manager = scraped(cluster), scraped(cluster, "kube-controller-manager")
     assert {
         "apiserver_request_total",
         "apiserver_request_duration_seconds_bucket",
         "apiserver_request_sli_duration_seconds_bucket",
         "apiserver_response_sizes_bucket",
+        "process_cpu_seconds_total",
+    } <= names_of(server)
+    assert "workqueue_depth" not in names_of(server)
+    assert {
         "workqueue_depth",
         "workqueue_adds_total",
         "workqueue_queue_duration_seconds_bucket",
@@ -37,7 +40,16 @@ def test_the_managers_metrics_are_among_the_servers() -> None:
         "running_managed_controllers",
         "process_cpu_seconds_total",
         "process_resident_memory_bytes",
-    } <= names
+    } <= names_of(manager)
+    check_format(server)
+    check_format(manager)
+
+
+def names_of(lines: list[str]) -> set[str]:
+    return {line.partition("{")[0].partition(" ")[0] for line in lines if not line.startswith("#")}
+
+
+def check_format(lines: list[str]) -> None:
     kinds = Counter(line.split()[2] for line in lines if line.startswith("# TYPE "))
     assert set(kinds.values()) == {1}, "a family that comes twice makes Prometheus refuse the page"
     for line in lines:

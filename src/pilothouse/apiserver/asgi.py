@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver import errors
@@ -22,6 +22,7 @@ from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.request_bodies import BodyReader, has_body
 from pilothouse.apiserver.request_info import split_target
 from pilothouse.apiserver.serializers.json import Pieces, cut, failure
+from pilothouse.apiserver.transport import Batches
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.durations import parse_duration
@@ -48,13 +49,6 @@ they are sent, from what is stored."""
 _PATIENCE_SECONDS = _LEAST_SECONDS = 5.0
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-
-
-@runtime_checkable
-class _Batches(Protocol):
-    """A stream that knows what came together."""
-
-    def batches(self) -> Any: ...
 
 
 class Application:
@@ -94,17 +88,30 @@ class Application:
         answer: Response | Stream
         if self._handler_chain.audited:
             headers.setdefault("audit-id", self._env.uid())
+        in_flight = self._handler_chain.metrics.requests.in_flight(request)
+        in_flight.enter(measured)
+        is_stream = False
         try:
-            _reject_bad_certificate(scope, headers)
-            answer = await self._answer(request, scope, receive)
-        except StatusError as error:
-            answer = await self._handler_chain.reject(request, error, _remote(scope))
-        if isinstance(answer, Response):
-            await self._send(request, answer, send, started)
-        elif isinstance(answer, Pieces):
-            await self._send_pieces(request, answer, send, started)
-        else:
-            await self._stream(request, answer, receive, send)
+            try:
+                _reject_bad_certificate(scope, headers)
+                answer = await self._answer(request, scope, receive)
+            except StatusError as error:
+                answer = await self._handler_chain.reject(request, error, _remote(scope))
+            if isinstance(answer, Response):
+                await self._send(request, answer, send, started)
+            elif isinstance(answer, Pieces):
+                await self._send_pieces(request, answer, send, started)
+            else:
+                is_stream = True
+                in_flight.leave()
+                await self._stream(request, answer, receive, send)
+        except (asyncio.CancelledError, ConnectionError):
+            if not is_stream:
+                self._handler_chain.aborted(request)
+            raise
+        finally:
+            if not is_stream:
+                in_flight.leave()
         size = (
             answer.length if isinstance(answer, Pieces) else len(answer.body) if isinstance(answer, Response) else None
         )
@@ -123,6 +130,7 @@ class Application:
                 )
         except TimeoutError:
             # It is recorded already, as what was cancelled.
+            self._handler_chain.terminated(request, 504)
             return failure(errors.timeout("request did not complete within the allotted timeout"))
 
     async def _send(self, request: Request, response: Response, send: Send, started: float) -> None:
@@ -202,7 +210,7 @@ class Application:
 
 async def _pieces(stream: Stream) -> Any:
     """What to send at once: events that came together go out together."""
-    if isinstance(stream, _Batches):
+    if isinstance(stream, Batches):
         async for batch in stream.batches():
             if len(batch) == 1:
                 yield batch[0]

@@ -11,6 +11,7 @@ from pilothouse.apiserver.authorization.authorizer import AlwaysAllow, Authorize
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.long_work import LongWork
+from pilothouse.apiserver.metrics import ServerMetrics
 from pilothouse.apiserver.objects import Object, Timestamps
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.registry import registration_of
@@ -22,7 +23,7 @@ from pilothouse.apiserver.request_info import RequestReader
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.apiserver.serializers.results import RawResult, Result
 from pilothouse.env import Env
-from pilothouse.storage import Change, Record, Staged, Store
+from pilothouse.storage import Change, Record, Staged, Store, StoreError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,6 +48,8 @@ class Core:
         """The strategies with the feature gates of this server, by group and resource."""
         self.requests = RequestReader(self.table)
         self.time = Timestamps(env)
+        self.metrics: ServerMetrics | None = None
+        """What is counted of this server; None where nothing shows it. A ``HandlerChain`` sets it."""
         self.admission = Chain()
         self.authorizer: Authorizer = AlwaysAllow()
         """Used by expressions of admission policies; a ``HandlerChain`` sets its own."""
@@ -105,8 +108,20 @@ class Core:
 
     async def commit(self, staged: Staged) -> bytes:
         """Wait until a staged write is committed, and return its value."""
-        await self.store.commit(staged)
-        return staged.change.value
+        change = staged.change
+        if self.metrics is None:
+            await self.store.commit(staged)
+            return change.value
+        storage = self.metrics.storage
+        clock = storage.clock
+        began = clock()
+        try:
+            await self.store.commit(staged)
+        except StoreError:
+            storage.failed(change, clock() - began)
+            raise
+        storage.wrote(change, clock() - began)
+        return change.value
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:
         """A stored object that no webhook has to convert, as the version of ``info`` shows it. Objects are stored once,

@@ -5,6 +5,7 @@ handlers are called by the server itself, so that they hold for clients in the s
 HTTP with it.
 """
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -35,13 +36,14 @@ from pilothouse.apiserver.endpoints import history
 from pilothouse.apiserver.endpoints.documents import Documents
 from pilothouse.apiserver.endpoints.healthz import Health
 from pilothouse.apiserver.endpoints.impersonation import PREFIX, impersonate, requested_user
-from pilothouse.apiserver.endpoints.metrics import RequestMetrics
 from pilothouse.apiserver.endpoints.reviews import find_object, register
 from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.metrics import ServerMetrics
 from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.apiserver.serializers.json import failure
 from pilothouse.apiserver.server import ApiServer, ReadBody
+from pilothouse.env.environment import perf_counter_of
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.jws import PrivateKey, PublicKey
 from pilothouse.machinery.metrics import Gauge
@@ -87,7 +89,17 @@ class HandlerChain:
                 raise ValueError(f"authorization mode {mode!r} is not known; there are {', '.join(MODES)}")
         self._server = server
         core = server.core
-        self.metrics = RequestMetrics(server.metrics_sources)
+        clock = _clock(server)
+        self.metrics = core.metrics = ServerMetrics(
+            clock,
+            core.store,
+            lambda: core.table,
+            sources=server.metrics_sources,
+            components=server.component_metrics,
+            process=server.process_metrics,
+        )
+        core.admission.metrics = self.metrics.admission
+        self._clock = clock
         use = TokenUse(server)
         server.background["use of tokens"] = use.run
         self.tokens = ServiceAccountTokens(
@@ -233,7 +245,14 @@ class HandlerChain:
     ) -> Identity:
         """The user that a request comes from. Raises ``StatusError`` 401."""
         # Authentication comes before parsing: a long target costs no time without valid credentials.
-        identity = self.authenticator.identity(request.headers, certificate)
+        access, began = self.metrics.access, self._clock()
+        try:
+            identity = self.authenticator.identity(request.headers, certificate)
+        except StatusError:
+            given = certificate is not None or "authorization" in request.headers
+            access.rejected(self._clock() - began, credentials=given)
+            raise
+        access.authenticated(identity.user, self._clock() - began)
         if authenticated is not None and identity is not ANONYMOUS:
             authenticated()
         if identity is ANONYMOUS and self._allows_all and (not _is_public(request.target) or _impersonates(request)):
@@ -262,11 +281,22 @@ class HandlerChain:
     def observe(self, request: Request, status: int, seconds: float, size: int | None = None) -> None:
         """Record the metrics of a request, with the size of its response if it is known."""
         info = self._server.core.requests.read(request.method, request.target) if status != 401 else None
-        self.metrics.observe(request, info, status, seconds, size)
+        self.metrics.requests.observe(request, info, status, seconds, size)
 
     def long_running(self, request: Request) -> Gauge:
         """The gauge of running requests of this kind."""
-        return self.metrics.long_running(request, self._server.core.requests.read(request.method, request.target))
+        return self.metrics.requests.long_running(request, self._read(request))
+
+    def terminated(self, request: Request, code: int) -> None:
+        """Record that a request was ended, for it took too long."""
+        self.metrics.requests.terminated(request, self._read(request), code)
+
+    def aborted(self, request: Request) -> None:
+        """Record that a client went away before it had its answer."""
+        self.metrics.requests.aborted(request, self._read(request))
+
+    def _read(self, request: Request) -> RequestInfo:
+        return self._server.core.requests.read(request.method, request.target)
 
     def _union(self, modes: Sequence[str]) -> Authorizer:
         if self._rbac is not None and len(modes) == 1:
@@ -281,7 +311,9 @@ class HandlerChain:
 
     def _authorize_request(self, identity: Identity, info: RequestInfo) -> None:
         attributes = Attributes.of(info)
+        began = self._clock()
         decision = self.authorizer.decide(identity, attributes)
+        self.metrics.access.decided(allowed=decision.allowed, seconds=self._clock() - began)
         if self._server.audit is not None:
             _annotate(decision)
         if not decision.allowed:
@@ -293,6 +325,13 @@ class HandlerChain:
     def _notice_roles(self, changes: list[Change]) -> None:
         if self._rbac is not None and any(change.key.startswith(f"{RBAC_GROUP}/") for change in changes):
             self._rbac.changed()
+
+
+def _clock(server: ApiServer) -> Callable[[], float]:
+    try:
+        return perf_counter_of(asyncio.get_running_loop())
+    except RuntimeError:  # it is not made on the loop that it runs on
+        return server.env.perf_counter
 
 
 def _annotate(decision: Decision) -> None:

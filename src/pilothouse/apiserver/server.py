@@ -148,7 +148,11 @@ class ApiServer:
         ]
         self.presenter: Presenter = NegotiatingPresenter(env.now, self.core.long_work)
         self.metrics_sources: list[Callable[[], str]] = []
-        """Metrics of other programs in this process, for ``/metrics``."""
+        """Further families of the API server, for ``/metrics``."""
+        self.process_metrics: list[Callable[[], str]] = []
+        """Families of the whole process, which are on the page of each program."""
+        self.component_metrics: dict[str, list[Callable[[], str]]] = {}
+        """The pages of other programs in this process, by upstream's names of them."""
         self.documents = Documents(self.core.table, address=f"127.0.0.1:{self.options.secure_port}")
         """The documents (discovery, OpenAPI) served; a ``HandlerChain`` replaces them with its own."""
         self.authorize: Authorize | None = None
@@ -166,7 +170,7 @@ class ApiServer:
     def transport(self, user: str, groups: Sequence[str] = (), *, user_agent: str = "") -> Transport:
         """A way in for a user on the same loop."""
         handle = self.handle if self.audit is None else self._handle_audited
-        return LocalTransport(handle, Identity(user, tuple(groups)), user_agent)
+        return LocalTransport(handle, Identity(user, tuple(groups)), user_agent, self.core)
 
     async def _handle_audited(self, request: Request, identity: Identity) -> Response | Stream:
         """Requests from the same process are recorded as those from outside are, where the handler chain does it."""
@@ -273,8 +277,8 @@ class ApiServer:
                 request_info.name,
                 list(strategy.deprecation_warnings),
             )
-            if strategy.deprecation_warnings and self.audit is not None:
-                _annotate_deprecation(strategy.deprecation_warnings)
+            if strategy.deprecation_warnings:
+                self._record_deprecation(request_info, strategy.deprecation_warnings)
             core = self.core
             if self._lagging is not None:
                 core, call = self._lagging.route(handler, call)
@@ -353,6 +357,20 @@ class ApiServer:
             document = self.documents.answer(msgspec.structs.replace(request, headers=headers), asked)
         context.log_response_object(document.body)
 
+    def _record_deprecation(self, request_info: RequestInfo, warnings: Sequence[str]) -> None:
+        """Say that a version is deprecated, and when it goes (``MonitorRequest``, apiserver
+        ``pkg/endpoints/metrics/metrics.go``, v0.36)."""
+        if self.audit is None and self.core.metrics is None:
+            return
+        found = _REMOVED(" ".join(warnings))
+        removed = found[1] if found is not None else ""
+        if self.core.metrics is not None:
+            self.core.metrics.requests.deprecated(request_info, removed)
+        if self.audit is not None:
+            add_audit_annotation("k8s.io/deprecated", "true")
+            if removed:
+                add_audit_annotation("k8s.io/removed-release", removed)
+
     def _failed(self, request: Request, request_info: RequestInfo, error: StatusError) -> Response:
         if (context := audit_context()) is not None:
             context.log_error(error)
@@ -410,14 +428,6 @@ class ApiServer:
         elif not request_info.namespace or info.resource == "namespaces":
             return
         raise PlainNotFound if info.custom is not None else errors.no_such_resource()
-
-
-def _annotate_deprecation(warnings: Sequence[str]) -> None:
-    """Say that a version is deprecated, and when it goes (apiserver ``pkg/endpoints/metrics/metrics.go``, v0.36)."""
-    add_audit_annotation("k8s.io/deprecated", "true")
-    removed = _REMOVED(" ".join(warnings))
-    if removed is not None:
-        add_audit_annotation("k8s.io/removed-release", removed[1])
 
 
 def _is_misplaced(request_info: RequestInfo) -> bool:

@@ -6,20 +6,35 @@ leaves open whether the write happened, as a broken connection does.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Protocol, runtime_checkable
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.metrics.requests import RequestMetrics
+from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.apiserver.serializers.json import Pieces
+from pilothouse.machinery.metrics import Gauge
 
 Handle = Callable[[Request, Identity], Awaitable[Response | Stream]]
 _READS = ("GET", "HEAD")
 
 
+@runtime_checkable
+class Batches(Protocol):
+    """A stream that knows what came together."""
+
+    def batches(self) -> AsyncIterator[list[bytes]]:
+        """The pieces, by what came together."""
+        ...
+
+
 class LocalTransport:
     """One user's way into an API server in the same process."""
 
-    def __init__(self, handle: Handle, identity: Identity, user_agent: str) -> None:
+    def __init__(self, handle: Handle, identity: Identity, user_agent: str, core: Core) -> None:
         self._handle = handle
+        self._core = core
         self._identity = identity
         self._agent = {"user-agent": user_agent} if user_agent else {}
 
@@ -40,13 +55,69 @@ class LocalTransport:
         await asyncio.sleep(0)
         if self._agent and "user-agent" not in request.headers:
             request = Request(request.method, request.target, {**request.headers, **self._agent}, request.body)
-        answer = await self._handle(request, self._identity)
+        metrics = self._core.metrics
+        if metrics is None:
+            answer = await self._handle(request, self._identity)
+        else:
+            requests, is_read = metrics.requests, request.method in _READS
+            in_flight = requests.reading if is_read else requests.writing
+            began = requests.clock()
+            in_flight.enter(began)
+            try:
+                answer = await self._handle(request, self._identity)
+            finally:
+                in_flight.leave()
+            answer = self._observed(requests, request, answer, began)
         if request.method not in _READS:
             await asyncio.sleep(0)
         return answer
 
+    def _observed(
+        self, metrics: RequestMetrics, request: Request, answer: Response | Stream, began: float
+    ) -> Response | Stream:
+        """Count the request; a watch is counted by what this returns."""
+        info = self._core.requests.read(request.method, request.target)
+        if isinstance(answer, Response):
+            metrics.observe(request, info, answer.status, metrics.clock() - began, len(answer.body))
+        elif isinstance(answer, Pieces):
+            metrics.observe(request, info, answer.status, metrics.clock() - began, answer.length)
+        else:
+            return MeasuredStream(answer, metrics, request, info, began)
+        return answer
+
     async def close(self) -> None:
         """Nothing to give back."""
+
+
+class MeasuredStream:
+    """A watch that is counted while it lasts, and as a request when it is closed."""
+
+    def __init__(
+        self, stream: Stream, metrics: RequestMetrics, request: Request, info: RequestInfo, began: float
+    ) -> None:
+        self.status = stream.status
+        self.headers = stream.headers
+        self._stream = stream
+        self._metrics = metrics
+        self._request = request
+        self._info = info
+        self._began = began
+        self._running: Gauge | None = metrics.long_running(request, info)
+        self._running.inc()
+        if isinstance(stream, Batches):
+            self.batches = stream.batches
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._stream.__aiter__()
+
+    async def close(self) -> None:
+        """End it."""
+        if self._running is not None:
+            self._running.dec()
+            self._running = None
+            seconds = self._metrics.clock() - self._began
+            self._metrics.observe(self._request, self._info, self.status, seconds)
+        await self._stream.close()
 
 
 class WholeBody:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pilothouse.client.connect import ConnectionInfo, find
-from pilothouse.controllermanager import configz, profiling, zpages
+from pilothouse.controllermanager import build_metrics, configz, profiling, zpages
 from pilothouse.controllermanager.health import Health
 from pilothouse.controllermanager.identities import PROGRAM, RemoteClients
 from pilothouse.controllermanager.manager import Manager
@@ -55,6 +55,7 @@ async def run(
     """
     metrics = Registry(disabled=options.metrics.disabled, allowed=options.metrics.allowed)
     process_metrics.install(metrics)
+    build_metrics.install(metrics, options.gates)
     connection = connection_of(options)
     requests = RestClientMetrics(metrics, env.now)
     clients = RemoteClients(

@@ -7,7 +7,7 @@ additions on plain objects: hot paths ask for the labelled child once and keep i
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 MetricType = Literal["counter", "gauge", "histogram"]
@@ -72,6 +72,13 @@ class Histogram:
         """Count a value, once or so many times. Bucket bounds are inclusive."""
         self.counts[bisect_left(self._bounds, value)] += times
         self.sum += value * times
+
+    def observe_each(self, values: Iterable[float]) -> None:
+        """Count several values."""
+        counts, bounds = self.counts, self._bounds
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+            self.sum += value
 
     @property
     def count(self) -> int:

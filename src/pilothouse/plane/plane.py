@@ -106,7 +106,7 @@ class Plane:
         self.cloud = self._new_cloud()
         self.manager = self._new_manager(descriptors)
         if self.manager is not None:
-            self.server.metrics_sources.append(self.manager.metrics.exposition)
+            self.server.component_metrics["kube-controller-manager"] = [self.manager.metrics.exposition]
         self.scheduler_factory = InformerFactory(self.clients.client("scheduler", SCHEDULER_USER), env)
         self.node_factory = InformerFactory(self.clients.client("nodes", *ADMIN), env)
         self.scheduler = self._new_scheduler()

@@ -6,7 +6,7 @@ keys, token) is in the data directory; without one everything is made anew and f
 
 import base64
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,7 @@ with lazy_imports():
     from pilothouse.apiserver.audit import options as audit_options
     from pilothouse.apiserver.controllers import cluster_authentication_trust
     from pilothouse.cel import sandbox
+    from pilothouse.controllermanager import build_metrics, feature_gates
     from pilothouse.plane import plain_http
     from pilothouse.runtime import process_metrics
     from pilothouse.serving import certificates, tls, worker_thread  # of which plain HTTP needs nothing
@@ -134,7 +135,7 @@ class ServedApiServer:
         if self.authority is not None:
             self._authentication = cluster_authentication_trust.AuthenticationConfig(self.server, self._trusted)
             self.server.background["authentication for others"] = self._authentication.run
-        self.server.metrics_sources.append(_process_metrics())
+        self.server.process_metrics.append(_process_metrics(options.server.gates))
         self._application = Application(env, self.handler_chain)
         self._http = Server(
             self._application if options.secure else self._for_tests(),
@@ -289,14 +290,16 @@ def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes
     return content
 
 
-def _process_metrics() -> Callable[[], str]:
-    """Metrics of the process, from the first request on."""
+def _process_metrics(gates: Iterable[str]) -> Callable[[], str]:
+    """Metrics of the process, its release and its gates, from the first request on."""
     registries: list[Registry] = []
 
     def show() -> str:
         if not registries:
             registries.append(Registry())
             process_metrics.install(registries[0])
+            chosen = {name: True for name in gates if name in feature_gates.known_gates()}
+            build_metrics.install(registries[0], feature_gates.FeatureGates(chosen))
         return registries[0].exposition()
 
     return show

@@ -41,7 +41,7 @@ KEPT = Retention()
 class Collection:
     """All of one resource: its keys in order, and its changes, oldest first, above ``floor``."""
 
-    __slots__ = ("_fresh", "changes", "floor", "keys", "prefix", "size")
+    __slots__ = ("_fresh", "changes", "floor", "keys", "prefix", "size", "written")
 
     def __init__(self, prefix: str, floor: int, keys: OrderedKeys | None = None) -> None:
         self.prefix = prefix
@@ -52,12 +52,15 @@ class Collection:
         self.size = 0
         self.floor = floor
         """Changes at or below this revision are gone."""
+        self.written = 0
+        """How many changes there were since the process began, kept or not."""
 
     def remember(self, change: Change, retention: Retention) -> None:
         """Add the newest change, and let go of what is over the bounds."""
         changes, fresh = self.changes, self._fresh
         changes.append(change)
         fresh.append(change)
+        self.written += 1
         if len(fresh) > _FRESH:
             fresh.popleft().memo = None
         self.size += _weight(change)

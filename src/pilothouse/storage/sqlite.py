@@ -149,6 +149,10 @@ class SqliteStore(Store):
             if staged.waiter is not None and not staged.waiter.done():
                 staged.waiter.set_result(None)
 
+    def size(self) -> int | None:
+        """The bytes of the database file."""
+        return self._file.path.stat().st_size
+
     async def close(self) -> None:
         """Commit what is staged, end every watcher, close the file and give the directory back. Safe to call twice."""
         if self._released:

@@ -152,6 +152,14 @@ class Store(ABC):
         before = _end_of(prefix)
         return sum(collection.keys.count(prefix, before) for collection in self._under(prefix))
 
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """How many records there are, and how many changes this process has seen, by the prefix of each resource."""
+        return {prefix: (len(one.keys), one.written) for prefix, one in self._collections.items()}
+
+    def size(self) -> int | None:
+        """The bytes that the state takes on disk; None where it is kept in memory only."""
+        return None
+
     def has_any(self, resource: str) -> bool:
         """Whether there is anything under the prefix of a whole resource (``/pods/``): the quickest question of all."""
         collection = self._collections.get(resource)

@@ -17,6 +17,7 @@ from pilothouse.apiserver.admission.built_in import Unconfigured
 from pilothouse.apiserver.admission.dynamic import webhook_calls
 from pilothouse.apiserver.admission.dynamic.webhook_calls import CallError, Target, send
 from pilothouse.apiserver.admission.dynamic.webhooks import Webhooks
+from pilothouse.apiserver.metrics import ServerMetrics
 from pilothouse.env import Env
 from pilothouse.serving.certificates import issue_server, make_authority
 
@@ -497,3 +498,35 @@ async def test_headers_of_an_answer_are_bounded_with_it(tmp_path: Path) -> None:
     with pytest.raises(CallError, match="the answer is too large"):
         await send(target, b"{}")
     server.close()
+
+
+async def test_calls_are_counted_and_left_out_of_service_levels(api: Api) -> None:
+    core = api.server.core
+    metrics = core.metrics = ServerMetrics(api.env.perf_counter, core.store, lambda: core.table)
+    core.admission.metrics = metrics.admission
+    answers: dict[str, Object] = {
+        "slow.example.com": {"after": 3},
+        "no.example.com": {"allowed": False, "status": {"code": 999}},
+    }
+    hooks = [webhook("slow.example.com"), webhook("no.example.com"), webhook("broken.example.com")]
+    hooks[2]["failurePolicy"] = "Ignore"
+
+    def answer(name: str, _request: Object) -> Object:
+        return answers.get(name, {"http": 500})
+
+    await posted(api, *hooks, answer=answer)
+    page = metrics.response().body.decode()
+    for line in (
+        'webhook_request_total{name="slow.example.com",type="validating",operation="CREATE",code="200",'
+        'rejected="false"} 1',
+        'webhook_request_total{name="no.example.com",type="validating",operation="CREATE",code="600",'
+        'rejected="true"} 1',
+        'webhook_rejection_count{name="no.example.com",type="validating",operation="CREATE",error_type="no_error",'
+        'rejection_code="600"} 1',
+        'webhook_fail_open_count{name="broken.example.com",type="validating"} 1',
+        'webhook_admission_duration_seconds_bucket{name="slow.example.com",type="validating",operation="CREATE",'
+        'rejected="false",le="2.5"} 0',
+        'webhook_admission_duration_seconds_bucket{name="slow.example.com",type="validating",operation="CREATE",'
+        'rejected="false",le="10"} 1',
+    ):
+        assert f"apiserver_admission_{line}\n" in page, line

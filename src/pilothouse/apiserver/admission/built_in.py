@@ -62,7 +62,8 @@ class Unconfigured(Plugin):
         """Be replaced by the plugin."""
         plugins = self._core.admission.plugins
         if self in plugins:
-            plugins[plugins.index(self)] = self._make(self._core)
+            made = plugins[plugins.index(self)] = self._make(self._core)
+            made.name = self.name
 
 
 MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
@@ -114,7 +115,13 @@ GATES = {"PodGroupProtection": "GenericWorkload", "PodGroupWorkloadExists": "Gen
 def plugins(core: Core, names: Collection[str]) -> list[Plugin]:
     """The plugins of those names."""
     on = ("", *core.options.gates)
-    return [MAKERS[name](core) for name in ORDER if name in names and name in MAKERS and GATES.get(name, "") in on]
+    made = []
+    for name in ORDER:
+        if name in names and name in MAKERS and GATES.get(name, "") in on:
+            plugin = MAKERS[name](core)
+            plugin.name = name
+            made.append(plugin)
+    return made
 
 
 def missing(names: Collection[str]) -> list[str]:

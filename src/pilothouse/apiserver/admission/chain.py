@@ -11,6 +11,7 @@ import msgspec
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.metrics.admission import AdmissionMetrics, Phase, StepType
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
 
@@ -47,6 +48,8 @@ def new_forbidden(write: AdmissionAttributes, reason: str) -> errors.StatusError
 class Plugin:
     """Does nothing; plugins override what they need. A rejection is a raised ``StatusError``."""
 
+    name: str = ""
+    """Upstream's name, by which metrics show it; empty for one that upstream does not have."""
     resources: frozenset[str] | None = None
     """The resources that the plugin handles (``pods``, ``ingresses.networking.k8s.io``); None: all. It is not called
     for others."""
@@ -86,6 +89,9 @@ class Chain:
         self._seen: list[Plugin] = []
         self._steps: dict[str, Steps] = {}
         self._reads_updates: dict[str, bool] = {}
+        self.metrics: AdmissionMetrics | None = None
+        """Counts what the plugins do; None where nothing shows it."""
+        self._phases: dict[tuple[str, str, StepType], Phase] = {}
 
     def reads_updates(self, write: AdmissionAttributes) -> bool:
         """Whether a plugin reads or changes the object in an update of that resource."""
@@ -94,7 +100,11 @@ class Chain:
 
     async def admit(self, write: AdmissionAttributes) -> None:
         """Run the plugins that may change the object."""
-        for step in self._of(write)[0]:
+        steps = self._of(write)[0]
+        if self.metrics is not None:
+            await self._run_measured(self.metrics, "admit", steps, write)
+            return
+        for step in steps:
             pending = step(write)
             if pending is not None:
                 await pending
@@ -106,16 +116,46 @@ class Chain:
 
     async def validate(self, write: AdmissionAttributes) -> None:
         """Run the plugins that only validate."""
-        for step in self._of(write)[2]:
+        steps = self._of(write)[2]
+        if self.metrics is not None:
+            await self._run_measured(self.metrics, "validate", steps, write)
+            return
+        for step in steps:
             pending = step(write)
             if pending is not None:
                 await pending
+
+    async def _run_measured(
+        self, metrics: AdmissionMetrics, kind: StepType, steps: tuple[Step, ...], write: AdmissionAttributes
+    ) -> None:
+        key = (write.info.group_resource, write.operation, kind)
+        phase = self._phases.get(key)
+        if phase is None:
+            phase = self._phases[key] = metrics.phase(kind, write.operation, [_name(step) for step in steps])
+        clock = metrics.clock
+        began = clock()
+        waited, index = 0.0, 0
+        try:
+            for step in steps:
+                pending = step(write)
+                if pending is not None:
+                    asked = clock()
+                    await pending
+                    waited += phase.waited(index, clock() - asked)
+                index += 1  # that of the plugin that rejects is read below
+        except errors.StatusError:
+            phase.rejected(index, clock() - began, waited)
+            raise
+        phase.passed(clock() - began, waited)
 
     def _of(self, write: AdmissionAttributes) -> Steps:
         # Each write passes here, and most plugins have nothing to do with it: they cost nothing this way.
         if self.plugins != self._seen:
             self._seen = list(self.plugins)
             self._steps.clear()
+            if self.metrics is not None:
+                self.metrics.forget(list(self._phases.values()))
+            self._phases.clear()
         resource = write.info.group_resource
         steps = self._steps.get(resource)
         if steps is None:
@@ -127,6 +167,11 @@ class Chain:
             )
             self._reads_updates[resource] = any(one.reads_updates(resource) for one in plugins if _acts(type(one)))
         return steps
+
+
+def _name(step: Step) -> str:
+    plugin = getattr(step, "__self__", None)
+    return plugin.name if isinstance(plugin, Plugin) else ""
 
 
 def _acts(plugin: type[Plugin]) -> bool:

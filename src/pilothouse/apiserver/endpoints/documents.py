@@ -5,6 +5,7 @@ with a ``HandlerChain`` issues tokens too, and then has the issuer's documents a
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -13,9 +14,9 @@ from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.endpoints.discovery import Discovery
 from pilothouse.apiserver.endpoints.healthz import Health
-from pilothouse.apiserver.endpoints.metrics import RequestMetrics
 from pilothouse.apiserver.endpoints.version import version_response
 from pilothouse.apiserver.errors import PlainNotFound
+from pilothouse.apiserver.metrics import ServerMetrics
 from pilothouse.apiserver.request_info import Query, RequestInfo
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.apiserver.serializers.json import JSON_HEADERS
@@ -71,14 +72,14 @@ class Documents:
         *,
         address: str,
         health: Health | None = None,
-        metrics: RequestMetrics | None = None,
+        metrics: ServerMetrics | None = None,
         tokens: TokenIssuer | None = None,
         history: Mapping[str, Callable[[Query], Response]] | None = None,
     ) -> None:
         self._table = table
         self._address = address
         self._health = health or Health()
-        self._metrics = metrics or RequestMetrics()
+        self._metrics = metrics
         self._tokens = tokens
         self._history = history or {}
         self._discovery = Discovery(table, address)
@@ -96,7 +97,7 @@ class Documents:
             return response
         if path in self._history and request.method == "GET":
             return self._history[path](info.query)
-        make = self._find(path.rstrip("/"))
+        make = self._find(path.rstrip("/"), info.query)
         # Of these, only what is not about the API itself has a head alone (go-restful knows no HEAD, Go's mux does).
         if request.method != "GET" and (request.method != "HEAD" or path.rstrip("/") not in _WITH_HEAD):
             raise errors.method_not_allowed()
@@ -107,12 +108,12 @@ class Documents:
             self._openapi = openapi.OpenApi(self._table)
         return self._openapi
 
-    def _find(self, path: str) -> Callable[[], Response]:
+    def _find(self, path: str, query: Query) -> Callable[[], Response]:
         match path:
             case "/version":
                 return version_response
-            case "/metrics" | "/metrics/slis":
-                return self._metrics.response
+            case "/metrics" | "/metrics/slis" if self._metrics is not None:
+                return partial(self._metrics.response, query.first("component"))
             case "":
                 return self._index
         if self._tokens is not None and path in (_ISSUER, _KEYS):

@@ -112,6 +112,8 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     values = [record.value for record in records] if shown is None else shown
     if values and shown is None and (info.custom is not None or not values[0].startswith(head)):
         values = await core.shown_all(info, values)
+    if core.metrics is not None:
+        core.metrics.storage.listed(info, len(values), len(values))
     return ListResult(info, values, revision, continue_, remaining, tuple(call.warnings))
 
 

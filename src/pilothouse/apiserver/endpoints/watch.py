@@ -108,6 +108,9 @@ class Watch:
         if options.bookmarks:
             self._plan_bookmark(now)
         core.watches[self] = self.info
+        metrics = core.metrics
+        self.event_sizes = metrics.requests.event_sizes(call.info) if metrics is not None else None
+        """Counts what is sent, by its bytes."""
         if revision <= core.store.revision or not self._initial:
             self._begin()
 
@@ -129,12 +132,15 @@ class Watch:
             self._fail(errors.expired(f"too old resource version: {after} ({gone.oldest})"))
             return
         self._first = []
+        metrics = self._core.metrics
         if self._initial:
             if self.converts:
                 self._initial_records = self._current_records()
             else:
                 view = self._core.view
                 self._first += [WatchEvent("ADDED", view(info, record.value)) for record in self._now()]
+            if metrics is not None:
+                metrics.storage.watch_began(info, len(self._first) + len(self._initial_records))
             if self._options.bookmarks:
                 self._bookmarked = after
                 self._first.append(self._bookmark(after, initial_end=True))
@@ -241,6 +247,8 @@ class Watch:
                 continue
             now = self._core.env.monotonic()
             if watcher.ended or now >= self._deadline:
+                if watcher.overrun and self._core.metrics is not None:
+                    self._core.metrics.storage.watch_overrun(self.info)
                 break
             if now >= self._bookmark_at:
                 due = self._has_news
@@ -262,6 +270,9 @@ class Watch:
         self._sent = end
         if end == len(first):
             self._first = []
+            if self._options.send_initial_events and self._core.metrics is not None:
+                seconds = self._core.env.monotonic() - self._began
+                self._core.metrics.requests.watch_listed(self._call.request_info, seconds)
         return first[begin:end]
 
     # Bookmarks

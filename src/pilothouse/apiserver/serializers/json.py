@@ -199,6 +199,8 @@ class LineStream:
         lines = self._lines
         while not lines:
             lines.extend([event_line(event) for event in await self._events.__anext__()])
+            if self._watching.event_sizes is not None:
+                self._watching.event_sizes.observe_each(map(len, lines))
         return lines.popleft()
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
@@ -207,16 +209,27 @@ class LineStream:
         Events that are not shared, those of the beginning, have large objects as pieces by themselves: a line of its
         own for each reader would be a copy of each for each.
         """
+        sizes = self._watching.event_sizes
         async for batch in self._events:
             if batch[0].memo is not None:
-                yield [event_line(event) for event in batch]
+                shared = [event_line(event) for event in batch]
+                if sizes is not None:
+                    sizes.observe_each(map(len, shared))
+                yield shared
                 continue
             lines: list[bytes] = []
             for event in batch:
                 if len(event.value) > LARGE_EVENT:
-                    lines += (b'{"type":"%s","object":' % event.type.encode(), event.value, _EVENT_END)
+                    pieces: tuple[bytes, ...] = (
+                        b'{"type":"%s","object":' % event.type.encode(),
+                        event.value,
+                        _EVENT_END,
+                    )
                 else:
-                    lines.append(event_line(event))
+                    pieces = (event_line(event),)
+                lines += pieces
+                if sizes is not None:
+                    sizes.observe(sum(map(len, pieces)))
             yield lines
 
     async def close(self) -> None:

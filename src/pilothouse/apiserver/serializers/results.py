@@ -13,6 +13,7 @@ from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.metrics import Histogram
 
 
 class ObjectResult(msgspec.Struct, gc=False):
@@ -67,6 +68,8 @@ class Watching(Protocol):
 
     info: ResourceInfo
     warnings: tuple[str, ...]
+    event_sizes: Histogram | None
+    """Counts the bytes of what is sent; None where nothing shows them."""
 
     def __aiter__(self) -> AsyncIterator[list[WatchEvent]]:
         """The batches; never an empty one. Ends when the watch does."""

@@ -38,14 +38,22 @@ class EventStream:
         self._columns_sent = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        sizes = self._watching.event_sizes
         async for batch in self._watching:
             for event in batch:
-                yield self._show(event)
+                piece = self._show(event)
+                if sizes is not None:
+                    sizes.observe(len(piece))
+                yield piece
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """Instead of single pieces: all pieces that came together."""
+        sizes = self._watching.event_sizes
         async for batch in self._watching:
-            yield [self._show(event) for event in batch]
+            pieces = [self._show(event) for event in batch]
+            if sizes is not None:
+                sizes.observe_each(map(len, pieces))
+            yield pieces
 
     async def close(self) -> None:
         """End the watch."""

@@ -45,6 +45,8 @@ from pilothouse.machinery.patches import PatchError
 
 _log = Log("admission-webhook")
 _VERSIONS = ("v1", "v1beta1")
+_CALL_FAILED = 500
+"""The code of a call without an answer, in metrics."""
 
 
 class Webhook:
@@ -80,6 +82,8 @@ class Webhooks(Plugin):
     resource = ""
     annotation_prefix = ""
     mutating = False
+    type = ""
+    """As metrics call it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -107,10 +111,25 @@ class Webhooks(Plugin):
         ``place`` is which of all it is, in audit annotations."""
         if write.dry_run and webhook.has_side_effects:
             raise errors.bad_request(f"admission webhook {quote(webhook.name)} does not support dry run")
+        metrics = self._core.metrics
+        began = self._core.env.perf_counter() if metrics is not None else 0.0
+
+        def observe(code: int, *, error: str = "") -> None:
+            if metrics is not None:
+                seconds = self._core.env.perf_counter() - began
+                if error:
+                    metrics.admission.webhook_rejected(webhook.name, self.type, write.operation, error, code)
+                metrics.admission.webhook_called(
+                    webhook.name, self.type, write.operation, seconds, code=code, rejected=bool(error)
+                )
+
         try:
             response = await self._call(write, webhook, info)
         except CallError as error:
+            observe(_CALL_FAILED, error="" if webhook.ignores_failures else "calling_webhook_error")
             if webhook.ignores_failures:
+                if metrics is not None:
+                    metrics.admission.webhook_failed_open(webhook.name, self.type)
                 _log.warning("failed to call a webhook, failing open", webhook=webhook.name, error=str(error))
                 add_audit_annotation(f"failed-open.{self.annotation_prefix}{place}", webhook.name)
                 return None
@@ -118,8 +137,16 @@ class Webhooks(Plugin):
         _annotate(webhook, response)
         write.warnings += [text for text in response.get("warnings") or () if isinstance(text, str)]
         if response.get("allowed") is not True:
-            raise _status_error(webhook.name, response.get("status") or {})
+            denial = _status_error(webhook.name, response.get("status") or {})
+            observe(denial.code, error="no_error")
+            raise denial
+        observe(200)
         return response
+
+    def _record_wait(self, began: float) -> None:
+        """Leave out of service levels what webhooks take."""
+        if self._core.metrics is not None:
+            self._core.metrics.requests.waited(self._core.env.perf_counter() - began)
 
     async def _call(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo) -> Object:
         uid, api_version = self._core.env.uid(), f"admission.k8s.io/{webhook.version}"
@@ -202,6 +229,7 @@ class ValidatingWebhooks(Webhooks):
 
     resource = "validatingwebhookconfigurations"
     annotation_prefix = "validating.webhook.admission.k8s.io/"
+    type = "validating"
 
     def validate(self, write: AdmissionAttributes) -> Any:
         """Ask all that are about the write, at the same time."""
@@ -216,7 +244,9 @@ class ValidatingWebhooks(Webhooks):
                 info = await self._matching(write, webhook)
                 if info is not None:
                     asked.append(self._ask(write, webhook, info, f"round_0_index_{len(asked)}"))
+        began = self._core.env.perf_counter()
         answers = await asyncio.gather(*asked, return_exceptions=True)
+        self._record_wait(began)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
@@ -227,6 +257,7 @@ class MutatingWebhooks(Webhooks):
 
     resource = "mutatingwebhookconfigurations"
     annotation_prefix = "mutation.webhook.admission.k8s.io/"
+    type = "admit"
     mutating = True
 
     def admit(self, write: AdmissionAttributes) -> Any:
@@ -280,7 +311,11 @@ class MutatingWebhooks(Webhooks):
 
     async def _apply(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo, place: str) -> bool:
         """Have the object changed by the webhook, and say whether it is another one then."""
-        response = await self._ask(write, webhook, info, place)
+        began = self._core.env.perf_counter()
+        try:
+            response = await self._ask(write, webhook, info, place)
+        finally:
+            self._record_wait(began)
         if response is None or not response.get("patch"):
             return False
         try:

@@ -4,9 +4,14 @@ import pytest
 from tests.tables import cases
 
 from pilothouse.api.wire import Request
-from pilothouse.apiserver.endpoints.metrics import RequestMetrics
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.metrics import ServerMetrics
+from pilothouse.apiserver.metrics.requests import RequestMetrics
 from pilothouse.apiserver.request_info import read_request
 from pilothouse.apiserver.resources import ResourceTable, built_in
+from pilothouse.env import Env
+from pilothouse.machinery.metrics import Registry
+from pilothouse.storage import MemoryStore
 
 TABLE = ResourceTable(())
 PODS = "/api/v1/namespaces/a/pods"
@@ -18,15 +23,24 @@ BOUNDS = (
 )
 
 
-def metrics_of(*asked: Request, seconds: float = 0.0, size: int | None = None) -> RequestMetrics:
-    metrics = RequestMetrics()
+class Counted:
+    """Request metrics, their registry and the clock that they go by."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.now = 0.0
+        self.metrics = RequestMetrics(self.registry, lambda: self.now)
+
+
+def metrics_of(*asked: Request, seconds: float = 0.0, size: int | None = None) -> Counted:
+    counted = Counted()
     for request in asked:
-        metrics.observe(request, read_request(request.method, request.target, TABLE), 200, seconds, size)
-    return metrics
+        counted.metrics.observe(request, read_request(request.method, request.target, TABLE), 200, seconds, size)
+    return counted
 
 
-def lines(metrics: RequestMetrics, name: str) -> list[str]:
-    return [line for line in metrics.response().body.decode().splitlines() if line.startswith(name)]
+def lines(counted: Counted, name: str) -> list[str]:
+    return [line for line in counted.registry.exposition().splitlines() if line.startswith(name)]
 
 
 @cases(
@@ -97,7 +111,7 @@ def test_latencies_have_upstreams_buckets() -> None:
         f"apiserver_request_duration_seconds_sum{{{labels}}} 0.06"
     ]
     assert len(lines(metrics, "apiserver_request_sli_duration_seconds_bucket")) == len(shown) - 2
-    assert "# TYPE apiserver_request_duration_seconds histogram" in metrics.response().body.decode().splitlines()
+    assert "# TYPE apiserver_request_duration_seconds histogram" in metrics.registry.exposition().splitlines()
 
 
 def test_sizes_are_those_of_what_is_read() -> None:
@@ -114,9 +128,9 @@ def test_health_checks_are_told_by_their_path() -> None:
 
 
 def test_watches_are_counted_while_they_are_on() -> None:
-    metrics = RequestMetrics()
+    metrics = Counted()
     request = Request("GET", f"{PODS}?watch=true")
-    gauge = metrics.long_running(request, read_request("GET", request.target, TABLE))
+    gauge = metrics.metrics.long_running(request, read_request("GET", request.target, TABLE))
     gauge.inc()
     (line,) = lines(metrics, "apiserver_longrunning_requests")
     assert line == (
@@ -134,6 +148,71 @@ def test_every_kind_has_its_own_series_and_custom_ones_come_and_go() -> None:
     assert len(found) == len(set(targets)) == sum(line.endswith(" 2") for line in found)
 
 
-def test_what_else_the_process_shows_is_appended() -> None:
-    metrics = RequestMetrics([lambda: "# TYPE workqueue_depth gauge\nworkqueue_depth 3\n"])
-    assert metrics.response().body.decode().endswith("\nworkqueue_depth 3\n")
+def test_the_most_requests_at_a_time_are_those_of_the_last_second() -> None:
+    counted = Counted()
+    reading, writing = counted.metrics.reading, counted.metrics.writing
+
+    def shown() -> list[str]:
+        return [line.partition("{")[2] for line in lines(counted, "apiserver_current_inflight_requests")]
+
+    reading.enter(counted.now)
+    for _ in range(3):
+        writing.enter(counted.now)
+    for _ in range(3):
+        writing.leave()
+    counted.now = 1.1
+    assert shown() == ['request_kind="mutating"} 3', 'request_kind="readOnly"} 1']
+    counted.now = 2.2
+    assert shown() == ['request_kind="mutating"} 0', 'request_kind="readOnly"} 1']
+    reading.leave()
+    counted.now = 60.0
+    assert shown() == ['request_kind="mutating"} 0', 'request_kind="readOnly"} 0']
+
+
+def test_sli_latencies_leave_out_what_webhooks_take() -> None:
+    counted = Counted()
+    request = Request("POST", PODS)
+    for waited in (0.0, 1.0):
+        if waited:
+            counted.metrics.waited(waited)
+        counted.metrics.observe(request, read_request("POST", PODS, TABLE), 201, 1.04)
+    (whole,) = lines(counted, "apiserver_request_duration_seconds_sum")
+    assert float(whole.split()[-1]) == pytest.approx(2.08)
+    (without,) = lines(counted, "apiserver_request_sli_duration_seconds_sum")
+    assert float(without.split()[-1]) == pytest.approx(1.08)
+    buckets = {
+        line.split('le="')[1].split('"')[0]: line.split()[-1]
+        for line in lines(counted, "apiserver_request_sli_duration_seconds_bucket")
+    }
+    assert (buckets["0.05"], buckets["1"], buckets["1.25"], buckets["+Inf"]) == ("1", "1", "2", "2")
+
+
+def test_requests_that_are_not_finished() -> None:
+    counted = Counted()
+    request = Request("GET", PODS)
+    info = read_request("GET", PODS, TABLE)
+    counted.metrics.terminated(request, info, 504)
+    counted.metrics.aborted(request, info)
+    of = 'verb="LIST",group="",version="v1",resource="pods",subresource="",scope="namespace"'
+    assert lines(counted, "apiserver_request_terminations_total") == [
+        f'apiserver_request_terminations_total{{{of},component="apiserver",code="504"}} 1'
+    ]
+    assert lines(counted, "apiserver_request_aborts_total") == [f"apiserver_request_aborts_total{{{of}}} 1"]
+
+
+async def test_pages_are_chosen_by_component(env: Env) -> None:
+    metrics = ServerMetrics(
+        env.perf_counter,
+        MemoryStore(env),
+        lambda: TABLE,
+        sources=[lambda: "audit 1\n"],
+        components={"kube-scheduler": [lambda: "scheduler 2\n"]},
+        process=[lambda: "process 3\n"],
+    )
+    for component in ("", "kube-apiserver"):
+        page = metrics.response(component).body.decode()
+        assert page.endswith("audit 1\nprocess 3\n")
+        assert 'apiserver_resource_objects{group="apps",resource="deployments"} 0\n' in page
+    assert metrics.response("kube-scheduler").body == b"scheduler 2\nprocess 3\n"
+    with pytest.raises(StatusError, match='"kubelet": the programs in this process are kube-apiserver, kube-scheduler'):
+        metrics.response("kubelet")

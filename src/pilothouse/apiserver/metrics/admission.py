@@ -1,0 +1,176 @@
+"""Admission: how long plugins and webhooks take, and what they reject.
+
+The families of apiserver ``pkg/admission/metrics/metrics.go`` (v0.36), without the summary of the steps, which nobody
+can aggregate. Plugins are not called, and not counted, for resources that they have nothing to do with.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal
+
+from pilothouse.machinery.metrics import Histogram, Registry
+
+StepType = Literal["admit", "validate"]
+_LATENCIES = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
+_WEBHOOK_LATENCIES = (*_LATENCIES, 10.0, 25.0)
+_LARGEST_CODE = 600
+"""Larger ones are shown as this one: an answer may have any number as its code."""
+
+
+class Phase:
+    """One phase of admission of one resource and operation: what counts it as a whole, and each of its plugins.
+
+    There are ten plugins and more, and most are done after a microsecond: to look at the clock between them would cost
+    more than they do. So those that wait are timed, and the others share the rest of the time: that shows in their sums
+    only, since what does not wait belongs into the first bucket.
+    """
+
+    def __init__(self, metrics: "AdmissionMetrics", kind: StepType, operation: str, names: Sequence[str]) -> None:
+        self._metrics = metrics
+        self._kind = kind
+        self._operation = operation
+        self._names = names
+        self._whole = metrics.step(kind, operation, rejected=False)
+        self._plugins = [metrics.controller(name, kind, operation, rejected=False) if name else None for name in names]
+        self._runs = 0
+        """Since the last time that somebody asked."""
+        self._seconds = 0.0
+        """What those runs took, without waits."""
+        self._not_counted = [0] * len(names)
+        """In how many of them a plugin is counted already, or was not asked."""
+
+    def waited(self, index: int, seconds: float) -> float:
+        """A plugin has let the write pass after it waited so long."""
+        plugin = self._plugins[index]
+        if plugin is not None:
+            plugin.observe(seconds)
+        self._not_counted[index] += 1
+        return seconds
+
+    def passed(self, seconds: float, waited: float) -> None:
+        """All plugins are through. ``waited`` is what ``waited`` has had."""
+        self._runs += 1
+        self._seconds += seconds - waited
+        whole = self._whole
+        if seconds <= _LATENCIES[0]:
+            whole.counts[0] += 1
+            whole.sum += seconds
+        else:
+            whole.observe(seconds)
+
+    def rejected(self, index: int, seconds: float, waited: float) -> None:
+        """A plugin has rejected the write; those after it are not asked."""
+        self._metrics.step(self._kind, self._operation, rejected=True).observe(seconds)
+        name = self._names[index]
+        if name:
+            self._metrics.controller(name, self._kind, self._operation, rejected=True).observe(seconds - waited)
+        self._runs += 1
+        for other in range(index, len(self._names)):
+            self._not_counted[other] += 1
+
+    def derive(self) -> None:
+        """Count the plugins that have not waited."""
+        share = self._seconds / max(1, len(self._names))
+        for index, plugin in enumerate(self._plugins):
+            if plugin is not None:
+                plugin.counts[0] += self._runs - self._not_counted[index]
+                plugin.sum += share
+            self._not_counted[index] = 0
+        self._runs, self._seconds = 0, 0.0
+
+
+class AdmissionMetrics:
+    """Counts what admission does."""
+
+    def __init__(self, registry: Registry, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        """Seconds by which steps are measured."""
+        self._steps = registry.histogram(
+            "apiserver_admission_step_admission_duration_seconds",
+            "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource "
+            "and step type (validate or admit).",
+            ("type", "operation", "rejected"),
+            _LATENCIES,
+        )
+        self._controllers = registry.histogram(
+            "apiserver_admission_controller_admission_duration_seconds",
+            "[STABLE] Admission controller latency histogram in seconds, identified by name and broken out for each "
+            "operation and API resource and type (validate or admit).",
+            ("name", "type", "operation", "rejected"),
+            _LATENCIES,
+        )
+        self._webhooks = registry.histogram(
+            "apiserver_admission_webhook_admission_duration_seconds",
+            "[STABLE] Admission webhook latency histogram in seconds, identified by name and broken out for each "
+            "operation and API resource and type (validate or admit).",
+            ("name", "type", "operation", "rejected"),
+            _WEBHOOK_LATENCIES,
+        )
+        self._rejections = registry.counter(
+            "apiserver_admission_webhook_rejection_count",
+            "[ALPHA] Admission webhook rejection count, identified by name and broken out for each admission type "
+            "(validating or admit) and operation. Additional labels specify an error type (calling_webhook_error or "
+            "apiserver_internal_error if an error occurred; no_error otherwise) and optionally a non-zero rejection "
+            "code if the webhook rejects the request with an HTTP status code (honored by the apiserver when the code "
+            "is greater or equal to 400). Codes greater than 600 are truncated to 600, to keep the metrics cardinality "
+            "bounded.",
+            ("name", "type", "operation", "error_type", "rejection_code"),
+        )
+        self._fail_open = registry.counter(
+            "apiserver_admission_webhook_fail_open_count",
+            "[ALPHA] Admission webhook fail open count, identified by name and broken out for each admission type "
+            "(validating or admit).",
+            ("name", "type"),
+        )
+        self._requests = registry.counter(
+            "apiserver_admission_webhook_request_total",
+            "[ALPHA] Admission webhook request total, identified by name and broken out for each admission type "
+            "(validating or admit) and operation. Additional labels specify whether the request was rejected or not "
+            "and an HTTP status code. Codes greater than 600 are truncated to 600, to keep the metrics cardinality "
+            "bounded.",
+            ("name", "type", "operation", "code", "rejected"),
+        )
+
+        self._phases: list[Phase] = []
+        registry.on_collect(self._derive)
+
+    def phase(self, kind: StepType, operation: str, names: Sequence[str]) -> Phase:
+        """Counts the plugins of those names, in the order in which they run; an empty name is not shown."""
+        phase = Phase(self, kind, operation, names)
+        self._phases.append(phase)
+        return phase
+
+    def forget(self, phases: Collection[Phase]) -> None:
+        """These are not used any more."""
+        self._derive()
+        self._phases = [phase for phase in self._phases if phase not in phases]
+
+    def _derive(self) -> None:
+        for phase in self._phases:
+            phase.derive()
+
+    def step(self, kind: StepType, operation: str, *, rejected: bool) -> Histogram:
+        """Counts a whole phase of admission."""
+        return self._steps.labels(kind, operation, _bool(rejected))
+
+    def controller(self, name: str, kind: StepType, operation: str, *, rejected: bool) -> Histogram:
+        """Counts one plugin."""
+        return self._controllers.labels(name, kind, operation, _bool(rejected))
+
+    def webhook_called(
+        self, name: str, kind: str, operation: str, seconds: float, *, code: int, rejected: bool
+    ) -> None:
+        """A webhook was asked (``ObserveWebhook``). ``code`` is of the answer; 0 where there was none."""
+        self._webhooks.labels(name, kind, operation, _bool(rejected)).observe(seconds)
+        self._requests.labels(name, kind, operation, min(code, _LARGEST_CODE), _bool(rejected)).inc()
+
+    def webhook_rejected(self, name: str, kind: str, operation: str, error: str, code: int) -> None:
+        """A webhook has rejected a request (``error`` is ``no_error``), or could not be asked."""
+        self._rejections.labels(name, kind, operation, error, min(code, _LARGEST_CODE)).inc()
+
+    def webhook_failed_open(self, name: str, kind: str) -> None:
+        """A webhook could not be asked, and the request goes on."""
+        self._fail_open.labels(name, kind).inc()
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

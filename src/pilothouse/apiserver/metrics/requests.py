@@ -1,0 +1,298 @@
+"""Requests: how many, how long, how large, how many at a time.
+
+The families of apiserver ``pkg/endpoints/metrics/metrics.go`` (v0.36). Labels are what the table of resources knows,
+never what a request says: requests for things that are not served must not make series.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from contextvars import ContextVar
+
+import msgspec
+
+from pilothouse.api.wire import Request
+from pilothouse.apiserver.metrics.in_flight import InFlight
+from pilothouse.apiserver.request_info import RequestInfo
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.metrics import Counter, Gauge, Histogram, Registry, exponential_buckets
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_OTHER = "other"
+"""The verb of methods that are not served (``cleanVerb``)."""
+_CONNECT = ("log", "exec", "portforward", "attach", "proxy")
+_APPLY = "application/apply-patch+yaml"
+_SELF = "kube-apiserver"
+_SYSTEM_CLIENTS = (_SELF, "kube-controller-manager", "kube-scheduler", "cluster-policy-controller")
+_COMPONENT = "apiserver"
+_HEALTH = ("/healthz", "/livez", "/readyz")
+_READS = ("GET", "HEAD")
+
+_OF_RESOURCE = ("group", "version", "resource", "subresource", "scope", "component")
+_LATENCIES = (
+    *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0),
+    *(30.0, 45.0, 60.0),
+)
+_SLI_LATENCIES = _LATENCIES[2:]
+_WATCH_LIST_LATENCIES = (*(0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),)
+_MOST_KNOWN = 4096
+
+
+_waited: ContextVar[float] = ContextVar("seconds that the request has waited for webhooks", default=0.0)
+
+
+class _Series(msgspec.Struct, gc=False):
+    """What is counted of requests that have all labels but the code in common."""
+
+    labels: tuple[str, ...]
+    seconds: Histogram
+    sli_seconds: Histogram | None
+    """Filled from ``seconds`` when somebody asks; None for dry runs."""
+    sizes: Histogram | None
+    """Of what is read only."""
+    webhooks: Histogram
+    """By how much ``sli_seconds`` differs from ``seconds``: the requests that have waited for webhooks."""
+
+
+class RequestMetrics:
+    """Counts the requests of one server."""
+
+    def __init__(self, registry: Registry, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        """Seconds by which requests are measured."""
+        self._total = registry.counter(
+            "apiserver_request_total",
+            "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, "
+            "scope, component, and HTTP response code.",
+            ("verb", "dry_run", *_OF_RESOURCE, "code", "system_client"),
+        )
+        self._seconds = registry.histogram(
+            "apiserver_request_duration_seconds",
+            "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, "
+            "subresource, scope and component.",
+            ("verb", "dry_run", *_OF_RESOURCE),
+            _LATENCIES,
+        )
+        self._sli_seconds = registry.histogram(
+            "apiserver_request_sli_duration_seconds",
+            "[ALPHA] Response latency distribution (not counting webhook duration and priority & fairness queue wait "
+            "times) in seconds for each verb, group, version, resource, subresource, scope and component.",
+            ("verb", *_OF_RESOURCE),
+            _SLI_LATENCIES,
+        )
+        self._sizes = registry.histogram(
+            "apiserver_response_sizes",
+            "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, scope "
+            "and component.",
+            ("verb", *_OF_RESOURCE),
+            exponential_buckets(1000, 10, 7),
+        )
+        self._longrunning = registry.gauge(
+            "apiserver_longrunning_requests",
+            "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, "
+            "resource, scope and component. Not all requests are tracked this way.",
+            ("verb", *_OF_RESOURCE),
+        )
+        self._in_flight_now = registry.gauge(
+            "apiserver_current_inflight_requests",
+            "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in "
+            "last second.",
+            ("request_kind",),
+        )
+        self._terminations = registry.counter(
+            "apiserver_request_terminations_total",
+            "[ALPHA] Number of requests which apiserver terminated in self-defense.",
+            ("verb", *_OF_RESOURCE, "code"),
+        )
+        self._aborts = registry.counter(
+            "apiserver_request_aborts_total",
+            "[ALPHA] Number of requests which apiserver aborted possibly due to a timeout, for each group, version, "
+            "verb, resource, subresource and scope",
+            ("verb", *_OF_RESOURCE[:-1]),
+        )
+        self._self_requests = registry.counter(
+            "apiserver_selfrequest_total",
+            "[ALPHA] Counter of apiserver self-requests broken out for each verb, API resource and subresource.",
+            ("verb", "group", "resource", "subresource"),
+        )
+        self._deprecated = registry.gauge(
+            "apiserver_requested_deprecated_apis",
+            "[STABLE] Gauge of deprecated APIs that have been requested, broken out by API group, version, resource, "
+            "subresource, and removed_release.",
+            ("group", "version", "resource", "subresource", "removed_release"),
+        )
+        self._event_sizes = registry.histogram(
+            "apiserver_watch_events_sizes",
+            "[ALPHA] Watch event size distribution in bytes",
+            ("group", "version", "resource"),
+            exponential_buckets(1024, 2, 8),
+        )
+        self._events = registry.counter(
+            "apiserver_watch_events_total",
+            "[ALPHA] Number of events sent in watch clients",
+            ("group", "version", "resource"),
+        )
+        self._watch_list_seconds = registry.histogram(
+            "apiserver_watch_list_duration_seconds",
+            "[BETA] Response latency distribution in seconds for watch list requests broken by group, version, "
+            "resource and scope.",
+            ("group", "version", "resource", "scope"),
+            _WATCH_LIST_LATENCIES,
+        )
+        self.reading = InFlight()
+        self.writing = InFlight()
+        self._has_waited = False
+        """Whether any request has waited for an admission webhook."""
+        self._series: dict[tuple[str, ...], _Series] = {}
+        self._known: dict[tuple[object, ...], tuple[_Series, Counter]] = {}
+        """By what a request shows without much work; forgotten when there are many."""
+        registry.on_collect(self._derive)
+
+    def in_flight(self, request: Request) -> InFlight:
+        """Where a request counts while it lasts."""
+        return self.reading if request.method in _READS else self.writing
+
+    def observe(
+        self, request: Request, info: RequestInfo | None, status: int, seconds: float, size: int | None = None
+    ) -> None:
+        """One request was answered with so many bytes; ``info`` is None for one that was not authenticated."""
+        headers = request.headers
+        client = headers.get("user-agent", "").partition("/")[0]
+        if client not in _SYSTEM_CLIENTS:
+            client = ""
+        if info is None or info.info is None or "dryRun" in request.target:
+            series, total = self._counted(request, info, status, client)
+        else:
+            verb = info.verb
+            # What labels depend on, without making any.
+            form: object = request.method if verb != "patch" else headers.get("content-type") == _APPLY
+            scope = 0 if info.name or verb == "create" else 1 if info.namespace else 2
+            key = (info.info, verb, info.subresource if info.sub is not None else "", form, scope, status, client)
+            known = self._known.get(key)
+            if known is None:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                known = self._known[key] = self._counted(request, info, status, client)
+            series, total = known
+        total.value += 1.0
+        series.seconds.counts[bisect_left(_LATENCIES, seconds)] += 1
+        series.seconds.sum += seconds
+        if size is not None and series.sizes is not None:
+            series.sizes.observe(size)
+        if client == _SELF:
+            labels = series.labels
+            self._self_requests.labels(labels[0], labels[2], labels[4], labels[5]).inc()
+        if self._has_waited and (waited := _waited.get()):
+            _waited.set(0.0)
+            series.webhooks.observe(seconds, -1)
+            series.webhooks.observe(max(0.0, seconds - waited))
+
+    def waited(self, seconds: float) -> None:
+        """The request of this task has waited so long for admission webhooks."""
+        self._has_waited = True
+        _waited.set(_waited.get() + seconds)
+
+    def long_running(self, request: Request, info: RequestInfo | None) -> Gauge:
+        """What counts watches like this one."""
+        verb, _dry_run, *labels = self._series_of(request, info).labels
+        return self._longrunning.labels(verb, *labels)
+
+    def terminated(self, request: Request, info: RequestInfo | None, code: int) -> None:
+        """A request took too long, or found no room, and was ended with this code."""
+        verb, _dry_run, *labels = self._series_of(request, info).labels
+        self._terminations.labels(verb, *labels, str(code)).inc()
+
+    def aborted(self, request: Request, info: RequestInfo | None) -> None:
+        """The client went away before the answer, or did not read it."""
+        verb, _dry_run, *labels, _component = self._series_of(request, info).labels
+        self._aborts.labels(verb, *labels).inc()
+
+    def deprecated(self, info: RequestInfo, removed_release: str) -> None:
+        """A deprecated version was asked for."""
+        resource = info.info
+        assert resource is not None, "only what is served is deprecated"
+        subresource = info.subresource if info.sub is not None else ""
+        labels = (resource.group, resource.version, resource.resource, subresource, removed_release)
+        self._deprecated.labels(*labels).set(1)
+
+    def event_sizes(self, resource: ResourceInfo) -> Histogram:
+        """Counts the events that watches of the resource send, by their bytes."""
+        return self._event_sizes.labels(resource.group, resource.version, resource.resource)
+
+    def watch_listed(self, info: RequestInfo, seconds: float) -> None:
+        """A watch has sent all that there was when it began."""
+        resource = info.info
+        assert resource is not None, "what is watched is served"
+        labels = (resource.group, resource.version, resource.resource, _scope(info))
+        self._watch_list_seconds.labels(*labels).observe(seconds)
+
+    def _counted(self, request: Request, info: RequestInfo | None, status: int, client: str) -> tuple[_Series, Counter]:
+        series = self._series_of(request, info)
+        return series, self._total.labels(*series.labels, str(status), client)
+
+    def _series_of(self, request: Request, info: RequestInfo | None) -> _Series:
+        resource = info.info if info is not None else None
+        labels: tuple[str, ...]
+        if info is None or resource is None:
+            path = info.path if info is not None and info.path in _HEALTH else ""
+            labels = (_verb(request, None, ""), "", "", "", "", path, "", "" if path else _COMPONENT)
+        else:
+            scope = _scope(info)
+            verb, dry_run = _verb(request, info, scope), _dry_run(info) if "dryRun" in request.target else ""
+            subresource = info.subresource if info.sub is not None else ""
+            of_resource = (resource.group, resource.version, resource.resource, subresource, scope, _COMPONENT)
+            labels = (verb, dry_run, *of_resource)
+        series = self._series.get(labels)
+        if series is None:
+            series = self._series[labels] = self._new_series(*labels)
+        return series
+
+    def _new_series(self, verb: str, dry_run: str, *labels: str) -> _Series:
+        return _Series(
+            (verb, dry_run, *labels),
+            self._seconds.labels(verb, dry_run, *labels),
+            None if dry_run else self._sli_seconds.labels(verb, *labels),
+            self._sizes.labels(verb, *labels) if verb in ("GET", "LIST") else None,
+            Histogram(_LATENCIES),
+        )
+
+    def _derive(self) -> None:
+        """Fill what follows from what is counted."""
+        for series in self._series.values():
+            if series.sli_seconds is not None:
+                sli, seconds, webhooks = series.sli_seconds, series.seconds, series.webhooks
+                counts = [mine + theirs for mine, theirs in zip(seconds.counts, webhooks.counts, strict=True)]
+                sli.counts[:] = [sum(counts[:3]), *counts[3:]]
+                sli.sum = seconds.sum + webhooks.sum
+        for labels, sizes in self._event_sizes.children.items():
+            self._events.labels(*labels).value = float(sizes.count)
+        now = self.clock()
+        self._in_flight_now.labels("readOnly").set(self.reading.most(now))
+        self._in_flight_now.labels("mutating").set(self.writing.most(now))
+
+
+def _verb(request: Request, info: RequestInfo | None, scope: str) -> str:
+    """The verb that is counted: the method, but for lists, watches, applies and connections (``cleanVerb``)."""
+    if request.method not in _METHODS:
+        return _OTHER
+    if info is not None:
+        if info.sub is not None and info.subresource in _CONNECT:
+            return "CONNECT"
+        if info.verb == "watch":
+            return "WATCH"
+        if request.method == "PATCH" and request.headers.get("content-type", "") == _APPLY:
+            return "APPLY"
+    if request.method in _READS:
+        return "GET" if scope in ("resource", "") else "LIST"
+    return request.method
+
+
+def _scope(info: RequestInfo) -> str:
+    """``CleanScope``."""
+    if info.name or info.verb == "create":
+        return "resource"
+    return "namespace" if info.namespace else "cluster"
+
+
+def _dry_run(info: RequestInfo) -> str:
+    values = set(info.query.get("dryRun") or ())
+    return "" if not values else "All" if values == {"All"} else "invalid"

@@ -1,0 +1,196 @@
+"""The store and what stands for upstream's watch cache, which is the store as well.
+
+The families of apiserver ``pkg/storage/etcd3/metrics/metrics.go`` and ``pkg/storage/cacher/metrics/metrics.go``
+(v0.36), as far as they mean something here. ``etcd_*`` are writes until they are durable and visible. Reads and lists
+never leave the memory: they are lists from the cache.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.metrics import Counter, Histogram, Registry
+from pilothouse.storage import Change
+
+_LATENCIES = (
+    *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0),
+    *(30.0, 45.0, 60.0),
+)
+_OPERATIONS = {"ADDED": "create", "MODIFIED": "update", "DELETED": "delete"}
+_OF = ("group", "resource")
+_SHOWN_DIGITS = 10**15
+
+
+class Stored(Protocol):
+    """What is asked of a store."""
+
+    revision: int
+
+    def size(self) -> int | None:
+        """The bytes on disk; None for a store in memory."""
+        ...
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """How many objects there are and how many changes there were, by the prefix of the resource."""
+        ...
+
+
+class StorageMetrics:
+    """Counts writes and lists, and shows what is stored. ``resources`` gives those that are served."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        clock: Callable[[], float],
+        store: Stored,
+        resources: Callable[[], Iterable[ResourceInfo]],
+    ) -> None:
+        self.clock = clock
+        """Seconds by which writes are measured."""
+        self._store = store
+        self._resources = resources
+        self._seconds = registry.histogram(
+            "etcd_request_duration_seconds",
+            "[ALPHA] Etcd request latency in seconds for each operation and object type.",
+            ("operation", *_OF),
+            _LATENCIES,
+        )
+        self._requests = registry.counter(
+            "etcd_requests_total",
+            "[ALPHA] Etcd request counts for each operation and object type.",
+            ("operation", *_OF),
+        )
+        self._errors = registry.counter(
+            "etcd_request_errors_total",
+            "[ALPHA] Etcd failed request counts for each operation and object type.",
+            ("operation", *_OF),
+        )
+        self._old_objects = registry.gauge(
+            "apiserver_storage_objects",
+            "[STABLE] [DEPRECATED, consider using apiserver_resource_objects instead] Number of stored objects at the "
+            "time of last check split by kind. In case of a fetching error, the value will be -1.",
+            ("resource",),
+        )
+        self._objects = registry.gauge(
+            "apiserver_resource_objects",
+            "[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, "
+            "the value will be -1.",
+            _OF,
+        )
+        self._size = registry.gauge(
+            "apiserver_storage_size_bytes",
+            "[STABLE] Size of the storage database file physically allocated in bytes.",
+            ("storage_cluster_id",),
+        )
+        self._received = registry.counter(
+            "apiserver_storage_events_received_total", "[BETA] Number of etcd events received split by kind.", _OF
+        )
+        self._cache_received = registry.counter(
+            "apiserver_watch_cache_events_received_total",
+            "[ALPHA] Counter of events received in watch cache broken by resource type.",
+            _OF,
+        )
+        self._cache_dispatched = registry.counter(
+            "apiserver_watch_cache_events_dispatched_total",
+            "[ALPHA] Counter of events dispatched in watch cache broken by resource type.",
+            _OF,
+        )
+        self._cache_revision = registry.gauge(
+            "apiserver_watch_cache_resource_version",
+            "[ALPHA] Current resource version of watch cache broken by resource type. This is truncated to the 15 "
+            "least significant digits.",
+            _OF,
+        )
+        self._init_events = registry.counter(
+            "apiserver_init_events_total",
+            "[ALPHA] Counter of init events processed in watch cache broken by resource type.",
+            _OF,
+        )
+        self._terminated = registry.counter(
+            "apiserver_terminated_watchers_total",
+            "[ALPHA] Counter of watchers closed due to unresponsiveness broken by resource type.",
+            _OF,
+        )
+        self._lists = registry.counter(
+            "apiserver_cache_list_total", "[ALPHA] Number of LIST requests served from watch cache", (*_OF, "index")
+        )
+        self._fetched = registry.counter(
+            "apiserver_cache_list_fetched_objects_total",
+            "[ALPHA] Number of objects read from watch cache in the course of serving a LIST request",
+            (*_OF, "index"),
+        )
+        self._returned = registry.counter(
+            "apiserver_cache_list_returned_objects_total",
+            "[ALPHA] Number of objects returned for a LIST request from watch cache",
+            _OF,
+        )
+        self._writes: dict[str, dict[str, Histogram]] = {kind: {} for kind in _OPERATIONS}
+        """By type of the change, and ``<group>/<resource>``."""
+        registry.on_collect(self._derive)
+
+    def wrote(self, change: Change, seconds: float) -> None:
+        """A write is durable and visible."""
+        key = change.key
+        histograms = self._writes[change.type]
+        histogram = histograms.get(key[: key.find("/", key.find("/") + 1)])
+        if histogram is None:
+            names = _names(key)
+            histogram = self._seconds.labels(_OPERATIONS[change.type], *names)
+            histograms["/".join(names)] = histogram
+        if seconds <= _LATENCIES[0]:
+            histogram.counts[0] += 1
+            histogram.sum += seconds
+        else:
+            histogram.observe(seconds)
+
+    def failed(self, change: Change, seconds: float) -> None:
+        """A write could not be made durable."""
+        self.wrote(change, seconds)
+        self._errors.labels(_OPERATIONS[change.type], *_names(change.key)).inc()
+
+    def listed(self, info: ResourceInfo, fetched: int, returned: int) -> None:
+        """A list has read so many objects, and returns so many."""
+        labels = (info.group, info.resource)
+        self._lists.labels(*labels, "").inc()
+        self._fetched.labels(*labels, "").inc(fetched)
+        self._returned.labels(*labels).inc(returned)
+
+    def watch_began(self, info: ResourceInfo, events: int) -> None:
+        """A watch sends so many events of what there is already."""
+        self._init_events.labels(info.group, info.resource).inc(events)
+
+    def watch_overrun(self, info: ResourceInfo) -> None:
+        """A watch ends, for its client has not kept up."""
+        self._terminated.labels(info.group, info.resource).inc()
+
+    def _derive(self) -> None:
+        for labels, seconds in self._seconds.children.items():
+            self._requests.labels(*labels).value = float(seconds.count)
+        counts = self._store.counts()
+        shown: dict[tuple[str, ...], float] = {}
+        for info in self._resources():
+            if "list" in info.verbs and "create" in info.verbs:
+                # Events of both groups are stored once; upstream shows them as those of the core.
+                shown[_names(info.prefix)] = counts.get(info.prefix, (0, 0))[0]
+        self._objects.show(shown)
+        by_name: dict[tuple[str, ...], float] = {
+            (f"{name}.{group}" if group else name,): count for (group, name), count in shown.items()
+        }
+        self._old_objects.show(by_name)
+        revision = float(self._store.revision % _SHOWN_DIGITS)
+        self._cache_revision.show(dict.fromkeys(shown, revision))
+        for prefix, (_objects, changes) in counts.items():
+            if changes:
+                names = _names(prefix)
+                for family in (self._received, self._cache_received, self._cache_dispatched):
+                    child: Counter = family.labels(*names)
+                    child.value = float(changes)
+        size = self._store.size()
+        if size is not None:
+            self._size.labels("etcd-0").set(size)
+
+
+def _names(key: str) -> tuple[str, str]:
+    """Group and resource of a key or prefix: ``<group>/<resource>/…``."""
+    group, resource, _rest = key.split("/", 2)
+    return group, resource
