@@ -22,6 +22,8 @@ class Call(msgspec.Struct):
     warnings: list[str] = []
     admitted: bool = False
     """Admission has seen what was asked for, an eviction; what follows from it is not admitted again."""
+    untracked: str = ""
+    """Why the object is stored without managed fields, if it comes to that."""
 
     @property
     def key(self) -> str:

@@ -176,13 +176,13 @@ class Core:
             for _ in range(_MOST_CONVERSIONS):
                 try:
                     return await self.long_work.run(size, function, *args, **kwargs)
-                except conversions.ConversionNeeded as needed:
-                    try:
-                        results[needed.key] = await info.custom.converter.convert(
-                            needed.obj, needed.key[0], pruned=False
-                        )
-                    except StatusError as error:
-                        results[needed.key] = error
+                except conversions.ConversionNeeded as error:
+                    needed = error
+                # Outside of the handler: what a webhook in this process logs has nothing to do with it.
+                try:
+                    results[needed.key] = await info.custom.converter.convert(needed.obj, needed.key[0], pruned=False)
+                except StatusError as error:
+                    results[needed.key] = error
         finally:
             conversions.known.reset(token)
         raise errors.plain(

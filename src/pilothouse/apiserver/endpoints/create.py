@@ -12,7 +12,7 @@ from pilothouse.apiserver.endpoints.request_objects import read_object
 from pilothouse.apiserver.objects import Object, encode_object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.registry.generic import object_meta
-from pilothouse.apiserver.registry.generic.managed_fields import put_entries, remember_size
+from pilothouse.apiserver.registry.generic.managed_fields import put_entries, remember_size, warn_untracked
 from pilothouse.apiserver.registry.generic.validation import validate_create
 from pilothouse.apiserver.serializers.results import ObjectResult
 from pilothouse.machinery import resource_versions
@@ -156,6 +156,7 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
                 taken = mismatch.current
             else:
                 value = await core.commit(staged)
+                warn_untracked(call)
                 return ObjectResult(201, info, await core.shown(info, value), tuple(call.warnings))
         assert taken is not None, "a create only fails on an object that is there"
         being_deleted = b'"deletionTimestamp":"' in taken.value

@@ -36,6 +36,7 @@ from pilothouse.apiserver.registry.generic.managed_fields import (
     remember_size,
     same_but_for_times,
     split,
+    warn_untracked,
     without_known,
 )
 from pilothouse.apiserver.registry.generic.strategy import Step
@@ -303,6 +304,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         return value
 
     value = await core.commit(core.store.stage(record.key, make, expected=record.revision))
+    warn_untracked(call)
     return ObjectResult(200, info, await core.shown(info, value), warnings)
 
 

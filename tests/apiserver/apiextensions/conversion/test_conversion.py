@@ -678,8 +678,8 @@ async def test_what_was_applied_in_another_version_is_pruned_there(api: Api) -> 
     assert managers(moved) == [("m", "Apply", "example.com/v1")]
 
 
-async def test_managed_fields_in_versions_that_cannot_be_had(api: Api) -> None:
-    """An update goes on without managed fields, as upstream's ``UpdateNoErrors``; an apply fails."""
+async def test_managed_fields_in_versions_that_cannot_be_had(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    """An update goes on without managed fields, as upstream's ``UpdateNoErrors``, and says so; an apply fails."""
     hook = await served(api)
     await api.made(V2 + "?fieldManager=two", v2_thing())
     hook.failure = "Post: no"
@@ -688,8 +688,14 @@ async def test_managed_fields_in_versions_that_cannot_be_had(api: Api) -> None:
         500,
         f"failed to convert old object: {FAILED}failed: Post: no",
     )
+    rejected = await api.patch(V1 + "/a?fieldManager=one", {"spec": {"hostPort": 1}})
+    assert rejected.status == 422
+    assert not caplog.records, "nothing was stored, so nothing is lost"
     updated = await api.patch(V1 + "/a?fieldManager=one", {"spec": {"hostPort": "n:1"}})
     assert (updated.status, "managedFields" in updated.meta) == (200, False)
+    assert [each.getMessage().partition(" kind=")[0] for each in caplog.records] == [
+        "Managed fields of an object are lost"
+    ]
 
 
 # Admission

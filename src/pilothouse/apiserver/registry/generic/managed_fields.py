@@ -304,7 +304,7 @@ class FieldManager:
                     before, live, obj, tracker.versions, tracker.counts, who, self._core.time.now
                 )
             except ConversionFailed as error:
-                _log.warning("An object goes without managed fields", kind=info.group_kind, error=str(error))
+                call.untracked = str(error)
                 return
             put_entries(obj, managed_fields.encode_entries(entries) if entries else b"")
             return
@@ -516,6 +516,7 @@ class FieldManager:
         tracker = self.tracker(call.info, subresource)
         who = Writer(manager or "unknown", call.info.api_version, subresource)
         obj = call.strategy.converted(obj)
+        call.untracked = ""
         try:
             result = managed_fields.follow(
                 entries, old, obj, tracker.versions, tracker.counts, who, self._core.time.now, tracker.skip
@@ -524,12 +525,18 @@ class FieldManager:
             return b""
         except ConversionFailed as error:
             # The write goes on without any (managedfields/internal/fieldmanager.go, ``UpdateNoErrors``, v1.36).
-            _log.warning("Managed fields of an object are lost", kind=call.info.group_kind, error=str(error))
+            call.untracked = str(error)
             return b""
         # Entries that say the same twice are written again (``decode_entries``).
         if result is entries and known and known.count(_ENTRY) == len(entries):
             return known
         return managed_fields.encode_entries(result) if result else b""
+
+
+def warn_untracked(call: Call) -> None:
+    """Log that an object was stored without managed fields. A write that is rejected takes them from nobody."""
+    if call.untracked:
+        _log.warning("Managed fields of an object are lost", kind=call.info.group_kind, error=call.untracked)
 
 
 def _everything(fields: FieldSet, _version: str) -> FieldSet:
