@@ -32,9 +32,9 @@ from pilothouse.apiserver.authorization.bootstrap_policy import node_rules
 from pilothouse.apiserver.authorization.parameter_rights import ParameterRights
 from pilothouse.apiserver.controllers.bootstrap_objects import keep_endpoints, stage_endpoints, stage_roles
 from pilothouse.apiserver.controllers.identity_lease import keep_lease
-from pilothouse.apiserver.endpoints import history
 from pilothouse.apiserver.endpoints.documents import Documents
 from pilothouse.apiserver.endpoints.healthz import Health
+from pilothouse.apiserver.endpoints.history import history_documents
 from pilothouse.apiserver.endpoints.impersonation import PREFIX, impersonate, requested_user
 from pilothouse.apiserver.endpoints.reviews import find_object, register
 from pilothouse.apiserver.errors import StatusError
@@ -141,10 +141,7 @@ class HandlerChain:
             health=health,
             metrics=self.metrics,
             tokens=self.tokens,
-            history={
-                history.PATH: lambda query: history.history_response(core.store, server.env, query),
-                history.CHANGES_PATH: lambda query: history.changes_response(core.store, query),
-            },
+            history=history_documents(core.store, server.env),
         )
         register(core, self.authenticator, self.authorizer, self.tokens)
 

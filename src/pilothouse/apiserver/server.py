@@ -29,6 +29,7 @@ from pilothouse.apiserver.controllers.resource_metrics import ResourceMetrics
 from pilothouse.apiserver.core import Core, Handler
 from pilothouse.apiserver.endpoints import create, delete, get, patch, subresources, update, watch
 from pilothouse.apiserver.endpoints.documents import Documents
+from pilothouse.apiserver.endpoints.history import history_documents
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.long_work import LONG_BYTES
 from pilothouse.apiserver.options import ServerOptions
@@ -153,7 +154,11 @@ class ApiServer:
         """Families of the whole process, which are on the page of each program."""
         self.component_metrics: dict[str, list[Callable[[], str]]] = {}
         """The pages of other programs in this process, by upstream's names of them."""
-        self.documents = Documents(self.core.table, address=f"127.0.0.1:{self.options.secure_port}")
+        self.documents = Documents(
+            self.core.table,
+            address=f"127.0.0.1:{self.options.secure_port}",
+            history=history_documents(store, env),
+        )
         """The documents (discovery, OpenAPI) served; a ``HandlerChain`` replaces them with its own."""
         self.authorize: Authorize | None = None
         """Raises ``StatusError`` for requests that the user is not allowed to send; None allows all."""

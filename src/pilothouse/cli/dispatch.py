@@ -25,6 +25,7 @@ with lazy_imports():
         run,
         scheduler,
         up,
+        why,
     )
     from pilothouse.machinery import flags
 
@@ -39,6 +40,7 @@ _PROGRAMS: Mapping[str, Callable[[str, Sequence[str]], int]] = {
     "generate": lambda program, words: generate.run(program, words),
     "get": lambda program, words: get.run(program, words),
     "history": lambda program, words: history.run(program, words),
+    "why": lambda program, words: why.run(program, words),
     "envtest-assets": lambda program, words: envtest_assets.run(program, words),
     "completion": lambda program, words: completion.run(program, words),
     "man": lambda program, words: man.run(program, words),

@@ -5,7 +5,20 @@ Building this imports all commands, which no running program does.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from pilothouse.cli import apiserver, envtest_assets, generate, get, history, manager, new, nodes, run, scheduler, up
+from pilothouse.cli import (
+    apiserver,
+    envtest_assets,
+    generate,
+    get,
+    history,
+    manager,
+    new,
+    nodes,
+    run,
+    scheduler,
+    up,
+    why,
+)
 from pilothouse.cli.commands import COMMANDS
 from pilothouse.machinery.flag_types import BOOL, NAMED_CERTIFICATES, STRING
 from pilothouse.machinery.flags import Flag, FlagSet
@@ -23,6 +36,7 @@ _FLAG_SETS: Mapping[str, Callable[[str], FlagSet]] = {
     "generate": generate.flag_set,
     "get": get.flag_set,
     "history": history.flag_set,
+    "why": why.flag_set,
     "envtest-assets": envtest_assets.flag_set,
 }
 """In the order of ``COMMANDS``."""

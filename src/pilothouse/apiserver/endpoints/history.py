@@ -5,6 +5,7 @@ a resource, and why. Neither shows objects: lists and watches do, for those who 
 """
 
 import datetime
+from collections.abc import Callable
 
 import msgspec
 
@@ -31,6 +32,14 @@ class _Mark(msgspec.Struct, rename="camel"):
 
 class _Marks(msgspec.Struct):
     marks: list[_Mark]
+
+
+def history_documents(store: Store, env: Env) -> dict[str, Callable[[Query], Response]]:
+    """What answers the two paths."""
+    return {
+        PATH: lambda query: history_response(store, env, query),
+        CHANGES_PATH: lambda query: changes_response(store, query),
+    }
 
 
 def history_response(store: Store, env: Env, query: Query) -> Response:

@@ -1,0 +1,15 @@
+"""Why an object is as it is, or is gone: the chain of causes, back to the act or the fault that began it.
+
+``explain`` answers for any object. It reads with a client, so it works against any API server; what only pilothouse's
+tells (who wrote, and why) comes from ``/debug/history/changes``, or from decision and audit logs.
+
+* ``evidence`` is what there is to go by; ``changes`` says what a change was, ``chain`` follows it back.
+* ``states`` looks at objects of each kind: what is remarkable about them, and what that follows from.
+* ``steps`` is the answer, as a tree, as text and as JSON.
+"""
+
+from pilothouse.why.evidence import Evidence, Reference, ServerEvidence
+from pilothouse.why.explain import explain
+from pilothouse.why.steps import Explanation, Step, text_lines
+
+__all__ = ["Evidence", "Explanation", "Reference", "ServerEvidence", "Step", "explain", "text_lines"]

@@ -1,0 +1,129 @@
+"""What a change was, in a sentence, and how likely it is that others followed from it. Pure."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from pilothouse.machinery.differences import ABSENT, Difference, differences
+from pilothouse.why.evidence import Document, ObjectChange
+
+SPEC, FAILED, DELETED, CREATED, METADATA, PHASE, CONDITION, STATUS, NOTHING = 60, 55, 50, 40, 30, 25, 20, 10, 0
+"""What weighs more is more likely the reason of what a controller did after it."""
+
+_SHOWN = 3
+_SHOWN_TEXT = 80
+_UNREMARKABLE = ("metadata.generation", "metadata.annotations", "status.observedGeneration", "metadata.uid")
+_HEARTBEATS = ("lastHeartbeatTime", "renewTime", "lastProbeTime", "lastUpdateTime", "lastTransitionTime")
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """``text`` without the object's name: ``was deleted``, ``changed: spec.replicas: 3 -> 2``."""
+
+    text: str
+    weight: int
+
+
+def summary(change: ObjectChange, before: Document | None, after: Document | None) -> Summary:
+    """What a change was. Without the documents, which history may not have, only its type is told."""
+    if change.type == "ADDED":
+        return Summary("was created", CREATED)
+    if change.type == "DELETED":
+        asked = before is not None and bool(_metadata(before).get("deletionTimestamp"))
+        return Summary("was removed once its deletion was complete" if asked else "was deleted", DELETED)
+    if before is None or after is None:
+        return Summary("was changed", STATUS)
+    if _metadata(after).get("deletionTimestamp") and not _metadata(before).get("deletionTimestamp"):
+        return Summary(_deletion_text(after), DELETED)
+    found = [each for each in differences(before, after) if not each.path.endswith(_HEARTBEATS)]
+    if _failed(after) and not _failed(before):
+        return Summary(f"failed{_reason(after)}", FAILED)
+    for prefixes, weight in (
+        (("spec.", "spec", "data", "webhooks", "rules", "subjects"), SPEC),
+        (("metadata.finalizers", "metadata.ownerReferences", "metadata.labels"), METADATA),
+        (("status.phase",), PHASE),
+        (("status.conditions",), CONDITION),
+        (("status",), STATUS),
+    ):
+        these = [each for each in found if each.path.startswith(prefixes) and each.path not in _UNREMARKABLE]
+        if these:
+            return Summary(f"changed: {_listed(these)}", weight)
+    these = [each for each in found if each.path not in _UNREMARKABLE[:1]]
+    return Summary(f"changed: {_listed(these)}" if these else "was written unchanged", NOTHING)
+
+
+def _metadata(document: Document) -> dict[str, Any]:
+    return document.get("metadata") or {}
+
+
+def _deletion_text(after: Document) -> str:
+    metadata = _metadata(after)
+    finalizers = metadata.get("finalizers")
+    grace = metadata.get("deletionGracePeriodSeconds")
+    text = "was marked for deletion"
+    if finalizers:
+        return f"{text}, and kept by its finalizers {', '.join(finalizers)}"
+    return f"{text} with {grace} seconds of grace" if grace else text
+
+
+def _failed(document: Document) -> bool:
+    status = document.get("status") or {}
+    if status.get("phase") == "Failed":
+        return True
+    return any(each.get("type") == "Failed" and each.get("status") == "True" for each in status.get("conditions") or ())
+
+
+def _reason(document: Document) -> str:
+    status = document.get("status") or {}
+    texts = [status.get("reason"), status.get("message")]
+    for each in status.get("conditions") or ():
+        if each.get("type") == "Failed":
+            texts += [each.get("reason"), each.get("message")]
+    for each in status.get("containerStatuses") or ():
+        ended = (each.get("state") or {}).get("terminated")
+        if ended and ended.get("exitCode"):
+            texts.append(f"container {each.get('name')} exited with {ended['exitCode']}")
+    said = [text for text in texts if text]
+    return f": {': '.join(said)}" if said else ""
+
+
+def _listed(found: list[Difference]) -> str:
+    shown = "; ".join(map(_line, found[:_SHOWN]))
+    return f"{shown} and {len(found) - _SHOWN} more fields" if len(found) > _SHOWN else shown
+
+
+def _line(difference: Difference) -> str:
+    if difference.before is ABSENT:
+        return f"{difference.path} added ({_short(difference.after)})"
+    if difference.after is ABSENT:
+        return f"{difference.path} removed (was {_short(difference.before)})"
+    return f"{difference.path}: {_short(difference.before)} -> {_short(difference.after)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_TEXT else f"{text[: _SHOWN_TEXT - 1]}…"
+
+
+def is_fulfilled(resource: str, document: Document) -> bool:
+    """Whether the status of an object says that its controller has done all that the spec asks for, so that what the
+    controller does next has another reason."""
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    wanted = spec.get("replicas", 1)
+    observed = status.get("observedGeneration", 0) == _metadata(document).get("generation", 0)
+    has = status.get("replicas", 0) == wanted
+    match resource:
+        case "replicasets.apps" | "replicationcontrollers":
+            return bool(has)
+        case "deployments.apps":
+            return bool(observed and has and status.get("updatedReplicas", 0) == wanted)
+        case "statefulsets.apps":
+            return bool(observed and has and status.get("currentRevision") == status.get("updateRevision"))
+        case "daemonsets.apps":
+            desired = status.get("desiredNumberScheduled", 0)
+            return bool(
+                observed
+                and desired == status.get("currentNumberScheduled", 0)
+                and desired == status.get("updatedNumberScheduled", 0)
+            )
+    return False

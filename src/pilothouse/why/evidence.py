@@ -1,0 +1,286 @@
+"""What the API server can tell of the past: the changes of objects, who made them and why, and objects as they were.
+
+pilothouse's API server answers ``/debug/history/changes``. Other API servers keep earlier versions for some minutes and
+tell nothing of their origin; decision logs and audit logs do (``why.logs``).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from pilothouse.api.core import EVENTS, Event
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError, Gone, NotFound
+from pilothouse.client.requests import with_query
+from pilothouse.machinery.api_resources import Discovery, Resource
+from pilothouse.machinery.causes import Cause
+
+Document = dict[str, Any]
+
+CHANGES_PATH = "/debug/history/changes"
+_LIMIT = 2000
+_PAGE = 5000
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """An object by its name. ``resource`` is a group resource: ``replicasets.apps``."""
+
+    resource: str
+    namespace: str
+    name: str
+
+    @property
+    def plural(self) -> str:
+        """``replicasets``."""
+        return self.resource.partition(".")[0]
+
+    @property
+    def group(self) -> str:
+        """``apps``."""
+        return self.resource.partition(".")[2]
+
+
+class Origin(msgspec.Struct, frozen=True, rename="camel"):
+    """Who made a change, as ``/debug/history/changes`` has it."""
+
+    user: str = ""
+    user_agent: str = ""
+    verb: str = ""
+    subresource: str = ""
+    field_manager: str = ""
+    audit_id: str = msgspec.field(default="", name="auditID")
+    cause: Cause | None = None
+
+
+class ObjectChange(msgspec.Struct, frozen=True):
+    """One change of one object."""
+
+    reference: Reference
+    type: str
+    revision: int
+    uid: str = ""
+    time: str = ""
+    origin: Origin | None = None
+
+
+class _Change(msgspec.Struct, rename="camel"):
+    resource_version: str
+    type: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    time: str = ""
+    origin: Origin | None = None
+
+
+class _Changes(msgspec.Struct):
+    changes: list[_Change]
+
+
+_changes = msgspec.json.Decoder(_Changes)
+
+
+class Evidence(Protocol):
+    """What an explanation rests on. What can't be read is named in ``unseen``, and is empty."""
+
+    unseen: dict[str, None]
+    """What could not be looked at, each once."""
+
+    def resource_of(self, api_version: str, kind: str) -> str:
+        """The group resource that serves a kind; empty if none does."""
+        ...
+
+    def kind_of(self, resource: str) -> str:
+        """The kind of a group resource, in lower case."""
+        ...
+
+    async def changes(self, reference: Reference) -> list[ObjectChange]:
+        """All changes of the object that are known, oldest first."""
+        ...
+
+    async def changes_of_all(self, resource: str, namespace: str) -> list[ObjectChange]:
+        """All changes of a resource in a namespace that are known, oldest first."""
+        ...
+
+    async def before(self, change: ObjectChange) -> Document | None:
+        """The object before a change; None if it was not there, or is not known."""
+        ...
+
+    async def after(self, change: ObjectChange) -> Document | None:
+        """The object after a change; of a deletion, its last state."""
+        ...
+
+    async def get(self, reference: Reference) -> Document | None:
+        """The object now; None if it is not there."""
+        ...
+
+    async def objects(self, resource: str, namespace: str) -> list[Document]:
+        """The objects of a namespace, or of the cluster."""
+        ...
+
+    async def events(self, reference: Reference, uid: str = "") -> list[Event]:
+        """The events about an object, oldest first."""
+        ...
+
+
+class ServerEvidence:
+    """``Evidence`` from an API server. It remembers what it has read: make a new one for each explanation."""
+
+    def __init__(self, client: Client, discovery: Discovery) -> None:
+        self._client = client
+        self._resources: dict[str, Resource] = {}
+        self._by_kind: dict[tuple[str, str], str] = {}
+        for each in discovery.preferred_resources():
+            self._resources.setdefault(each.group_resource, each)
+        for each in discovery.resources():
+            self._by_kind.setdefault((each.group, each.kind), each.group_resource)
+        self.unseen: dict[str, None] = {}
+        self._changes: dict[tuple[str, str, str], list[ObjectChange]] = {}
+        self._objects: dict[tuple[Reference, int], Document | None] = {}
+        self._lists: dict[tuple[str, str], list[Document]] = {}
+        self._events: dict[str, Sequence[Event]] = {}
+        self._tells_origins = True
+
+    def resource_of(self, api_version: str, kind: str) -> str:
+        """The group resource that serves a kind; empty if none does."""
+        return self._by_kind.get((api_version.rpartition("/")[0], kind), "")
+
+    def kind_of(self, resource: str) -> str:
+        """The kind of a group resource, in lower case."""
+        found = self._resources.get(resource)
+        return found.kind.lower() if found is not None else resource.partition(".")[0].removesuffix("s")
+
+    async def changes(self, reference: Reference) -> list[ObjectChange]:
+        """All changes of the object that are known, oldest first."""
+        return await self._read_changes(reference.resource, reference.namespace, reference.name)
+
+    async def changes_of_all(self, resource: str, namespace: str) -> list[ObjectChange]:
+        """All changes of a resource in a namespace that are known, oldest first."""
+        return await self._read_changes(resource, namespace, "")
+
+    async def _read_changes(self, resource: str, namespace: str, name: str) -> list[ObjectChange]:
+        key = (resource, namespace, name)
+        if key not in self._changes:
+            self._changes[key] = await self._ask_changes(*key) if self._tells_origins else []
+        return self._changes[key]
+
+    async def _ask_changes(self, resource: str, namespace: str, name: str) -> list[ObjectChange]:
+        plural, _dot, group = resource.partition(".")
+        target = with_query(
+            CHANGES_PATH, group=group, resource=plural, namespace=namespace, name=name, limit=_LIMIT if name else _PAGE
+        )
+        try:
+            response = await self._client.request("GET", target)
+        except NotFound:
+            self._tells_origins = False
+            self.unseen["who changed what: this API server does not tell (give --decision-log and --audit-log)"] = None
+            return []
+        except ApiError as error:
+            self._tells_origins = False
+            self.unseen[f"who changed what: {error}"] = None
+            return []
+        return [
+            ObjectChange(
+                Reference(resource, each.namespace, each.name),
+                each.type,
+                int(each.resource_version),
+                each.uid,
+                each.time,
+                each.origin,
+            )
+            for each in _changes.decode(response.body).changes
+        ]
+
+    async def before(self, change: ObjectChange) -> Document | None:
+        """The object before a change; None if it was not there, or is not known."""
+        if change.type == "ADDED":
+            return None
+        return await self._object_at(change.reference, change.revision - 1)
+
+    async def after(self, change: ObjectChange) -> Document | None:
+        """The object after a change; of a deletion, its last state."""
+        revision = change.revision - 1 if change.type == "DELETED" else change.revision
+        return await self._object_at(change.reference, revision)
+
+    async def _object_at(self, reference: Reference, revision: int) -> Document | None:
+        key = (reference, revision)
+        if key not in self._objects:
+            self._objects[key] = await self._ask_object(reference, revision)
+        return self._objects[key]
+
+    async def _ask_object(self, reference: Reference, revision: int) -> Document | None:
+        resource = self._resources.get(reference.resource)
+        if resource is None or revision <= 0:
+            return None
+        try:
+            found = await self._client.list(
+                resource.as_kind().raw,
+                reference.namespace,
+                field_selector=f"metadata.name={reference.name}",
+                resource_version=str(revision),
+                resource_version_match="Exact",
+            )
+        except Gone:
+            self.unseen["states older than the API server's history"] = None
+            return None
+        except ApiError as error:
+            self.unseen[f"earlier states of {reference.resource}: {error}"] = None
+            return None
+        return msgspec.json.decode(found.items[0]) if found.items else None
+
+    async def get(self, reference: Reference) -> Document | None:
+        """The object now; None if it is not there."""
+        resource = self._resources.get(reference.resource)
+        if resource is None:
+            return None
+        try:
+            raw = await self._client.get(resource.as_kind().raw, reference.name, reference.namespace)
+        except NotFound:
+            return None
+        except ApiError as error:
+            self.unseen[f"{reference.resource} {reference.name}: {error}"] = None
+            return None
+        found: Document = msgspec.json.decode(raw)
+        return found
+
+    async def objects(self, resource: str, namespace: str) -> list[Document]:
+        """The objects of a namespace, or of the cluster."""
+        key = (resource, namespace)
+        if key not in self._lists:
+            self._lists[key] = await self._ask_list(resource, namespace)
+        return self._lists[key]
+
+    async def _ask_list(self, resource: str, namespace: str) -> list[Document]:
+        served = self._resources.get(resource)
+        if served is None:
+            return []
+        try:
+            found = await self._client.list(served.as_kind().raw, namespace if served.namespaced else "")
+        except ApiError as error:
+            self.unseen[f"{resource}: {error}"] = None
+            return []
+        return [msgspec.json.decode(each) for each in found.items]
+
+    async def events(self, reference: Reference, uid: str = "") -> list[Event]:
+        """The events about an object, oldest first."""
+        if reference.namespace not in self._events:
+            try:
+                self._events[reference.namespace] = (await self._client.list(EVENTS, reference.namespace)).items
+            except ApiError as error:
+                self.unseen[f"events: {error}"] = None
+                self._events[reference.namespace] = ()
+        kind = self.kind_of(reference.resource)
+        about = [
+            each
+            for each in self._events[reference.namespace]
+            if each.involved_object.kind.lower() == kind
+            and each.involved_object.name == reference.name
+            and (not uid or each.involved_object.uid in ("", uid))
+        ]
+        return sorted(about, key=_time_of)
+
+
+def _time_of(event: Event) -> str:
+    last = event.last_timestamp or event.first_timestamp or event.metadata.creation_timestamp
+    return last.isoformat() if last is not None else ""

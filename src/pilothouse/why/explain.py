@@ -1,0 +1,35 @@
+"""``explain``: finds what is remarkable about an object, and what that follows from."""
+
+from pilothouse.why.chain import Chain
+from pilothouse.why.evidence import Evidence, Reference
+from pilothouse.why.states import lifetime
+from pilothouse.why.states.registry import REMARKS
+from pilothouse.why.steps import UNKNOWN, Explanation, Step
+from pilothouse.why.view import Finding, View
+
+
+async def explain(evidence: Evidence, reference: Reference) -> Explanation:
+    """Why an object is as it is. Never fails for what can't be read: that is in ``unseen``."""
+    view = View(evidence, Chain(evidence), reference, await evidence.get(reference))
+    found = await finding(view)
+    return Explanation(
+        object=view.title,
+        namespace=reference.namespace,
+        state=found.state,
+        steps=list(found.steps),
+        unseen=list(evidence.unseen),
+    )
+
+
+async def finding(view: View) -> Finding:
+    """What there is to say of one object."""
+    if view.now is None:
+        return await lifetime.gone(view)
+    for remark in (*REMARKS[""], *REMARKS.get(view.reference.resource, ())):
+        found = await remark(view)
+        if found is not None:
+            return found
+    last = await lifetime.last_change(view)
+    if last is None:
+        last = Step(text=f"{view.title} is older than the history", object=view.title, root=UNKNOWN)
+    return Finding("as desired", (last,))

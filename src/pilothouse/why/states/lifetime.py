@@ -1,0 +1,69 @@
+"""What is said of objects of all kinds: that they are gone, are being deleted, were created or last changed."""
+
+from pilothouse.why.changes import METADATA, SPEC, summary
+from pilothouse.why.evidence import ObjectChange
+from pilothouse.why.steps import UNKNOWN, Step
+from pilothouse.why.view import Finding, View
+
+
+async def gone(view: View) -> Finding:
+    """An object that is not there: who deleted it, or why nothing is known of it."""
+    changes = await view.changes()
+    ended = next((each for each in reversed(changes) if each.type == "DELETED"), None)
+    if ended is None:
+        step = Step(text=f"{view.title} is not there, and no change of it is known", object=view.title, root=UNKNOWN)
+        return Finding("not found", (step,))
+    return Finding("deleted", (await deletion(view, changes, ended),))
+
+
+async def deletion(view: View, changes: list[ObjectChange], ended: ObjectChange) -> Step:
+    """The step of a deletion. Of one that took its time, what led to it is what led to its beginning."""
+    asked = await deletion_request(view, [each for each in changes if each.uid == ended.uid])
+    if asked is None:
+        return await view.chain.step(ended, text="was deleted")
+    step = await view.chain.step(asked, text="was deleted")
+    step.table = [*step.table, *_end_lines(asked, ended)]
+    return step
+
+
+def _end_lines(asked: ObjectChange, ended: ObjectChange) -> list[str]:
+    if ended.revision == asked.revision:
+        return []
+    origin = ended.origin
+    by = origin.cause.component if origin is not None and origin.cause is not None else origin.user if origin else ""
+    return [f"removed at {ended.time[11:19]}{f' by {by}' if by else ''}, when its deletion was complete"]
+
+
+async def deletion_request(view: View, changes: list[ObjectChange]) -> ObjectChange | None:
+    """The change that marked an object for deletion; None if it was deleted at once, or history does not have it."""
+    for each in changes:
+        if each.type == "DELETED":
+            continue
+        after = await view.evidence.after(each)
+        if after is not None and (after.get("metadata") or {}).get("deletionTimestamp"):
+            before = await view.evidence.before(each)
+            if before is None or not (before.get("metadata") or {}).get("deletionTimestamp"):
+                return each
+    return None
+
+
+async def created(view: View) -> Step | None:
+    """The step of the creation, if history has it."""
+    changes = [each for each in await view.changes() if not view.uid or each.uid == view.uid]
+    made = next((each for each in changes if each.type == "ADDED"), None)
+    return None if made is None else await view.chain.step(made)
+
+
+async def last_change(view: View) -> Step | None:
+    """The step of the last change of what the object asks for; of its creation, if there was none."""
+    changes = [each for each in await view.changes() if not view.uid or each.uid == view.uid]
+    for each in reversed(changes):
+        described = summary(each, await view.evidence.before(each), await view.evidence.after(each))
+        if each.type != "ADDED" and described.weight in (SPEC, METADATA) and not _is_bound(view, each):
+            return await view.chain.step(each, text=described.text)
+    return await created(view)
+
+
+def _is_bound(view: View, change: ObjectChange) -> bool:
+    """Whether a change is the binding of a pod: its spec then is what it was created with."""
+    return view.reference.resource == "pods" and change.origin is not None and change.origin.subresource == "binding"

@@ -1,0 +1,81 @@
+"""``View``: one object that is asked about, with all that its explanation may look at; ``Finding``: what was found."""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.machinery.owners import controller_of
+from pilothouse.why.chain import Chain
+from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference
+from pilothouse.why.steps import Step
+
+__all__ = ["Finding", "View", "controller_of"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """In which state an object is, and the steps that say why."""
+
+    state: str
+    steps: tuple[Step, ...]
+
+
+class View:
+    """One object. ``now`` is None if it is gone."""
+
+    def __init__(self, evidence: Evidence, chain: Chain, reference: Reference, now: Document | None) -> None:
+        self.evidence = evidence
+        self.chain = chain
+        self.reference = reference
+        self.now = now
+
+    @property
+    def title(self) -> str:
+        """``pod/web-1``."""
+        return f"{self.evidence.kind_of(self.reference.resource)}/{self.reference.name}"
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata of the object that is there."""
+        return (self.now or {}).get("metadata") or {}
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The spec of the object that is there."""
+        return (self.now or {}).get("spec") or {}
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The status of the object that is there."""
+        return (self.now or {}).get("status") or {}
+
+    @property
+    def uid(self) -> str:
+        """The uid of the object that is there."""
+        return str(self.metadata.get("uid") or "")
+
+    def condition(self, type_: str) -> dict[str, Any]:
+        """A condition of the object; empty if it has none of that type."""
+        return condition(self.now, type_)
+
+    async def changes(self) -> list[ObjectChange]:
+        """The changes of the object that are known, oldest first."""
+        return await self.evidence.changes(self.reference)
+
+    def of(self, resource: str, name: str, now: Document | None, *, namespace: str | None = None) -> "View":
+        """Another object, in the same namespace unless another is given."""
+        place = self.reference.namespace if namespace is None else namespace
+        return View(self.evidence, self.chain, Reference(resource, place, name), now)
+
+    def step(self, text: str, *, root: str = "", **details: Any) -> Step:
+        """A step about this object that is no change."""
+        return Step(
+            text=f"{self.title} {text}", object=self.title, namespace=self.reference.namespace, root=root, **details
+        )
+
+
+def condition(document: Document | None, type_: str) -> dict[str, Any]:
+    """A condition of an object; empty if it has none of that type."""
+    for each in ((document or {}).get("status") or {}).get("conditions") or ():
+        if each.get("type") == type_:
+            return dict(each)
+    return {}

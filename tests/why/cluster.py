@@ -1,0 +1,94 @@
+"""A cluster, a user with kubectl, and the question why."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.apps import DEPLOYMENTS
+from pilothouse.api.core import PODS
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Object
+from pilothouse.client import Client
+from pilothouse.client.patches import merge_patch
+from pilothouse.testing import AsyncCluster
+from pilothouse.why import Explanation, Reference, ServerEvidence, Step, explain
+
+NAMESPACE = "default"
+
+
+class Cluster:
+    """``plane`` is the cluster, ``user`` somebody with kubectl."""
+
+    def __init__(self, plane: AsyncCluster) -> None:
+        self.plane = plane
+        self.user: Client = plane.client
+
+    async def why(self, resource: str, name: str, namespace: str = NAMESPACE) -> Explanation:
+        """The answer."""
+        evidence = ServerEvidence(self.user, await self.user.discover())
+        return await explain(evidence, Reference(resource, namespace, name))
+
+    async def create(self, manifest: dict[str, Any]) -> None:
+        """Create an object."""
+        await self.plane.create(manifest)
+
+    async def patch(self, kind: Kind[Any], name: str, patch: dict[str, Any], namespace: str = NAMESPACE) -> None:
+        """Change an object."""
+        await self.user.patch(kind.read_as(Object), name, merge_patch(patch), namespace)
+
+    async def deployment(self, name: str = "web", *, replicas: int = 2, **template: Any) -> None:
+        """A Deployment, up to when it is there."""
+        await self.create(deployment(name, replicas=replicas, **template))
+        await asyncio.sleep(10)
+
+    async def scale(self, name: str, replicas: int) -> None:
+        """As kubectl scale, and what follows."""
+        await self.patch(DEPLOYMENTS, name, {"spec": {"replicas": replicas}})
+        await asyncio.sleep(10)
+
+    async def pods(self) -> list[str]:
+        """The names of the pods."""
+        return [pod.metadata.name for pod in (await self.user.list(PODS, NAMESPACE)).items]
+
+
+def deployment(name: str, *, replicas: int = 2, image: str = "nginx", **spec: Any) -> dict[str, Any]:
+    """A manifest."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "app", "image": image}], **spec},
+            },
+        },
+    }
+
+
+def texts(steps: list[Step]) -> list[str]:
+    """What the steps say, without times."""
+    return [f"{step.text}, by {step.by}" if step.by else step.text for step in steps]
+
+
+def roots(explanation: Explanation) -> list[str]:
+    """What the explanation says it began with."""
+    return texts(explanation.roots())
+
+
+def links(explanation: Explanation) -> list[str]:
+    """The objects of the first branch, from what is seen to the root."""
+    found = []
+    steps = explanation.steps
+    while steps:
+        found.append(steps[0].object)
+        steps = steps[0].because
+    return found
+
+
+def encoded(explanation: Explanation) -> Any:
+    """As ``-o json`` has it."""
+    return msgspec.json.decode(msgspec.json.encode(explanation))

@@ -1,0 +1,60 @@
+"""Pods that Deployments make and delete, back to the user's act."""
+
+import asyncio
+
+from tests.why.cluster import Cluster, links, roots
+
+from pilothouse.api.apps import DEPLOYMENTS
+from pilothouse.api.core import PODS
+from pilothouse.why import text_lines
+
+ADMIN = "kubernetes-admin with pilothouse-testing"
+
+
+async def test_a_pod_that_was_scaled_away(cluster: Cluster) -> None:
+    await cluster.deployment(replicas=3)
+    before = await cluster.pods()
+    await cluster.scale("web", 2)
+    (name,) = set(before) - set(await cluster.pods())
+    found = await cluster.why("pods", name)
+    assert found.state == "deleted"
+    assert [each.partition("/")[0] for each in links(found)] == ["pod", "replicaset", "deployment"]
+    assert roots(found) == [f"deployment/web changed: spec.replicas: 3 -> 2, by {ADMIN}"]
+    assert [each.root for each in found.roots()] == ["user"]
+    assert text_lines(found)[0] == f"pod/{name} in namespace default: deleted"
+
+
+async def test_a_pod_of_the_old_template(cluster: Cluster) -> None:
+    await cluster.deployment()
+    old = await cluster.pods()
+    template = {"spec": {"containers": [{"name": "app", "image": "nginx:2"}]}}
+    await cluster.patch(DEPLOYMENTS, "web", {"spec": {"template": template}})
+    await asyncio.sleep(30)
+    for name in old:
+        (root,) = roots(await cluster.why("pods", name))
+        assert root.startswith("deployment/web changed: spec.template.spec.containers[name=app].image"), root
+
+
+async def test_a_pod_that_replaces_a_deleted_one(cluster: Cluster) -> None:
+    await cluster.deployment()
+    await cluster.scale("web", 3)
+    before = await cluster.pods()
+    await cluster.user.delete(PODS, before[0], "default")
+    await asyncio.sleep(10)
+    (name,) = set(await cluster.pods()) - set(before)
+    assert roots(await cluster.why("pods", name)) == [
+        f"pod/{before[0]} was marked for deletion with 30 seconds of grace, by {ADMIN}"
+    ]
+
+
+async def test_a_pod_that_nobody_has_touched(cluster: Cluster) -> None:
+    await cluster.deployment(replicas=1)
+    (name,) = await cluster.pods()
+    found = await cluster.why("pods", name)
+    assert found.state == "as desired"
+    assert roots(found) == [f"deployment/web was created, by {ADMIN}"]
+
+
+async def test_what_never_was(cluster: Cluster) -> None:
+    found = await cluster.why("pods", "none")
+    assert (found.state, roots(found)) == ("not found", ["pod/none is not there, and no change of it is known"])
