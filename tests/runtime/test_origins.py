@@ -11,7 +11,7 @@ from pilothouse.client import Client
 from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.causes import MAX_TRIGGERS, Cause, Trigger, record_decision
 from pilothouse.runtime import InformerFactory, WorkQueue
-from pilothouse.runtime.controller import WorkerPool
+from pilothouse.runtime.controller import Requeue, WorkerPool
 from pilothouse.storage import Origin
 
 CHANGED = "default/source"
@@ -146,3 +146,48 @@ async def test_a_queue_forgets_the_events_of_what_it_has_done(env: Env) -> None:
     await _create(cluster.admin(), "source")
     await _run(cluster, copier, asyncio.sleep(0))
     assert (copier.queue._triggers, copier.queue._taken) == ({}, {})
+
+
+async def test_a_key_that_a_sync_adds_to_another_queue_keeps_its_events(env: Env) -> None:
+    cluster = Cluster(env)
+    copier = _Copier(cluster, env)
+    others: WorkQueue[str] = WorkQueue(env, "others")
+    revision = ""
+
+    async def pass_on(_key: str) -> None:
+        others.add("now")
+        others.add_after("later", 5)
+        others.add_after("later", 3)
+
+    async def write(key: str) -> None:
+        await _create(cluster.client(), key)
+
+    async def work() -> None:
+        nonlocal revision
+        revision = await _create(cluster.admin(), "source")
+
+    copier.pool = WorkerPool("first", copier.queue, pass_on)
+    second = WorkerPool("first-others", others, write, component="first")
+    async with TaskGroup("second") as group:
+        group.start(second.run(), name="second")
+        await _run(cluster, copier, work())
+        group.cancel()
+    source = Trigger("ADDED", "configmaps", "default", "source", revision)
+    for name in ("now", "later"):
+        assert _causes(cluster, name) == [Cause("first", name, triggers=(source,))]
+
+
+async def test_a_sync_that_comes_back_by_itself_has_the_time_as_its_trigger(env: Env) -> None:
+    cluster = Cluster(env)
+    copier = _Copier(cluster, env)
+    again = [Requeue(5), None]
+
+    async def count(_key: str) -> Requeue | None:
+        await _create(cluster.client(), f"attempt-{len(again)}")
+        return again.pop(0)
+
+    copier.pool = WorkerPool("copier", copier.queue, count)
+    await _create(cluster.admin(), "source")
+    await _run(cluster, copier, asyncio.sleep(0))
+    causes = [cause for name in ("attempt-2", "attempt-1") for cause in _causes(cluster, name)]
+    assert [[each.type for each in cause.triggers] for cause in causes if cause is not None] == [["SYNC"], ["TIMER"]]

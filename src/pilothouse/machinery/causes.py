@@ -89,6 +89,14 @@ class Triggers:
         else:
             self._more += 1
 
+    def inherit(self, others: "Triggers") -> None:
+        """Also note those of the sync that adds the key, each once."""
+        events = self._events
+        for event in others._events:
+            if not any(each[2] is event[2] and each[0] == event[0] and each[1] == event[1] for each in events):
+                self.add(*event)
+        self._more += others._more
+
     def retried(self) -> "Triggers":
         """Those of the next attempt of the same sync."""
         again = Triggers()
@@ -136,6 +144,12 @@ def begin_sync(component: str, key: object, triggers: Triggers | None = None) ->
     _sync.set(_Sync(component, key, triggers))
     if _decision.get():
         _decision.set("")
+
+
+def current_triggers() -> Triggers | None:
+    """The triggers of the sync that this task works on; None outside of a sync, or if no event had led to it."""
+    sync = _sync.get()
+    return None if sync is None else sync.triggers
 
 
 def record_decision(sentence: str) -> None:

@@ -12,6 +12,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object, ObjectMeta, OwnerReference
 from pilothouse.client import Client, Patch, strategic_merge_patch
 from pilothouse.client.errors import ApiError, Invalid, NotFound
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of
 from pilothouse.machinery.times import format_time
@@ -123,6 +124,7 @@ class Claims(Generic[T]):
 
     async def _adopt(self, meta: ObjectMeta) -> bool:
         await self._check_owner(meta)
+        record_decision(f"adopting {meta.name}: it has no controller and matches the selector {self._selector}")
         try:
             answer = await self._patch(meta, adoption_patch(meta.uid, self._reference, self._finalizers))
         except NotFound:
@@ -131,6 +133,7 @@ class Claims(Generic[T]):
         return True
 
     async def _release(self, meta: ObjectMeta) -> None:
+        record_decision(f"releasing {meta.name}: it no longer matches the selector {self._selector}")
         try:
             answer = await self._patch(meta, release_patch(meta.uid, self._reference.uid, self._finalizers))
         except (NotFound, Invalid):

@@ -58,7 +58,8 @@ class Syncing(Protocol):
 
 class WorkerPool(Generic[K]):
     """N workers on one queue. A controller with several queues has several pools. Without workers its keys wait for
-    ever, as upstream has it where a number of workers is not checked.
+    ever, as upstream has it where a number of workers is not checked. What they write is written by ``component``, if
+    that is not ``name``.
 
     ``run`` ends by being cancelled. It then takes no further keys, gives running reconciles ``stop_seconds`` to finish,
     cancels those that have not, and raises ``CancelledError``. It leaves no task behind.
@@ -74,8 +75,10 @@ class WorkerPool(Generic[K]):
         metrics: Registry | None = None,
         log: Log | None = None,
         stop_seconds: float = STOP_SECONDS,
+        component: str = "",
     ) -> None:
         self.name = name
+        self.component = component or name
         self.queue = queue
         self.workers = max(workers, 0)
         self._reconcile = reconcile
@@ -134,7 +137,7 @@ class WorkerPool(Generic[K]):
                 key = await queue.get()
             except QueueClosed:
                 return
-            begin_sync(self.name, key, queue.triggers(key))
+            begin_sync(self.component, key, queue.triggers(key))
             try:
                 await self._sync_and_recover(key)
             finally:
@@ -225,7 +228,9 @@ class Controller(ABC):
         self._runnables.append((f"{self.name}-{name}", work))
 
     def add_worker_pool(self, pool: WorkerPool[Any]) -> None:
-        """Also run the workers of another queue, once the caches are filled. Call it before ``run``."""
+        """Also run the workers of another queue, once the caches are filled; what they write is this controller's. Call
+        it before ``run``."""
+        pool.component = self.name
 
         async def work() -> None:
             try:

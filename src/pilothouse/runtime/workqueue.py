@@ -7,7 +7,8 @@ Follows client-go v0.36 ``util/workqueue`` (queue.go, delaying_queue.go, rate_li
 * *Re-entrant*: a key added while it is worked on comes back, exactly once, after ``done``.
 * *Delays*: ``add_after`` keeps the earlier of two times for a key. Keys that still wait at shutdown are lost.
 
-Besides client-go's: the queue remembers the events that a key was added for, in ``triggers`` while it is worked on.
+Besides client-go's: the queue remembers the events that a key was added for, in ``triggers`` while it is worked on. A
+key that a sync adds, of this queue or another, is added for what that sync was.
 
 Not guaranteed: that a delayed key can be taken back, or that ``len`` counts delayed keys.
 """
@@ -20,7 +21,7 @@ from typing import Generic, TypeVar, cast
 
 from pilothouse.env import Env
 from pilothouse.env.environment import perf_counter_of
-from pilothouse.machinery.causes import TIMER, Triggers
+from pilothouse.machinery.causes import TIMER, Triggers, current_triggers
 from pilothouse.machinery.metrics import Counter, Histogram, Registry, exponential_buckets
 from pilothouse.runtime.dispatch import DISPATCH
 from pilothouse.runtime.rate_limiters import RateLimiter, default_controller_limiter
@@ -131,6 +132,11 @@ class WorkQueue(Generic[K]):
             return
         if DISPATCH.type:
             self._note_event(key)
+        elif (triggers := current_triggers()) is not None:
+            self._inherit(key, triggers)
+        self._enqueue(key)
+
+    def _enqueue(self, key: K) -> None:
         if key in self._dirty:
             return
         measured = self._measured
@@ -208,6 +214,8 @@ class WorkQueue(Generic[K]):
             return
         if DISPATCH.type:
             self._note_event(key)
+        elif key not in self._taken and (triggers := current_triggers()) is not None:
+            self._inherit(key, triggers)  # but a sync that asks to be called again is called because of the time
         when = self._loop.time() + delay
         known = self._waiting.get(key)
         if known is not None and known <= when:
@@ -287,6 +295,12 @@ class WorkQueue(Generic[K]):
             triggers = self._triggers[key] = Triggers()
         DISPATCH.note(triggers)
 
+    def _inherit(self, key: K, triggers: Triggers) -> None:
+        mine = self._triggers.get(key)
+        if mine is None:
+            mine = self._triggers[key] = Triggers()
+        mine.inherit(triggers)
+
     def _notify_one(self) -> None:
         getters = self._getters
         while getters:
@@ -314,6 +328,6 @@ class WorkQueue(Generic[K]):
                 if key not in self._triggers:
                     self._triggers[key] = Triggers()
                     self._triggers[key].add(TIMER)
-                self.add(key)
+                self._enqueue(key)
         if heap:
             self._set_timer(heap[0][0])

@@ -1,6 +1,7 @@
 """Deployments and ReplicaSets for tables, with what a case is about and nothing else."""
 
 import datetime
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from pilothouse.api.apps import (
 )
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.workloads.deployment.annotations import DESIRED_REPLICAS, MAX_REPLICAS, REVISION
+from pilothouse.controllers.workloads.deployment.sizes import Resize
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -25,6 +27,13 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 def at(seconds: float) -> datetime.datetime:
     """So long after the beginning."""
     return START + datetime.timedelta(seconds=seconds)
+
+
+def sized(steps: Iterable[Resize]) -> list[Resize]:
+    """The steps without their reasons, which each of them has."""
+    steps = list(steps)
+    assert all(step.reason for step in steps)
+    return [msgspec.structs.replace(step, reason="") for step in steps]
 
 
 def template(image: str = "a", labels: dict[str, str] | None = None, **more: Any) -> msgspec.Raw:

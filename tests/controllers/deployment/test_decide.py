@@ -2,7 +2,7 @@
 ``pkg/controller/deployment/recreate_test.go``; the order is ``syncDeployment``'s."""
 
 import pytest
-from tests.controllers.deployment.builders import deployment, replica_set
+from tests.controllers.deployment.builders import deployment, replica_set, sized
 from tests.tables import cases
 
 from pilothouse.api.apps import Deployment, ReplicaSet
@@ -48,18 +48,19 @@ def test_rolling_makes_the_new_one_then_grows_it_then_shrinks_the_old_ones() -> 
     owner = deployment(4, 1, 0)
     old = replica_set("old", 4, available=4, age=9)
     assert next_roll(owner, None, [old]) == Plan(create=True)
-    assert next_roll(owner, replica_set("new"), [old]) == Plan((Resize("new", 1),))
+    assert sized(next_roll(owner, replica_set("new"), [old]).resizes) == [Resize("new", 1)]
     assert next_roll(owner, replica_set("new", 1), [old]) == Plan()
-    assert next_roll(owner, replica_set("new", 1, available=1), [old]) == Plan((Resize("old", 3),))
+    assert sized(next_roll(owner, replica_set("new", 1, available=1), [old]).resizes) == [Resize("old", 3)]
 
 
 def test_recreate_empties_waits_makes_and_fills() -> None:
     owner = deployment(4, strategy="Recreate")
     old, empty = replica_set("old", 4), replica_set("old")
-    assert next_recreation(owner, None, [old], old_pods_left=True) == Plan((Resize("old", 0),))
+    assert sized(next_recreation(owner, None, [old], old_pods_left=True).resizes) == [Resize("old", 0)]
     assert next_recreation(owner, None, [empty], old_pods_left=True) == Plan(waits=True)
     assert next_recreation(owner, None, [empty], old_pods_left=False) == Plan(create=True)
-    assert next_recreation(owner, replica_set("new"), [empty], old_pods_left=False) == Plan((Resize("new", 4),))
+    grown = next_recreation(owner, replica_set("new"), [empty], old_pods_left=False)
+    assert sized(grown.resizes) == [Resize("new", 4)]
     assert next_recreation(owner, replica_set("new", 4), [empty], old_pods_left=False) == Plan()
 
 

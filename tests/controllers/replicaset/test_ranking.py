@@ -22,7 +22,7 @@ def first_of(*pods: Pod, neighbours: Mapping[str, int] | None = None, use_deleti
     names = {
         ActivePodsWithRanks(order)
         .choose(1, now=NOW, neighbours=lambda: neighbours or {}, use_deletion_cost=use_deletion_cost)[0]
-        .metadata.name
+        .pod.metadata.name
         for order in itertools.permutations(pods)
     }
     assert len(names) == 1, f"the answer depends on the order of the question: {names}"
@@ -160,9 +160,8 @@ def test_related_pods_are_counted_only_when_no_earlier_rule_decides() -> None:
         return {}
 
     pods = [pod("a", ready=False), pod("b"), pod("c")]
-    assert [victim.metadata.name for victim in ActivePodsWithRanks(pods).choose(1, now=NOW, neighbours=neighbours)] == [
-        "a"
-    ]
+    (victim,) = ActivePodsWithRanks(pods).choose(1, now=NOW, neighbours=neighbours)
+    assert victim == (pods[0], "rank 1 of 3 by upstream's order: not ready")
     assert not asked
     ActivePodsWithRanks(pods).choose(2, now=NOW, neighbours=neighbours)
     assert asked == [1]
@@ -170,7 +169,7 @@ def test_related_pods_are_counted_only_when_no_earlier_rule_decides() -> None:
 
 def test_all_are_chosen_without_asking_anything() -> None:
     pods = [pod("b"), pod("a")]
-    assert ActivePodsWithRanks(pods).choose(2, now=NOW) == pods
+    assert [victim.pod for victim in ActivePodsWithRanks(pods).choose(2, now=NOW)] == pods
 
 
 def test_the_nine_pods_of_upstream_go_in_their_order() -> None:
@@ -187,7 +186,7 @@ def test_the_nine_pods_of_upstream_go_in_their_order() -> None:
         pod("older", ready_since=MONTH, restarts=(2, 1), created=MONTH),
     ]
     for count in range(len(order) + 1):
-        assert {p.metadata.name for p in ActivePodsWithRanks(order[::-1]).choose(count, now=NOW)} == {
+        assert {v.pod.metadata.name for v in ActivePodsWithRanks(order[::-1]).choose(count, now=NOW)} == {
             p.metadata.name for p in order[:count]
         }
 
@@ -265,7 +264,8 @@ def test_whoever_every_stayer_yields_to_is_chosen(shapes: list[tuple], data: st.
     ]
     crowd = {"n1": 2, "n2": 1}
     count = data.draw(st.integers(0, len(pods)))
-    chosen = ActivePodsWithRanks(data.draw(st.permutations(pods))).choose(count, now=NOW, neighbours=lambda: crowd)
+    ranked_pods = ActivePodsWithRanks(data.draw(st.permutations(pods)))
+    chosen = [victim.pod for victim in ranked_pods.choose(count, now=NOW, neighbours=lambda: crowd)]
     assert len({p.metadata.name for p in chosen}) == len(chosen) == count
     names = {p.metadata.name for p in chosen}
     wins = {p.metadata.name: sum(_pairwise_before(p, other, crowd) for other in pods if other is not p) for p in pods}
@@ -321,7 +321,7 @@ def test_a_line_up_that_is_kept_is_as_good_as_a_new_one(shapes: list[tuple], dat
     count = data.draw(st.integers(0, len(there)))
     assert len(kept) == len(there)
     chosen, expected = (
-        {found.metadata.name for found in ranked_pods.choose(count, now=NOW)}
+        {found.pod.metadata.name for found in ranked_pods.choose(count, now=NOW)}
         for ranked_pods in (kept, ActivePodsWithRanks(there.values()))
     )
     assert chosen == expected

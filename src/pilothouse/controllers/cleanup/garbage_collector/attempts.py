@@ -31,6 +31,7 @@ from pilothouse.controllers.cleanup.garbage_collector.graph import (
 )
 from pilothouse.controllers.cleanup.garbage_collector.live import Live, Located, UnknownKind, UnservedKind
 from pilothouse.env import Log
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.controller import RetryLater
 
@@ -138,6 +139,7 @@ class Attempts:
                 for failure in results:
                     if failure is not None:
                         raise failure
+            record_decision(f"{_named(owner)} has no dependents any more, {len(dependents)} were orphaned")
             await self._live.remove_finalizer(located, owner.uid, ORPHAN_FINALIZER)
         except _NamespacedOwner:
             return
@@ -147,6 +149,11 @@ class Attempts:
             raise RetryLater(str(error)) from error
 
     async def _disown(self, dependent: Node, owner_uid: str) -> None:
+        owner = self._graph.get(owner_uid)
+        by = owner_uid if owner is None else _named(owner)
+        record_decision(
+            f"{by} is being deleted and orphans its dependents: {_named(dependent)} loses its reference to it"
+        )
         await self._remove_owners(dependent, self._locate(dependent), (owner_uid,))
 
     def _locate(self, node: Node) -> Located:
@@ -168,6 +175,10 @@ class Attempts:
         match decide_foreground(owner, waits_in_circle=self._graph.waits_in_circle(owner)):
             case ReleaseOwner():
                 self._log.info("Removing the foreground finalizer", v=2, item=owner.identity)
+                record_decision(
+                    f"{_named(owner)} is being deleted in the foreground, and no dependent blocks it any more: its "
+                    f"finalizer {FOREGROUND_FINALIZER} goes"
+                )
                 await self._live.remove_finalizer(located, owner.uid, FOREGROUND_FINALIZER)
             case SyncDependents(nodes, unblock):
                 self._apply([TryDelete(node) for node in nodes])
@@ -178,6 +189,9 @@ class Attempts:
         # From the live references, not the graph's: one that was removed meanwhile would be added again.
         if any(reference.block_owner_deletion for reference in latest.owner_references):
             self._log.info("Unblocking the owners, to break a cycle", v=2, item=node.identity)
+            record_decision(
+                f"{_named(node)} stops blocking its owners: it and they may wait for each other in a circle"
+            )
             body = patches.unblock_owners(node.uid, latest.owner_references)
             await self._live.patch(located, body, patches.unblock_owners_whole, self._cached(node.identity))
 
@@ -198,11 +212,15 @@ class Attempts:
                 return
             case RemoveOwners(uids):
                 self._log.info("Removing references to owners that are gone", v=2, item=node.identity, owners=uids)
+                record_decision(
+                    f"{_named(node)} loses references to {_owners_in_words(owners, uids)}; it keeps its other owners"
+                )
                 await self._remove_owners(node, located, uids)
             case Delete(policy, unblock):
                 if unblock:
                     await self._unblock(node, located, latest)
                 self._log.info("Deleting item", v=2, item=node.identity, propagationPolicy=policy)
+                record_decision(f"deleting {_named(node)}, {policy}: {_owners_in_words(owners)}")
                 if not await self._live.delete(located, latest, policy):
                     self._disprove(node.identity)
 
@@ -226,3 +244,23 @@ class Attempts:
         if standing is Standing.DANGLING:
             self._absent.add(in_namespace if kind.namespaced else in_cluster)
         return standing
+
+
+def _named(node: Node) -> str:
+    return f"{node.kind} {node.namespace}/{node.name}" if node.namespace else f"{node.kind} {node.name}"
+
+
+_STANDING = {
+    Standing.SOLID: "exists",
+    Standing.DANGLING: "does not exist",
+    Standing.WAITING: "is being deleted in the foreground and waits for its dependents",
+}
+
+
+def _owners_in_words(owners: list[tuple[OwnerReference, Standing]], uids: tuple[str, ...] | None = None) -> str:
+    """``its owner ReplicaSet web-1 (uid …) does not exist``; of those with these uids only."""
+    return "; ".join(
+        f"its owner {reference.kind} {reference.name} (uid {reference.uid}) {_STANDING[standing]}"
+        for reference, standing in owners
+        if uids is None or reference.uid in uids
+    )

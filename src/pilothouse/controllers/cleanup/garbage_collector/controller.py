@@ -68,7 +68,15 @@ class GarbageCollector:
         self._to_orphan: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_orphan", metrics)
         self._unverified: set[str] = set()  # queued only because no informer has the object yet; never iterated
         self._pools = [
-            WorkerPool(f"{self.name}-{what}", queue, work, workers=options.concurrent_syncs, metrics=metrics, log=log)
+            WorkerPool(
+                f"{self.name}-{what}",
+                queue,
+                work,
+                workers=options.concurrent_syncs,
+                metrics=metrics,
+                log=log,
+                component=self.name,
+            )
             for what, queue, work in (
                 ("delete", self._to_delete, self._try_delete),
                 ("orphan", self._to_orphan, self._try_orphan),

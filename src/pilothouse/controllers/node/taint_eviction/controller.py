@@ -79,8 +79,22 @@ class TaintEvictionController:
         options = context.options_as(TaintEvictionOptions)
         self._comparison_operators = options.comparison_operators
         self._pools = (
-            WorkerPool(f"{self.name}-nodes", self._node_queue, self._sync_node, metrics=metrics, log=self._log),
-            WorkerPool(f"{self.name}-pods", self._pod_queue, self._sync_pod, metrics=metrics, log=self._log),
+            WorkerPool(
+                f"{self.name}-nodes",
+                self._node_queue,
+                self._sync_node,
+                metrics=metrics,
+                log=self._log,
+                component=self.name,
+            ),
+            WorkerPool(
+                f"{self.name}-pods",
+                self._pod_queue,
+                self._sync_pod,
+                metrics=metrics,
+                log=self._log,
+                component=self.name,
+            ),
             WorkerPool(
                 self.name,
                 self._timed_workers.queue,

@@ -67,7 +67,15 @@ class ResourceQuotaController:
         self._urgent: WorkQueue[str] = WorkQueue(env, "resourcequota_priority", metrics)
         self._added_to: WorkQueue[str] = WorkQueue(env, "resourcequota_added", metrics)
         self._pools = [
-            WorkerPool(f"{self.name}-{what}", queue, sync, workers=options.concurrent_syncs, metrics=metrics, log=log)
+            WorkerPool(
+                f"{self.name}-{what}",
+                queue,
+                sync,
+                workers=options.concurrent_syncs,
+                metrics=metrics,
+                log=log,
+                component=self.name,
+            )
             for what, queue, sync in (
                 ("primary", self._queue, self._sync),
                 ("priority", self._urgent, self._sync),

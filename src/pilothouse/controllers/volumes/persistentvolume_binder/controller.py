@@ -90,8 +90,17 @@ class BinderController:
         self._claim_queue: WorkQueue[str] = WorkQueue(env, "claims", metrics)
         self._volume_queue: WorkQueue[str] = WorkQueue(env, "volumes", metrics)
         self._pools = [
-            WorkerPool(f"{self.name}-volumes", self._volume_queue, self._see_volume, metrics=metrics, log=log),
-            WorkerPool(f"{self.name}-claims", self._claim_queue, self._see_claim, metrics=metrics, log=log),
+            WorkerPool(
+                f"{self.name}-volumes",
+                self._volume_queue,
+                self._see_volume,
+                metrics=metrics,
+                log=log,
+                component=self.name,
+            ),
+            WorkerPool(
+                f"{self.name}-claims", self._claim_queue, self._see_claim, metrics=metrics, log=log, component=self.name
+            ),
         ]
         self._anything = asyncio.Event()
         """Set once there is a claim or a volume: until then there is nothing to resync."""

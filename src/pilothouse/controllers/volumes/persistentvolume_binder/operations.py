@@ -28,7 +28,7 @@ class Operations:
         self._backoff = Backoff(env, FIRST_SECONDS, LONGEST_SECONDS)
         self._begun: dict[str, Operation] = {}
         self._queue: WorkQueue[str] = WorkQueue(env, f"{name}-operations")
-        self.pool = WorkerPool(f"{name}-operations", self._queue, self._run, workers=AT_ONCE, log=log)
+        self.pool = WorkerPool(f"{name}-operations", self._queue, self._run, workers=AT_ONCE, log=log, component=name)
 
     def begin(self, key: str, operation: Operation) -> None:
         """Start it, unless one of that name runs or is in backoff."""

@@ -11,7 +11,8 @@ from pilothouse.controllers.workloads.deployment.sizes import Resize, is_in_use
 
 
 def empty(old: Sequence[ReplicaSet]) -> list[Resize]:
-    return [Resize(each.metadata.name, 0) for each in old if is_in_use(each)]
+    reason = "strategy Recreate: old pods go before new ones come"
+    return [Resize(each.metadata.name, 0, reason=reason) for each in old if is_in_use(each)]
 
 
 def are_old_pods_left(old: Sequence[ReplicaSet], old_pods: Iterable[Pod]) -> bool:

@@ -29,9 +29,17 @@ def grow(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> 
     replicas, size = desired_replicas(deployment), size_of(new)
     if size == replicas:
         return []
-    if size < replicas:
-        replicas = new_size(deployment, size + sum(map(size_of, old)), size)
-    return [] if replicas == size else [Resize(new.metadata.name, replicas)]
+    if size > replicas:
+        return [Resize(new.metadata.name, replicas, reason=f"it is to have {replicas}")]
+    total = size + sum(map(size_of, old))
+    allowed = new_size(deployment, total, size)
+    if allowed == size:
+        return []
+    reason = f"{replicas} replicas are wanted"
+    if is_rolling(deployment):
+        surge = bounds_of(deployment).surge
+        reason += f", maxSurge {surge} allows {replicas + surge} pods in all, and the ReplicaSets have {total}"
+    return [Resize(new.metadata.name, allowed, reason=reason)]
 
 
 def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Resize]:
@@ -47,11 +55,13 @@ def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -
     if not active:
         return []
     everyone = size_of(new) + sum(map(size_of, active))
-    least = desired_replicas(deployment) - bounds_of(deployment).unavailable
+    unavailable = bounds_of(deployment).unavailable
+    least = desired_replicas(deployment) - unavailable
     new_unavailable = size_of(new) - surely_available(new)
     room = everyone - least - new_unavailable
     if room <= 0:
         return []
+    bound = f"at least {least} of {desired_replicas(deployment)} must be (maxUnavailable {unavailable})"
     steps: list[Resize] = []
     sizes: dict[str, int] = {}
     ordered = sorted(active, key=by_age)
@@ -60,16 +70,19 @@ def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -
         unhealthy = size - each.status.available_replicas
         gone = min(room, unhealthy)
         if gone > 0:
+            reason = f"{unhealthy} of its pods are not available; {bound}, so {room} may go"
             room -= gone
             sizes[each.metadata.name] = size - gone
-            steps.append(Resize(each.metadata.name, size - gone))
-    spare = sum(map(surely_available, (new, *active))) - least
+            steps.append(Resize(each.metadata.name, size - gone, reason=reason))
+    available = sum(map(surely_available, (new, *active)))
+    spare = available - least
     for each in ordered:
         size = sizes[each.metadata.name]
         gone = min(size, spare)
         if gone > 0:
             spare -= gone
-            steps.append(Resize(each.metadata.name, size - gone))
+            reason = f"{available} pods are available, {bound}"
+            steps.append(Resize(each.metadata.name, size - gone, reason=reason))
     return steps
 
 

@@ -32,7 +32,8 @@ def rescale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Replic
         # seems to be scaled forever, and upstream's never rolls again.
         return _changed(sole, replicas, _is_sized_for_another(sole, deployment))
     if new is not None and is_saturated(deployment, new):
-        return [Resize(each.metadata.name, 0) for each in old if is_in_use(each)]
+        reason = f"all {replicas} replicas of the new ReplicaSet {new.metadata.name} are available"
+        return [Resize(each.metadata.name, 0, reason=reason) for each in old if is_in_use(each)]
     if not is_rolling(deployment):
         return []
     return proportional(deployment, [each for each in (*old, *([] if new is None else [new])) if is_in_use(each)])
@@ -41,7 +42,7 @@ def rescale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Replic
 def _changed(replica_set: ReplicaSet, size: int, annotate: bool) -> list[Resize]:
     if size == size_of(replica_set) and not annotate:
         return []
-    return [Resize(replica_set.metadata.name, size, annotate)]
+    return [Resize(replica_set.metadata.name, size, annotate, f"the Deployment was scaled to {size}")]
 
 
 def sole_or_latest(new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> ReplicaSet | None:
@@ -71,7 +72,8 @@ def proportional(deployment: Deployment, used: Sequence[ReplicaSet]) -> list[Res
     """
     replicas = desired_replicas(deployment)
     allowed = replicas + bounds_of(deployment).surge if replicas > 0 else 0
-    to_add = allowed - sum(map(size_of, used))
+    total = sum(map(size_of, used))
+    to_add = allowed - total
     added = 0
     sizes: list[tuple[ReplicaSet, int]] = []
     for each in largest_first(used, to_add):
@@ -81,7 +83,12 @@ def proportional(deployment: Deployment, used: Sequence[ReplicaSet]) -> list[Res
     if sizes and to_add:
         largest, size = sizes[0]
         sizes[0] = largest, max(0, size + to_add - added)
-    return [Resize(each.metadata.name, size, annotate=True) for each, size in sizes]
+    surge = bounds_of(deployment).surge
+    reason = (
+        f"the Deployment was scaled to {replicas}, maxSurge {surge}: {allowed} pods in all instead of {total}, in "
+        "proportion to the sizes of the ReplicaSets"
+    )
+    return [Resize(each.metadata.name, size, annotate=True, reason=reason) for each, size in sizes]
 
 
 def largest_first(used: Sequence[ReplicaSet], to_add: int) -> list[ReplicaSet]:

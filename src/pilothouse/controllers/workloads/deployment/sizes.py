@@ -10,11 +10,13 @@ _NEVER = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 class Resize(msgspec.Struct, frozen=True):
-    """Give a ReplicaSet this size. ``annotate``: write down what it was sized for, even if the size is right."""
+    """Give a ReplicaSet this size. ``annotate``: write down what it was sized for, even if the size is right.
+    ``reason``: what the size follows from."""
 
     name: str
     size: int
     annotate: bool = False
+    reason: str = ""
 
 
 def size_of(replica_set: ReplicaSet) -> int:

@@ -12,6 +12,7 @@ from pilothouse.api.apps import Deployment, DeploymentStatus, ReplicaSet
 from pilothouse.controllers.workloads.deployment.bounds import bounds_of, desired_replicas
 from pilothouse.controllers.workloads.deployment.progress import (
     AVAILABLE,
+    TIMED_OUT,
     condition,
     progress_conditions,
     with_condition,
@@ -49,6 +50,22 @@ def counted(
         collision_count=deployment.status.collision_count,
         conditions=with_condition(deployment.status.conditions, availability),
     )
+
+
+def describe(deployment: Deployment, status: DeploymentStatus) -> str:
+    """Why this status is written instead of the present one, in a sentence."""
+    before = {each.type: each for each in deployment.status.conditions}
+    text = (
+        f"status: wants {desired_replicas(deployment)} replicas; {status.replicas} exist, {status.updated_replicas} "
+        f"updated, {status.available_replicas} available"
+    )
+    for each in status.conditions:
+        old = before.get(each.type)
+        if old is None or (old.status, old.reason) != (each.status, each.reason):
+            text += f"; {each.type} is {each.status}, {each.reason}: {each.message}"
+            if each.reason == TIMED_OUT:
+                text += f" (progressDeadlineSeconds {deployment.spec.progress_deadline_seconds})"
+    return text
 
 
 def terminating(sets: Sequence[ReplicaSet]) -> int | None:

@@ -30,8 +30,10 @@ from pilothouse.controllers.workloads.deployment.progress import (
 )
 from pilothouse.controllers.workloads.deployment.rolling import new_size
 from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, size_of
+from pilothouse.controllers.workloads.deployment.status import describe
 from pilothouse.controllers.workloads.deployment.template import new_set, same_template, set_name
 from pilothouse.env import Env
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.conditions import find_condition
 from pilothouse.machinery.owners import controller_of, new_controller_reference
 from pilothouse.machinery.splice import replace_fields, take_field
@@ -109,6 +111,10 @@ class SyncContext:
             changes = {"spec.minReadySeconds": _encode(seconds) if seconds else None}
             if annotations is not None:
                 changes["metadata.annotations"] = _encode(annotations)
+            record_decision(
+                f"ReplicaSet {new.metadata.name} of the current template gets the Deployment's annotations and "
+                f"minReadySeconds {seconds}, and revision {_revision(annotations or new.metadata.annotations)}"
+            )
             await self._put_set(new.metadata.name, changes)
             return  # the Deployment's revision is for the next sync, as upstream
         message = f'Found new replica set "{new.metadata.name}"'
@@ -120,7 +126,8 @@ class SyncContext:
         meta, spec = deployment.metadata, deployment.spec
         hashed = template_hash(spec.template, deployment.status.collision_count)
         name = set_name(meta.name, hashed)
-        replicas = new_size(deployment, sum(map(size_of, self.old)), 0)
+        total = sum(map(size_of, self.old))
+        replicas = new_size(deployment, total, 0)
         annotations = next_annotations(meta.annotations, {}, max_revision(self.old) + 1) or {}
         body = new_set(
             namespace=meta.namespace,
@@ -132,6 +139,11 @@ class SyncContext:
             template=spec.template,
             replicas=replicas,
             min_ready_seconds=spec.min_ready_seconds,
+        )
+        record_decision(
+            f"no ReplicaSet has the current template: creating {name} (revision {_revision(annotations)}) with "
+            f"{replicas} of {desired_replicas(deployment)} replicas, maxSurge {bounds_of(deployment).surge}, others "
+            f"have {total}"
         )
         try:
             made = await self._client.create(REPLICA_SETS.raw, body, meta.namespace)
@@ -207,17 +219,25 @@ class SyncContext:
             annotations = each.metadata.annotations | notes
             if before == step.size and not (step.annotate and annotations != each.metadata.annotations):
                 continue
+            way = "up" if before < step.size else "down"
+            what = "noted as sized for this" if before == step.size else f"scaled {way} from {before} to {step.size}"
+            revision = _revision(each.metadata.annotations)
+            record_decision(f"ReplicaSet {step.name} (revision {revision}) is {what}: {step.reason}")
             changes = {"spec.replicas": _encode(step.size), "metadata.annotations": _encode(annotations)}
             await self._put_set(step.name, changes)
             if before != step.size:
                 changed = True
-                way = "up" if before < step.size else "down"
                 message = f"Scaled {way} replica set {step.name} from {before} to {step.size}"
                 self.record_event("Normal", "ScalingReplicaSet", message)
         return changed
 
     async def delete(self, doomed: Iterable[ReplicaSet]) -> None:
+        limit = self.deployment.spec.revision_history_limit
         for each in doomed:
+            record_decision(
+                f"deleting ReplicaSet {each.metadata.name} (revision {_revision(each.metadata.annotations)}), without "
+                f"pods: {len(self.old)} old ones, revisionHistoryLimit {limit}"
+            )
             try:
                 await self._client.delete(REPLICA_SETS, each.metadata.name, each.metadata.namespace)
             except NotFound:
@@ -235,6 +255,7 @@ class SyncContext:
             changes["metadata.annotations"] = _encode(dict(annotations))
         if len(changes) == 1:
             return False
+        record_decision(describe(deployment, status))
         await self._put_deployment(changes, "status")
         # A server that drops an unknown field of the status changes nothing, and sends no event.
         return self.deployment.metadata.resource_version != deployment.metadata.resource_version
@@ -251,6 +272,7 @@ class SyncContext:
             changes["spec.template"] = to.template
         else:
             self.record_event(to.type, to.reason, to.message)
+        record_decision(to.message)
         await self._put_deployment(changes)
         if to.template is not None:
             self.record_event(to.type, to.reason, to.message)
@@ -279,6 +301,10 @@ class SyncContext:
         self._raws[replica_set.metadata.name] = raw
         self._wrote(REPLICA_SETS.group_resource, replica_set.metadata.resource_version)
         return replica_set
+
+
+def _revision(annotations: Mapping[str, str]) -> str:
+    return annotations.get(REVISION, "none")
 
 
 class NameTaken(Exception):

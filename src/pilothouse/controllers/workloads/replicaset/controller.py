@@ -19,8 +19,16 @@ from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint, draw, selector_of
 from pilothouse.controllers.workloads.replicaset.decide import CreatePods, DeletePods, Observed, decide
 from pilothouse.controllers.workloads.replicaset.pod_events import PodEvents
-from pilothouse.controllers.workloads.replicaset.ranking import ActivePodsWithRanks
-from pilothouse.controllers.workloads.replicaset.status import Failure, StatusCounts, count, encode, next_status
+from pilothouse.controllers.workloads.replicaset.ranking import ActivePodsWithRanks, Victim
+from pilothouse.controllers.workloads.replicaset.status import (
+    Failure,
+    StatusCounts,
+    count,
+    describe,
+    encode,
+    next_status,
+)
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.labels import Selector, SelectorError, selector_from
 from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.machinery.owners import controller_of, new_controller_reference
@@ -245,7 +253,7 @@ class ReplicaSetController(ManagedController):
     ) -> tuple[Exception | None, Failure | None]:
         """Create or delete pods, those of ``ranked_pods``. Returns the error, and the condition for it."""
         if isinstance(action, CreatePods):
-            error = await self._create(key, owner, action.count)
+            error = await self._create(key, owner, action.count, active)
             message = str(error)
         else:
             error = await self._delete(key, owner, ranked_pods(), action.count)
@@ -267,7 +275,10 @@ class ReplicaSetController(ManagedController):
         before = controller_of(pod.metadata)
         return before is not None and controller_of(now.metadata) != before
 
-    async def _create(self, key: str, owner: ReplicaSet, missing: int) -> Exception | None:
+    async def _create(self, key: str, owner: ReplicaSet, missing: int, active: int) -> Exception | None:
+        wanted = _desired_replicas(owner)
+        burst = "" if active + missing == wanted else f", at most {self._options.burst} in one sync"
+        record_decision(f"wants {wanted} pods and has {active}: creating {missing}{burst}")
         self._expectations.expect_creations(key, missing)
         meta = owner.metadata
         about = object_reference(self._kind, meta)
@@ -304,12 +315,18 @@ class ReplicaSetController(ManagedController):
             use_deletion_cost=self._options.use_deletion_cost,
         )
         if surplus < len(ranked_pods):
-            for ratio in ranked_pods.age_ratios(victims, now):
+            for ratio in ranked_pods.age_ratios([victim.pod for victim in victims], now):
                 self._age_ratio.observe(ratio)
-        keys = [object_key(pod.metadata) for pod in victims]
-        self._expectations.expect_deletions(key, keys)
+        self._expectations.expect_deletions(key, [object_key(victim.pod.metadata) for victim in victims])
         about = object_reference(self._kind, owner.metadata)
-        errors = await run_all([self._gate.delete_pod(self._pod_control, key, pod, about) for pod in keys])
+        sizes = f"wants {_desired_replicas(owner)} of {len(ranked_pods)}"
+
+        async def delete(victim: Victim) -> None:
+            meta = victim.pod.metadata
+            record_decision(f"{sizes}: {meta.name} chosen, {victim.reason}")
+            await self._gate.delete_pod(self._pod_control, key, object_key(meta), about)
+
+        errors = await run_all([delete(victim) for victim in victims])
         return next((error for error in errors if error is not None), None)
 
     def _neighbours(self, owner: ReplicaSet) -> Mapping[str, int]:
@@ -342,6 +359,7 @@ class ReplicaSetController(ManagedController):
         status = next_status(owner, seen, failure, self.env.now())
         if status == owner.status:
             return
+        record_decision(describe(owner, seen, failure))
         meta, body = owner.metadata, encode(status)
         try:
             answer = await self._gate.put_status(key, meta, raw, body)

@@ -18,6 +18,7 @@ from pilothouse.api.core import Pod
 from pilothouse.semantics.pods import deletion_cost, is_ready, max_restart_counts
 
 _PHASES = {"Unknown": 1, "Running": 2}
+_PHASE_NAMES = {rank: phase for phase, rank in _PHASES.items()}
 _MISSING = -2
 
 
@@ -33,9 +34,19 @@ class _Kind(NamedTuple):
     created: datetime.datetime | None
 
 
+class Victim(NamedTuple):
+    """A pod that is chosen, and what decided it."""
+
+    pod: Pod
+    reason: str
+    """Its rank and the rule: ``rank 1 of 3 by upstream's order: not ready``."""
+
+
 _Group = tuple[_Kind, list[Pod]]
 """Pods of one kind."""
 _Question = Callable[[_Kind], int]
+_Reason = Callable[[int], str]
+"""What decided, given the answer."""
 
 
 class ActivePodsWithRanks:
@@ -80,29 +91,37 @@ class ActivePodsWithRanks:
         now: datetime.datetime,
         neighbours: Callable[[], Mapping[str, int]] = dict,
         use_deletion_cost: bool = True,
-    ) -> list[Pod]:
+    ) -> list[Victim]:
         """The ``count`` pods to delete, whatever the order in which they were added. ``neighbours`` gives the number of
-        active pods of related owners by node; it is called only if rule 5 is reached."""
+        active pods of related owners by node; it is called only if rule 5 is reached.
+
+        Pods on which one rule decides together share a range of ranks."""
         rest: list[_Group] = [(kind, list(pods.values())) for kind, pods in self._kinds.items()]
         if count >= self._count:
-            return [pod for _kind, pods in rest for pod in pods]
-        chosen: list[Pod] = []
+            return [Victim(pod, "all are deleted") for _kind, pods in rest for pod in pods]
+        chosen = _Chosen(self._count)
         bucket = _Buckets(now)
-        before: tuple[_Question, ...] = (
-            lambda kind: kind.assigned,
-            lambda kind: kind.phase,
-            lambda kind: kind.ready,
-            lambda kind: kind.cost if use_deletion_cost else 0,
+        before: tuple[tuple[_Question, _Reason], ...] = (
+            (lambda kind: kind.assigned, lambda _answer: "not assigned to a node"),
+            (lambda kind: kind.phase, lambda phase: f"in phase {_PHASE_NAMES.get(phase, 'Pending')}"),
+            (lambda kind: kind.ready, lambda _answer: "not ready"),
+            (lambda kind: kind.cost if use_deletion_cost else 0, lambda cost: f"pod-deletion-cost {cost}"),
         )
-        for question in before:
-            rest = _settle([(question(kind), (kind, some)) for kind, some in rest], count, chosen)
+        for question, reason in before:
+            rest = _settle([(question(kind), (kind, some)) for kind, some in rest], count, chosen, reason)
         if len(chosen) < count and (crowd := neighbours()):
-            rest = _settle(list(_by_node(rest, crowd)), count, chosen)
+            related = "{} active pods of related owners on its node"
+            rest = _settle(list(_by_node(rest, crowd)), count, chosen, lambda answer: related.format(-answer))
         if len(chosen) < count:
-            rest = _settle([(bucket[kind.ready_since], (kind, some)) for kind, some in rest], count, chosen)
+            recent = "ready for a shorter time (by powers of two)"
+            rest = _settle(
+                [(bucket[kind.ready_since], (kind, some)) for kind, some in rest], count, chosen, lambda _answer: recent
+            )
             missing = count - len(chosen)
-            chosen += islice(_by_ready_time(rest, missing, bucket), missing)
-        return chosen
+            for pod in islice(_by_ready_time(rest, missing, bucket), missing):
+                restarts = sum(max_restart_counts(pod))
+                chosen.add([pod], f"as ready as others, so by restarts ({restarts}), age and uid")
+        return chosen.victims
 
     def age_ratios(self, victims: Iterable[Pod], now: datetime.datetime) -> list[float]:
         """For every ready victim, how many times as old it is as the youngest ready pod, in whole numbers as upstream.
@@ -142,7 +161,25 @@ def _kind_of(pod: Pod) -> _Kind:
     )
 
 
-def _settle(answered: list[tuple[int, _Group]], count: int, chosen: list[Pod]) -> list[_Group]:
+class _Chosen:
+    """The victims so far, of ``total`` pods."""
+
+    def __init__(self, total: int) -> None:
+        self.victims: list[Victim] = []
+        self._total = total
+
+    def __len__(self) -> int:
+        return len(self.victims)
+
+    def add(self, pods: list[Pod], rule: str) -> None:
+        """Choose these as well, all by the same rule."""
+        first, last = len(self.victims) + 1, len(self.victims) + len(pods)
+        ranks = f"rank {first}" if first == last else f"ranks {first} to {last}"
+        reason = f"{ranks} of {self._total} by upstream's order: {rule}"
+        self.victims += [Victim(pod, reason) for pod in pods]
+
+
+def _settle(answered: list[tuple[int, _Group]], count: int, chosen: _Chosen, reason: _Reason) -> list[_Group]:
     """Choose the groups that the rule decides on, at most ``count`` pods, and return those that it leaves undecided."""
     by_answer: defaultdict[int, list[_Group]] = defaultdict(list)
     for answer, group in answered:
@@ -151,8 +188,7 @@ def _settle(answered: list[tuple[int, _Group]], count: int, chosen: list[Pod]) -
         groups = by_answer[answer]
         if len(chosen) + sum(len(some) for _kind, some in groups) > count:
             return groups
-        for _kind, some in groups:
-            chosen += some
+        chosen.add([pod for _kind, some in groups for pod in some], reason(answer))
     return []
 
 

@@ -100,6 +100,13 @@ def next_status(
     return status if kind is ReplicaSetStatus else msgspec.convert(msgspec.to_builtins(status), kind)
 
 
+def describe(owner: ReplicaSet, seen: StatusCounts, failure: Failure | None) -> str:
+    """Why the status is written, in a sentence."""
+    wanted = 1 if owner.spec.replicas is None else owner.spec.replicas
+    text = f"status: wants {wanted} pods; {seen.active} active, {seen.ready} ready, {seen.available} available"
+    return text if failure is None else f"{text}; {failure.reason}: {failure.message}"
+
+
 def encode(status: ReplicaSetStatus) -> bytes:
     """The status as JSON. ``replicas`` is required there, so it is sent also when it is 0."""
     fields = msgspec.to_builtins(status)
