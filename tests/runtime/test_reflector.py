@@ -4,8 +4,11 @@ On the left what the server does, on the right every request that follows from i
 """
 
 import asyncio
+import logging
+from collections import Counter
 from collections.abc import Sequence
 
+import pytest
 from tests.runtime.scripted import (
     EXPIRED,
     NO_STREAMS,
@@ -202,6 +205,26 @@ async def test_watch_timeouts_are_random_between_five_and_ten_minutes(env: Env) 
         timeouts += server.timeouts
     assert all(300 <= timeout <= 600 for timeout in timeouts)
     assert len(set(timeouts)) > 10
+
+
+async def test_a_kind_that_is_no_longer_served_is_an_error_after_a_minute(
+    env: Env, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever deletes a definition need not read errors of those who are about to stop watching it."""
+    caplog.set_level(logging.INFO)
+    missing = [refused(404, "NotFound")] * 20
+
+    async def reported(script: list[Scripted], seconds: float) -> dict[str, int]:
+        caplog.clear()
+        await play(env, script, seconds=seconds)
+        lines = [each for each in caplog.records if "served" in each.getMessage() or "Failed" in each.getMessage()]
+        return dict(Counter(each.levelname for each in lines))
+
+    served = [listed(1), watched(added(pod("a", 2)), end="end")]
+    assert (await reported([*served, *missing], 50.0)).keys() == {"INFO"}
+    assert (await reported([*served, *missing], 200.0)).keys() == {"INFO", "ERROR"}
+    assert (await reported([*served, *missing[:4], *served, *missing], 80.0)).keys() == {"INFO"}
+    assert (await reported(missing, 10.0)).keys() == {"ERROR"}, "it has never been served"
 
 
 async def test_backoff_starts_over_after_two_quiet_minutes(env: Env) -> None:

@@ -28,6 +28,7 @@ from pilothouse.client.errors import (
     ApiError,
     Gone,
     InternalError,
+    NotFound,
     Timeout,
     TooManyRequests,
     UndecodableObject,
@@ -49,6 +50,7 @@ WATCH_TIMEOUT_SECONDS = (300, 600)
 SHORT_WATCH_SECONDS = 1.0
 BOOKMARK_WARNING_SECONDS = 10.0
 SLOW_LIST_SECONDS = 10.0
+GONE_SECONDS = 60.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 EVENTS_PER_TURN = 200
 """After so many events the rest of the program gets a turn."""
@@ -195,6 +197,8 @@ class Reflector(Generic[T]):
         self._open: Watch[T] | None = None
         self._since_yield = 0
         self._unreadable: set[str] = set()
+        self._missing_since: float | None = None
+        """Since when the API server has not known the kind, which it has served before."""
         self.last_version = ""
         self.state: State = Begin()
 
@@ -280,6 +284,7 @@ class Reflector(Generic[T]):
         self._unavailable = False
         await self._sink.replace(items, frozenset(self._unreadable - items.keys()), version)
         self.last_version = version
+        self._missing_since = None
         self._log.info("Caches populated", v=2, type=self._type, objects=len(items))
         live = Live(watch, self._env.monotonic(), ordered=True)
         if rest:
@@ -313,6 +318,7 @@ class Reflector(Generic[T]):
         self._unavailable = False
         await self._sink.replace(items, frozenset(self._unreadable - items.keys()), list_version)
         self.last_version = list_version
+        self._missing_since = None
         self._log.info("Caches populated", v=2, type=self._type, objects=len(items))
         return Reconnecting()
 
@@ -486,8 +492,20 @@ class Reflector(Generic[T]):
             self._log.info("Watch closed" if doing == "watch" else "List failed", v=4, type=self._type, err=error)
         elif doing == "watch" and isinstance(error, InternalError | VeryShortWatch):
             self._log.info("Warning: watch ended with error", type=self._type, err=error)
+        elif isinstance(error, NotFound) and self._has_just_gone():
+            self._log.info("The kind is no longer served", type=self._type, err=error)
         else:
             self._log.error(f"Failed to {doing}", error=error, type=self._type)
+
+    def _has_just_gone(self) -> bool:
+        """Whether the kind was served a minute ago. Its definition has been deleted, and whoever watches it may stop
+        (the garbage collector looks every half a minute)."""
+        if not self.last_version:
+            return False
+        now = self._env.monotonic()
+        if self._missing_since is None:
+            self._missing_since = now
+        return now - self._missing_since < GONE_SECONDS
 
 
 _metadata_only = msgspec.json.Decoder(Object)
