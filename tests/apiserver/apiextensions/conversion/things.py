@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests import custom_resources
-from tests.apiserver.api import Api, Object
+from tests.apiserver.api import Answer, Api, Object
 from tests.custom_resources import DEFINITIONS
 
 from pilothouse.apiserver.admission.dynamic.webhook_calls import CallError, Target
@@ -16,6 +16,7 @@ DEFINITION = DEFINITIONS + "/things.example.com"
 V1, V2 = (f"/apis/example.com/{version}/namespaces/default/things" for version in ("v1", "v2"))
 URL = "https://hooks.test:8443/convert"
 CALLED = f"{URL}?timeout=30s"
+FAILED = "conversion webhook for example.com/v1, Kind=Thing "
 
 
 def _schema(spec: Object, status: Object) -> Object:
@@ -93,7 +94,7 @@ def convert(obj: Object, target: str) -> Object:
     return obj
 
 
-Answer = Callable[[Object], Object]
+Respond = Callable[[Object], Object]
 """Makes the ``response`` of a review of its ``request``."""
 
 
@@ -105,7 +106,7 @@ def good(request: Object) -> Object:
 class Hook:
     """Answers in place of the network, and remembers what it was asked."""
 
-    def __init__(self, api: Api, answer: Answer = good) -> None:
+    def __init__(self, api: Api, answer: Respond = good) -> None:
         self.answer = answer
         self.asked: list[Object] = []
         self.targets: list[Target] = []
@@ -136,11 +137,16 @@ class Hook:
         ]
 
 
-async def served(api: Api, answer: Answer = good, *, storage: str = "v1", **conversion: Any) -> Hook:
+async def served(api: Api, answer: Respond = good, *, storage: str = "v1", **conversion: Any) -> Hook:
     """The definition, and its webhook."""
     hook = Hook(api, answer)
     await api.made(DEFINITIONS, definition(storage, **conversion))
     return hook
+
+
+def spec_of(answer: Answer) -> Object:
+    spec: Object = answer.body["spec"]
+    return spec
 
 
 def stored(api: Api, name: str = "a") -> Object:

@@ -1,0 +1,73 @@
+"""Definitions with a conversion webhook that change or go, and the metrics of their calls."""
+
+import asyncio
+
+from tests.apiserver.api import Api
+from tests.apiserver.apiextensions.conversion.things import (
+    DEFINITION,
+    FAILED,
+    V1,
+    V2,
+    Hook,
+    good,
+    served,
+    store_in,
+    v1_thing,
+)
+
+
+async def test_a_definition_that_changes_is_converted_anew(api: Api) -> None:
+    hook = await served(api)
+    await api.made(V1, v1_thing())
+    await api.get(V2)
+    found = (await api.get(DEFINITION)).body
+    found["spec"]["conversion"] = {"strategy": "None"}
+    assert (await api.put(DEFINITION, found)).status == 200
+    hook.asked.clear()
+    (item,) = (await api.get(V2)).body["items"]
+    assert (item["apiVersion"], item["spec"]) == ("example.com/v2", {"mode": "one"})
+    assert hook.calls == []
+
+
+async def test_a_definition_goes_with_objects_of_any_stored_version(api: Api) -> None:
+    hook = await served(api)
+    await api.made(V1, v1_thing())
+    assert (await api.delete(DEFINITION)).status == 200
+    assert hook.calls == []
+    assert (await api.get(DEFINITION)).status == 404
+    await served(api)
+    await api.made(V1, v1_thing())
+    await store_in(api, "v2")
+    work = asyncio.ensure_future(api.server.run())
+    hook = Hook(api)
+    hook.failure = "Post: no"
+    assert (await api.delete(DEFINITION)).status == 200
+    await asyncio.sleep(1)
+    conditions = {one["type"]: one for one in (await api.get(DEFINITION)).body["status"]["conditions"]}
+    assert (conditions["Terminating"]["reason"], conditions["Terminating"]["message"]) == (
+        "InstanceDeletionFailed",
+        f"could not list instances: {FAILED}failed: Post: no",
+    )
+    hook.failure = ""
+    await asyncio.sleep(30)
+    assert (await api.get(DEFINITION)).status == 404
+    assert api.store.staged("example.com/things/default/a") is None
+    work.cancel()
+
+
+async def test_metrics_count_calls(started_api: Api) -> None:
+    api = started_api
+    hook = await served(api)
+    await api.made(V1, v1_thing())
+    await api.get(V2 + "/a")
+    hook.answer = lambda request: {**good(request), "uid": "x"}
+    await api.get(V2 + "/a")
+    text = (await api.get("/metrics")).text
+    for line in (
+        'apiserver_conversion_webhook_request_total{result="success",failure_type=""} 1',
+        'apiserver_conversion_webhook_request_total{result="failure",'
+        'failure_type="conversion_webhook_malformed_response_failure"} 1',
+        'apiserver_crd_conversion_webhook_duration_seconds_count{crd_name="things.example.com",from_version="v1",'
+        'to_version="v2",succeeded="true"} 1',
+    ):
+        assert line in text

@@ -1,0 +1,84 @@
+"""Managed fields of custom resources that are written in several versions."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import MERGE, Answer, Api
+from tests.apiserver.apiextensions.conversion.things import (
+    FAILED,
+    V1,
+    V2,
+    served,
+    spec_of,
+    stored,
+    v1_thing,
+    v2_thing,
+)
+
+APPLY = "application/apply-patch+yaml"
+
+
+def managers(answer: Answer) -> list[tuple[str, str, str]]:
+    return [(one["manager"], one["operation"], one["apiVersion"]) for one in answer.meta["managedFields"]]
+
+
+def fields(answer: Answer, manager: str) -> Any:
+    (found,) = [one["fieldsV1"] for one in answer.meta["managedFields"] if one["manager"] == manager]
+    return found.get("f:spec")
+
+
+async def test_managers_keep_the_version_that_they_wrote_in(api: Api) -> None:
+    await served(api)
+    first = await api.patch(V1 + "/a?fieldManager=one", v1_thing(mode="x"), APPLY)
+    assert first.status == 201, first.text
+    conflict = await api.patch(V2 + "/a?fieldManager=two", v2_thing(host="other"), APPLY)
+    assert (conflict.status, conflict.message) == (
+        409,
+        'Apply failed with 1 conflict: conflict with "one": .spec.hostPort',
+    )
+    second = await api.patch(V2 + "/a?fieldManager=two&force=true", v2_thing(host="other"), APPLY)
+    assert second.status == 200, second.text
+    assert managers(second) == [("one", "Apply", "example.com/v1"), ("two", "Apply", "example.com/v2")]
+    assert fields(second, "one") == {"f:mode": {}}
+    assert fields(second, "two") == {"f:host": {}, "f:port": {}}
+    assert stored(api)["spec"] == {"hostPort": "other:1", "mode": "x"}
+    assert stored(api)["metadata"]["managedFields"] == second.meta["managedFields"]
+    # The fields that the first applied the last time and not now go, in its own version.
+    third = await api.patch(V1 + "/a?fieldManager=one", {**v1_thing(), "spec": {}}, APPLY)
+    assert spec_of(third) == {"hostPort": "other:1", "mode": "one"}
+    # An update in one version takes what it changes from those who own it in others.
+    fourth = await api.ask("PATCH", V1 + "/a?fieldManager=three", {"spec": {"hostPort": "z:9"}}, MERGE)
+    assert managers(fourth) == [("one", "Apply", "example.com/v1"), ("three", "Update", "example.com/v1")]
+    assert fields(fourth, "one") == {}
+    assert fields(fourth, "three") == {"f:hostPort": {}}
+
+
+async def test_what_was_applied_in_another_version_is_pruned_there(api: Api) -> None:
+    await served(api)
+    assert (await api.patch(V2 + "/a?fieldManager=m", v2_thing(count=3), APPLY)).status == 201
+    applied = await api.patch(V2 + "/a?fieldManager=m", v2_thing(), APPLY)
+    assert spec_of(applied) == {"host": "h", "port": "1", "mode": "one"}
+    moved = await api.patch(V1 + "/a?fieldManager=m", {**v1_thing(), "spec": {"replicas": 4}}, APPLY)
+    assert moved.status == 200, moved.text
+    assert spec_of(moved) == {"replicas": 4, "mode": "one"}
+    assert managers(moved) == [("m", "Apply", "example.com/v1")]
+
+
+async def test_managed_fields_in_versions_that_cannot_be_had(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    """An update goes on without managed fields, as upstream's ``UpdateNoErrors``, and says so; an apply fails."""
+    hook = await served(api)
+    await api.made(V2 + "?fieldManager=two", v2_thing())
+    hook.failure = "Post: no"
+    applied = await api.patch(V1 + "/a?fieldManager=one", v1_thing(host_port="n:1"), APPLY)
+    assert (applied.status, applied.message) == (
+        500,
+        f"failed to convert old object: {FAILED}failed: Post: no",
+    )
+    rejected = await api.patch(V1 + "/a?fieldManager=one", {"spec": {"hostPort": 1}})
+    assert rejected.status == 422
+    assert not caplog.records, "nothing was stored, so nothing is lost"
+    updated = await api.patch(V1 + "/a?fieldManager=one", {"spec": {"hostPort": "n:1"}})
+    assert (updated.status, "managedFields" in updated.meta) == (200, False)
+    assert [each.getMessage().partition(" kind=")[0] for each in caplog.records] == [
+        "Managed fields of an object are lost"
+    ]

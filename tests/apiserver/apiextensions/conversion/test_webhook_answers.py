@@ -1,0 +1,229 @@
+"""Conversion webhooks that fail, are slow or answer wrongly, and how they are called (texts from v1.36)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.apiserver.api import MERGE, Answer, Api, Object
+from tests.apiserver.apiextensions.conversion.things import (
+    CALLED,
+    FAILED,
+    V1,
+    V2,
+    good,
+    served,
+    spec_of,
+    stored,
+    v1_thing,
+    v2_thing,
+)
+
+APPLY = "application/apply-patch+yaml"
+
+
+VERBS = [
+    pytest.param("GET", "", None, MERGE, id="get"),
+    pytest.param("PUT", "", "seen", MERGE, id="update"),
+    pytest.param("PATCH", "", {"metadata": {"annotations": {"patch": "true"}}}, MERGE, id="patch"),
+    pytest.param("PATCH", "?fieldManager=m&force=true", v2_thing(), APPLY, id="apply"),
+    pytest.param("DELETE", "", None, MERGE, id="delete"),
+    pytest.param("GET", "/status", None, MERGE, id="status get"),
+    pytest.param("PUT", "/status", "seen", MERGE, id="status update"),
+    pytest.param("PATCH", "/status", {"status": {"count": 1}}, MERGE, id="status patch"),
+    pytest.param("GET", "/scale", None, MERGE, id="scale get"),
+    pytest.param(
+        "PUT",
+        "/scale",
+        {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 42}},
+        MERGE,
+        id="scale update",
+    ),
+    pytest.param("PATCH", "/scale", {"spec": {"replicas": 1}}, MERGE, id="scale patch"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "content_type"), VERBS)
+async def test_no_verb_goes_without_its_conversion(
+    api: Api, method: str, path: str, body: Any, content_type: str
+) -> None:
+    """``expectConversionFailureMessage``."""
+
+    def failing(request: Object) -> Object:
+        result = {"status": "Failure", "message": "custom webhook conversion error"}
+        return {"uid": request["uid"], "convertedObjects": [], "result": result}
+
+    hook = await served(api)
+    await api.made(V1, v1_thing(replicas=1))
+    if body == "seen":
+        body = (await api.get(V2 + "/a")).body
+        body["spec"]["port"] = "9"
+    hook.answer = failing
+    before = stored(api)
+    answer = await api.ask(method, f"{V2}/a{path}", body, "application/json" if method == "PUT" else content_type)
+    failed = FAILED
+    if method == "PUT" and path != "/scale":
+        # What is there is known by now, as upstream's watch cache knows it: only what is to be stored is converted.
+        failed = failed.replace("v1", "v2")
+    assert (answer.status, answer.message) == (500, failed + "failed: custom webhook conversion error")
+    assert "reason" not in answer.body
+    assert stored(api) == before
+
+
+async def test_collections_and_creates_do_not_go_without_their_conversion(api: Api) -> None:
+    hook = await served(api)
+    await api.made(V1, v1_thing())
+    hook.failure = "Post: no"
+    for answer in (await api.get(V2), await api.delete(V2)):
+        assert (answer.status, answer.message) == (500, FAILED + "failed: Post: no")
+    created = await api.post(V2, v2_thing("b"))
+    assert (created.status, created.message) == (
+        500,
+        "conversion webhook for example.com/v2, Kind=Thing failed: Post: no",
+    )
+    assert [item["metadata"]["name"] for item in (await api.get(V1)).body["items"]] == ["a"]
+
+
+def _converted(change: Any) -> Any:
+    def answer(request: Object) -> Object:
+        response = good(request)
+        for obj in response["convertedObjects"]:
+            change(obj)
+        return response
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        pytest.param(
+            lambda request: {**good(request), "convertedObjects": []}, "returned 0 objects, expected 1", id="nothing"
+        ),
+        pytest.param(
+            lambda request: {**good(request), "uid": "x"},
+            'failed: expected response.uid="{uid}", got "x"',
+            id="another uid",
+        ),
+        pytest.param(
+            lambda request: {**good(request), "result": {"status": "Failure", "message": "no way"}},
+            "failed: no way",
+            id="a failure",
+        ),
+        pytest.param(
+            lambda _request: {"http": 404}, "failed: the server could not find the requested resource", id="404"
+        ),
+        pytest.param(
+            lambda _request: {"http": 400}, "failed: the server rejected our request for an unknown reason", id="400"
+        ),
+        pytest.param(
+            _converted(lambda obj: obj["metadata"].update(uid="42")),
+            "returned invalid object: must have the same UID: {object} != 42",
+            id="another object",
+        ),
+        pytest.param(
+            _converted(lambda obj: obj.update(apiVersion="example.com/v1")),
+            "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received "
+            "example.com/v1)",
+            id="not converted",
+        ),
+        pytest.param(
+            _converted(lambda obj: obj.pop("apiVersion")),
+            "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received )",
+            id="no version",
+        ),
+        pytest.param(
+            _converted(lambda obj: obj["metadata"].update(labels={"a b": "c"})),
+            'returned invalid metadata: metadata.labels: Invalid value: "a b": name part must consist of '
+            "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. "
+            "'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+            id="a label that is none",
+        ),
+    ],
+)  # fmt: skip
+async def test_what_is_said_of_a_wrong_answer(api: Api, answer: Any, message: str) -> None:
+    hook = await served(api, answer)
+    made = await api.made(V1, v1_thing())
+    got = await api.get(V2 + "/a")
+    message = message.replace("{uid}", hook.asked[0]["uid"]).replace("{object}", made["metadata"]["uid"])
+    assert (got.status, got.message) == (500, FAILED + message)
+
+
+async def test_some_errors_do_not_name_the_webhook(api: Api) -> None:
+    """``return nil, err`` (webhook_converter.go, v1.36)."""
+    hook = await served(api, lambda request: {**good(request), "convertedObjects": [None]})
+    await api.made(V1, v1_thing())
+    assert (await api.get(V2 + "/a")).message == "unexpected end of JSON input"
+    hook.answer = lambda request: {**good(request), "convertedObjects": [{"apiVersion": "example.com/v2"}]}
+    missing = "Object 'Kind' is missing in '{\"apiVersion\":\"example.com/v2\"}'"
+    assert (await api.get(V2 + "/a")).message == missing
+    await api.made(V1, v1_thing("b"))
+    hook.answer = lambda request: {**good(request), "convertedObjects": [*good(request)["convertedObjects"][:1], {}]}
+    listed = await api.get(V2)
+    assert listed.message == FAILED + "returned invalid converted object at index 1: Object 'Kind' is missing in '{}'"
+
+
+async def test_a_webhook_has_thirty_seconds(api: Api) -> None:
+    hook = await served(api)
+    await api.made(V1, v1_thing())
+    hook.seconds = 31
+    began = api.env.monotonic()
+    got = await api.get(V2 + "/a")
+    assert (got.status, got.message) == (
+        500,
+        FAILED + f'failed: Post "{CALLED}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)',
+    )
+    assert api.env.monotonic() - began == pytest.approx(30)
+
+
+async def test_others_are_served_while_a_webhook_is_slow(api: Api) -> None:
+    hook = await served(api)
+    await api.made(V1, v1_thing())
+    hook.seconds = 20
+    slow = asyncio.ensure_future(api.get(V2 + "/a"))
+    await asyncio.sleep(0)
+    began = api.env.monotonic()
+    assert (await api.get(V1 + "/a")).status == 200
+    assert (await api.post(V1, v1_thing("b"))).status == 201
+    assert (await api.get("/api/v1/namespaces")).status == 200
+    assert api.env.monotonic() == began
+    assert (await slow).status == 200
+
+
+async def test_those_who_want_the_same_share_a_call(api: Api) -> None:
+    hook = await served(api)
+    await api.made(V1, v1_thing())
+    hook.seconds = 5
+    lists = [asyncio.ensure_future(api.get(V2)) for _ in range(3)]
+    await asyncio.sleep(1)
+    lists[0].cancel()
+    await asyncio.sleep(0)
+    answers = await asyncio.gather(*lists, return_exceptions=True)
+    assert [answer.status for answer in answers[1:] if isinstance(answer, Answer)] == [200, 200]
+    # The one that was given up made the first call; who waited for it makes another.
+    assert hook.calls == [(["a"], "v2"), (["a"], "v2")]
+
+
+async def test_v1beta1_is_asked_in_its_own_version(api: Api) -> None:
+    """Whose answers were never checked for kind and uid."""
+    hook = await served(
+        api, lambda request: {**good(request), "uid": "other"}, conversionReviewVersions=["v1beta1", "v1"]
+    )
+    await api.made(V1, v1_thing())
+    assert spec_of(await api.get(V2 + "/a"))["host"] == "h"
+    assert hook.asked
+
+
+async def test_a_service_is_called_where_it_is(api: Api) -> None:
+    service = {"namespace": "default", "name": "s", "path": "/there", "port": 8443}
+    hook = await served(api, clientConfig={"service": service})
+    await api.made(V1, v1_thing())
+    url = "https://s.default.svc:8443/there?timeout=30s"
+    assert (await api.get(V2 + "/a")).message == FAILED + f'failed: Post "{url}": service "s" not found'
+    await api.made(
+        "/api/v1/namespaces/default/services",
+        {"metadata": {"name": "s"}, "spec": {"type": "ExternalName", "externalName": "there.test"}},
+    )
+    assert (await api.get(V2 + "/a")).status == 200
+    (target,) = hook.targets
+    assert (target.url, target.host, target.port, target.server_name) == (url, "there.test", 8443, "s.default.svc")
