@@ -219,13 +219,13 @@ def _get(target: str) -> Any:
     return Request("GET", target)
 
 
-ACCEPTS = [
-    pytest.param("application/json", id="as it is stored"),
-    pytest.param("application/yaml", id="as YAML"),
-]
+ACCEPTS = {
+    "as it is stored": "application/json",
+    "as YAML": "application/yaml",
+}
 
 
-@pytest.mark.parametrize("accept", ACCEPTS)
+@cases("accept", ACCEPTS)
 async def test_a_client_that_does_not_read_a_large_answer_is_left(world: World, accept: str) -> None:
     await _with_large_list(world)
     reader = client(world, "GET", headers={**ADMIN, "accept": accept}, length=None)

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-import pytest
 from tests.operator.test_admission import RANGES
 from tests.operator.test_conversion import PAGES
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, delay
 from pilothouse.env import Env
@@ -31,14 +31,14 @@ def test_what_it_waits_for() -> None:
 async def _sync(_obj: Any, _ctx: Any) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("resource", "settings", "waits"),
-    [
-        pytest.param(RANGES, Settings(), True, id="until its caches are filled"),
-        pytest.param(RANGES, Settings(namespaces=("default", "kube-system")), True, id="those of all namespaces"),
-        pytest.param(RANGES, Settings(leader_elect=True), False, id="not while another one leads"),
-        pytest.param(PAGES, Settings(), False, id="not for caches that may need its conversions"),
-    ],
+@cases(
+    "resource, settings, waits",
+    {
+        "until its caches are filled": (RANGES, Settings(), True),
+        "those of all namespaces": (RANGES, Settings(namespaces=("default", "kube-system")), True),
+        "not while another one leads": (RANGES, Settings(leader_elect=True), False),
+        "not for caches that may need its conversions": (PAGES, Settings(), False),
+    },
 )
 async def test_an_operator_is_ready(env: Env, resource: CustomResource[Any], settings: Settings, waits: bool) -> None:
     leading, app, health = App("things"), App("things"), Health()

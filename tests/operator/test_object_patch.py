@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.machinery.json_patch import apply_json_patch
@@ -38,28 +39,38 @@ def thing(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "one", "managedFields": [{}]}, "spec": {"unknown": {"x": 1}, **spec}}
 
 
-@pytest.mark.parametrize(
-    ("before", "change", "after"),
-    [
-        pytest.param({}, {}, {}, id="nothing"),
-        pytest.param({}, {"replicas": 3}, {"replicas": 3}, id="set"),
-        pytest.param({"replicas": 3}, {"replicas": 1}, {"replicas": 1}, id="a default is written"),
-        pytest.param({"replicas": 1}, {"paused": True}, {"replicas": 1, "paused": True},
-                     id="an explicit default stays"),
-        pytest.param({"nodeName": "n"}, {"node_name": None}, {}, id="None removes"),
-        pytest.param({"labels": {"a": "1", "b": "2"}}, {"labels": {"b": "2", "c": "3"}},
-                     {"labels": {"b": "2", "c": "3"}}, id="a map"),
-        pytest.param({"containers": [A]}, {"containers": (Container(name="a", image="1"), Container(name="s"))},
-                     {"containers": [A, {"name": "s"}]}, id="a sidecar is appended"),
-        pytest.param({"containers": [A, B]}, {"containers": (Container(name="s"), Container(name="b", image="2"))},
-                     {"containers": [{"name": "s"}, {**B, "image": "2"}]}, id="items are found by name"),
-        pytest.param({"containers": [A, B]}, {"containers": (Container(name="b", image="1"),)}, {"containers": [B]},
-                     id="the first one is removed"),
-        pytest.param({"containers": [{"image": "1", "x": 1}]}, {"containers": (Container(image="2"),)},
-                     {"containers": [{"image": "2", "x": 1}]}, id="items without names are found by place"),
-        pytest.param({"ports": [1, 2, 3]}, {"ports": (3, 1, 1)}, {"ports": [3, 1, 1]}, id="scalars"),
-    ],
-)  # fmt: skip
+@cases(
+    "before, change, after",
+    {
+        "nothing": ({}, {}, {}),
+        "set": ({}, {"replicas": 3}, {"replicas": 3}),
+        "a default is written": ({"replicas": 3}, {"replicas": 1}, {"replicas": 1}),
+        "an explicit default stays": ({"replicas": 1}, {"paused": True}, {"replicas": 1, "paused": True}),
+        "None removes": ({"nodeName": "n"}, {"node_name": None}, {}),
+        "a map": ({"labels": {"a": "1", "b": "2"}}, {"labels": {"b": "2", "c": "3"}}, {"labels": {"b": "2", "c": "3"}}),
+        "a sidecar is appended": (
+            {"containers": [A]},
+            {"containers": (Container(name="a", image="1"), Container(name="s"))},
+            {"containers": [A, {"name": "s"}]},
+        ),
+        "items are found by name": (
+            {"containers": [A, B]},
+            {"containers": (Container(name="s"), Container(name="b", image="2"))},
+            {"containers": [{"name": "s"}, {**B, "image": "2"}]},
+        ),
+        "the first one is removed": (
+            {"containers": [A, B]},
+            {"containers": (Container(name="b", image="1"),)},
+            {"containers": [B]},
+        ),
+        "items without names are found by place": (
+            {"containers": [{"image": "1", "x": 1}]},
+            {"containers": (Container(image="2"),)},
+            {"containers": [{"image": "2", "x": 1}]},
+        ),
+        "scalars": ({"ports": [1, 2, 3]}, {"ports": (3, 1, 1)}, {"ports": [3, 1, 1]}),
+    },
+)
 def test_fields_that_the_view_does_not_have_stay(
     before: dict[str, Any], change: dict[str, Any], after: dict[str, Any]
 ) -> None:

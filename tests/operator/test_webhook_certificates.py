@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.x509 import verification
 from tests.operator.test_admission import RANGES
 from tests.operator.test_conversion import PAGES
+from tests.tables import cases
 
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS as CRDS
 from pilothouse.api.core import SECRETS, Secret
@@ -71,13 +72,13 @@ def test_certificates_for_twenty_years() -> None:
     assert len(servings) >= 2 * AUTHORITY_DAYS // ISSUED_DAYS
 
 
-@pytest.mark.parametrize(
-    ("at", "hosts", "is_kept"),
-    [
-        pytest.param(300, [HOST], True, id="nothing is due"),
-        pytest.param(ISSUED_DAYS - 29, [HOST], False, id="it expires within thirty days"),
-        pytest.param(1, [HOST, "other.default.svc"], False, id="another name"),
-    ],
+@cases(
+    "at, hosts, is_kept",
+    {
+        "nothing is due": (300, [HOST], True),
+        "it expires within thirty days": (ISSUED_DAYS - 29, [HOST], False),
+        "another name": (1, [HOST, "other.default.svc"], False),
+    },
 )
 def test_a_serving_certificate_is_renewed(at: int, hosts: list[str], is_kept: bool) -> None:
     kept = renewed(None, [HOST], "pages", START)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.apiserver.audit.policy import GroupResources, Policy, PolicyRule
 from pilothouse.apiserver.audit.reader import PolicyError, load_policy_from_bytes, load_policy_from_file
@@ -77,49 +78,38 @@ async def test_unknown_and_repeated_fields_are_warned_of(caplog: pytest.LogCaptu
 NO_KIND = 'is registered for version "{}" in scheme "k8s.io/apiserver/pkg/audit/scheme.go:30"'
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        pytest.param(
+@cases(
+    "text, error",
+    {
+        "neither apiVersion nor kind": (
             POLICY.partition(b"kind: Policy")[2],
             "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy",
-            id="neither apiVersion nor kind",
         ),
-        pytest.param(b"", "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy", id="empty"),
-        pytest.param(
-            b"apiVersion: audit.k8s.io/v1\nkind: Policy", "loaded illegal policy with 0 rules", id="without rules"
-        ),
-        pytest.param(b"apiVersion: audit.k8s.io/v1\nkind: Event", "loaded illegal policy with 0 rules", id="an event"),
-        pytest.param(
+        "empty": (b"", "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy"),
+        "without rules": (b"apiVersion: audit.k8s.io/v1\nkind: Policy", "loaded illegal policy with 0 rules"),
+        "an event": (b"apiVersion: audit.k8s.io/v1\nkind: Event", "loaded illegal policy with 0 rules"),
+        "a version that is gone": (
             b"apiVersion: audit.k8s.io/v1beta1\nkind: Policy",
             'failed decoding: no kind "Policy" ' + NO_KIND.format("audit.k8s.io/v1beta1"),
-            id="a version that is gone",
         ),
-        pytest.param(
-            b"apiVersion: v1\nkind: Pod",
-            'failed decoding: no kind "Pod" ' + NO_KIND.format("v1"),
-            id="another kind",
-        ),
-        pytest.param(
+        "another kind": (b"apiVersion: v1\nkind: Pod", 'failed decoding: no kind "Pod" ' + NO_KIND.format("v1")),
+        "a value of the wrong type": (
             b"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, users: tim}]",
             "failed decoding: json: cannot unmarshal string into Go struct field PolicyRule.rules.users of type "
             "[]string",
-            id="a value of the wrong type",
         ),
-        pytest.param(
+        "an invalid policy": (
             b"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Low}]",
             'rules[0].level: Unsupported value: "Low": supported values: "None", "Metadata", "Request", '
             '"RequestResponse"',
-            id="an invalid policy",
         ),
-        pytest.param(
+        "several errors": (
             b"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{}, {}]",
             "[rules[0].level: Required value, rules[1].level: Required value]",
-            id="several errors",
         ),
-        pytest.param(b"a: [", "failed decoding: error converting YAML to JSON: yaml: ", id="no YAML"),
-        pytest.param(b"- 1", "failed decoding: couldn't get version/kind; json parse error: ", id="no object"),
-    ],
+        "no YAML": (b"a: [", "failed decoding: error converting YAML to JSON: yaml: "),
+        "no object": (b"- 1", "failed decoding: couldn't get version/kind; json parse error: "),
+    },
 )
 async def test_what_is_no_policy_is_rejected_in_upstreams_words(text: bytes, error: str) -> None:
     with pytest.raises(PolicyError) as caught:

@@ -1,6 +1,7 @@
 """Validation of policies, after upstream's ``pkg/apis/audit/validation/validation_test.go`` (v0.36)."""
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.apiserver.audit.policy import GroupResources, Policy, PolicyRule
 from pilothouse.apiserver.audit.validation import validate_policy
@@ -29,34 +30,30 @@ async def test_valid_policies(policy: Policy) -> None:
     assert validate_policy(policy) == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "errors"),
-    [
-        pytest.param(PolicyRule(), ["rules[0].level: Required value"], id="empty rule"),
-        pytest.param(
+@cases(
+    "rule, errors",
+    {
+        "empty rule": (PolicyRule(), ["rules[0].level: Required value"]),
+        "missing level": (
             PolicyRule(verbs=("get",), resources=(SECRETS,), namespaces=("kube-system",)),
             ["rules[0].level: Required value"],
-            id="missing level",
         ),
-        pytest.param(
+        "invalid level": (
             PolicyRule("FooBar"),
             [
                 'rules[0].level: Unsupported value: "FooBar": supported values: "None", "Metadata", "Request", '
                 '"RequestResponse"'
             ],
-            id="invalid level",
         ),
-        pytest.param(
+        "nonResourceURLs and namespaces": (
             PolicyRule("Metadata", namespaces=("default",), non_resource_urls=("/logs*",)),
             [f'rules[0].nonResourceURLs: Invalid value: ["/logs*"]: {BOTH}'],
-            id="nonResourceURLs and namespaces",
         ),
-        pytest.param(
+        "nonResourceURLs and resources": (
             PolicyRule("Metadata", resources=(SECRETS,), non_resource_urls=("/logs*",)),
             [f'rules[0].nonResourceURLs: Invalid value: ["/logs*"]: {BOTH}'],
-            id="nonResourceURLs and resources",
         ),
-        pytest.param(
+        "invalid group name": (
             PolicyRule("Metadata", resources=(GroupResources("rbac.authorization.k8s.io/v1beta1", ("roles",)),)),
             [
                 'rules[0].resources.group: Invalid value: "rbac.authorization.k8s.io/v1beta1": a lowercase RFC 1123 '
@@ -64,41 +61,36 @@ async def test_valid_policies(policy: Policy) -> None:
                 "an alphanumeric character (e.g. 'example.com', regex used for validation is "
                 "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
             ],
-            id="invalid group name",
         ),
-        pytest.param(
+        "no slash": (
             PolicyRule("Metadata", non_resource_urls=("logs", "/healthz*")),
             [
                 'rules[0].nonResourceURLs[0]: Invalid value: "logs": '
                 "non-resource URL rules must begin with a '/' character"
             ],
-            id="no slash",
         ),
-        pytest.param(
+        "empty URL": (
             PolicyRule("Metadata", non_resource_urls=("", "/healthz*")),
             [
                 'rules[0].nonResourceURLs[0]: Invalid value: "": '
                 "non-resource URL rules must begin with a '/' character"
             ],
-            id="empty URL",
         ),
-        pytest.param(
+        "several wildcards": (
             PolicyRule("Metadata", non_resource_urls=("/logs/*/*", "/metrics")),
             [
                 'rules[0].nonResourceURLs[0]: Invalid value: "/logs/*/*": '
                 "non-resource URL wildcards '*' must be the final character of the rule"
             ],
-            id="several wildcards",
         ),
-        pytest.param(
+        "wildcard before the end": (
             PolicyRule("Metadata", non_resource_urls=("/logs/*.log", "/metrics")),
             [
                 'rules[0].nonResourceURLs[0]: Invalid value: "/logs/*.log": '
                 "non-resource URL wildcards '*' must be the final character of the rule"
             ],
-            id="wildcard before the end",
         ),
-        pytest.param(
+        "resourceNames without resources": (
             PolicyRule(
                 "Metadata", resources=(GroupResources(resource_names=("leader",)),), namespaces=("kube-system",)
             ),
@@ -106,17 +98,15 @@ async def test_valid_policies(policy: Policy) -> None:
                 'rules[0].resources.resourceNames: Invalid value: ["leader"]: '
                 "using resourceNames requires at least one resource"
             ],
-            id="resourceNames without resources",
         ),
-        pytest.param(
+        "invalid stage": (
             PolicyRule("Metadata", omit_stages=("foo",)),
             [
                 'rules[0].omitStages[0]: Invalid value: "foo": allowed stages are '
                 "RequestReceived,ResponseStarted,ResponseComplete,Panic"
             ],
-            id="invalid stage",
         ),
-    ],
+    },
 )
 async def test_invalid_rules(rule: PolicyRule, errors: list[str]) -> None:
     assert [str(error) for error in validate_policy(Policy((rule,)))] == errors

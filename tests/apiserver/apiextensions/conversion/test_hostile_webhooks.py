@@ -12,6 +12,7 @@ import pytest
 from tests.apiserver.api import Answer, Api, Object
 from tests.apiserver.apiextensions.conversion.things import V1, V2, definition, good, v1_thing
 from tests.custom_resources import DEFINITIONS
+from tests.tables import cases
 
 from pilothouse.apiserver.apiextensions.conversion import webhook_converter
 from pilothouse.env import Env
@@ -112,43 +113,36 @@ TOO_LARGE = "the answer is too large"
 NO_JSON = "couldn't get version/kind; json parse error: "
 
 
-@pytest.mark.parametrize(
-    ("serve", "expected"),
-    [
-        pytest.param(answers(b"200 OK", b" " * (9 << 20)), TOO_LARGE, id="a huge answer"),
-        pytest.param(endless, TOO_LARGE, id="an endless answer"),
-        pytest.param(answers(b"200 OK", b"{}", length=100), "unexpected EOF", id="half an answer"),
-        pytest.param(answers(b"200 OK\r\nContent-Type: text/html", b"<html></html>"), NO_JSON, id="a web page"),
-        pytest.param(answers(b"200 OK", b"\xff\xfe"), NO_JSON, id="no text"),
-        pytest.param(answers(b"200 OK", b""), NO_JSON, id="an empty answer"),
-        pytest.param(answers(b"200 OK", b'{"a":' * 100_000), NO_JSON + "exceeded max depth", id="deep"),
-        pytest.param(
+@cases(
+    "serve, expected",
+    {
+        "a huge answer": (answers(b"200 OK", b" " * (9 << 20)), TOO_LARGE),
+        "an endless answer": (endless, TOO_LARGE),
+        "half an answer": (answers(b"200 OK", b"{}", length=100), "unexpected EOF"),
+        "a web page": (answers(b"200 OK\r\nContent-Type: text/html", b"<html></html>"), NO_JSON),
+        "no text": (answers(b"200 OK", b"\xff\xfe"), NO_JSON),
+        "an empty answer": (answers(b"200 OK", b""), NO_JSON),
+        "deep": (answers(b"200 OK", b'{"a":' * 100_000), NO_JSON + "exceeded max depth"),
+        "many parts": (
             answers(b"200 OK", b"[" + b"{}," * 300_000 + b"{}]"),
             NO_JSON + "exceeded max number of objects and arrays",
-            id="many parts",
         ),
-        pytest.param(
+        "an object as deep as one may be": (
             answers(
                 b"200 OK", lambda body: answer_of(body).replace(b'"host": "h"', b'"host": ' + b"[" * 280 + b"]" * 280)
             ),
             "",
-            id="an object as deep as one may be",
         ),
-        pytest.param(
+        "a redirect to a place without TLS": (
             answers(b"307 T\r\nLocation: http://localhost/x", b""),
             "which is no https URL",
-            id="a redirect to a place without TLS",
         ),
-        pytest.param(answers(b"307 T\r\nLocation: /again", b""), "stopped after 10 redirects", id="redirects for ever"),
-        pytest.param(
-            answers(b"500 E", b"x" * 100_000),
-            'an error on the server ("' + "x" * 3000,
-            id="an error with much text",
-        ),
-        pytest.param(answers(b"204 N", b""), NO_JSON, id="no content"),
-        pytest.param(answers(b"101 Switching", b""), "", id="another protocol"),
-        pytest.param(answers(b"nonsense", b""), "", id="no HTTP"),
-        pytest.param(
+        "redirects for ever": (answers(b"307 T\r\nLocation: /again", b""), "stopped after 10 redirects"),
+        "an error with much text": (answers(b"500 E", b"x" * 100_000), 'an error on the server ("' + "x" * 3000),
+        "no content": (answers(b"204 N", b""), NO_JSON),
+        "another protocol": (answers(b"101 Switching", b""), ""),
+        "no HTTP": (answers(b"nonsense", b""), ""),
+        "a message without an end": (
             answers(
                 b"200 OK",
                 lambda body: answer_of(
@@ -160,10 +154,9 @@ NO_JSON = "couldn't get version/kind; json parse error: "
                 ),
             ),
             "m" * 3000,
-            id="a message without an end",
         ),
-    ],
-)  # fmt: skip
+    },
+)
 @pytest.mark.real_loop(timeout=60)
 async def test_a_hostile_webhook_fails_only_its_requests(hooks: Hooks, serve: Serve, expected: str) -> None:
     api = await served(hooks)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.apiserver.apiextensions.conversion import reviews
 from pilothouse.apiserver.apiextensions.conversion.reviews import (
@@ -21,103 +22,88 @@ V1 = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
 BOTH = {"foo": "bar", "labels": {"a": "A", "b": "B"}, "annotations": {"a": "1", "b": "2"}}
 
 
-@pytest.mark.parametrize(
-    ("original", "converted", "expected"),
-    [
-        pytest.param({"metadata": {}}, {}, "missing metadata in converted object", id="no converted metadata"),
-        pytest.param(
+@cases(
+    "original, converted, expected",
+    {
+        "no converted metadata": ({"metadata": {}}, {}, "missing metadata in converted object"),
+        "invalid converted metadata": (
             {"metadata": {}},
             {"metadata": ["foo"]},
             "invalid metadata of type []interface {} in converted object",
-            id="invalid converted metadata",
         ),
-        pytest.param({}, {"metadata": {}}, {}, id="no original metadata"),
-        pytest.param(
+        "no original metadata": ({}, {"metadata": {}}, {}),
+        "invalid original metadata": (
             {"metadata": ["foo"]},
             {"metadata": {}},
             "invalid metadata of type []interface {} in input object",
-            id="invalid original metadata",
         ),
-        pytest.param(
+        "changed label, annotations and non-label": (
             {"metadata": BOTH},
             {"metadata": {"foo": "abc", "labels": {"a": "AA", "b": "B"}, "annotations": {"a": "1", "b": "22"}}},
             {"foo": "bar", "labels": {"a": "AA", "b": "B"}, "annotations": {"a": "1", "b": "22"}},
-            id="changed label, annotations and non-label",
         ),
-        pytest.param(
+        "added labels and annotations": (
             {"metadata": {"foo": "bar"}},
             {"metadata": {"foo": "abc", "labels": {"a": "AA"}, "annotations": {"b": "22"}}},
             {"foo": "bar", "labels": {"a": "AA"}, "annotations": {"b": "22"}},
-            id="added labels and annotations",
         ),
-        pytest.param(
+        "added labels and annotations, with nil before": (
             {"metadata": {"foo": "bar", "labels": None, "annotations": None}},
             {"metadata": {"foo": "abc", "labels": {"a": "AA"}, "annotations": {"b": "22"}}},
             {"foo": "bar", "labels": {"a": "AA"}, "annotations": {"b": "22"}},
-            id="added labels and annotations, with nil before",
         ),
-        pytest.param({"metadata": BOTH}, {"metadata": {"foo": "abc"}}, {"foo": "bar"}, id="removed both"),
-        pytest.param(
+        "removed both": ({"metadata": BOTH}, {"metadata": {"foo": "abc"}}, {"foo": "bar"}),
+        "nil'ed both": (
             {"metadata": BOTH},
             {"metadata": {"foo": "abc", "labels": None, "annotations": None}},
             {"foo": "bar"},
-            id="nil'ed both",
         ),
-        pytest.param(
+        "a label that is no string": (
             {"metadata": {"foo": "bar"}},
             {"metadata": {"labels": {"a": None, "b": "B"}}},
             "metadata.labels[a] must be a string, but is <nil> in converted object",
-            id="a label that is no string",
         ),
-        pytest.param(
+        "an annotation that is no string": (
             {"metadata": {}},
             {"metadata": {"annotations": {"a": 1}}},
             "metadata.annotations[a] must be a string, but is int64 in converted object",
-            id="an annotation that is no string",
         ),
-        pytest.param(
+        "annotations that are none": (
             {"metadata": {}},
             {"metadata": {"annotations": ["a"]}},
             "invalid metadata.annotations of type []interface {} in converted object",
-            id="annotations that are none",
         ),
-        pytest.param(
+        "invalid label key": (
             {"metadata": {}},
             {"metadata": {"labels": {"some/non-qualified/label": "x"}}},
             'metadata.labels: Invalid value: "some/non-qualified/label": a valid label key must consist of',
-            id="invalid label key",
         ),
-        pytest.param(
+        "invalid annotation key, at upstream's path": (
             {"metadata": {}},
             {"metadata": {"annotations": {"some/non-qualified/label": "x"}}},
             'metadata.annotation: Invalid value: "some/non-qualified/label": a valid label key must consist of',
-            id="invalid annotation key, at upstream's path",
         ),
-        pytest.param(
+        "invalid label value": (
             {"metadata": {}},
             {"metadata": {"labels": {"foo": "üäö"}}},
             'metadata.labels: Invalid value: "üäö": a valid label must be an empty string or consist of',
-            id="invalid label value",
         ),
-        pytest.param(
+        "too big label value": (
             {"metadata": {}},
             {"metadata": {"labels": {"foo": "x" * 64}}},
             f'metadata.labels: Invalid value: "{"x" * 64}": must be no more than 63 bytes',
-            id="too big label value",
         ),
-        pytest.param(
+        "too big annotation value": (
             {"metadata": {}},
             {"metadata": {"annotations": {"foo": "x" * (256 * 1024 + 1)}}},
             "metadata.annotation: Too long: may not be more than 262144 bytes",
-            id="too big annotation value",
         ),
-        pytest.param(
+        "an invalid label that was there": (
             {"metadata": {"labels": {"foo": "x" * 64}}},
             {"metadata": {"labels": {"foo": "x" * 64}}},
             {"labels": {"foo": "x" * 64}},
-            id="an invalid label that was there",
         ),
-    ],
+    },
 )
 def test_only_labels_and_annotations_are_the_webhooks(original: Object, converted: Object, expected: Any) -> None:
     """``TestRestoreObjectMeta``."""
@@ -129,13 +115,13 @@ def test_only_labels_and_annotations_are_the_webhooks(original: Object, converte
         assert str(raised.value).startswith(expected)
 
 
-@pytest.mark.parametrize(
-    ("versions", "expected"),
-    [
-        pytest.param(["v1", "v1beta1", "v2"], "v1", id="v1"),
-        pytest.param(["v1beta1", "v1", "v2"], "v1beta1", id="v1beta1"),
-        pytest.param(["v2", "v1"], "v1", id="the first that is known"),
-    ],
+@cases(
+    "versions, expected",
+    {
+        "v1": (["v1", "v1beta1", "v2"], "v1"),
+        "v1beta1": (["v1beta1", "v1", "v2"], "v1beta1"),
+        "the first that is known": (["v2", "v1"], "v1"),
+    },
 )
 def test_the_first_known_version_is_sent(versions: list[str], expected: str) -> None:
     """``TestCreateConversionReviewObjects``."""
@@ -160,81 +146,63 @@ WIDGET = {"apiVersion": "foo/v1", "kind": "Widget", "metadata": {"name": "myv1"}
 EXPECTED = "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got "
 
 
-@pytest.mark.parametrize(
-    ("version", "review", "expected"),
-    [
-        pytest.param("v1beta1", {"response": SUCCESS}, [], id="minimal valid v1beta1"),
-        pytest.param(
-            "v1beta1", {"response": {**SUCCESS, "convertedObjects": [WIDGET]}}, [WIDGET], id="v1beta1 with objects"
-        ),
-        pytest.param(
-            "v1beta1", {"response": {}}, "response.result.status was '', not 'Success'", id="v1beta1, empty status"
-        ),
-        pytest.param(
+@cases(
+    "version, review, expected",
+    {
+        "minimal valid v1beta1": ("v1beta1", {"response": SUCCESS}, []),
+        "v1beta1 with objects": ("v1beta1", {"response": {**SUCCESS, "convertedObjects": [WIDGET]}}, [WIDGET]),
+        "v1beta1, empty status": ("v1beta1", {"response": {}}, "response.result.status was '', not 'Success'"),
+        "v1beta1, failure status": (
             "v1beta1",
             {"response": {"result": {"status": "Failure"}}},
             "response.result.status was 'Failure', not 'Success'",
-            id="v1beta1, failure status",
         ),
-        pytest.param(
+        "v1beta1, custom status": (
             "v1beta1",
             {"response": {"result": {"status": "Failure", "message": "some failure message"}}},
             "some failure message",
-            id="v1beta1, custom status",
         ),
-        pytest.param("v1beta1", {}, "no response provided", id="v1beta1, no response"),
-        pytest.param("v1", {**V1, "response": {"uid": "uid", **SUCCESS}}, [], id="minimal valid v1"),
-        pytest.param(
+        "v1beta1, no response": ("v1beta1", {}, "no response provided"),
+        "minimal valid v1": ("v1", {**V1, "response": {"uid": "uid", **SUCCESS}}, []),
+        "v1 with objects": (
             "v1",
             {**V1, "response": {"uid": "uid", **SUCCESS, "convertedObjects": [WIDGET]}},
             [WIDGET],
-            id="v1 with objects",
         ),
-        pytest.param("v1", {**V1, "response": SUCCESS}, 'expected response.uid="uid", got ""', id="v1, no uid"),
-        pytest.param(
-            "v1",
-            {**V1, "response": {**SUCCESS, "uid": "x"}},
-            'expected response.uid="uid", got "x"',
-            id="v1, another uid",
-        ),
-        pytest.param(
+        "v1, no uid": ("v1", {**V1, "response": SUCCESS}, 'expected response.uid="uid", got ""'),
+        "v1, another uid": ("v1", {**V1, "response": {**SUCCESS, "uid": "x"}}, 'expected response.uid="uid", got "x"'),
+        "v1, no apiVersion": (
             "v1",
             {"kind": "ConversionReview", "response": {"uid": "uid", **SUCCESS}},
             EXPECTED + "/, Kind=ConversionReview",
-            id="v1, no apiVersion",
         ),
-        pytest.param(
+        "v1, no kind": (
             "v1",
             {"apiVersion": V1["apiVersion"], "response": {"uid": "uid", **SUCCESS}},
             EXPECTED + "apiextensions.k8s.io/v1, Kind=",
-            id="v1, no kind",
         ),
-        pytest.param(
+        "v1, another apiVersion": (
             "v1",
             {**V1, "apiVersion": "apiextensions.k8s.io/v2", "response": {"uid": "uid", **SUCCESS}},
             EXPECTED + "apiextensions.k8s.io/v2, Kind=ConversionReview",
-            id="v1, another apiVersion",
         ),
-        pytest.param(
+        "v1, another kind": (
             "v1",
             {**V1, "kind": "ConversionReview2", "response": {"uid": "uid", **SUCCESS}},
             EXPECTED + "apiextensions.k8s.io/v1, Kind=ConversionReview2",
-            id="v1, another kind",
         ),
-        pytest.param(
+        "v1, custom status": (
             "v1",
             {**V1, "response": {"uid": "uid", "result": {"status": "Failure", "message": "some failure message"}}},
             "some failure message",
-            id="v1, custom status",
         ),
-        pytest.param("v1", V1, "no response provided", id="v1, no response"),
-        pytest.param(
+        "v1, no response": ("v1", V1, "no response provided"),
+        "a message of any length is cut": (
             "v1",
             {**V1, "response": {"uid": "uid", "result": {"message": "x" * 100_000}}},
             "x" * MOST_TEXT + "…",
-            id="a message of any length is cut",
         ),
-    ],
+    },
 )
 def test_what_an_answer_says(version: str, review: Object, expected: Any) -> None:
     """``TestGetConvertedObjectsFromResponse``."""
@@ -246,41 +214,36 @@ def test_what_an_answer_says(version: str, review: Object, expected: Any) -> Non
         assert str(raised.value) == expected
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        pytest.param(b"", "couldn't get version/kind; json parse error: ", id="nothing"),
-        pytest.param(b"<html>", "couldn't get version/kind; json parse error: ", id="no JSON"),
-        pytest.param(b"[1]", "couldn't get version/kind; json parse error: json: cannot unmarshal array", id="a list"),
-        pytest.param(b"[" * 100_000, "couldn't get version/kind; json parse error: exceeded max depth", id="deep"),
-        pytest.param(
+@cases(
+    "body, expected",
+    {
+        "nothing": (b"", "couldn't get version/kind; json parse error: "),
+        "no JSON": (b"<html>", "couldn't get version/kind; json parse error: "),
+        "a list": (b"[1]", "couldn't get version/kind; json parse error: json: cannot unmarshal array"),
+        "deep": (b"[" * 100_000, "couldn't get version/kind; json parse error: exceeded max depth"),
+        "deep objects": (
             b'{"response":' + b'{"a":' * 400 + b"1" + b"}" * 401,
             "couldn't get version/kind; json parse error: exceeded max depth",
-            id="deep objects",
         ),
-        pytest.param(
+        "many parts": (
             b'{"response":{"convertedObjects":[' + b"[]," * 300_000 + b"[]]}}",
             "couldn't get version/kind; json parse error: exceeded max number of objects and arrays",
-            id="many parts",
         ),
-        pytest.param(
+        "no object": (
             b'{"response":1}',
             "json: cannot unmarshal number into Go struct field ConversionReview.response of type "
             "v1.ConversionResponse",
-            id="no object",
         ),
-        pytest.param(
+        "no list": (
             b'{"response":{"convertedObjects":{}}}',
             "json: cannot unmarshal object into Go struct field ConversionReview.response.convertedObjects of type "
             "[]runtime.RawExtension",
-            id="no list",
         ),
-        pytest.param(
+        "no text": (
             b'{"response":{"result":{"status":true}}}',
             "json: cannot unmarshal bool into Go struct field ConversionReview.response.result.status of type string",
-            id="no text",
         ),
-    ],
+    },
 )
 def test_what_is_no_answer(body: bytes, expected: str) -> None:
     with pytest.raises(ReviewError) as raised:
@@ -301,63 +264,55 @@ def answered(metadata: Any = None, **more: Any) -> Object:
     return {"apiVersion": "example.com/v2", "kind": "Thing", "metadata": meta, "spec": {"host": "h"}, **more}
 
 
-@pytest.mark.parametrize(
-    ("given", "alone", "among"),
-    [
-        pytest.param(
+@cases(
+    "given, alone, among",
+    {
+        "another version": (
             answered(apiVersion="example.com/v3"),
             "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received "
             "example.com/v3)",
             "returned invalid converted object at index 3: invalid groupVersion (expected example.com/v2, received "
             "example.com/v3)",
-            id="another version",
         ),
-        pytest.param(
+        "another kind": (
             answered(kind="Other"),
             "returned invalid object at index 0: invalid kind (expected Thing, received Other)",
             "returned invalid converted object at index 3: invalid kind (expected Thing, received Other)",
-            id="another kind",
         ),
-        pytest.param(
+        "another name": (
             answered({"name": "b"}),
             "returned invalid object: must have the same name: a != b",
             "returned invalid converted object at index 3: must have the same name: a != b",
-            id="another name",
         ),
-        pytest.param(
+        "no namespace": (
             answered({"namespace": ""}),
             "returned invalid object: must have the same namespace: n != ",
             "returned invalid converted object at index 3: must have the same namespace: n != ",
-            id="no namespace",
         ),
-        pytest.param(
+        "a uid that is none": (
             answered({"uid": 42}),
             "returned invalid object: must have the same UID: u != ",
             "returned invalid converted object at index 3: must have the same UID: u != ",
-            id="a uid that is none",
         ),
-        pytest.param(
+        "labels that are none": (
             answered({"labels": "x"}),
             "returned invalid metadata: invalid metadata.labels of type string in converted object",
             "returned invalid metadata in object at index 3: invalid metadata.labels of type string in converted "
             "object",
-            id="labels that are none",
         ),
-        pytest.param(
+        "null": (
             None,
             "unexpected end of JSON input",
             "returned invalid converted object at index 3: unexpected end of JSON input",
-            id="null",
         ),
-        pytest.param(
+        "no kind": (
             {"apiVersion": "example.com/v2"},
             "Object 'Kind' is missing in '{\"apiVersion\":\"example.com/v2\"}'",
             "returned invalid converted object at index 3: Object 'Kind' is missing in "
-            "'{\"apiVersion\":\"example.com/v2\"}'",
-            id="no kind",
+            '\'{"apiVersion":"example.com/v2"}\'',
         ),
-    ],
-)  # fmt: skip
+    },
+)
 def test_what_is_no_converted_object(given: Any, alone: str, among: str) -> None:
     for of_list, index, expected in ((False, 0, alone), (True, 3, among)):
         with pytest.raises(ReviewError) as raised:

@@ -17,32 +17,32 @@ from tests.apiserver.apiextensions.conversion.things import (
     v1_thing,
     v2_thing,
 )
+from tests.tables import cases
 
 APPLY = "application/apply-patch+yaml"
 
 
-VERBS = [
-    pytest.param("GET", "", None, MERGE, id="get"),
-    pytest.param("PUT", "", "seen", MERGE, id="update"),
-    pytest.param("PATCH", "", {"metadata": {"annotations": {"patch": "true"}}}, MERGE, id="patch"),
-    pytest.param("PATCH", "?fieldManager=m&force=true", v2_thing(), APPLY, id="apply"),
-    pytest.param("DELETE", "", None, MERGE, id="delete"),
-    pytest.param("GET", "/status", None, MERGE, id="status get"),
-    pytest.param("PUT", "/status", "seen", MERGE, id="status update"),
-    pytest.param("PATCH", "/status", {"status": {"count": 1}}, MERGE, id="status patch"),
-    pytest.param("GET", "/scale", None, MERGE, id="scale get"),
-    pytest.param(
+VERBS = {
+    "get": ("GET", "", None, MERGE),
+    "update": ("PUT", "", "seen", MERGE),
+    "patch": ("PATCH", "", {"metadata": {"annotations": {"patch": "true"}}}, MERGE),
+    "apply": ("PATCH", "?fieldManager=m&force=true", v2_thing(), APPLY),
+    "delete": ("DELETE", "", None, MERGE),
+    "status get": ("GET", "/status", None, MERGE),
+    "status update": ("PUT", "/status", "seen", MERGE),
+    "status patch": ("PATCH", "/status", {"status": {"count": 1}}, MERGE),
+    "scale get": ("GET", "/scale", None, MERGE),
+    "scale update": (
         "PUT",
         "/scale",
         {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 42}},
         MERGE,
-        id="scale update",
     ),
-    pytest.param("PATCH", "/scale", {"spec": {"replicas": 1}}, MERGE, id="scale patch"),
-]
+    "scale patch": ("PATCH", "/scale", {"spec": {"replicas": 1}}, MERGE),
+}
 
 
-@pytest.mark.parametrize(("method", "path", "body", "content_type"), VERBS)
+@cases("method, path, body, content_type", VERBS)
 async def test_no_verb_goes_without_its_conversion(
     api: Api, method: str, path: str, body: Any, content_type: str
 ) -> None:
@@ -93,54 +93,42 @@ def _converted(change: Any) -> Any:
     return answer
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        pytest.param(
-            lambda request: {**good(request), "convertedObjects": []}, "returned 0 objects, expected 1", id="nothing"
-        ),
-        pytest.param(
+@cases(
+    "answer, message",
+    {
+        "nothing": (lambda request: {**good(request), "convertedObjects": []}, "returned 0 objects, expected 1"),
+        "another uid": (
             lambda request: {**good(request), "uid": "x"},
             'failed: expected response.uid="{uid}", got "x"',
-            id="another uid",
         ),
-        pytest.param(
+        "a failure": (
             lambda request: {**good(request), "result": {"status": "Failure", "message": "no way"}},
             "failed: no way",
-            id="a failure",
         ),
-        pytest.param(
-            lambda _request: {"http": 404}, "failed: the server could not find the requested resource", id="404"
-        ),
-        pytest.param(
-            lambda _request: {"http": 400}, "failed: the server rejected our request for an unknown reason", id="400"
-        ),
-        pytest.param(
+        "404": (lambda _request: {"http": 404}, "failed: the server could not find the requested resource"),
+        "400": (lambda _request: {"http": 400}, "failed: the server rejected our request for an unknown reason"),
+        "another object": (
             _converted(lambda obj: obj["metadata"].update(uid="42")),
             "returned invalid object: must have the same UID: {object} != 42",
-            id="another object",
         ),
-        pytest.param(
+        "not converted": (
             _converted(lambda obj: obj.update(apiVersion="example.com/v1")),
             "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received "
             "example.com/v1)",
-            id="not converted",
         ),
-        pytest.param(
+        "no version": (
             _converted(lambda obj: obj.pop("apiVersion")),
             "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received )",
-            id="no version",
         ),
-        pytest.param(
+        "a label that is none": (
             _converted(lambda obj: obj["metadata"].update(labels={"a b": "c"})),
             'returned invalid metadata: metadata.labels: Invalid value: "a b": name part must consist of '
             "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. "
             "'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
             "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
-            id="a label that is none",
         ),
-    ],
-)  # fmt: skip
+    },
+)
 async def test_what_is_said_of_a_wrong_answer(api: Api, answer: Any, message: str) -> None:
     hook = await served(api, answer)
     made = await api.made(V1, v1_thing())
