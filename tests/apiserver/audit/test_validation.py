@@ -19,6 +19,8 @@ VALID = (
     PolicyRule("Metadata", user_groups=("developers",), non_resource_urls=("/logs*", "/healthz*", "/metrics", "*")),
     PolicyRule("Metadata", omit_stages=("RequestReceived",)),
 )
+NO_SLASH = "non-resource URL rules must begin with a '/' character"
+NOT_FINAL = "non-resource URL wildcards '*' must be the final character of the rule"
 BOTH = "rules cannot apply to both regular resources and non-resource URLs"
 
 
@@ -64,31 +66,19 @@ async def test_valid_policies(policy: Policy) -> None:
         ),
         "no slash": (
             PolicyRule("Metadata", non_resource_urls=("logs", "/healthz*")),
-            [
-                'rules[0].nonResourceURLs[0]: Invalid value: "logs": '
-                "non-resource URL rules must begin with a '/' character"
-            ],
+            [f'rules[0].nonResourceURLs[0]: Invalid value: "logs": {NO_SLASH}'],
         ),
         "empty URL": (
             PolicyRule("Metadata", non_resource_urls=("", "/healthz*")),
-            [
-                'rules[0].nonResourceURLs[0]: Invalid value: "": '
-                "non-resource URL rules must begin with a '/' character"
-            ],
+            [f'rules[0].nonResourceURLs[0]: Invalid value: "": {NO_SLASH}'],
         ),
         "several wildcards": (
             PolicyRule("Metadata", non_resource_urls=("/logs/*/*", "/metrics")),
-            [
-                'rules[0].nonResourceURLs[0]: Invalid value: "/logs/*/*": '
-                "non-resource URL wildcards '*' must be the final character of the rule"
-            ],
+            [f'rules[0].nonResourceURLs[0]: Invalid value: "/logs/*/*": {NOT_FINAL}'],
         ),
         "wildcard before the end": (
             PolicyRule("Metadata", non_resource_urls=("/logs/*.log", "/metrics")),
-            [
-                'rules[0].nonResourceURLs[0]: Invalid value: "/logs/*.log": '
-                "non-resource URL wildcards '*' must be the final character of the rule"
-            ],
+            [f'rules[0].nonResourceURLs[0]: Invalid value: "/logs/*.log": {NOT_FINAL}'],
         ),
         "resourceNames without resources": (
             PolicyRule(
