@@ -15,28 +15,39 @@ from pilothouse.apiserver.resources import ResourceTable
 
 SECRETS = "/api/v1/namespaces/a/secrets"
 WATCHED = "/api/v1/watch/namespaces/a/secrets"
+ONLY_X = "fieldSelector=metadata.name%3Dx"
 MALLORY = Identity("mallory", ("system:authenticated",))
+
+
+@cases(
+    "selector, name",
+    {
+        "one name": ("metadata.name%3Dx", "x"),
+        "the other operator": ("metadata.name%3D%3Dx", "x"),
+        "among other terms": ("type%3Dt,metadata.name%3Dx", "x"),
+        "any name but one": ("metadata.name!%3Dx", ""),
+        "the first, sorted": ("metadata.name%3Dz,metadata.name%3Dx", "x"),
+        "a name within a value": (r"type!%3Dt\,metadata.name%3Dx", ""),
+        "all of it a value": (r"type!%3Dt\,metadata.name\%3Dx", ""),
+        "an invalid selector": ("metadata.name%3Dx,odd", ""),
+        "no name of an object": ("metadata.name%3Dx%2Fy", ""),
+        "nor a step in a path": ("metadata.name%3D..", ""),
+    },
+)
+def test_the_name_that_a_list_selects(selector: str, name: str) -> None:
+    info = read_request("GET", f"{SECRETS}?fieldSelector={selector}", ResourceTable(()))
+    assert (info.verb, info.name) == ("list", name)
 
 
 @cases(
     "method, target, verb, name",
     {
-        "a list of one name": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dx", "list", "x"),
-        "the other operator": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3D%3Dx", "list", "x"),
-        "a watch of one": ("GET", f"{SECRETS}?watch=1&fieldSelector=metadata.name%3Dx", "watch", "x"),
-        "beside other terms": ("GET", f"{SECRETS}?fieldSelector=type%3Dt,metadata.name%3Dx", "list", "x"),
-        "any name but one": ("GET", f"{SECRETS}?fieldSelector=metadata.name!%3Dx", "list", ""),
-        "the first, sorted": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dz,metadata.name%3Dx", "list", "x"),
-        "a name within a value": ("GET", rf"{SECRETS}?fieldSelector=type!%3Dt\,metadata.name%3Dx", "list", ""),
-        "all of it a value": ("GET", rf"{SECRETS}?fieldSelector=type!%3Dt\,metadata.name\%3Dx", "list", ""),
-        "a selector that is none": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dx,odd", "list", ""),
-        "no name of an object": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3Dx%2Fy", "list", ""),
-        "nor a step in a path": ("GET", f"{SECRETS}?fieldSelector=metadata.name%3D..", "list", ""),
-        "a collection": ("DELETE", f"{SECRETS}?fieldSelector=metadata.name%3Dx", "deletecollection", ""),
+        "a watch of one": ("GET", f"{SECRETS}?watch=1&{ONLY_X}", "watch", "x"),
+        "a collection": ("DELETE", f"{SECRETS}?{ONLY_X}", "deletecollection", ""),
         "a name in the path": ("GET", f"{WATCHED}/x", "watch", "x"),
     },
 )
-def test_the_name_of_a_request(method: str, target: str, verb: str, name: str) -> None:
+def test_the_name_of_other_requests(method: str, target: str, verb: str, name: str) -> None:
     info = read_request(method, target, ResourceTable(()))
     assert (info.verb, info.name) == (verb, name)
 
