@@ -1,11 +1,10 @@
 """``pilothouse generate``: what a cluster needs to run an operator, as YAML; views of custom resources, as Python."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pilothouse.cli.operator_file import load_app
-from pilothouse.cli.program import UserError, parse
+from pilothouse.cli.program import UserError, print_text
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet, Parsed
 
@@ -46,22 +45,16 @@ def flag_set(program: str) -> FlagSet:
 
 def run(program: str, words: Sequence[str]) -> int:
     """Print the manifests, or the models."""
-    parsed = parse(flag_set(program), program, words, most=2)
-    if isinstance(parsed, int):
-        return parsed
-    try:
+
+    def generated(parsed: Parsed) -> str:
         if len(parsed.arguments) != 2 or parsed.arguments[0] not in ("manifests", "models"):
             expected = f'"{program} manifests FILE" or "{program} models CRD.yaml"'
             raise UserError(f"expected {expected}, got {' '.join(words) or 'nothing'}", code=2)
         if parsed.arguments[0] == "models":
-            print(_models(parsed.arguments[1]), end="")
-            return 0
-        objects = _manifests(parsed)
-    except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return error.code
-    print(text_of(objects), end="")
-    return 0
+            return _models(parsed.arguments[1])
+        return text_of(_manifests(parsed))
+
+    return print_text(flag_set(program), program, words, generated, most=2)
 
 
 def _manifests(parsed: Parsed) -> list[dict[str, Any]]:

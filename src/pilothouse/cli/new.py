@@ -1,12 +1,11 @@
 """``pilothouse new``: the project of a new operator."""
 
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from pilothouse.cli.operator_file import load_app
-from pilothouse.cli.program import UserError, parse
+from pilothouse.cli.program import UserError, print_text
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet, Parsed
 
@@ -35,17 +34,13 @@ def flag_set(program: str) -> FlagSet:
 
 def run(program: str, words: Sequence[str]) -> int:
     """Write the project, and print what can be done with it."""
-    parsed = parse(flag_set(program), program, words, most=2)
-    if isinstance(parsed, int):
-        return parsed
-    try:
+
+    def write(parsed: Parsed) -> str:
         if len(parsed.arguments) != 2 or parsed.arguments[0] != "operator":
             raise UserError(f'expected "{program} operator NAME", got {" ".join(words) or "nothing"}', code=2)
-        print(_write(parsed.arguments[1], parsed))
-    except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return error.code
-    return 0
+        return _write(parsed.arguments[1], parsed)
+
+    return print_text(flag_set(program), program, words, write, most=2)
 
 
 def _write(name: str, parsed: Parsed) -> str:
@@ -62,5 +57,5 @@ def _write(name: str, parsed: Parsed) -> str:
         "Next:\n"
         f"  cd {shlex.quote(str(directory))}\n"
         f"  pilothouse run {names.module}.py --dev --apply examples/\n"
-        "  python -m pytest"
+        "  python -m pytest\n"
     )

@@ -9,7 +9,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TextIO
 
 from pilothouse.env import TaskGroup, logging, loops
@@ -43,6 +43,21 @@ def parse(flags: FlagSet, program: str, words: Sequence[str], *, most: int = 0) 
         _print_error(f'"{program}" does not take any {what}, got [{" ".join(map(quoted, extra))}]', program, 2)
         return 2
     return parsed
+
+
+def print_text(
+    flags: FlagSet, program: str, words: Sequence[str], make: Callable[[Parsed], str], *, most: int = 0
+) -> int:
+    """Print what ``make`` makes of the command line, or its ``UserError``; for commands without an event loop."""
+    parsed = parse(flags, program, words, most=most)
+    if isinstance(parsed, int):
+        return parsed
+    try:
+        print(make(parsed), end="")
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return error.code
+    return 0
 
 
 def serve(
