@@ -114,9 +114,9 @@ def status_of(
     return {"observedGeneration": meta["generation"], "readyReplicas": ready, "conditions": [condition]}
 
 
-@kopf.on.resume(*WEBSITES)
-@kopf.on.create(*WEBSITES)
-async def create(
+async def publish(
+    old: Any,
+    *,
     namespace: str,
     name: str,
     body: Any,
@@ -129,42 +129,31 @@ async def create(
     ready_replicas: Any,
     **_: Any,
 ) -> None:
-    """Make everything."""
+    """Apply what differs from the old spec; everything if there is none."""
     theme = spec.get("theme")
     style = first(styles, (namespace, theme)) if theme else ""
     if style is None:
         raise kopf.TemporaryError(f"ConfigMap {theme} does not exist", delay=10)
-    await apply_page(memo.api, namespace, name, body, spec["html"], style)
-    await apply_deployment(memo.api, namespace, name, body, spec.get("replicas", 1))
-    await apply_service(memo.api, namespace, name, body)
+    if old is None or (old.get("html"), old.get("theme")) != (spec.get("html"), theme):
+        await apply_page(memo.api, namespace, name, body, spec["html"], style)
+    if old is None or old.get("replicas") != spec.get("replicas"):
+        await apply_deployment(memo.api, namespace, name, body, spec.get("replicas", 1))
+    if old is None:
+        await apply_service(memo.api, namespace, name, body)
     patch.status.update(status_of(spec, meta, status, first(ready_replicas, (namespace, name)) or 0))
+
+
+@kopf.on.resume(*WEBSITES)
+@kopf.on.create(*WEBSITES)
+async def create(**event: Any) -> None:
+    """Make everything."""
+    await publish(**{**event, "old": None})
 
 
 @kopf.on.update(*WEBSITES, field="spec")
-async def update(
-    namespace: str,
-    name: str,
-    body: Any,
-    spec: Any,
-    old: Any,
-    meta: Any,
-    status: Any,
-    patch: kopf.Patch,
-    memo: kopf.Memo,
-    styles: Any,
-    ready_replicas: Any,
-    **_: Any,
-) -> None:
+async def update(**event: Any) -> None:
     """Change what is different."""
-    theme = spec.get("theme")
-    style = first(styles, (namespace, theme)) if theme else ""
-    if style is None:
-        raise kopf.TemporaryError(f"ConfigMap {theme} does not exist", delay=10)
-    if (old.get("html"), old.get("theme")) != (spec.get("html"), theme):
-        await apply_page(memo.api, namespace, name, body, spec["html"], style)
-    if old.get("replicas") != spec.get("replicas"):
-        await apply_deployment(memo.api, namespace, name, body, spec.get("replicas", 1))
-    patch.status.update(status_of(spec, meta, status, first(ready_replicas, (namespace, name)) or 0))
+    await publish(**event)
 
 
 @kopf.index(*WEBSITES)
