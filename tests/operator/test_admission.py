@@ -300,8 +300,8 @@ async def test_an_error_is_a_denial(env: Env, error: Exception | None, status: d
     [
         (review(obj=a_range(), kind={"group": "", "version": "v1", "kind": "Pod"}), "is about Range, example.com/v1"),
         (review("DELETE", old=a_range()), "is not about DELETE"),
-        (review(), "lacks an object, or has one too many, for CREATE"),
-        (review("UPDATE", obj=a_range()), "lacks an object, or has one too many, for UPDATE"),
+        (review(), "do not fit its operation CREATE"),
+        (review("UPDATE", obj=a_range()), "do not fit its operation UPDATE"),
         (review(obj=a_range(low="x")), "Range one cannot be read: Expected `int`"),
     ],
 )

@@ -254,7 +254,7 @@ class HandlerChain:
             authenticated()
         if identity is ANONYMOUS and self._allows_all and (not _is_public(request.target) or _impersonates(request)):
             # Anonymous requests and AlwaysAllow exclude each other (pkg/kubeapiserver/options/authentication.go,
-            # ``ApplyAuthorization``, v1.36); here strangers still see whether the server is well.
+            # ``ApplyAuthorization``, v1.36); here anonymous clients can still read the health endpoints.
             raise unauthorized()
         return identity
 

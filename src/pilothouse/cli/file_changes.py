@@ -13,7 +13,7 @@ import msgspec
 MOST_FILES = 1000
 """How many files are watched, at most."""
 _MOST_ENTRIES = 10_000
-"""How many entries of folders are read in search of them: somebody's home folder may be that of an operator, too."""
+"""How many entries of folders are read to find them: the folder of an operator may be a home folder."""
 _NOT_MODULES = ("__pycache__", "node_modules", "site-packages", "tests")
 _ENVIRONMENT = "pyvenv.cfg"
 Stamp = tuple[int, int, int]

@@ -108,8 +108,8 @@ async def _run(parsed: Parsed) -> int:
 
 
 async def _check_reached(client: Client, kind: Kind[Any], revision: str) -> None:
-    """An API server waits for a resourceVersion to come, and asks to be asked again; one that is given here should have
-    been."""
+    """Raises ``UserError`` for a resourceVersion of the future: an API server waits for it, and then answers that the
+    client should retry."""
     newest = (await client.list(kind.raw, limit=1)).metadata.resource_version
     if newest.isdigit() and int(newest) < int(revision):
         raise UserError(f"the API server is at resourceVersion {newest}, before {revision}", code=2)

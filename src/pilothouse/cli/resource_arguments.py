@@ -84,7 +84,7 @@ async def revision_at(client: Client, text: str, now: datetime.datetime) -> str:
 
 
 async def times_of_revisions(client: Client) -> Callable[[int], str]:
-    """When a resourceVersion was written, to a second; "" where the API server does not tell."""
+    """When a resourceVersion was written, to a second; "" if the API server keeps no history of times."""
     try:
         response = await client.request("GET", _HISTORY)
     except ApiError:  # Not ours, or it does not let us: the history is worth printing without.

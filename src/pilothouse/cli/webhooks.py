@@ -44,7 +44,7 @@ def webhook_flags(flags: FlagSet) -> None:
 
 async def webhook_settings(app: "App", parsed: Parsed, client: "Client") -> "WebhookSettings | None":
     """How webhooks are served; None if there are none, or not at all. Outside of the cluster the API server calls them
-    at this machine; without ``--install`` nothing would tell it so, and ``UserError`` is raised."""
+    at this machine; without ``--install`` it would not get the address, and ``UserError`` is raised."""
     port, install = parsed["webhook-port"], parsed["install"]
     if not app.has_webhooks or not port:
         return None

@@ -232,7 +232,7 @@ def _decoded(kind: Kind[Any], given: _Request, client: Client) -> AdmissionReque
     obj, old = (None if bytes(raw) == b"null" else read(bytes(raw)) for raw in (given.object, given.old_object))
     if (obj is None) != (given.operation == "DELETE") or (old is None) != (given.operation == "CREATE"):
         raise UndecodableObject(
-            kind.kind, f"the request lacks an object, or has one too many, for {given.operation}", b""
+            kind.kind, f"object and oldObject of the request do not fit its operation {given.operation}", b""
         )
     return AdmissionRequest(given, obj, old, client)
 

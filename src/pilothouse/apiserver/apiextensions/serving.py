@@ -97,7 +97,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
 
     def fit_converted(self, obj: Object) -> None:
         """Remove from an object that was converted to this version what the schema does not know. Its metadata is
-        checked already. Raises ``DecodeError`` for resources inside of it that are none."""
+        checked already. Raises ``DecodeError`` for invalid embedded resources."""
         schema.prune(obj, self.openapi)
         schema.prune_nulls(obj, self.openapi)
         self._embedded(obj, self.openapi, "")

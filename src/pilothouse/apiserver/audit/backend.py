@@ -35,7 +35,7 @@ class LogBackend:
         self._encode: Callable[[Event], bytes] = event_json if options.format == JSON else _legacy
         batch = options.batch
         if options.mode != BATCH:
-            # Whoever waits for a line has it in the buffer, so that the bound is the same.
+            # Lines that requests wait for are in the buffer, too, and bounded alike.
             batch = BatchConfig(buffer_size=batch.buffer_size)
         elif not options.throttle:
             batch = msgspec.structs.replace(batch, throttle_qps=0.0)

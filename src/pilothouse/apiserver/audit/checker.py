@@ -37,7 +37,7 @@ class PolicyRuleEvaluator:
         self._default = RequestAuditConfig(NONE, frozenset(policy.omit_stages), default)
 
     def evaluate_policy_rule(self, identity: Identity | None, asked: Attributes) -> RequestAuditConfig:
-        """What the first rule that matches says. ``identity`` is None where nobody was authenticated."""
+        """What the first rule that matches says. ``identity`` is None if the request was not authenticated."""
         for rule, config in self._rules:
             if _rule_matches(rule, identity, asked):
                 return config

@@ -1,7 +1,7 @@
 """``AuditContext``: the event of the request under way, which the handling of the request fills in.
 
 After apiserver's ``pkg/audit/{context,request}.go`` (v0.36). ``filter`` begins it and writes it down at each stage.
-Whoever handles the request finds it with ``audit_context``; there is none where nothing is audited.
+Handlers get it with ``audit_context``, which returns None if nothing is audited.
 """
 
 import datetime
@@ -122,12 +122,12 @@ class AuditContext:
 
     def log_error(self, error: StatusError) -> None:
         """The response is a failure."""
-        # What was asked for in a form that there is not is answered past the encoder, which is who records responses.
+        # Upstream's encoder records responses, and 406 (the client accepts no known media type) is answered without it.
         if error.code != 406 and self.records(METADATA):
             self.log_response_object(error.body, error.status)
 
     def log_panic(self, error: BaseException) -> None:
-        """The request has failed in a way that nobody foresaw."""
+        """The handler has raised an exception that is no ``StatusError`` (a panic upstream)."""
         self.panicked = True
         self.response_object = None
         self.response_status = {

@@ -29,7 +29,7 @@ class UserInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @staticmethod
     def of(identity: Identity | None) -> "UserInfo":
-        """The user that a request comes from; an empty one where nobody was authenticated."""
+        """The user that a request comes from; an empty one if the request was not authenticated."""
         if identity is None:
             return UserInfo()
         extra = {key: identity.extra[key] for key in sorted(identity.extra)}

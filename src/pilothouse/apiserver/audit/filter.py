@@ -45,7 +45,7 @@ _TIMED_OUT = StatusError(
     "Timeout: request did not complete within requested timeout - context canceled",
     details={},
 )
-"""What upstream's handlers come to when a request takes too long, or its client has left."""
+"""The status that upstream records when a request takes too long, or its client has left."""
 
 Handle = Callable[[], Awaitable[Response | Stream]]
 
@@ -121,7 +121,7 @@ class Audit:
     async def fail(
         self, context: AuditContext, request: Request, asked: RequestInfo, error: StatusError, remote: str = ""
     ) -> None:
-        """Record a request that is rejected before anybody is authenticated. Such a one has a single stage."""
+        """Record a request that is rejected before authentication. It has a single stage."""
         audited = _Audited(self, context, request, asked, None, remote)
         if audited.enabled:
             context.log_error(error)
@@ -243,10 +243,10 @@ class _AuditedStream:
 
 
 class _AuditedBatches(_AuditedStream):
-    """The same of a stream that knows what came together."""
+    """The same for a stream that yields its pieces in batches."""
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """What came together."""
+        """The pieces, as they arrived together."""
         assert isinstance(self._stream, _Batches), "it is wrapped for that"
         async for batch in self._stream.batches():
             yield batch

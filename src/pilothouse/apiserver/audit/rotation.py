@@ -87,7 +87,7 @@ class _Descriptor:
 
 
 class RotatedFile:
-    """The newest file of a log, and its backups beside it."""
+    """The newest file of a log, and its backups in the same directory."""
 
     def __init__(self, path: Path, rotation: Rotation, now: Callable[[], datetime.datetime]) -> None:
         self._path = path
@@ -144,7 +144,7 @@ class RotatedFile:
             self._path.rename(self._backup_path())
         descriptor = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_APPEND, mode)
         if known is not None:
-            with contextlib.suppress(PermissionError):  # who is not root leaves it to whom it belongs now
+            with contextlib.suppress(PermissionError):  # only root can change the owner
                 os.fchown(descriptor, known.st_uid, known.st_gid)
         self._file, self._size = _Descriptor(descriptor, owned=True), 0
 
@@ -159,7 +159,7 @@ class RotatedFile:
             at += datetime.timedelta(milliseconds=1)
 
     def _remove_old(self) -> None:
-        """Remove and compress backups in a thread of their own: a hundred megabytes take seconds, and lines come."""
+        """Remove and compress backups in a thread of their own: a hundred megabytes take seconds."""
         with self._lock:
             self._due = True
             if self._cleaner is None:

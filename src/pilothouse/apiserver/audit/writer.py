@@ -1,7 +1,7 @@
-"""Writes lines to the audit log in a thread, so that a disk that is slow or full delays nobody but those who wait.
+"""Writes lines to the audit log in a thread, so that a slow or full disk delays only requests that wait.
 
-Who waits is the backend's choice. What is not written yet is bounded in number and bytes; a line that no longer fits
-is dropped, and its event counted as one that failed.
+The backend decides which requests wait. What is not written yet is bounded in number and bytes; a line that no longer
+fits is dropped, and its event counted as one that failed.
 """
 
 import asyncio

@@ -269,7 +269,7 @@ class Discovery:
 
 
 def _shown(request: Request, document: dict[str, Any]) -> Response:
-    """A legacy document as JSON or, if the client insists, protobuf."""
+    """A legacy document as JSON or, if the client asks for it, protobuf."""
     try:
         choice = negotiation.choose(request.headers.get("accept", ""), protobuf=True, table=False)
     except negotiation.NotAcceptable as error:

@@ -63,7 +63,7 @@ async def evict(core: Core, call: Call) -> StatusResult:
         if not _needs_no_budget(pod):
             break
         conditional = options
-        if _insists_on_state(pod) and not _revision(options):
+        if _should_enforce_resource_version(pod) and not _revision(options):
             conditional = _with_revision(options, pod)
         try:
             await _mark_and_delete(core, one, conditional)
@@ -171,8 +171,9 @@ def _needs_no_budget(pod: Object) -> bool:
     return _phase(pod) in ("Pending", "Succeeded", "Failed") or bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def _insists_on_state(pod: Object) -> bool:
-    """Whether the pod could become one that needs a budget: then only the pod as it was seen may go."""
+def _should_enforce_resource_version(pod: Object) -> bool:
+    """Whether the pod could become one that needs a budget: then it is deleted only as it was read
+    (``shouldEnforceResourceVersion``, v1.36 ``pkg/registry/core/pod/storage/eviction.go``)."""
     return _phase(pod) not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
 
 

@@ -1,4 +1,4 @@
-"""What the API server remembers of the past. Not of kube-apiserver, where nothing tells.
+"""The history that the API server keeps, at ``/debug/history``; kube-apiserver has no such endpoint.
 
 ``/debug/history`` says which resourceVersion was current at a time, ``/debug/history/changes`` who made the changes of
 a resource, and why. Neither shows objects: lists and watches do, for those who may.

@@ -1,9 +1,9 @@
 """The renewal of a Lease: a PUT of what is stored, with another ``spec.renewTime``, by the manager that owns all of it.
 
 Every node sends one each ten seconds, and does nothing else while it rests, so it has a path of its own: nothing is
-decoded but what decides whether the request is one, and the times are put into the stored bytes. Whatever differs from
-the stored object in anything else, and whatever somebody might object to, takes the way of all updates (``update``),
-which stores the same bytes.
+decoded but what decides whether the request is one, and the times are put into the stored bytes. A request that
+changes anything else, or that could be rejected, is handled by ``update`` as all others are, which stores the same
+bytes.
 """
 
 import datetime

@@ -180,13 +180,13 @@ async def apply_change(core: Core, call: Call, change: Change, options: WriteOpt
             raise wrong_uid(call.info, call.namespace, call.name, uid, old["metadata"]["uid"], dry_run=options.dry_run)
         if not change.builds_on_old:
             check_revision_given(call, meta)
-        insists = _insists(meta, old["metadata"]) if change.revision is None else change.revision
-        if insists:
+        version = _patched_version(meta, old["metadata"]) if change.revision is None else change.revision
+        if version:
             try:
-                resource_versions.parse(insists)
+                resource_versions.parse(version)
             except ValueError as error:
                 raise errors.plain(str(error)) from None
-        if insists not in ("", "0") and insists != old["metadata"]["resourceVersion"]:
+        if version not in ("", "0") and version != old["metadata"]["resourceVersion"]:
             raise errors.modified(call.info, call.name)
         try:
             attempted = _Attempt(
@@ -200,12 +200,12 @@ async def apply_change(core: Core, call: Call, change: Change, options: WriteOpt
             )
             return await _replace(core, call, change, attempted, options)
         except Mismatch:
-            if insists not in ("", "0") or attempt == _ATTEMPTS - 1:
+            if version not in ("", "0") or attempt == _ATTEMPTS - 1:
                 raise errors.modified(call.info, call.name) from None
     raise AssertionError("the last attempt returns or raises")
 
 
-def _insists(meta: Object, old: Object) -> str:
+def _patched_version(meta: Object, old: Object) -> str:
     """The resource version in a patched object, when the patch has put one there."""
     version: str = meta.get("resourceVersion") or ""
     return "" if version == old["resourceVersion"] else version
@@ -281,7 +281,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     if obj == old and as_shown and not link and not unread and not core.needs_webhook(info, record.value):
         # What is stored in another version, or as another schema had it, is written all the same, as upstream compares
         # what is to be stored, and not what it says: storage versions are migrated by writes that change nothing. A
-        # webhook may say something else of it than it has said before.
+        # webhook may convert it differently than before.
         return ObjectResult(200, info, core.view(info, record.value), warnings)
     stored = await core.to_storage(info, obj)
     if stored_as is not info and not link and not unread and _is_stored(stored_as, stored, record):

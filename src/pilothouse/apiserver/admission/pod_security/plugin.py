@@ -222,7 +222,7 @@ def _violations(level: LevelVersion, metadata: Object, spec: Object) -> "list[Vi
 
 
 def _audit(level: LevelVersion, metadata: Object, spec: Object) -> None:
-    """Annotate the audit event with what the namespace only wants to be recorded."""
+    """Annotate the audit event with violations of the namespace's audit level."""
     context = audit_context()
     if context is not None and context.enabled:
         found = _violations(level, metadata, spec)

@@ -42,7 +42,7 @@ class Converter:
     # Reading
 
     async def shown(self, target: ResourceInfo, values: Sequence[bytes], *, fresh: bool = False) -> list[bytes]:
-        """Stored objects in the version of ``target``. ``fresh``: the webhook is called whatever it said before.
+        """Stored objects in the version of ``target``. ``fresh``: the webhook is called even if its answer is cached.
 
         Raises ``StatusError`` when one of them cannot be had.
         """
@@ -149,7 +149,7 @@ class Converter:
         know. Raises ``StatusError``."""
         plain = with_plain_owners(obj)
         if plain.keys() <= {"kind", "apiVersion"}:
-            return {**plain, "apiVersion": target.api_version}  # upstream asks nobody about an empty object
+            return {**plain, "apiVersion": target.api_version}  # upstream calls no webhook for an empty object
         (converted,) = await self.webhook.convert([plain], target.api_version, len(encode(plain)))
         return _pruned(target, converted) if pruned else converted
 
