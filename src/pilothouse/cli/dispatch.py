@@ -24,6 +24,7 @@ with lazy_imports():
         nodes,
         run,
         scheduler,
+        ui,
         up,
         why,
     )
@@ -41,6 +42,7 @@ _PROGRAMS: Mapping[str, Callable[[str, Sequence[str]], int]] = {
     "get": lambda program, words: get.run(program, words),
     "history": lambda program, words: history.run(program, words),
     "why": lambda program, words: why.run(program, words),
+    "ui": lambda program, words: ui.run(program, words),
     "envtest-assets": lambda program, words: envtest_assets.run(program, words),
     "completion": lambda program, words: completion.run(program, words),
     "man": lambda program, words: man.run(program, words),

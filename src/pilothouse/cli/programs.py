@@ -16,6 +16,7 @@ from pilothouse.cli import (
     nodes,
     run,
     scheduler,
+    ui,
     up,
     why,
 )
@@ -37,6 +38,7 @@ _FLAG_SETS: Mapping[str, Callable[[str], FlagSet]] = {
     "get": get.flag_set,
     "history": history.flag_set,
     "why": why.flag_set,
+    "ui": ui.flag_set,
     "envtest-assets": envtest_assets.flag_set,
 }
 """In the order of ``COMMANDS``."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +36,7 @@ with lazy_imports():
 
     import msgspec
 
+    from pilothouse import ui
     from pilothouse.apiserver import resources
     from pilothouse.cli import manifests as manifest_files
     from pilothouse.cli import rollout, written_kubeconfig
@@ -46,6 +47,7 @@ with lazy_imports():
     from pilothouse.controllers import registry
     from pilothouse.controllers.identity import serviceaccount
     from pilothouse.plane import explain, plane
+    from pilothouse.plane import served as served_plane
 
 USAGE = """A Kubernetes control plane in one process: API server, controllers, scheduler and simulated nodes.
 
@@ -98,6 +100,7 @@ def flag_set(program: str) -> FlagSet:
             False,
             "Assign no addresses to Services of type LoadBalancer, like a cluster without a cloud provider",
         ),
+        Flag("ui", BOOL, False, "Serve a page that shows the cluster at /ui, and print a link to it"),
         Flag("in-memory", BOOL, False, "Store the cluster in memory; the default without --data-dir"),
         Flag(
             "write-kubeconfig",
@@ -136,15 +139,20 @@ async def running_plane(parsed: Parsed) -> AsyncIterator["RunningPlane"]:
     env = Env(zone=local_zone())
     served = open_server(env, parsed, service_accounts=_makes_accounts(parsed))
     plane = _plane(env, served, parsed)
+    page = _page(env, served, plane) if parsed["ui"] else None
     try:
         async with contextlib.AsyncExitStack() as files, TaskGroup("up") as group:
             await start(served)
             running = group.start(plane.run(), name="plane")
+            shown = None if page is None else group.start(page.run(), name="page")
             path = await files.enter_async_context(administrators_kubeconfig(served, parsed))
             context = await _merge(files, served, parsed)
             await plane.wait_ready()
-            yield RunningPlane(plane, path, _greeting(served, parsed, path, context))
+            link = "" if page is None else page.link(served.url)
+            yield RunningPlane(plane, path, _greeting(served, parsed, path, context, link))
             running.cancel()
+            if shown is not None:
+                shown.cancel()
     finally:
         # Last, so that the programs can still hand back what they hold: the manager releases its lease.
         await served.stop()
@@ -211,13 +219,34 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> "Plane":
     return plane.Plane(env, served.store, options, server=served.server)
 
 
-def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path, context: str) -> str:
+def _page(env: Env, served: "ServedApiServer", plane: "Plane") -> "ui.Page":
+    """The page, for the administrator of the plane."""
+    authenticator = served.handler_chain.authenticator
+
+    def is_administrator(headers: Mapping[str, str], certificate: bytes | None) -> bool:
+        return "system:masters" in authenticator.identity(headers, certificate).groups
+
+    page = ui.Page(
+        env,
+        served.server.core,
+        user=served_plane.ADMIN.user,
+        is_administrator=is_administrator,
+        names=(served.options.host, *served.options.extra_hosts),
+        manager=plane.manager,
+        decisions=getattr(plane.scheduler, "decisions", None),
+    )
+    served.mount(ui.PATH, page)
+    return page
+
+
+def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path, context: str, link: str) -> str:
     where = f"in {parsed['data-dir']}" if parsed["data-dir"] else "in memory"
     merged = f"  kubectl --context {context} get nodes    # {parsed['write-kubeconfig']}, current\n" if context else ""
     return (
         f"pilothouse is ready: API server {served.url}, {parsed['nodes']} nodes, stored {where}\n"
         f"  kubectl --kubeconfig {path} get nodes\n"
         f"{merged}"
+        f"{f'  {link}    # opens the page; good for one login, within 10 minutes' if link else ''}"
     ).rstrip("\n")
 
 

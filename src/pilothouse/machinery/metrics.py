@@ -261,18 +261,26 @@ class Registry:
 
     def value(self, name: str, *labels: str) -> float:
         """The current value of one counter or gauge, 0 when it was never touched; for tests and health checks."""
-        for refresh in list(self._collectors.values()):
-            refresh()
+        self.refresh()
         family = self._families.get(name)
         child = family.children.get(labels) if family is not None else None
         if isinstance(child, Histogram):
             return float(child.count)
         return child.value if child is not None else 0.0
 
-    def exposition(self) -> str:
-        """Everything in Prometheus' text format 0.0.4."""
+    def refresh(self) -> None:
+        """Compute the gauges that are computed rather than counted."""
         for refresh in list(self._collectors.values()):
             refresh()
+
+    def children(self, name: str) -> Mapping[tuple[str, ...], Counter | Gauge | Histogram]:
+        """The metrics of that name by their label values, as of the last ``refresh``; none if there is no such name."""
+        family = self._families.get(name)
+        return {} if family is None else family.children
+
+    def exposition(self) -> str:
+        """Everything in Prometheus' text format 0.0.4."""
+        self.refresh()
         lines: list[str] = []
         for name in sorted(self._families):
             family = self._families[name]

@@ -5,12 +5,12 @@ a page whose name is made to resolve to 127.0.0.1 (DNS rebinding) may even read 
 this machine as its host, and must not come from a page: only browsers send ``Origin``.
 """
 
-import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from pilothouse.apiserver.asgi import Receive, Scope, Send
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.serializers.json import failure
+from pilothouse.serving.hosts import is_own_host
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -39,28 +39,11 @@ def _check_host(headers: Iterable[tuple[bytes, bytes]], names: Collection[str]) 
     for name, value in headers:
         if name == b"origin":
             return "requests of web pages are not served over plain HTTP"
-        if name == b"host" and not _is_here(value.decode("latin-1"), names):
+        if name == b"host" and not is_own_host(value.decode("latin-1"), names):
             return (
                 f"the host {value.decode('latin-1')} is not this machine; over plain HTTP only its own names are served"
             )
     return ""
-
-
-def _is_here(host: str, names: Collection[str]) -> bool:
-    """Whether a Host header names this machine: by a name of its own, or by an address, which no DNS server can have
-    made up."""
-    if host.startswith("["):
-        name = host[1:].partition("]")[0]
-    else:
-        name = host.partition(":")[0]
-    name = name.lower().rstrip(".")
-    if not name or name in names or name.endswith(".localhost"):
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 async def _reject(reason: str, send: Send) -> None:

@@ -8,7 +8,7 @@ import base64
 import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -23,6 +23,7 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.private_files import write_private
 from pilothouse.machinery.jws import PrivateKey, load_key, load_public_key, new_key
 from pilothouse.machinery.metrics import Registry
+from pilothouse.serving.exchange import Receive, Scope, Send
 from pilothouse.serving.server import Server
 from pilothouse.storage import MemoryStore, Retention, Store
 
@@ -96,6 +97,18 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerOptions = ServerOptions()
 
 
+class Mounted(Protocol):
+    """An application that is served beside the API server, on its port."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        ...
+
+    async def stop(self) -> None:
+        """End what it streams."""
+        ...
+
+
 class ServedApiServer:
     """One API server with its port. ``start``, then ``run`` the core in a task group, and ``stop`` at the end."""
 
@@ -137,8 +150,9 @@ class ServedApiServer:
             self.server.background["authentication for others"] = self._authentication.run
         self.server.process_metrics.append(_process_metrics(options.server.gates))
         self._application = Application(env, self.handler_chain)
+        self._mounted: dict[str, Mounted] = {}
         self._http = Server(
-            self._application if options.secure else self._for_tests(),
+            self._serve if options.secure else self._for_tests(),
             host=options.host,
             port=DEFAULT_PORT if options.port is None else options.port,
             more_ports=_MORE_PORTS if options.port is None else 0,
@@ -155,6 +169,10 @@ class ServedApiServer:
     def port(self) -> int:
         """The port it listens on, once started."""
         return self._http.port
+
+    def mount(self, path: str, application: "Mounted") -> None:
+        """Serve another application at this path and below it. To be called before ``start``."""
+        self._mounted[path] = application
 
     def kubeconfig(self, name: str = "pilothouse") -> dict[str, object]:
         """A kubeconfig document for the administrator."""
@@ -183,6 +201,8 @@ class ServedApiServer:
     async def stop(self) -> None:
         """Stop listening, end watches cleanly, close the store. Safe to call without ``start``."""
         self.handler_chain.stopping()
+        for application in self._mounted.values():
+            await application.stop()
         await self._application.stop()
         await self._http.stop()
         await self.server.close()
@@ -192,6 +212,15 @@ class ServedApiServer:
             self._worker.stop()
         if self._sandbox is not None:
             self._sandbox.stop()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._mounted and scope["type"] == "http":
+            path: str = scope["path"]
+            for mounted, application in self._mounted.items():
+                if path == mounted or path.startswith(f"{mounted}/"):
+                    await application(scope, receive, send)
+                    return
+        await self._application(scope, receive, send)
 
     def _for_tests(self) -> "App":
         return plain_http.everyone_is_admin(

@@ -217,6 +217,8 @@ class Controller(ABC):
         self._pool = WorkerPool(
             name, self.queue, self.reconcile, workers=workers, metrics=metrics, log=self.log, stop_seconds=stop_seconds
         )
+        self.pools: list[WorkerPool[Any]] = [self._pool]
+        """The workers of all its queues."""
 
     @abstractmethod
     async def reconcile(self, key: str) -> Requeue | None:
@@ -231,6 +233,7 @@ class Controller(ABC):
         """Also run the workers of another queue, once the caches are filled; what they write is this controller's. Call
         it before ``run``."""
         pool.component = self.name
+        self.pools.append(pool)
 
         async def work() -> None:
             try:

@@ -36,9 +36,10 @@ DefaultSelector = Callable[[Pod], Selector | None]
 
 
 class ScheduleResult(msgspec.Struct, frozen=True):
-    """The node that was chosen."""
+    """The node that was chosen, and of how many that fit."""
 
     suggested_host: str
+    feasible_nodes: int = 1
 
 
 def num_feasible_nodes_to_find(num_all_nodes: int) -> int:
@@ -81,7 +82,7 @@ class SchedulingAlgorithm:
         feasible = self.find_nodes_that_pass_filters(pod_info, results, state)
         if not feasible:
             return FitError(len(node_infos), Diagnosis(node_infos, self._statuses(pod_info, results, state)))
-        return ScheduleResult(self._select_host(pod_info, results, feasible).name)
+        return ScheduleResult(self._select_host(pod_info, results, feasible).name, len(feasible))
 
     def _schedule_on_named_nodes(self, pod_info: PodInfo, state: CycleState) -> ScheduleResult | FitError:
         """Choose among the nodes that the pod's node affinity names. No other node is filtered."""
@@ -108,7 +109,7 @@ class SchedulingAlgorithm:
         for index in feasible:
             if results.scores[index] == UNKNOWN:
                 results.filter_and_score(self._cache.node_infos[index])
-        return ScheduleResult(self._select_host(pod_info, results, feasible).name)
+        return ScheduleResult(self._select_host(pod_info, results, feasible).name, len(feasible))
 
     def find_nodes_that_pass_filters(
         self, pod_info: PodInfo, results: FilterResults, state: CycleState

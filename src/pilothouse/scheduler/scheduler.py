@@ -24,6 +24,7 @@ from pilothouse.runtime import InformerFactory
 from pilothouse.runtime.informer import SharedInformer
 from pilothouse.scheduler.backend.cache import Cache
 from pilothouse.scheduler.backend.scheduling_queue import PriorityQueue, QueuedPodInfo
+from pilothouse.scheduler.decisions import Decisions
 from pilothouse.scheduler.eventhandlers import EventHandlers, pod_key
 from pilothouse.scheduler.framework.api_calls import ApiCalls
 from pilothouse.scheduler.framework.runtime import Framework
@@ -81,6 +82,8 @@ class Scheduler:
         self._informers = informers
         self._log = log or Log("scheduler")
         self._random = env.stream("scheduler")
+        self.decisions = Decisions()
+        """What it has decided lately."""
         self._cache = Cache()
         self._namespaces = InformerNamespaceLister(informers)
         self._default_selectors = DefaultSelectors(informers)
@@ -162,6 +165,7 @@ class Scheduler:
             self._fail(queued_pod, pod_info, result, group)
             return
         node_name = result.suggested_host
+        self.decisions.add(self._env.now().timestamp(), key, node=node_name, feasible_nodes=result.feasible_nodes)
         assumed_volumes = self._assume_pod_volumes(pod_info, node_name)
         pod_state = self._cache.assume_pod(pod_info, node_name)
         self._handlers.delete_nomination(key)
@@ -177,12 +181,20 @@ class Scheduler:
         """The pod fits no node: run preemption, and start the task that reports."""
         result = self._run_post_filter(pod_info, fit_error)
         displaced = self._update_nomination(pod_info, result)
+        candidate, message = result.candidate, fit_error.error(result.message)
+        self.decisions.add(
+            self._env.now().timestamp(),
+            queued_pod.key,
+            message=message,
+            nominated_node=candidate.node_info.name if candidate is not None else "",
+            victims=len(candidate.victims) if candidate is not None else 0,
+        )
         rejected_by = fit_error.unschedulable_plugins()
         self._queue.mark_unschedulable(
             queued_pod, rejected_by, cluster_wide=not rejected_by.isdisjoint(CLUSTER_WIDE_PLUGINS)
         )
         group.start(
-            self._handle_scheduling_failure(queued_pod, pod_info.pod, fit_error, result, displaced),
+            self._handle_scheduling_failure(queued_pod, pod_info.pod, message, result, displaced),
             name=f"report {queued_pod.key}",
         )
 
@@ -214,7 +226,7 @@ class Scheduler:
         self,
         queued_pod: QueuedPodInfo,
         pod: Pod,
-        fit_error: FitError,
+        message: str,
         result: "PostFilterResult",
         displaced: list[PodInfo],
     ) -> None:
@@ -224,9 +236,7 @@ class Scheduler:
         nominated = None if result.keep_nomination else candidate.node_info.name if candidate is not None else ""
         evicted = True
         try:
-            await self._api_calls.update_pod_condition(
-                pod, "Unschedulable", fit_error.error(result.message), nominated=nominated
-            )
+            await self._api_calls.update_pod_condition(pod, "Unschedulable", message, nominated=nominated)
             if candidate is not None:
                 evicted = await self._prepare_candidate(pod, candidate, displaced)
         finally:

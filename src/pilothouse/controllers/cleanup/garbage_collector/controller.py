@@ -67,7 +67,7 @@ class GarbageCollector:
         self._to_delete: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_delete", metrics)
         self._to_orphan: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_orphan", metrics)
         self._unverified: set[str] = set()  # queued only because no informer has the object yet; never iterated
-        self._pools = [
+        self.pools = [
             WorkerPool(
                 f"{self.name}-{what}",
                 queue,
@@ -101,7 +101,7 @@ class GarbageCollector:
                     pass  # What is not cached yet is read live.
                 synced = self.monitors.is_synced
                 self._log.info("Proceeding to collect garbage", controller=self.name, synced=synced)
-                for pool in self._pools:
+                for pool in self.pools:
                     group.start(pool.run(), name=pool.name)
         finally:
             self._to_delete.shut_down()

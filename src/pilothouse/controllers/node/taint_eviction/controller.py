@@ -78,7 +78,7 @@ class TaintEvictionController:
         self._timed_workers = TimedWorkers(WorkQueue(context.env, "noexec_taint_eviction", metrics, limiter=limiter))
         options = context.options_as(TaintEvictionOptions)
         self._comparison_operators = options.comparison_operators
-        self._pools = (
+        self.pools = (
             WorkerPool(
                 f"{self.name}-nodes",
                 self._node_queue,
@@ -122,11 +122,11 @@ class TaintEvictionController:
                 group.start(self._recorder.run(), name=f"{self.name}-events")
                 for informer in self._waits_for:
                     await informer.wait_synced()
-                for pool in self._pools:
+                for pool in self.pools:
                     group.start(pool.run(), name=pool.name)
                 await asyncio.get_running_loop().create_future()
         finally:
-            for pool in self._pools:
+            for pool in self.pools:
                 pool.queue.shut_down()
             self._log.info("Stopped controller", controller=self.name)
 

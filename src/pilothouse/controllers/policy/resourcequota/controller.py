@@ -66,7 +66,7 @@ class ResourceQuotaController:
         self._queue: WorkQueue[str] = WorkQueue(env, "resourcequota_primary", metrics)
         self._urgent: WorkQueue[str] = WorkQueue(env, "resourcequota_priority", metrics)
         self._added_to: WorkQueue[str] = WorkQueue(env, "resourcequota_added", metrics)
-        self._pools = [
+        self.pools = [
             WorkerPool(
                 f"{self.name}-{what}",
                 queue,
@@ -95,7 +95,7 @@ class ResourceQuotaController:
                 await self._informer.wait_synced()
                 await self.monitors.started.wait()
                 self._log.info("Caches are synced", v=2, controller=self.name)
-                for pool in self._pools:
+                for pool in self.pools:
                     group.start(pool.run(), name=pool.name)
                 if self._sync_period <= 0:
                     self._log.info("periodic quota controller resync disabled")

@@ -89,7 +89,7 @@ class BinderController:
         self._reclaiming = Reclaiming(self._writes, self._claims, self._pods, log)
         self._claim_queue: WorkQueue[str] = WorkQueue(env, "claims", metrics)
         self._volume_queue: WorkQueue[str] = WorkQueue(env, "volumes", metrics)
-        self._pools = [
+        self.pools = [
             WorkerPool(
                 f"{self.name}-volumes",
                 self._volume_queue,
@@ -116,7 +116,7 @@ class BinderController:
                     await informer.wait_synced()
                 self._initialize_caches()
                 self._log.info("Caches are synced", v=2, controller=self.name)
-                for pool in (*self._pools, self._operations.pool):
+                for pool in (*self.pools, self._operations.pool):
                     group.start(pool.run(), name=pool.name)
                 await self._resync()
         finally:

@@ -1,0 +1,66 @@
+"""The last decisions of the scheduler, for those who watch it work. Bounded; older ones are forgotten."""
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+MOST = 500
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """One scheduling cycle."""
+
+    number: int
+    """Counts up from 1."""
+    at: float
+    """Seconds since the epoch."""
+    pod: str
+    """Namespace and name."""
+    node: str
+    """The node that was chosen; empty if none fits."""
+    feasible_nodes: int
+    message: str
+    """Why none fits, as in the event; empty if one does."""
+    nominated_node: str
+    """The node on which pods are preempted for it."""
+    victims: int
+    """How many those are."""
+
+
+class Decisions:
+    """The last ``MOST`` of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many there have been."""
+        self._last: deque[Decision] = deque(maxlen=MOST)
+
+    def add(
+        self,
+        at: float,
+        pod: str,
+        *,
+        node: str = "",
+        feasible_nodes: int = 0,
+        message: str = "",
+        nominated_node: str = "",
+        victims: int = 0,
+    ) -> None:
+        """Remember one."""
+        self.count += 1
+        self._last.append(Decision(self.count, at, pod, node, feasible_nodes, message, nominated_node, victims))
+
+    def __iter__(self) -> Iterator[Decision]:
+        """Oldest first."""
+        return iter(self._last)
+
+    def since(self, number: int) -> list[Decision]:
+        """Those after that number, oldest first. The cost is their number."""
+        found = []
+        for decision in reversed(self._last):
+            if decision.number <= number:
+                break
+            found.append(decision)
+        found.reverse()
+        return found

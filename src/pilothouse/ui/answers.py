@@ -1,0 +1,115 @@
+"""What the page's application receives and sends, within bounds."""
+
+import asyncio
+import http
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from pilothouse.serving.exchange import Receive, Scope, Send
+from pilothouse.ui.files import SECURITY_HEADERS
+
+LONGEST_QUERY = 2048
+LONGEST_BODY = 1024
+_BODY_SECONDS = 5.0
+_MOST_PARAMETERS = 10
+
+
+class Rejected(Exception):
+    """The request is not answered as asked."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A request."""
+
+    method: str
+    path: str
+    """Below ``/ui/``."""
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    scheme: str
+
+    @staticmethod
+    def of(scope: Scope, path: str) -> "Question":
+        """What a scope asks. Raises ``Rejected`` for a query that is too long."""
+        headers: dict[str, str] = {}
+        for name, value in scope["headers"]:
+            key = name.decode("latin-1").lower()
+            text = value.decode("latin-1")
+            # Two hosts or two origins are no browser's.
+            headers[key] = f"{headers[key]},{text}" if key in headers else text
+        raw: bytes = scope["query_string"]
+        if len(raw) > LONGEST_QUERY:
+            raise Rejected(414, f"the query is longer than {LONGEST_QUERY} bytes")
+        try:
+            query = dict(parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=_MOST_PARAMETERS))
+        except ValueError as error:
+            raise Rejected(400, f"the query has more than {_MOST_PARAMETERS} parameters") from error
+        return Question(scope["method"], path, query, headers, scope["scheme"])
+
+    def cookie(self, name: str) -> str:
+        """A cookie's value, or nothing."""
+        for pair in self.headers.get("cookie", "")[:8192].replace(",", ";").split(";"):
+            key, _equals, value = pair.strip().partition("=")
+            if key == name:
+                return value
+        return ""
+
+
+async def read_body(receive: Receive) -> bytes:
+    """A small body. Raises ``Rejected`` for a large or slow one."""
+    body = b""
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ConnectionAbortedError("the client is gone")
+                body += bytes(message.get("body", b""))
+                if len(body) > LONGEST_BODY:
+                    raise Rejected(413, f"the body is longer than {LONGEST_BODY} bytes")
+                if not message.get("more_body", False):
+                    return body
+    except TimeoutError:
+        raise Rejected(408, "the body did not come in time") from None
+
+
+async def answer(send: Send, status: int, body: bytes = b"", **headers: str) -> None:
+    """A whole answer; underscores in the names of headers stand for hyphens."""
+    await _start(send, status, {**headers, "content_length": str(len(body))})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def answer_json(send: Send, value: Any, status: int = 200, **headers: str) -> None:
+    """A value as JSON, not to be kept by anybody."""
+    await answer(
+        send, status, msgspec.json.encode(value), content_type="application/json", cache_control="no-store", **headers
+    )
+
+
+async def answer_error(send: Send, status: int, message: str = "", **headers: str) -> None:
+    """An error, with what to do about it."""
+    await answer_json(send, {"error": message or http.HTTPStatus(status).phrase}, status, **headers)
+
+
+async def answer_lines(send: Send, frames: AsyncIterator[bytes]) -> None:
+    """Lines of JSON as they come. What fails before the first one raises; nothing has been sent then."""
+    first = await anext(frames, b"")
+    await _start(send, 200, {"content_type": "application/x-ndjson", "cache_control": "no-store"})
+    await send({"type": "http.response.body", "body": first, "more_body": True})
+    async for one in frames:
+        await send({"type": "http.response.body", "body": one, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _start(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    every = {**SECURITY_HEADERS, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    encoded = [(name.encode(), value.encode("latin-1")) for name, value in every.items()]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})

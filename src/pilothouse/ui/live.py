@@ -1,0 +1,335 @@
+"""The tables as they are now, kept up to date while somebody reads them.
+
+Commits are only noted: the key of what has changed, at most once. Every tenth of a second the rows of those keys are
+made anew, in slices, and what is different goes to every reader, encoded once. So the work grows with what changes,
+a burst of changes of one object is one row, and a cluster at rest costs nothing. Without readers nothing is noted.
+
+A reader has a bounded buffer. One that does not keep up loses what waits for it, and gets everything anew.
+"""
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from pilothouse.env import Env, Log
+from pilothouse.machinery.times import format_time
+from pilothouse.storage import Change, Record, Store
+from pilothouse.storage.watchers import resource_end
+from pilothouse.ui.rows import TABLE_OF, TABLES, Row, Table
+from pilothouse.ui.slices import Slices
+
+TICK_SECONDS = 0.1
+GRACE_SECONDS = 20.0
+"""So long the rows are kept up after the last reader has gone: a page that is loaded anew is at once there again."""
+FRAME_ROWS = 500
+MOST_READERS = 16
+_PENDING_BYTES = 2 * 1024 * 1024
+_PENDING_FRAMES = 100
+
+_log = Log("ui")
+_encode = msgspec.json.Encoder().encode
+
+
+class Rows:
+    """Rows by key, with the revision of the record that each was made of, for one table."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.rows: dict[str, tuple[int, Row]] = {}
+
+    def current(self) -> list[Row]:
+        """All rows."""
+        return [row for _revision, row in self.rows.values()]
+
+
+class Delta(msgspec.Struct):
+    """What has changed in one table."""
+
+    name: str
+    rows: list[Row]
+    gone: list[str]
+
+
+class Reader:
+    """One stream of frames. Iterate ``frames``; ``close`` ends it."""
+
+    def __init__(self, live: "Live") -> None:
+        self._live = live
+        self._pending: list[bytes] = []
+        self._size = 0
+        self._ready = asyncio.Event()
+        self._closed = False
+        self.resyncs = -1
+        """How often it has lost frames and began anew."""
+        self._anew = True
+
+    def offer(self, frame: bytes) -> None:
+        """A frame for it; too many, and it begins anew."""
+        if self._anew:
+            return
+        self._pending.append(frame)
+        self._size += len(frame)
+        if self._size > _PENDING_BYTES or len(self._pending) > _PENDING_FRAMES:
+            self._pending, self._size, self._anew = [], 0, True
+        self._ready.set()
+
+    def close(self) -> None:
+        """End the stream."""
+        self._closed = True
+        self._ready.set()
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """First all rows, then what changes."""
+        await self._live.wait_built()
+        while not self._closed:
+            if self._anew:
+                self._anew = False
+                self.resyncs += 1
+                async for frame in self._live.snapshot():
+                    yield frame
+                continue
+            if not self._pending:
+                self._ready.clear()
+                await self._ready.wait()
+                continue
+            frames, self._pending, self._size = self._pending, [], 0
+            yield b"".join(frames)
+
+
+class Live:
+    """The tables of one store. ``add_frames`` gives frames that come besides, with each tick."""
+
+    def __init__(self, env: Env, store: Store) -> None:
+        self._env = env
+        self._store = store
+        self._tables = {table.name: Rows(table) for table in TABLES}
+        self._dirty: dict[str, None] = {}
+        self._changed = asyncio.Event()
+        self._built = asyncio.Event()
+        self._readers: dict[Reader, None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self.first_frames: Callable[[], Iterable[bytes]] = tuple
+        """Further frames for a reader that begins."""
+        for prefix in TABLE_OF:
+            store.follow(prefix, self._note)
+
+    @property
+    def readers(self) -> int:
+        """How many read now."""
+        return len(self._readers)
+
+    def _note(self, changes: list[Change]) -> None:
+        if self._task is None:
+            return
+        for change in changes:
+            self._dirty[change.key] = None
+        self._changed.set()
+
+    # Readers
+
+    def open(self) -> Reader | None:
+        """A new reader; None if there are too many. It has to be closed with ``close``."""
+        if len(self._readers) >= MOST_READERS:
+            return None
+        reader = Reader(self)
+        self._readers[reader] = None
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="rows of the page")
+        return reader
+
+    def close(self, reader: Reader) -> None:
+        """It reads no more."""
+        reader.close()
+        self._readers.pop(reader, None)
+        if not self._readers and self._task is not None and self._idle is None:
+            self._idle = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._rest)
+
+    def _rest(self) -> None:
+        """Nobody reads: forget everything."""
+        self._idle = None
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._built.set()  # whoever still waits has been closed
+        self._built.clear()
+        self._dirty.clear()
+        for rows in self._tables.values():
+            rows.rows.clear()
+
+    async def stop(self) -> None:
+        """End every stream, and the work for them."""
+        for reader in list(self._readers):
+            self.close(reader)
+        if self._idle is not None:
+            self._idle.cancel()
+        task = self._task
+        self._rest()
+        if task is not None:
+            await asyncio.wait([task])
+
+    async def wait_built(self) -> None:
+        """Return once every row has been made."""
+        await self._built.wait()
+
+    def publish(self, frame: bytes) -> None:
+        """Send a frame to every reader."""
+        for reader in self._readers:
+            reader.offer(frame)
+
+    # Rows
+
+    async def _run(self) -> None:
+        try:
+            await self._build()
+            self._built.set()
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                await self._tick()
+                await asyncio.sleep(TICK_SECONDS)
+        except Exception as error:  # noqa: BLE001  # the page fails, the API server goes on
+            _log.exception("The rows of the page cannot be kept up", error)
+            # Readers end, and come back: everything is made anew then.
+            for reader in list(self._readers):
+                reader.close()
+            self._task = None
+            self._rest()
+
+    async def _build(self) -> None:
+        slices = Slices(self._env.perf_counter)
+        for rows in self._tables.values():
+            for record in await self._records(rows.table, 0, slices):
+                self._refresh(rows, record.key, record)
+                await slices.turn()
+
+    async def _records(self, table: Table, revision: int, slices: Slices) -> list[Record]:
+        """The records of a table, now or at a revision; the newest, if it does not show all, oldest first."""
+        records: list[Record] = []
+        for prefix in table.prefixes:
+            records += self._store.list(prefix, revision=revision).records
+            await slices.rest()
+        if table.most and len(records) > table.most:
+            records = heapq.nlargest(table.most, records, key=lambda record: record.revision)
+            records.reverse()
+            await slices.rest()
+        return records
+
+    def _refresh(self, rows: Rows, key: str, record: Record | None) -> Row | None:
+        """Make the row of a key anew. The row if it is different, or if there is one no more, of the key alone."""
+        known = rows.rows.get(key)
+        if record is None:
+            return (key,) if rows.rows.pop(key, None) is not None else None
+        if known is not None and known[0] == record.revision:
+            return None
+        row = rows.table.row(key, record.value)
+        if rows.table.most:
+            rows.rows.pop(key, None)  # the newest are last
+        rows.rows[key] = (record.revision, row)
+        return None if known is not None and known[1] == row else row
+
+    async def _tick(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        by_table: dict[str, list[str]] = {}
+        for key in dirty:
+            by_table.setdefault(TABLE_OF[key[: resource_end(key)]].name, []).append(key)
+        slices = Slices(self._env.perf_counter)
+        deltas = []
+        for name, keys in by_table.items():
+            rows = self._tables[name]
+            keys = self._newest(rows.table, keys)
+            delta = Delta(name, [], [])
+            for key in keys:
+                changed = self._refresh(rows, key, self._store.get(key))
+                if changed is not None:
+                    delta.gone.append(key) if len(changed) == 1 else delta.rows.append(changed)
+                await slices.turn()
+            delta.gone += _drop_oldest(rows)
+            if delta.rows or delta.gone:
+                deltas.append(delta)
+        if not self._readers:
+            return
+        for delta in deltas:
+            for frame in delta_frames(delta):
+                self.publish(frame)
+                await slices.turn()
+        self.publish(self._mark())
+
+    def _newest(self, table: Table, keys: list[str]) -> list[str]:
+        """Of many changed keys of a table that shows only the newest, those that may be shown."""
+        if not table.most or len(keys) <= table.most:
+            return keys
+        found = [(record.revision, key) for key in keys if (record := self._store.get(key)) is not None]
+        newest = [key for _revision, key in sorted(found)[-table.most :]]
+        shown = self._tables[table.name].rows
+        return [*(key for key in keys if key in shown and self._store.get(key) is None), *newest]
+
+    def _mark(self) -> bytes:
+        now = self._env.now()
+        return frame({"revision": str(self._store.revision), "time": now.timestamp(), "at": format_time(now)})
+
+    async def snapshot(self) -> AsyncIterator[bytes]:
+        """All rows as frames. What changes meanwhile comes after them: rows are replaced, never edited."""
+        tables = [(rows.table, rows.current()) for rows in self._tables.values()]
+        mark = self._mark()
+        async for one in table_frames(tables, self._env):
+            yield one
+        for one in self.first_frames():
+            yield one
+        yield mark
+        yield frame({"complete": True})
+
+    async def past(self, revision: int) -> AsyncIterator[bytes]:
+        """The same at an earlier revision. Raises ``Compacted`` and ``FutureRevision`` before the first frame."""
+        slices = Slices(self._env.perf_counter)
+        tables = []
+        for rows in self._tables.values():
+            found = []
+            for record in await self._records(rows.table, revision, slices):
+                known = rows.rows.get(record.key)
+                same = known is not None and known[0] == record.revision
+                found.append(known[1] if known is not None and same else rows.table.row(record.key, record.value))
+                await slices.turn()
+            tables.append((rows.table, found))
+        async for one in table_frames(tables, self._env):
+            yield one
+
+
+def _drop_oldest(rows: Rows) -> list[str]:
+    """Keep what a table may show. The keys of what went."""
+    most, gone = rows.table.most, list[str]()
+    while most and len(rows.rows) > most:
+        gone.append(next(iter(rows.rows)))
+        del rows.rows[gone[-1]]
+    return gone
+
+
+async def table_frames(tables: Iterable[tuple[Table, list[Row]]], env: Env) -> AsyncIterator[bytes]:
+    """Everything, in frames of some hundred rows. The first one says that what was known is void, and has the names of
+    the columns."""
+    tables = list(tables)
+    slices = Slices(env.perf_counter)
+    yield frame({"reset": {table.name: table.columns for table, _rows in tables}})
+    for table, rows in tables:
+        for start in range(0, len(rows), FRAME_ROWS):
+            yield frame({"table": table.name, "rows": rows[start : start + FRAME_ROWS]})
+            await slices.rest()
+
+
+def delta_frames(delta: Delta) -> Iterable[bytes]:
+    """One table's changes, in frames of some hundred rows."""
+    if delta.gone:
+        yield frame({"table": delta.name, "gone": delta.gone})
+    for start in range(0, len(delta.rows), FRAME_ROWS):
+        yield frame({"table": delta.name, "rows": delta.rows[start : start + FRAME_ROWS]})
+
+
+def frame(value: dict[str, Any]) -> bytes:
+    """One line."""
+    return _encode(value) + b"\n"

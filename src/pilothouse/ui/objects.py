@@ -1,0 +1,227 @@
+"""One object: as JSON, with its events and its history.
+
+Of a Secret there are the keys, and never a value: neither in the object nor in a difference, nor in the annotations in
+which kubectl and others keep copies of what they applied.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.env import Env
+from pilothouse.machinery.differences import ABSENT, Difference, differences
+from pilothouse.storage import Change, Compacted, Record, Store
+from pilothouse.ui.rows import event_row
+from pilothouse.ui.slices import Slices
+
+HIDDEN = "(hidden)"
+MOST_VERSIONS = 100
+MOST_EVENTS = 100
+_MOST_BYTES = 16 * 1024 * 1024
+_MOST_FIELDS = 60
+_LONGEST_VALUE = 400
+_SHOWN_OF_SECRETS = ("apiVersion", "kind", "metadata", "type", "immutable")
+
+
+class Found(msgspec.Struct):
+    """An object at a revision; ``record`` is None if there was none then."""
+
+    info: ResourceInfo
+    key: str
+    record: Record | None
+    changes: list[Change]
+    """Those of this key that the history has, up to the revision, oldest first."""
+    begins: int
+    """The history's oldest revision."""
+
+
+class Objects:
+    """The objects of one server."""
+
+    def __init__(self, env: Env, core: Core) -> None:
+        self._env = env
+        self._core = core
+        self._infos: dict[tuple[str, str], ResourceInfo] = {}
+        self._generation = -1
+
+    def info(self, group: str, resource: str) -> ResourceInfo | None:
+        """The resource, in the version that discovery names first."""
+        self._refresh()
+        return self._infos.get((group, resource))
+
+    def infos(self) -> list[ResourceInfo]:
+        """Every resource that is stored, each in one version."""
+        self._refresh()
+        return list(self._infos.values())
+
+    def _refresh(self) -> None:
+        table = self._core.table
+        if self._generation == table.generation:
+            return
+        self._generation = table.generation
+        self._infos = {}
+        for info in table:
+            if "list" in info.verbs and "get" in info.verbs:
+                self._infos.setdefault((info.group, info.resource), info)
+
+    def find(self, info: ResourceInfo, namespace: str, name: str, revision: int = 0) -> Found:
+        """The object, now or at a revision. Raises ``Compacted``."""
+        store = self._core.store
+        key = info.key(namespace, name)
+        changes, begins = changes_of(store, info.prefix, key)
+        record = store.get(key)
+        if revision and revision < store.revision:
+            if revision < begins:
+                raise Compacted(revision, begins)
+            later = next((each for each in changes if each.revision > revision), None)
+            if later is not None:
+                record = later.before
+            changes = [each for each in changes if each.revision <= revision]
+        return Found(info, key, record, changes, begins)
+
+    async def document(self, found: Found) -> dict[str, Any]:
+        """The object, or what it last was; ``gone`` says which."""
+        last = found.changes[-1] if found.changes else None
+        value = found.record.value if found.record is not None else last.value if last is not None else b""
+        if not value:
+            return {"exists": False, "gone": False}
+        shown = msgspec.json.decode(await self._core.shown(found.info, value), type=dict[str, Any])
+        revision = found.record.revision if found.record is not None else last.revision if last is not None else 0
+        return {
+            "exists": found.record is not None,
+            "gone": found.record is None,
+            "revision": str(revision),
+            "object": without_values(found.info, shown),
+        }
+
+    async def events(self, uid: str, kind: str, namespace: str, name: str, revision: int) -> list[Any]:
+        """The events about an object, newest first. Those of later objects of the same name are of another uid."""
+        records = self._core.store.list("/events/", revision=revision).records
+        slices = Slices(self._env.perf_counter)
+        needle = name.encode()
+        rows = []
+        for record in reversed(records):
+            if needle in record.value:
+                row = event_row(record.key, record.value)
+                # Kubelets give the name of a node as its uid.
+                if row[5:8] == (kind, namespace, name) and (not uid or row[8] in (uid, name, "")):
+                    rows.append(row)
+            await slices.turn()
+        rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
+        return rows[:MOST_EVENTS]
+
+    async def versions(self, found: Found) -> dict[str, Any]:
+        """The versions of an object that the history has, newest first, each with what it changed."""
+        slices = Slices(self._env.perf_counter)
+        marks = self._core.store.history_marks()
+        now = self._env.now().timestamp()
+        versions, size = list[dict[str, Any]](), 0
+        for change in reversed(found.changes):
+            size += len(change.value) + len(change.previous or b"")
+            if len(versions) == MOST_VERSIONS or size > _MOST_BYTES:
+                break
+            versions.append(self._version(found.info, change, marks, now))
+            await slices.turn()
+        return {
+            "versions": versions,
+            "more": len(found.changes) - len(versions),
+            "begins": str(found.begins),
+        }
+
+    def _version(
+        self, info: ResourceInfo, change: Change, marks: Sequence[tuple[float, int]], now: float
+    ) -> dict[str, Any]:
+        after = msgspec.json.decode(change.value, type=dict[str, Any])
+        before = msgspec.json.decode(change.previous, type=dict[str, Any]) if change.previous else {}
+        found = differences(before, after) if before and change.type != "DELETED" else []
+        return {
+            "revision": str(change.revision),
+            "type": change.type,
+            "at": change.origin.time if change.origin is not None else time_of(change.revision, marks, now),
+            "origin": origin_of(change),
+            "managers": [] if change.type == "DELETED" else changed_managers(before, after),
+            "changes": [shown_difference(info, each) for each in found[:_MOST_FIELDS]],
+            "moreChanges": max(len(found) - _MOST_FIELDS, 0),
+        }
+
+
+def changes_of(store: Store, prefix: str, key: str) -> tuple[list[Change], int]:
+    """What the history has of one key, oldest first, and the oldest revision of that history."""
+    return [change for change in store.changes(prefix) if change.key == key], store.history_floor(prefix)
+
+
+def origin_of(change: Change) -> dict[str, Any] | None:
+    """Who made a change, and why, as far as that is known."""
+    origin = change.origin
+    if origin is None:
+        return None
+    return {
+        "user": origin.user,
+        "userAgent": origin.user_agent[:_LONGEST_VALUE],
+        "verb": origin.verb,
+        "subresource": origin.subresource,
+        "cause": origin.cause,
+    }
+
+
+def time_of(revision: int, marks: Sequence[tuple[float, int]], now: float) -> float:
+    """When a revision was written, to about a second: before the first mark that is not older."""
+    for seconds_ago, marked in marks:
+        if marked >= revision:
+            return now - seconds_ago
+    return now
+
+
+def changed_managers(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The field managers whose entries a version has changed."""
+    old = (before.get("metadata") or {}).get("managedFields") or ()
+    found = [each for each in (after.get("metadata") or {}).get("managedFields") or () if each not in old]
+    names = [
+        f"{each.get('manager') or 'unknown'}" + (f" ({each['subresource']})" if each.get("subresource") else "")
+        for each in found
+    ]
+    return list(dict.fromkeys(names))
+
+
+def has_secret_values(info: ResourceInfo) -> bool:
+    """Whether its objects hold what must not be shown."""
+    return info.group == "" and info.resource == "secrets"
+
+
+def without_values(info: ResourceInfo, document: dict[str, Any]) -> dict[str, Any]:
+    """The object without what must not be shown."""
+    if not has_secret_values(info):
+        return document
+    shown = {name: document[name] for name in _SHOWN_OF_SECRETS if name in document}
+    metadata = dict(shown.get("metadata") or {})
+    if metadata.get("annotations"):
+        metadata["annotations"] = dict.fromkeys(metadata["annotations"], HIDDEN)
+    shown["metadata"] = metadata
+    if document.get("data"):
+        shown["data"] = dict.fromkeys(document["data"], HIDDEN)
+    return shown
+
+
+def shown_difference(info: ResourceInfo, change: Difference) -> dict[str, Any]:
+    """One field as the page shows it."""
+    hidden = has_secret_values(info) and not _may_show(change.path)
+    found: dict[str, Any] = {"path": change.path[:_LONGEST_VALUE]}
+    for name, value in (("before", change.before), ("after", change.after)):
+        if value is not ABSENT:
+            found[name] = HIDDEN if hidden else _short(value)
+    return found
+
+
+def _may_show(path: str) -> bool:
+    """Whether the value of a field of a Secret may be shown: what is known not to hold any."""
+    if path.startswith("metadata."):
+        return not path.startswith("metadata.annotations")
+    return path in ("type", "immutable")
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"

@@ -1,0 +1,46 @@
+// Objects of every kind by their names; and without a search, what kinds there are.
+
+import { fill, h, number, partsOf, say } from "./dom.js";
+import { get } from "./net.js";
+import { href, hrefOf } from "./route.js";
+
+export class Search {
+  title = "Search";
+
+  constructor(world, parts, text) {
+    this.world = world;
+    this.text = text;
+  }
+
+  async mount(main) {
+    this.summary = h("p", { class: "summary", role: "status", text: "Searching …" });
+    this.list = h("ul", { class: "found" });
+    fill(main, h("h1", { text: this.text ? `Search: ${this.text}` : "All kinds" }), this.summary, this.list);
+    try {
+      if (this.text) await this.#search();
+      else await this.#kinds();
+    } catch (error) {
+      say(this.summary, error.message);
+    }
+  }
+
+  update() {}
+
+  async #search() {
+    const { found, more } = await get("search", { q: this.text });
+    say(this.summary, `${more ? "The first " : ""}${number.format(found.length)} objects of now with such a name${more ? "; search for more of the name, or for a kind and a name" : ""}`);
+    fill(this.list, found.map((each) => {
+      const { namespace, name } = partsOf(each.key);
+      return h("li", {}, h("span", { class: "kind", text: each.kind }), " ", h("a", { href: hrefOf(each.key), text: name }), " ",
+        h("span", { class: "namespace", text: namespace }));
+    }));
+  }
+
+  async #kinds() {
+    const { kinds } = await get("kinds");
+    say(this.summary, `${kinds.length} kinds of objects are stored`);
+    fill(this.list, kinds.map((each) => h("li", {},
+      h("a", { href: href("search", [], { q: each.resource }), text: each.kind }),
+      h("span", { class: "note", text: ` ${number.format(each.count)}${each.group ? `, ${each.group}` : ""}` }))));
+  }
+}

@@ -1,0 +1,48 @@
+"""Requests of other sites, and through names that were made to resolve here, are rejected."""
+
+from tests.tables import cases
+
+from pilothouse.ui.origins import check_origin
+
+OWN = {"host": "127.0.0.1:6443"}
+SAME = {**OWN, "origin": "https://127.0.0.1:6443", "sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}
+DATA = {
+    "a program": (OWN, ""),
+    "the page": (SAME, ""),
+    "the page by a name of this machine": ({**OWN, "host": "localhost:6443", "origin": "https://localhost:6443"}, ""),
+    "the page by a further name": ({"host": "plane.test:6443"}, ""),
+    "no host": ({}, "the host"),
+    "a name that was made to resolve here": ({"host": "evil.test:6443"}, "the host"),
+    "two hosts": ({"host": "evil.test:6443,127.0.0.1:6443"}, "the host"),
+    "another origin": ({**OWN, "origin": "https://evil.test"}, "other sites"),
+    "another port of this machine": ({**OWN, "origin": "https://127.0.0.1:8080"}, "other sites"),
+    "the same without TLS": ({**OWN, "origin": "http://127.0.0.1:6443"}, "other sites"),
+    "an origin that is kept secret": ({**OWN, "origin": "null"}, "other sites"),
+    "another site": ({**OWN, "sec-fetch-site": "cross-site"}, "other sites"),
+    "another port, which is the same site": ({**OWN, "sec-fetch-site": "same-site"}, "other sites"),
+}
+
+
+@cases("headers, reason", DATA)
+def test_data_are_for_the_page_alone(headers: dict[str, str], reason: str) -> None:
+    found = check_origin(headers, {"localhost", "plane.test"}, scheme="https", opens_page=False)
+    assert found.find(reason) >= 0 if reason else not found
+
+
+LINKS = {
+    "a link in a mail": ({**OWN, "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, ""),
+    "typed": ({**OWN, "sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, ""),
+    "a script of the page": ({**OWN, "sec-fetch-site": "same-origin", "sec-fetch-dest": "script"}, ""),
+    "a script in another site": ({**OWN, "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, "other sites"),
+    "a frame": (
+        {**OWN, "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
+        "frames",
+    ),
+    "a name that was made to resolve here": ({"host": "evil.test"}, "the host"),
+}
+
+
+@cases("headers, reason", LINKS)
+def test_links_may_lead_to_the_page(headers: dict[str, str], reason: str) -> None:
+    found = check_origin(headers, {"localhost"}, scheme="https", opens_page=True)
+    assert found.find(reason) >= 0 if reason else not found

@@ -1,0 +1,345 @@
+"""The application at ``/ui``: who may read, what they get, and what nobody gets."""
+
+import asyncio
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tables import cases
+from tests.ui.asking import ADMIN_TOKEN, HOST, Asking, asking
+
+import pilothouse
+from pilothouse.api.apps import DEPLOYMENTS
+from pilothouse.api.core import PODS, SECRETS
+from pilothouse.client import merge_patch
+from pilothouse.env import Env
+from pilothouse.ui.answers import LONGEST_QUERY
+from pilothouse.ui.files import load_files
+from pilothouse.ui.live import MOST_READERS
+
+VALUE, APPLIED = "correct horse", "battery staple"
+STATIC = Path(pilothouse.__file__).parent / "ui" / "static"
+DATA = ("session", "kinds", "search?q=a", "stream", "state?at=5", "object?resource=nodes&name=node-0", "history")
+
+
+def deployment(replicas: int) -> dict[str, Any]:
+    spec = {"containers": [{"name": "main", "image": "nginx"}]}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }
+
+
+async def create_secret(one: Asking) -> None:
+    copies = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps({"stringData": {"key": APPLIED}})}
+    await one.client.create(
+        SECRETS,
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "login", "annotations": copies},
+                "data": {"password": base64.b64encode(VALUE.encode()).decode()},
+            }
+        ).encode(),
+        "default",
+    )
+
+
+def tables(frames: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Rows by table and key."""
+    columns = next(frame["reset"] for frame in frames if "reset" in frame)
+    found: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in columns}
+    for frame in frames:
+        for row in frame.get("rows", ()) if "table" in frame else ():
+            found[frame["table"]][row[0]] = dict(zip(columns[frame["table"]], row, strict=True))
+    return found
+
+
+async def test_files_are_for_everybody_and_data_are_not(env: Env) -> None:
+    async with asking(env) as one:
+        page = await one.ask("/ui/")
+        assert page.status == 200
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert (await one.ask("/ui")).headers["location"] == "/ui/"
+        for name in DATA:
+            assert (await one.ask(f"/ui/api/{name}")).status == 401, name
+
+
+async def test_every_answer_keeps_the_page_to_itself(env: Env) -> None:
+    async with asking(env) as one:
+        for target in ("/ui/", "/ui/main.js", "/ui/none", "/ui/api/session", "/ui"):
+            headers = (await one.ask(target)).headers
+            policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+            assert policy == {
+                "default-src": "'none'",
+                "script-src": "'self'",
+                "style-src": "'self'",
+                "connect-src": "'self'",
+                "img-src": "'self'",
+                "base-uri": "'none'",
+                "form-action": "'none'",
+                "frame-ancestors": "'none'",
+                "require-trusted-types-for": "'script'",
+                "trusted-types": "'none'",
+            }
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "no-referrer"
+            assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+async def test_a_link_is_good_for_one_login(env: Env) -> None:
+    async with asking(env) as one:
+        token = one.page.link("").partition("#token=")[2]
+        answer = await one.log_in(token)
+        assert answer.status == 200
+        name, _equals, rest = answer.headers["set-cookie"].partition("=")
+        assert name == "__Host-pilothouse-ui-6443"
+        assert {"HttpOnly", "SameSite=Strict", "Secure", "Path=/"} <= set(rest.split("; "))
+        assert (await one.ask("/ui/api/session")).json == {"user": "kubernetes-admin"}
+        assert (await one.log_in(token)).status == 401
+
+
+async def test_a_session_needs_cookie_and_key(env: Env) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        assert (await one.ask("/ui/api/session", cookie="")).status == 401
+        assert (await one.ask("/ui/api/session", x_pilothouse_key="")).status == 401
+        assert (await one.ask("/ui/api/session", x_pilothouse_key="guess")).status == 401
+        assert (await one.ask("/ui/api/session")).status == 200
+
+
+async def test_a_session_can_be_left(env: Env) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        assert (await one.ask("/ui/api/logout", "POST")).status == 200
+        assert (await one.ask("/ui/api/session")).status == 401
+
+
+async def test_only_an_administrator_gets_another_link(env: Env) -> None:
+    async with asking(env) as one:
+        assert (await one.ask("/ui/api/link", "POST")).status == 403
+        assert (await one.ask("/ui/api/link", "POST", authorization="Bearer guess")).status == 401
+        answer = await one.ask("/ui/api/link", "POST", authorization=ADMIN_TOKEN)
+        assert answer.status == 201
+        assert (await one.log_in(answer.json["path"].partition("#token=")[2])).status == 200
+
+
+ATTACKS = {
+    "a form of another site": ({"origin": "https://evil.test", "sec_fetch_site": "cross-site"}, 403),
+    "another server of this machine": ({"origin": "http://127.0.0.1:8000", "sec_fetch_site": "same-site"}, 403),
+    "a name made to resolve here": ({"host": "evil.test:6443", "origin": "https://evil.test:6443"}, 403),
+    "two cookies": ({"cookie": "__Host-pilothouse-ui-6443=x; __Host-pilothouse-ui-6443=y"}, 401),
+    "a long cookie": ({"cookie": "__Host-pilothouse-ui-6443=" + "x" * 100_000}, 401),
+    "a cookie for another port": ({"host": "127.0.0.1:7443"}, 401),
+}
+
+
+@cases("headers, status", ATTACKS)
+async def test_nobody_else_uses_a_session(env: Env, headers: Any, status: int) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        assert (await one.ask("/ui/api/session", **headers)).status == status
+
+
+BAD = {
+    "a write": ("POST", "object?resource=nodes&name=node-0", 405, "only reads"),
+    "a login as GET": ("GET", "login", 405, "use POST"),
+    "nothing": ("GET", "none", 404, "nothing here"),
+    "a path out of the files": ("GET", "../../pyproject.toml", 404, "nothing here"),
+    "no resource": ("GET", "object?resource=nones&name=a", 404, "no resource 'nones'"),
+    "no name": ("GET", "object?resource=nodes", 400, "a name"),
+    "no namespace": ("GET", "object?resource=pods&name=a", 400, "a namespace"),
+    "a name with a slash": ("GET", "object?resource=nodes&name=a%2Fb", 400, "a name"),
+    "a strange time": ("GET", "state?at=yesterday", 400, "a time"),
+    "a time to come": ("GET", "state?at=2999-01-01T00:00:00Z", 400, "in the future"),
+    "a revision to come": ("GET", "state?at=99999999999999999999999", 400, "the newest"),
+    "a long query": ("GET", "search?q=" + "x" * LONGEST_QUERY, 414, "longer than"),
+    "many parameters": ("GET", "search?" + "&".join(f"p{n}=1" for n in range(50)), 400, "more than"),
+}
+
+
+@cases("method, target, status, reason", BAD)
+async def test_bad_requests_are_explained(env: Env, method: str, target: str, status: int, reason: str) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        answer = await one.ask(f"/ui/api/{target}", method)
+        assert (answer.status, reason in answer.json["error"]) == (status, True), answer
+
+
+@cases(
+    "body, status",
+    {
+        "no JSON": (b"token", 400),
+        "no token": (b"{}", 400),
+        "large": (b" " * 2000, 413),
+        "a guess": (b'{"token":"x"}', 401),
+    },
+)
+async def test_bad_logins_are_rejected(env: Env, body: bytes, status: int) -> None:
+    async with asking(env) as one:
+        assert (await one.ask("/ui/api/login", "POST", body, origin=f"https://{HOST}")).status == status
+
+
+async def test_values_of_secrets_are_shown_nowhere(env: Env) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        await create_secret(one)
+        changed = {"data": {"password": base64.b64encode(b"another value").decode()}}
+        await one.client.patch(SECRETS, "login", merge_patch(changed), "default")
+        await one.client.delete(SECRETS, "login", "default")
+        await asyncio.sleep(2)
+        secrets = [
+            text
+            for value in (VALUE, APPLIED, "another value")
+            for text in (value, base64.b64encode(value.encode()).decode())
+        ]
+        where = "resource=secrets&namespace=default&name=login"
+        for target in (
+            f"object?{where}",
+            f"history?{where}",
+            "search?q=login",
+            "kinds",
+            f"state?at={one.plane.server.store.revision}",
+        ):
+            text = (await one.ask(f"/ui/api/{target}")).body.decode()
+            assert not [secret for secret in secrets if secret in text], target
+        shown = (await one.ask(f"/ui/api/object?{where}")).json
+        assert shown["gone"]
+        assert shown["object"]["data"] == {"password": "(hidden)"}
+        changes = (await one.ask(f"/ui/api/history?{where}")).json["versions"][1]["changes"]
+        assert {"path": "data.password", "before": "(hidden)", "after": "(hidden)"} in changes
+
+
+async def test_history_says_who_changed_what_and_why(env: Env) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        await one.client.create(DEPLOYMENTS, json.dumps(deployment(2)).encode(), "default")
+        await asyncio.sleep(10)
+        await one.client.patch(DEPLOYMENTS, "web", merge_patch({"spec": {"replicas": 1}}), "default")
+        await asyncio.sleep(10)
+        found = (await one.ask("/ui/api/history?group=apps&resource=deployments&namespace=default&name=web")).json
+        versions = found["versions"]
+        assert versions[-1]["type"] == "ADDED"
+        (scaled,) = [
+            each for each in versions if {"path": "spec.replicas", "before": "2", "after": "1"} in each["changes"]
+        ]
+        assert scaled["origin"]["user"] == "kubernetes-admin"
+        assert scaled["origin"]["cause"] is None
+        assert versions[0]["origin"]["cause"]["component"] == "deployment-controller"
+        assert versions[0]["at"] == pytest.approx(env.now().timestamp(), abs=30)
+
+
+async def test_an_object_comes_with_its_events(env: Env) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        await one.client.create(DEPLOYMENTS, json.dumps(deployment(1)).encode(), "default")
+        await asyncio.sleep(10)
+        (pod,) = (await one.client.list(PODS, "default")).items
+        found = (await one.ask(f"/ui/api/object?resource=pods&namespace=default&name={pod.metadata.name}")).json
+        assert found["object"]["metadata"]["uid"] == pod.metadata.uid
+        assert {row[3] for row in found["events"]} >= {"Scheduled", "Started"}
+        assert found["events"] == sorted(found["events"], key=lambda row: (row[1], row[0]), reverse=True)
+        node = (await one.ask("/ui/api/object?resource=nodes&name=node-0")).json
+        assert "Starting" in {row[3] for row in node["events"]}
+
+
+async def test_the_past_has_the_rows_that_were_then(env: Env) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        await one.client.create(DEPLOYMENTS, json.dumps(deployment(3)).encode(), "default")
+        await asyncio.sleep(20)
+        revision, moment = one.plane.server.store.revision, env.now()
+        then = tables(await one.frames(f"/ui/api/state?at={revision}"))
+        assert len(then["pods"]) == 3
+        await one.client.delete(DEPLOYMENTS, "web", "default")
+        await asyncio.sleep(60)
+        assert tables(await one.frames(f"/ui/api/state?at={one.plane.server.store.revision}"))["pods"] == {}
+        for at in (str(revision), moment.isoformat().replace("+00:00", "Z")):
+            frames = await one.frames(f"/ui/api/state?at={at}")
+            found = tables(frames)
+            assert {name: found[name] for name in ("nodes", "pods", "workloads")} == {
+                name: then[name] for name in ("nodes", "pods", "workloads")
+            }
+            assert frames[-1]["complete"]
+            assert frames[-1]["time"] == pytest.approx(moment.timestamp(), abs=2)
+        gone = (await one.ask("/ui/api/object?group=apps&resource=deployments&namespace=default&name=web")).json
+        assert gone["gone"]
+        target = f"/ui/api/object?group=apps&resource=deployments&namespace=default&name=web&at={revision}"
+        assert (await one.ask(target)).json["exists"]
+
+
+async def test_a_time_before_the_history_is_an_error(env: Env) -> None:
+    async with asking(env, history=30) as one:
+        await one.log_in()
+        await asyncio.sleep(200)
+        for at in ("3", "2000-01-01T00:00:00Z"):
+            answer = await one.ask(f"/ui/api/state?at={at}")
+            assert answer.status == 410
+            assert "the history begins" in answer.json["error"]
+
+
+async def test_search_finds_names_of_every_kind(env: Env) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        await create_secret(one)
+
+        async def keys(text: str) -> list[str]:
+            return [each["key"] for each in (await one.ask(f"/ui/api/search?q={text}")).json["found"]]
+
+        assert await keys("LOGIN") == ["/secrets/default/login"]
+        assert await keys("secret+login") == ["/secrets/default/login"]
+        assert await keys("no+default") == []
+        assert await keys("no+node-1") == ["/nodes/node-1"]
+        assert "/nodes/node-0" in await keys("node-0")
+        assert VALUE not in str(await keys(VALUE.replace(" ", "+")))
+
+
+async def test_streams_are_limited_in_number(env: Env) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        readers = [one.page.live.open() for _ in range(MOST_READERS)]
+        answer = await one.ask("/ui/api/stream")
+        assert (answer.status, "too many pages" in answer.json["error"]) == (429, True)
+        assert readers[0] is not None
+        one.page.live.close(readers[0])
+        assert one.page.live.readers == MOST_READERS - 1
+
+
+async def test_a_stream_ends_with_its_session(env: Env) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        stream = asyncio.create_task(one.ask("/ui/api/stream"))
+        await asyncio.sleep(1)
+        assert one.page.live.readers == 1
+        await one.ask("/ui/api/logout", "POST")
+        await asyncio.sleep(10)
+        assert (await stream).status == 200
+        assert one.page.live.readers == 0
+
+
+def test_the_files_load_nothing_from_elsewhere() -> None:
+    for path in STATIC.iterdir():
+        text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|[\"'(]//", text), path.name
+
+
+def test_the_files_make_no_markup_of_text() -> None:
+    for path in STATIC.glob("*.js"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function", text), (
+            path.name
+        )
+
+
+def test_every_import_of_a_script_is_a_file() -> None:
+    files = load_files()
+    for path in STATIC.glob("*.js"):
+        for name in re.findall(r'from "\./([^"]+)"', path.read_text(encoding="utf-8")):
+            assert name in files, f"{path.name} imports {name}"

@@ -1,0 +1,77 @@
+"""Tokens are good once and for minutes; sessions need both secrets; both are few."""
+
+from pilothouse.ui.sessions import MOST_SESSIONS, MOST_TOKENS, SESSION_SECONDS, TOKEN_SECONDS, Sessions
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_token_is_good_once() -> None:
+    sessions = Sessions(Time())
+    token = sessions.new_token()
+    assert sessions.log_in(token) is not None
+    assert sessions.log_in(token) is None
+
+
+def test_a_token_is_good_for_minutes() -> None:
+    time = Time()
+    sessions = Sessions(time)
+    early, late = sessions.new_token(), sessions.new_token()
+    time.now = TOKEN_SECONDS - 1
+    assert sessions.log_in(early) is not None
+    time.now = TOKEN_SECONDS
+    assert sessions.log_in(late) is None
+
+
+def test_what_was_never_a_token_is_none() -> None:
+    sessions = Sessions(Time())
+    token = sessions.new_token()
+    for guess in ("", "x", token[:-1], token + "x", token.swapcase(), "x" * 100_000, "\udcff"):
+        assert sessions.log_in(guess) is None
+    assert sessions.log_in(token) is not None
+
+
+def test_a_session_needs_both_secrets() -> None:
+    sessions = Sessions(Time())
+    mine, other = (sessions.log_in(sessions.new_token()) for _ in range(2))
+    assert mine is not None
+    assert other is not None
+    assert sessions.find(mine.cookie, mine.key) is mine
+    for cookie, key in (("", ""), (mine.cookie, ""), ("", mine.key), (mine.cookie, other.key), (mine.key, mine.cookie)):
+        assert sessions.find(cookie, key) is None
+    assert sessions.find(mine.cookie, "é") is None
+
+
+def test_a_session_ends() -> None:
+    time = Time()
+    sessions = Sessions(time)
+    session = sessions.log_in(sessions.new_token())
+    assert session is not None
+    time.now = SESSION_SECONDS - 1
+    assert sessions.is_valid(session)
+    time.now = SESSION_SECONDS
+    assert not sessions.is_valid(session)
+    assert sessions.find(session.cookie, session.key) is None
+
+
+def test_a_session_can_be_ended() -> None:
+    sessions = Sessions(Time())
+    session = sessions.log_in(sessions.new_token())
+    assert session is not None
+    sessions.log_out(session)
+    assert not sessions.is_valid(session)
+    assert sessions.find(session.cookie, session.key) is None
+
+
+def test_of_too_many_the_oldest_goes() -> None:
+    sessions = Sessions(Time())
+    tokens = [sessions.new_token() for _ in range(MOST_TOKENS + 1)]
+    assert sessions.log_in(tokens[0]) is None
+    found = [sessions.log_in(token) for token in tokens[1:]]
+    found += [sessions.log_in(sessions.new_token()) for _ in range(MOST_SESSIONS + 1 - len(found))]
+    valid = [each is not None and sessions.is_valid(each) for each in found]
+    assert valid == [False] + [True] * MOST_SESSIONS
