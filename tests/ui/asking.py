@@ -104,6 +104,7 @@ async def asking(env: Env, *, nodes: int = 2, history: float = 300.0) -> AsyncIt
             env,
             plane.server.core,
             user="kubernetes-admin",
+            client=plane.client(agent="pilothouse-ui"),
             is_administrator=is_administrator,
             manager=plane.manager,
             decisions=getattr(plane.scheduler, "decisions", None),

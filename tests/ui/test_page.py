@@ -193,23 +193,19 @@ async def test_values_of_secrets_are_shown_nowhere(env: Env) -> None:
         await create_secret(one)
         changed = {"data": {"password": base64.b64encode(b"another value").decode()}}
         await one.client.patch(SECRETS, "login", merge_patch(changed), "default")
-        await one.client.delete(SECRETS, "login", "default")
         await asyncio.sleep(2)
-        secrets = [
-            text
-            for value in (VALUE, APPLIED, "another value")
-            for text in (value, base64.b64encode(value.encode()).decode())
-        ]
         where = "resource=secrets&namespace=default&name=login"
-        for target in (
-            f"object?{where}",
-            f"history?{where}",
-            "search?q=login",
-            "kinds",
-            f"state?at={one.plane.server.store.revision}",
-        ):
-            text = (await one.ask(f"/ui/api/{target}")).body.decode()
-            assert not [secret for secret in secrets if secret in text], target
+        texts = [(await one.ask(f"/ui/api/why?{where}")).body.decode()]
+        assert 'data.password: \\"(hidden, ' in texts[0]
+        await one.client.delete(SECRETS, "login", "default")
+        revision = one.plane.server.store.revision
+        for what in ("object", "history", "why"):
+            texts.append((await one.ask(f"/ui/api/{what}?{where}")).body.decode())
+        for target in ("search?q=login", "kinds", f"state?at={revision}", f"object?{where}&at={revision - 1}"):
+            texts.append((await one.ask(f"/ui/api/{target}")).body.decode())
+        for value in (VALUE, APPLIED, "another value"):
+            for text in (value, base64.b64encode(value.encode()).decode()):
+                assert not [found for found in texts if text in found]
         shown = (await one.ask(f"/ui/api/object?{where}")).json
         assert shown["gone"]
         assert shown["object"]["data"] == {"password": "(hidden)"}
@@ -234,6 +230,25 @@ async def test_history_says_who_changed_what_and_why(env: Env) -> None:
         assert scaled["origin"]["cause"] is None
         assert versions[0]["origin"]["cause"]["component"] == "deployment-controller"
         assert versions[0]["at"] == pytest.approx(env.now().timestamp(), abs=30)
+
+
+async def test_why_leads_to_who_began_it(env: Env) -> None:
+    async with asking(env) as one:
+        await one.log_in()
+        await one.client.create(DEPLOYMENTS, json.dumps(deployment(2)).encode(), "default")
+        await asyncio.sleep(10)
+        await one.client.patch(DEPLOYMENTS, "web", merge_patch({"spec": {"replicas": 1}}), "default")
+        await asyncio.sleep(60)
+        (gone,) = [
+            change.key.rpartition("/")[2]
+            for change in one.plane.server.store.changes("/pods/")
+            if change.type == "DELETED"
+        ]
+        target = f"/ui/api/why?resource=pods&namespace=default&name={gone}"
+        found = (await one.ask(target)).json
+        assert found["state"] == "deleted"
+        assert "spec.replicas: 2 -> 1" in json.dumps(found)
+        assert (await one.ask(f"{target}&at={one.plane.server.store.revision}")).status == 400
 
 
 async def test_an_object_comes_with_its_events(env: Env) -> None:

@@ -230,6 +230,7 @@ def _page(env: Env, served: "ServedApiServer", plane: "Plane") -> "ui.Page":
         env,
         served.server.core,
         user=served_plane.ADMIN.user,
+        client=plane.client(agent="pilothouse-ui"),
         is_administrator=is_administrator,
         names=(served.options.host, *served.options.extra_hosts),
         manager=plane.manager,

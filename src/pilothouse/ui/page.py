@@ -14,7 +14,9 @@ import msgspec
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.client import Client
 from pilothouse.env import Env, Log
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.times import TimeError, parse_time
 from pilothouse.serving import mark_authenticated
 from pilothouse.serving.exchange import Receive, Scope, Send
@@ -27,6 +29,9 @@ from pilothouse.ui.origins import check_origin
 from pilothouse.ui.programs import Programs, Queues, RecentErrors, SchedulingDecisions
 from pilothouse.ui.search import Search
 from pilothouse.ui.sessions import SESSION_SECONDS, Session, Sessions
+
+with lazy_imports():
+    from pilothouse.ui import why
 
 PATH = "/ui"
 KEY_HEADER = "x-pilothouse-key"
@@ -51,7 +56,8 @@ class _Login(msgspec.Struct):
 class Page:
     """The page of one server. ``run`` while it is served; ``stop`` ends its streams.
 
-    ``names`` are names of this machine besides localhost. ``is_administrator`` says who may ask for a new link.
+    ``client`` is the user's, for explanations. ``names`` are names of this machine besides localhost.
+    ``is_administrator`` says who may ask for a new link.
     """
 
     def __init__(
@@ -60,6 +66,7 @@ class Page:
         core: Core,
         *,
         user: str,
+        client: Client,
         is_administrator: IsAdministrator,
         names: Iterable[str] = (),
         manager: Queues | None = None,
@@ -68,6 +75,7 @@ class Page:
         self._env = env
         self._store = core.store
         self._user = user
+        self._client = client
         self._is_administrator = is_administrator
         self._names = {"localhost", *(name.lower() for name in names)}
         self.sessions = Sessions(env.monotonic)
@@ -87,6 +95,7 @@ class Page:
             "api/search": self._found,
             "api/session": self._session,
             "api/state": self._state,
+            "api/why": self._why,
         }
 
     def link(self, url: str) -> str:
@@ -265,6 +274,12 @@ class Page:
         info, namespace, name, revision = self._object_of(question)
         found = self._objects.find(info, namespace, name, revision)
         await answer_json(send, await self._objects.versions(found))
+
+    async def _why(self, question: Question, send: Send) -> None:
+        info, namespace, name, revision = self._object_of(question)
+        if revision:
+            raise Rejected(400, "why an object is as it is can be explained of now, not of the past")
+        await answer_json(send, await why.explanation(self._client, info, namespace, name))
 
     def _object_of(self, question: Question) -> tuple[ResourceInfo, str, str, int]:
         query = question.query

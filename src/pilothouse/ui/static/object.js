@@ -226,6 +226,16 @@ export class ObjectPage {
       more ? h("p", { class: "note", text: `${more} older versions are not shown.` }) : null);
   }
 
+  #drawWhy({ object, state, steps, unseen }) {
+    const roots = steps.some((step) => step.because?.length) ? new Map(rootsOf(steps).map((step) => [`${step.text} ${step.resourceVersion}`, step])) : null;
+    fill(this.panel,
+      h("p", {}, h("b", { text: `${object}: ${state}` })),
+      stepTree(steps),
+      roots ? [h("h2", { text: roots.size === 1 ? "It began with" : "It began with each of these" }),
+        h("ul", { class: "roots" }, [...roots.values()].map((step) => h("li", {}, headline(step))))] : null,
+      unseen?.length ? [h("h2", { text: "Not seen" }), h("ul", {}, unseen.map((text) => h("li", { text })))] : null);
+  }
+
   #self() {
     const { group, resource, namespace, name } = this.query;
     return ["object", namespace ? [group, resource, namespace, name] : [group, resource, name]];
@@ -233,14 +243,35 @@ export class ObjectPage {
 
   async #loadWhy(version) {
     this.loaded.why = version;
+    if (this.world.past) {
+      return fill(this.panel, h("p", { text: "Why an object is as it is can be explained of now, not of the past. Its history says who changed it then." }));
+    }
     if (!this.panel.firstChild) fill(this.panel, h("p", { text: "Searching for the causes …" }));
     try {
       const found = await get("why", { ...this.query, at: route().at });
-      if (this.tab === "why") fill(this.panel, h("pre", { tabindex: "0", role: "region", "aria-label": "Why", text: found.text }));
+      if (this.tab === "why") this.#drawWhy(found);
     } catch (error) {
       if (this.tab === "why") fill(this.panel, h("p", { class: "error", text: error.message }));
     }
   }
+}
+
+function rootsOf(steps) {
+  return steps.flatMap((step) => (step.because?.length ? rootsOf(step.because) : [step]));
+}
+
+/** A link of the chain, and what led to it. */
+function stepTree(steps) {
+  return h("ul", { class: "owned" }, steps.map((step) => h("li", {},
+    headline(step),
+    step.decision ? h("p", { class: "note", text: step.decision }) : null,
+    step.table?.length ? h("pre", { tabindex: "0", role: "region", "aria-label": "Details", text: step.table.join("\n") }) : null,
+    step.because?.length ? [h("p", { class: "label", text: "because" }), stepTree(step.because)] : null)));
+}
+
+function headline(step) {
+  return [step.time ? h("span", { class: "note", text: `${clock(Date.parse(step.time) / 1000)} ` }) : null,
+    step.text, step.by ? h("span", { class: "note", text: `, by ${step.by}` }) : null];
 }
 
 function originOf(origin) {
