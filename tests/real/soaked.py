@@ -16,7 +16,7 @@ from tests.programs import Program, free_port, pilothouse
 from tests.real_cluster import RealCluster
 
 USER = "system:kube-controller-manager"
-LIFETIME = datetime.timedelta(seconds=90)
+LIFETIME = datetime.timedelta(seconds=60)
 """Of a client certificate. Whoever does not take up the next one is answered 401 before the soak is over."""
 
 _SERVER_NAMES = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]

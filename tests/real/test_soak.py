@@ -4,7 +4,7 @@
 restarts, connections are cut, certificates are replaced and the old ones expire. At the end there is exactly what is
 wanted, no pod was made twice, and the leader's process is as it was: no task more, and memory within a bound.
 
-Two minutes by default, more on a busy machine; ``--soak-minutes`` (30) with ``--soak``; ``-s`` shows the figures.
+A minute and a half by default, more on a busy machine; ``--soak-minutes`` (30) with ``--soak``; ``-s`` shows figures.
 """
 
 import contextlib
@@ -38,8 +38,8 @@ pytestmark = [
 
 SETS = 200
 NODES = [f"soak-{number}" for number in range(6)]
-RESTARTS = 5
-SECONDS = 40.0
+RESTARTS = 3
+SECONDS = 24.0
 """Of changes. As much again passes until all is well: after an outage each reflector looks again up to a minute later,
 that is upstream's backoff, and every API server's start takes its time."""
 ACQUIRED = "Successfully acquired lease"
@@ -79,7 +79,7 @@ SETTLE_SECONDS = 180.0
 RECORDERS = 3
 """Event recorders that are full (4,096 entries, upstream's number) after so many sets that came and went: those of
 ReplicaSets, DaemonSets and node lifecycle. Full, each has 8,200 objects and 5.6 MB."""
-ROTATE_SECONDS = 25.0
+ROTATE_SECONDS = 17.0
 PAUSE_SECONDS = 0.02
 """Between two acts."""
 
