@@ -9,8 +9,9 @@ from hypothesis import settings
 from tests.coroutines import env, pytest_fixture_setup, pytest_pyfunc_call
 from tests.golden import Golden
 from tests.real_cluster import RealCluster, missing_programs
+from tests.timeouts import pytest_timeout_set_timer
 
-__all__ = ["env", "pytest_fixture_setup", "pytest_pyfunc_call"]
+__all__ = ["env", "pytest_fixture_setup", "pytest_pyfunc_call", "pytest_timeout_set_timer"]
 
 # How long one example takes says more about what else runs on the machine than about the code.
 settings.register_profile("unhurried", deadline=None)

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.real_cluster import RealCluster
+from tests.real_cluster import GOGC, RealCluster
 
 ROOT = Path(__file__).resolve().parent.parent
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -110,8 +110,8 @@ class Program:
 def environment(home: Path, **more: str) -> dict[str, str]:
     """What a program started by hand would see, without this machine's kubeconfigs."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "KUBEBUILDER_ASSETS") if name in os.environ}
-    source = str(ROOT / "src")
-    return {**kept, "PYTHONPATH": source, "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", **more}
+    own = {"PYTHONPATH": str(ROOT / "src"), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", "GOGC": GOGC}
+    return {**kept, **own, **more}
 
 
 def pilothouse(directory: Path, *words: str, name: str = "", **more: str) -> Program:
