@@ -12,7 +12,7 @@ from pilothouse.cli.terminal import escaped
 from pilothouse.client.errors import ApiError
 from pilothouse.env import Env
 from pilothouse.machinery.flags import STRING, Flag, FlagSet, Parsed
-from pilothouse.why import Reference, ServerEvidence, explain, text_lines
+from pilothouse.why import NOT_FOUND, Reference, ServerEvidence, explain, text_lines
 
 USAGE = """Explains why an object is as it is: deleted, pending, not ready, terminating, created. It follows the changes
 that led there back to the act or the fault that began it.
@@ -66,4 +66,4 @@ async def _run(parsed: Parsed) -> int:
         print(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode())
     else:
         print("\n".join(map(escaped, text_lines(explanation))))
-    return 1 if explanation.state == "not found" else 0
+    return 1 if explanation.state == NOT_FOUND else 0

@@ -40,6 +40,7 @@ from pilothouse.controllermanager.selection import Selection
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR as ATTACH_DETACH
 from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.virtual import VirtualClock
 from pilothouse.nodes import Profile
 from pilothouse.plane import LocalClients, Plane, PlaneOptions
@@ -53,6 +54,10 @@ from pilothouse.sim.replica import Replica
 from pilothouse.sim.story import CURRENT, Story
 from pilothouse.sim.webhooks import SimulatedWebhooks, Spared
 from pilothouse.storage import Change, MemoryStore
+
+with lazy_imports():
+    from pilothouse.plane import evidence
+    from pilothouse.why import chain, steps
 
 QUIET_SECONDS = 1200.0
 """A cluster is at rest after so long without writes: the longest back-off of a queue is 1000 s."""
@@ -134,6 +139,8 @@ class Simulation:
         self._rules: list[Rule] = []
         self._holds: list[_Holding] = []
         self._last_write = 0.0
+        self.checked: Change | None = None
+        """The change that invariants look at; after the end, the one that was rejected."""
         self._group: TaskGroup | None = None
         self._running = asyncio.Event()
         self._ending = False
@@ -283,8 +290,23 @@ class Simulation:
             self.story.committed(change, origin)
             if not _is_heartbeat(change):
                 self._last_write = self.env.monotonic()
+            self.checked = change
             for invariant in self.invariants:
                 invariant.committed(change, origin)
+            self.checked = None
+
+    def explained(self) -> str:
+        """Why the write was made that an invariant has rejected; empty if none has."""
+        if self.checked is None:
+            return ""
+        server = self.plane.server
+        known = evidence.StoreEvidence(server.store, server.core.table)
+        asked = chain.Chain(known).step(known.described(self.checked))
+        try:
+            asked.send(None)  # nothing in it waits: the store is in memory
+        except StopIteration as done:
+            return "\n\nwhy it was written:\n" + "\n".join(steps.tree_lines(done.value))
+        raise AssertionError("reading a store does not wait")
 
     def _observed(self, process: Process, seen: Observation) -> None:
         for invariant in self.invariants:
@@ -541,6 +563,7 @@ def simulate(
             cause = cause.exceptions[0]
         text = f"seed {seed}: {type(cause).__name__}: {cause}"
         for failed in simulations:
-            text += f"\n\nfaults:\n{failed.plan}\n\nthe last of the log:\n{failed.story.last()}\n\nseed {seed}: {cause}"
+            text += f"\n\nfaults:\n{failed.plan}\n\nthe last of the log:\n{failed.story.last()}"
+            text += f"{failed.explained()}\n\nseed {seed}: {cause}"
         raise SimulationFailed(text) from error
     return simulations[0].story

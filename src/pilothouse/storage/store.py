@@ -359,8 +359,8 @@ class Store(ABC):
                 collection.forget(revision)
 
     def changes(self, prefix: str) -> Changes:
-        """The changes of a whole resource (``/pods/``) that history has, oldest first."""
-        self._expire()
+        """The changes of a whole resource (``/pods/``) that history has, oldest first. May be called when the loop has
+        ended."""
         collection = self._collections.get(prefix)
         return [] if collection is None else [*collection.changes]
 

@@ -44,9 +44,10 @@ if TYPE_CHECKING:
 with lazy_imports():
     import tempfile  # with shutil and all its archives a part of every start otherwise
 
+    from pilothouse import why
     from pilothouse.apiserver import handler_chain
     from pilothouse.apiserver.admission import names as admission_names
-    from pilothouse.plane import explain, served
+    from pilothouse.plane import evidence, explain, served
     from pilothouse.testing import webhooks
 
 Object = dict[str, Any]
@@ -54,6 +55,7 @@ Objects = list[Object]
 Condition = Callable[[Object | None], bool]
 
 _STRICT = "Strict"
+_WHY_LINES = 60
 _MANAGER = "pilothouse-testing"
 _MODES = "Node,RBAC"
 """As kubeadm sets a cluster up: nodes may do what nodes need, which no role of RBAC allows them."""
@@ -347,6 +349,11 @@ class AsyncCluster:
         key = f"{namespace or self.namespace}/{name}" if of.namespaced else name
         for program in self._shared.programs:
             lines += program.explain(of.api_version, of.kind, key)
+        server = self.plane.server
+        known = evidence.StoreEvidence(server.store, server.core.table)
+        explanation = await why.explain(known, evidence.reference(of, namespace or self.namespace, name))
+        if explanation.state != why.NOT_FOUND:
+            lines += ["why:", *(f"  {line}" for line in why.text_lines(explanation)[:_WHY_LINES])]
         shown = "".join(f"\n  {line}" for line in lines)
         if seen is None:
             return f"; it does not exist{shown}"

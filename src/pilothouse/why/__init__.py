@@ -10,6 +10,6 @@ tells (who wrote, and why) comes from ``/debug/history/changes``, or from decisi
 
 from pilothouse.why.evidence import Evidence, Reference, ServerEvidence
 from pilothouse.why.explain import explain
-from pilothouse.why.steps import Explanation, Step, text_lines
+from pilothouse.why.steps import NOT_FOUND, Explanation, Step, text_lines
 
-__all__ = ["Evidence", "Explanation", "Reference", "ServerEvidence", "Step", "explain", "text_lines"]
+__all__ = ["NOT_FOUND", "Evidence", "Explanation", "Reference", "ServerEvidence", "Step", "explain", "text_lines"]

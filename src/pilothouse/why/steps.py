@@ -16,6 +16,10 @@ UNKNOWN = "unknown"
 """It is not recorded what began it."""
 
 
+NOT_FOUND = "not found"
+"""The state of an object that is not there and of which no change is known."""
+
+
 class Step(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
     """One link. ``because`` are the links that led to it, the most important first; a step without any is a root."""
 
@@ -70,7 +74,7 @@ def text_lines(explanation: Explanation) -> list[str]:
     place = f" in namespace {explanation.namespace}" if explanation.namespace else ""
     lines = [f"{explanation.object}{place}: {explanation.state}"]
     for number, step in enumerate(explanation.steps):
-        lines += _tree(step, "", is_last=number == len(explanation.steps) - 1)
+        lines += tree_lines(step, is_last=number == len(explanation.steps) - 1)
     roots = explanation.roots()
     if any(step.because for step in explanation.steps):
         lines += ["", "It began with:" if len(roots) == 1 else "It began with each of these:"]
@@ -80,7 +84,8 @@ def text_lines(explanation: Explanation) -> list[str]:
     return lines
 
 
-def _tree(step: Step, indent: str, *, is_last: bool) -> list[str]:
+def tree_lines(step: Step, indent: str = "", *, is_last: bool = True) -> list[str]:
+    """A step and what led to it, as a tree."""
     lines = [f"{indent}{'└─ ' if is_last else '├─ '}{_headline(step)}"]
     below = indent + ("   " if is_last else "│  ")
     bar = "│  " if step.because else "   "
@@ -88,7 +93,7 @@ def _tree(step: Step, indent: str, *, is_last: bool) -> list[str]:
         lines.append(f"{below}{bar}{step.decision}")
     lines += [f"{below}{bar}{line}" for line in step.table]
     for number, each in enumerate(step.because):
-        lines += _tree(each, below, is_last=number == len(step.because) - 1)
+        lines += tree_lines(each, below, is_last=number == len(step.because) - 1)
     return lines
 
 

@@ -2,7 +2,7 @@
 
 from pilothouse.why.changes import METADATA, SPEC, summary
 from pilothouse.why.evidence import ObjectChange
-from pilothouse.why.steps import UNKNOWN, Step
+from pilothouse.why.steps import NOT_FOUND, UNKNOWN, Step
 from pilothouse.why.view import Finding, View
 
 
@@ -12,7 +12,7 @@ async def gone(view: View) -> Finding:
     ended = next((each for each in reversed(changes) if each.type == "DELETED"), None)
     if ended is None:
         step = Step(text=f"{view.title} is not there, and no change of it is known", object=view.title, root=UNKNOWN)
-        return Finding("not found", (step,))
+        return Finding(NOT_FOUND, (step,))
     return Finding("deleted", (await deletion(view, changes, ended),))
 
 

@@ -1,0 +1,124 @@
+"""``StoreEvidence``: what a store has, as evidence for ``pilothouse.why``. It needs no server and no running loop, so a
+failed simulation can be explained after its end."""
+
+import datetime
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.core import Event
+from pilothouse.api.kinds import Kind
+from pilothouse.apiserver.resources import ResourceTable, storage_prefix
+from pilothouse.machinery.times import format_micro_time
+from pilothouse.storage import Change, Store
+from pilothouse.why.evidence import Document, ObjectChange, Origin, Reference
+
+_event = msgspec.json.Decoder(Event).decode
+
+
+class StoreEvidence:
+    """``Evidence`` from the store of an API server."""
+
+    def __init__(self, store: Store, table: ResourceTable) -> None:
+        self._store = store
+        self._kinds: dict[str, str] = {}
+        self._by_kind: dict[tuple[str, str], str] = {}
+        for info in table:
+            resource = f"{info.resource}.{info.group}" if info.group else info.resource
+            self._kinds.setdefault(resource, info.kind.lower())
+            self._by_kind.setdefault((info.group, info.kind), resource)
+        self.unseen: dict[str, None] = {}
+        self._by_revision: dict[int, Change] = {}
+
+    def resource_of(self, api_version: str, kind: str) -> str:
+        """The group resource that serves a kind; empty if none does."""
+        return self._by_kind.get((api_version.rpartition("/")[0], kind), "")
+
+    def kind_of(self, resource: str) -> str:
+        """The kind of a group resource, in lower case."""
+        return self._kinds.get(resource, resource)
+
+    async def changes(self, reference: Reference) -> list[ObjectChange]:
+        """All changes of the object that are known, oldest first."""
+        key = _key(reference)
+        return [self.described(each) for each in self._store.changes(_prefix(reference.resource)) if each.key == key]
+
+    async def changes_of_all(self, resource: str, namespace: str) -> list[ObjectChange]:
+        """All changes of a resource in a namespace that are known, oldest first."""
+        below = _prefix(resource) + (f"{namespace}/" if namespace else "")
+        found = self._store.changes(_prefix(resource))
+        return [self.described(each) for each in found if each.key.startswith(below)]
+
+    def described(self, change: Change) -> ObjectChange:
+        """A change of the store."""
+        self._by_revision[change.revision] = change
+        group, resource, *place = change.key.split("/")
+        metadata = msgspec.json.decode(change.value).get("metadata") or {}
+        origin, found, time = change.origin, None, ""
+        if origin is not None:
+            time = format_micro_time(datetime.datetime.fromtimestamp(origin.time, datetime.UTC))
+            found = Origin(
+                origin.user,
+                origin.user_agent,
+                origin.verb,
+                origin.subresource,
+                origin.field_manager,
+                origin.audit_id,
+                origin.cause,
+            )
+        return ObjectChange(
+            Reference(f"{resource}.{group}" if group else resource, place[0] if len(place) > 1 else "", place[-1]),
+            change.type,
+            change.revision,
+            metadata.get("uid") or "",
+            time,
+            found,
+        )
+
+    async def before(self, change: ObjectChange) -> Document | None:
+        """The object before a change; None if it was not there, or is not known."""
+        found = self._by_revision.get(change.revision)
+        return None if found is None or found.previous is None else msgspec.json.decode(found.previous)
+
+    async def after(self, change: ObjectChange) -> Document | None:
+        """The object after a change; of a deletion, its last state."""
+        found = self._by_revision.get(change.revision)
+        return None if found is None else msgspec.json.decode(found.value)
+
+    async def get(self, reference: Reference) -> Document | None:
+        """The object now; None if it is not there."""
+        record = self._store.get(_key(reference))
+        return None if record is None else msgspec.json.decode(record.value)
+
+    async def objects(self, resource: str, namespace: str) -> list[Document]:
+        """The objects of a namespace, or of the cluster."""
+        prefix = _prefix(resource) + (f"{namespace}/" if namespace else "")
+        return [msgspec.json.decode(record.value) for record in self._store.list(prefix).records]
+
+    async def events(self, reference: Reference, uid: str = "") -> list[Event]:
+        """The events about an object, oldest first."""
+        kind = self.kind_of(reference.resource)
+        prefix = f"/events/{reference.namespace}/" if reference.namespace else "/events/"
+        found = [_event(record.value) for record in self._store.list(prefix).records]
+        about = [
+            each
+            for each in found
+            if (each.involved_object.kind.lower(), each.involved_object.name) == (kind, reference.name)
+            and uid in ("", each.involved_object.uid)
+        ]
+        return sorted(about, key=lambda each: str(each.last_timestamp or each.first_timestamp or ""))
+
+
+def reference(kind: Kind[Any], namespace: str, name: str) -> Reference:
+    """An object of that kind."""
+    return Reference(kind.group_resource, namespace if kind.namespaced else "", name)
+
+
+def _prefix(resource: str) -> str:
+    plural, _dot, group = resource.partition(".")
+    return storage_prefix(group, plural)
+
+
+def _key(reference: Reference) -> str:
+    namespace = f"{reference.namespace}/" if reference.namespace else ""
+    return f"{_prefix(reference.resource)}{namespace}{reference.name}"
