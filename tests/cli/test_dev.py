@@ -272,7 +272,7 @@ def test_webhooks_are_served_before_manifests_are_applied(tmp_path: Path) -> Non
         program.until("denied the request: five fields are needed")
         manifest["spec"] = {"schedule": "0 3 * * *"}
         (tmp_path / "one.json").write_text(json.dumps(manifest))
-        program.until("backups.example.com/one in default created")
+        program.until("Warning: use example.com/v2\nbackups.example.com/one in default created")
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ class _Session:
         manifests: Sequence[Path],
     ) -> None:
         self._folder = file.parent
-        self._client = client
+        self._client = client.with_warning_handler(lambda text: _say(up.warning_text(text)))
         self._kubeconfig = kubeconfig
         # Before those that were given, which win.
         self._words = (

@@ -39,7 +39,7 @@ with lazy_imports():
     from pilothouse import ui
     from pilothouse.apiserver import resources
     from pilothouse.cli import manifests as manifest_files
-    from pilothouse.cli import rollout, written_kubeconfig
+    from pilothouse.cli import rollout, terminal, written_kubeconfig
     from pilothouse.client import errors
     from pilothouse.controllermanager import options as manager_options
     from pilothouse.controllermanager import root_authority
@@ -253,8 +253,9 @@ def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path, context: st
 
 async def _apply_all(client: "Client", manifests: Sequence["Manifest"], parsed: Parsed) -> int:
     applied_objects = []
+    warned = client.with_warning_handler(lambda text: _say(warning_text(text)))
     for manifest in manifests:
-        one = await manifest_files.apply_manifest(client, manifest)
+        one = await manifest_files.apply_manifest(warned, manifest)
         applied_objects.append(one)
         _say(applied_text(one))
         missing = _missing_controller(one, parsed)
@@ -344,6 +345,11 @@ class _Rollout:
 def applied_text(one: "AppliedObject") -> str:
     """What has become of the object of a manifest."""
     return f"{_title(one)} {one.verb}"
+
+
+def warning_text(text: str) -> str:
+    """A warning of the API server, as kubectl prints it."""
+    return f"Warning: {terminal.escaped(text)}"
 
 
 def _title(one: "AppliedObject") -> str:

@@ -58,6 +58,12 @@ class Calls:
         fenced._fence = fence
         return fenced
 
+    def over(self, transport: wire.Transport) -> "Calls":
+        """The same calls, over another transport."""
+        moved = copy(self)
+        moved._transport = transport
+        return moved
+
     async def send(self, method: str, target: str, headers: FixedHeaders, body: bytes = b"") -> bytes:
         """The body of the answer, or its error."""
         return (await self.exchange(method, target, headers, body)).body

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pilothouse.machinery.api_resources import Discovery
 
 with lazy_imports():
-    from pilothouse.client import discovery
+    from pilothouse.client import discovery, warnings
 
 T = TypeVar("T")
 
@@ -425,6 +425,14 @@ class Client:
         limited = copy(self)
         limited._calls = self._calls.limited(seconds)
         return limited
+
+    def with_warning_handler(self, handle: Callable[[str], None]) -> "Client":
+        """The same client; ``handle`` is called with each warning of the API server (client-go's ``WarningHandler``).
+        Clients without one drop them."""
+        other = copy(self)
+        other.transport = warnings.WarningHandler(self.transport, handle)
+        other._calls = self._calls.over(other.transport)
+        return other
 
     def fenced(self, fence: Callable[[], None]) -> "Client":
         """The same client with a fence: ``fence`` is called before every attempt of a write and stops it by raising."""
