@@ -14,6 +14,9 @@ import pilothouse.api
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Condition, Status, View
 from pilothouse.api.schema import Definition, Type, load
+from pilothouse.apiserver import ApiServer
+from pilothouse.env import Env
+from pilothouse.storage import MemoryStore
 
 
 def all_kinds() -> list[Kind[Any]]:
@@ -101,6 +104,17 @@ def test_status_is_a_view_of_its_type_too() -> None:
 
 def test_kinds_are_found() -> None:
     assert {"Pod", "Node", "Namespace", "ReplicaSet", "Lease", "Event"} <= {kind.kind for kind in all_kinds()}
+
+
+async def test_every_kind_that_is_served_has_a_constant(env: Env) -> None:
+    """But for the events of another group, which are the same objects, and ComponentStatus, which is deprecated."""
+    known = {(kind.group, kind.resource) for kind in all_kinds()}
+    served = {
+        (info.group, info.resource)
+        for info in ApiServer(env, MemoryStore(env)).core.table
+        if "list" in info.verbs and "/" not in info.resource
+    }
+    assert served - known == {("", "componentstatuses"), ("events.k8s.io", "events")}
 
 
 def test_the_check_notices_wrong_names_and_types() -> None:

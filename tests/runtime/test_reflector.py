@@ -212,15 +212,15 @@ async def test_a_kind_that_is_no_longer_served_is_an_error_after_a_minute(
 ) -> None:
     """Whoever deletes a definition need not read errors of those who are about to stop watching it."""
     caplog.set_level(logging.INFO)
-    missing = [refused(404, "NotFound")] * 20
+    missing: list[Scripted] = [refused(404, "NotFound")] * 20
 
-    async def reported(script: list[Scripted], seconds: float) -> dict[str, int]:
+    async def reported(script: Sequence[Scripted], seconds: float) -> dict[str, int]:
         caplog.clear()
         await play(env, script, seconds=seconds)
         lines = [each for each in caplog.records if "served" in each.getMessage() or "Failed" in each.getMessage()]
         return dict(Counter(each.levelname for each in lines))
 
-    served = [listed(1), watched(added(pod("a", 2)), end="end")]
+    served: list[Scripted] = [listed(1), watched(added(pod("a", 2)), end="end")]
     assert (await reported([*served, *missing], 50.0)).keys() == {"INFO"}
     assert (await reported([*served, *missing], 200.0)).keys() == {"INFO", "ERROR"}
     assert (await reported([*served, *missing[:4], *served, *missing], 80.0)).keys() == {"INFO"}

@@ -549,6 +549,29 @@ class ReplicationController(View, frozen=True):
     status: ReplicationControllerStatus = ReplicationControllerStatus()
 
 
+class LimitRangeItem(View, frozen=True):
+    default: dict[str, str] = {}
+    default_request: dict[str, str] = {}
+    max: dict[str, str] = {}
+    max_limit_request_ratio: dict[str, str] = {}
+    min: dict[str, str] = {}
+    type: str = ""
+
+
+class LimitRangeSpec(View, frozen=True):
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+class PodTemplate(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    template: PodTemplateSpec | None = None
+
+
 PODS = Kind("", "v1", "pods", "Pod", True, Pod)
 NODES = Kind("", "v1", "nodes", "Node", False, Node)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", False, Namespace)
@@ -564,6 +587,8 @@ PERSISTENT_VOLUME_CLAIMS = Kind(
 )
 REPLICATION_CONTROLLERS = Kind("", "v1", "replicationcontrollers", "ReplicationController", True, ReplicationController)
 RESOURCE_QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", True, ResourceQuota)
+LIMIT_RANGES = Kind("", "v1", "limitranges", "LimitRange", True, LimitRange)
+POD_TEMPLATES = Kind("", "v1", "podtemplates", "PodTemplate", True, PodTemplate)
 
 ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
 """The ConfigMap of every namespace with the authority of the API server."""

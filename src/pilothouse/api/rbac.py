@@ -28,4 +28,39 @@ class ClusterRole(View, frozen=True):
     aggregation_rule: AggregationRule | None = None
 
 
+class Role(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    rules: tuple[PolicyRule, ...] = ()
+
+
+class RoleRef(View, frozen=True):
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class Subject(View, frozen=True):
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class RoleBinding(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    role_ref: RoleRef | None = None
+    subjects: tuple[Subject, ...] = ()
+
+
+class ClusterRoleBinding(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    role_ref: RoleRef | None = None
+    subjects: tuple[Subject, ...] = ()
+
+
 CLUSTER_ROLES = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False, ClusterRole)
+ROLES = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role", True, Role)
+ROLE_BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", True, RoleBinding)
+CLUSTER_ROLE_BINDINGS = Kind(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False, ClusterRoleBinding
+)

@@ -1,6 +1,7 @@
 """``resource.k8s.io``: claims for devices, the devices that there are, and their taints, as far as they are read."""
 
 import datetime
+from typing import Any
 
 import msgspec
 
@@ -161,6 +162,34 @@ class ResourcePoolStatusRequest(View, frozen=True):
     status: ResourcePoolStatusRequestStatus | None = None
 
 
+class OpaqueDeviceConfiguration(View, frozen=True):
+    driver: str = ""
+    parameters: Any = None
+
+
+class DeviceClassConfiguration(View, frozen=True):
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class CELDeviceSelector(View, frozen=True):
+    expression: str = ""
+
+
+class DeviceSelector(View, frozen=True):
+    cel: CELDeviceSelector | None = None
+
+
+class DeviceClassSpec(View, frozen=True):
+    config: tuple[DeviceClassConfiguration, ...] = ()
+    extended_resource_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+
+
+class DeviceClass(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
 RESOURCE_CLAIMS = Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, ResourceClaim)
 RESOURCE_CLAIM_TEMPLATES = Kind(
     "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, ResourceClaimTemplate
@@ -175,3 +204,4 @@ RESOURCE_POOL_STATUS_REQUESTS = Kind(
     False,
     ResourcePoolStatusRequest,
 )
+DEVICE_CLASSES = Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, DeviceClass)

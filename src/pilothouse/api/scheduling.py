@@ -10,4 +10,13 @@ class PodGroup(View, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class PriorityClass(View, frozen=True):
+    description: str = ""
+    global_default: bool = False
+    metadata: ObjectMeta = ObjectMeta()
+    preemption_policy: str = ""
+    value: int = 0
+
+
 POD_GROUPS = Kind("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", True, PodGroup)
+PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, PriorityClass)

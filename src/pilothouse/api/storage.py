@@ -4,7 +4,7 @@ import msgspec
 
 from pilothouse.api.core import NodeSelector, ObjectReference
 from pilothouse.api.kinds import Kind
-from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.api.meta import LabelSelector, ObjectMeta, View
 
 
 class VolumeNodeAffinity(View, frozen=True):
@@ -164,6 +164,34 @@ class VolumeAttachment(View, frozen=True):
     status: AttachmentStatus = AttachmentStatus()
 
 
+class VolumeNodeResources(View, frozen=True):
+    count: int = 0
+
+
+class CSINodeDriver(View, frozen=True):
+    allocatable: VolumeNodeResources | None = None
+    name: str = ""
+    node_id: str = msgspec.field(default="", name="nodeID")
+    topology_keys: tuple[str, ...] = ()
+
+
+class CSINodeSpec(View, frozen=True):
+    drivers: tuple[CSINodeDriver, ...] = ()
+
+
+class CSINode(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+class CSIStorageCapacity(View, frozen=True):
+    capacity: str = ""
+    maximum_volume_size: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    node_topology: LabelSelector | None = None
+    storage_class_name: str = ""
+
+
 PERSISTENT_VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", False, PersistentVolume)
 STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, StorageClass)
 VOLUME_ATTRIBUTES_CLASSES = Kind(
@@ -171,3 +199,7 @@ VOLUME_ATTRIBUTES_CLASSES = Kind(
 )
 CSI_DRIVERS = Kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, Driver)
 VOLUME_ATTACHMENTS = Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, VolumeAttachment)
+CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False, CSINode)
+CSI_STORAGE_CAPACITIES = Kind(
+    "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True, CSIStorageCapacity
+)

@@ -11,8 +11,10 @@ from typing import Any, Final
 from pilothouse.machinery.bounded_cache import bounded_cache
 
 PATTERN: Final = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
+"""What upstream's message says that quantities match; not all that does is one."""
 
 DECIMAL, BINARY, EXPONENT = "DecimalSI", "BinarySI", "DecimalExponent"
+"""Notations: ``500m``, ``1Gi``, ``1e3``."""
 
 _DECIMAL_SUFFIXES = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}

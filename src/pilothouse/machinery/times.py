@@ -11,7 +11,9 @@ from pilothouse.machinery.durations import whole_seconds
 from pilothouse.machinery.go_text import quote
 
 TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
+"""Go's layout of ``Time``, for messages."""
 MICRO_TIME_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+"""Go's layout of ``MicroTime``, for messages."""
 
 _time = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
 _micro_time = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{6})(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
