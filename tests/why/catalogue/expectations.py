@@ -1,0 +1,46 @@
+"""What an explanation is expected to say, as paths from what is seen to the roots."""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from pilothouse.why import Explanation, Step, text_lines
+
+
+def paths(explanation: Explanation) -> list[str]:
+    """Each way to a root: ``pod/a by replicaset-controller < deployment/web by jane with kubectl scale [user]``."""
+    return [each for step in explanation.steps for each in _paths(step)]
+
+
+def _paths(step: Step) -> Iterator[str]:
+    here = f"{step.object} by {step.by}" if step.by else step.object
+    if not step.because:
+        yield f"{here} [{step.root}]"
+    for each in step.because:
+        for rest in _paths(each):
+            yield f"{here} < {rest}"
+
+
+def assert_explains(explanation: Explanation, state: str, *expected: str) -> None:
+    """Compare the state and the paths. ``*`` stands for what is generated.
+
+    The paths may come in any order, and there must be no others: so no other root is named.
+    """
+    found = paths(explanation)
+    missing = [each for each in expected if not any(_matches(path, each) for path in found)]
+    further = [path for path in found if not any(_matches(path, each) for each in expected)]
+    assert (explanation.state, missing, further) == (state, [], []), f"\n{whole_text(explanation)}"
+
+
+def _matches(path: str, expected: str) -> bool:
+    # Brackets are meant as they are; line breaks are for the reader.
+    return fnmatchcase(path, " ".join(expected.split()).replace("[", "[[]"))
+
+
+def root_texts(explanation: Explanation) -> list[str]:
+    """What the roots say."""
+    return [each.text for each in explanation.roots()]
+
+
+def whole_text(explanation: Explanation) -> str:
+    """The answer for a terminal."""
+    return "\n".join(text_lines(explanation))

@@ -1,0 +1,55 @@
+"""Pods that are there or gone because somebody scaled."""
+
+from tests.why.catalogue.expectations import assert_explains, root_texts
+from tests.why.catalogue.scene import ADMIN, Scene
+
+
+def scale(scene: Scene, replicas: int) -> tuple[set[str], set[str]]:
+    """``kubectl scale``; the pods that this removed, and those that it created."""
+    before = set(scene.pods())
+    scene("scale", "deployment", "web", f"--replicas={replicas}")
+    after = set(scene.until_ready(replicas))
+    return before - after, after - before
+
+
+def test_scaled_down(scene: Scene) -> None:
+    scene.deployment(replicas=3)
+    (gone,), _ = scale(scene, 2)
+    assert_explains(
+        scene.why_by_command(f"pod/{gone}"),
+        "deleted",
+        f"""pod/{gone} by replicaset-controller < replicaset/web-* by deployment-controller
+            < deployment/web by {ADMIN} scale [user]""",
+    )
+
+
+def test_scaled_down_and_up_again(scene: Scene) -> None:
+    """What came after is due to the second command alone, and what went before to the first."""
+    scene.deployment(replicas=3)
+    (gone,), _ = scale(scene, 2)
+    _, (new,) = scale(scene, 3)
+    down, up = scene.why(f"pod/{gone}"), scene.why(f"pod/{new}")
+    assert root_texts(down) == ["deployment/web changed: spec.replicas: 3 -> 2"]
+    assert root_texts(up) == ["deployment/web changed: spec.replicas: 2 -> 3"]
+
+
+def test_deleted_by_hand_and_replaced(scene: Scene) -> None:
+    before = scene.deployment(replicas=2)
+    scene("delete", "pod", before[0])
+    (new,) = set(scene.until_ready(2)) - set(before)
+    assert_explains(scene.why(f"pod/{before[0]}"), "deleted", f"pod/{before[0]} by {ADMIN} delete [user]")
+    assert_explains(
+        scene.why(f"pod/{new}"),
+        "as desired",
+        f"pod/{new} by replicaset-controller < pod/{before[0]} by {ADMIN} delete [user]",
+    )
+
+
+def test_never_touched(scene: Scene) -> None:
+    (name,) = scene.deployment(replicas=1)
+    assert_explains(
+        scene.why(f"pod/{name}"),
+        "as desired",
+        f"""pod/{name} by replicaset-controller < replicaset/web-* by deployment-controller
+            < deployment/web by {ADMIN} apply [user]""",
+    )
