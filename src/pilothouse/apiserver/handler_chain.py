@@ -285,7 +285,7 @@ class HandlerChain:
         return self.metrics.requests.long_running(request, self._read(request))
 
     def terminated(self, request: Request, code: int) -> None:
-        """Record that a request was ended, for it took too long."""
+        """Record that a request was ended because it took too long."""
         self.metrics.requests.terminated(request, self._read(request), code)
 
     def aborted(self, request: Request) -> None:

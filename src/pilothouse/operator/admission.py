@@ -75,7 +75,7 @@ class AdmissionRequest(Generic[T]):
         self._raw = request.object if obj is not None else request.old_object
 
     def warn(self, text: str) -> None:
-        """Have the client print a warning, whatever comes of the request."""
+        """Have the client print a warning, whether the request is allowed or not."""
         self.warnings.append(text)
 
     def as_dict(self) -> dict[str, Any]:

@@ -309,7 +309,7 @@ class App:
                     await asyncio.sleep(0.05)
 
     def restarted(self) -> "App":
-        """The same app as another process would have it: its reconcilers are new, and remember nothing. They share the
+        """The same app as another process would have it: with new instances of its reconcilers, and with the same
         metrics."""
         again = copy.copy(self)
         again._running = []

@@ -35,7 +35,7 @@ class AuditLogOptions(msgspec.Struct, frozen=True, kw_only=True):
     truncate_max_event_size: int = 100 * 1024
 
     def errors(self) -> list[str]:
-        """What upstream does not start with. Nothing is wrong with options of a log that is not written."""
+        """The errors with which upstream does not start. Without a log its options are not validated."""
         if not self.path:
             return []
         errors = [*self._batch_errors()[:1], *self._truncate_errors()[:1]]

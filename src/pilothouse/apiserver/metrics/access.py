@@ -16,7 +16,7 @@ _KNOWN_USERS = ("admin", "client", "kube_proxy", "kubelet", "system:serviceaccou
 
 
 class AccessMetrics:
-    """Counts who is let in, and who may do what."""
+    """Counts authentication attempts and decisions of authorization."""
 
     def __init__(self, registry: Registry) -> None:
         self._users = registry.counter(
@@ -62,11 +62,11 @@ class AccessMetrics:
             "serviceaccount_legacy_tokens_total", "[ALPHA] Cumulative legacy service account tokens used"
         ).labels()
         self.allowed: Histogram = self._authorization.labels("allowed")
-        """Decisions of the kind that nearly all are."""
+        """For the most frequent decision, without a look-up of its label."""
         registry.on_collect(self._derive)
 
     def authenticated(self, user: str, seconds: float) -> None:
-        """A request is of this user, who may be the anonymous one."""
+        """A request is authenticated as this user, also as the anonymous one."""
         self._authentication.labels("success").observe(seconds)
         self._users.labels(compressed(user)).value += 1.0
 
@@ -88,7 +88,7 @@ class AccessMetrics:
 
 
 def compressed(user: str) -> str:
-    """The kind of name that is shown: there are as many users as somebody makes (``compressUsername``)."""
+    """The label of a user: names are not shown, as their number has no bound (``compressUsername``)."""
     if user in _KNOWN_USERS:
         return user
     return "email_id" if "@" in user else "other"

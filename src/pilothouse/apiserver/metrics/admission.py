@@ -32,7 +32,7 @@ class Phase:
         self._whole = metrics.step(kind, operation, rejected=False)
         self._plugins = [metrics.controller(name, kind, operation, rejected=False) if name else None for name in names]
         self._runs = 0
-        """Since the last time that somebody asked."""
+        """Since the last scrape."""
         self._seconds = 0.0
         """What those runs took, without waits."""
         self._not_counted = [0] * len(names)
@@ -47,7 +47,7 @@ class Phase:
         return seconds
 
     def passed(self, seconds: float, waited: float) -> None:
-        """All plugins are through. ``waited`` is what ``waited`` has had."""
+        """All plugins have run. ``waited``: the sum of the waits."""
         self._runs += 1
         self._seconds += seconds - waited
         whole = self._whole

@@ -16,7 +16,7 @@ _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "Del
 
 
 class NotConverted(errors.StatusError):
-    """The conversion webhook of a custom resource has failed: an internal error, where no policy makes less of it."""
+    """The conversion webhook of a custom resource has failed: an internal error, unless it is to be ignored."""
 
     def __init__(self, why: str) -> None:
         internal = errors.internal(why)

@@ -1,4 +1,4 @@
-"""``ConversionCache``: stored objects as webhooks have converted them, the last ones.
+"""``ConversionCache``: the last stored objects as webhooks have converted them.
 
 Lists, watches and the reading of what a write changes come here first, as upstream they come to the watch cache that
 every version has of its own (apiserver ``pkg/storage/cacher``, v0.36); a get without a resource version calls the
@@ -11,8 +11,8 @@ MOST_BYTES = 64 << 20
 
 
 class ConversionCache:
-    """What stored bytes are in another version; those that were not used for longest give way. Stored bytes have their
-    resource version in them, so that none is ever out of date."""
+    """Converted objects by their stored bytes; the least recently used are dropped. Stored bytes contain the resource
+    version, so an entry is never out of date."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes

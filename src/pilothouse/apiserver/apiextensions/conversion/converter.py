@@ -37,7 +37,8 @@ class Converter:
         self._core = core
         self._cache = cache
         self._under_way: dict[tuple[ResourceInfo, bytes], asyncio.Future[_Shown | StatusError | None]] = {}
-        """Who else asks for an object waits for the call that is under way. None: that was given up, ask again."""
+        """Calls under way, which all who need the same object wait for. A result of None: the call was cancelled, so
+        make another."""
 
     # Reading
 

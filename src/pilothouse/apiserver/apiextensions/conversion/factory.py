@@ -28,5 +28,5 @@ class ConverterFactory:
         return Converter(self._core, called, self._cache)
 
     def forget(self, infos: Iterable[ResourceInfo]) -> None:
-        """These are not served any more as they were."""
+        """Forget what was converted to these versions: their definition has changed."""
         self._cache.forget(set(infos))

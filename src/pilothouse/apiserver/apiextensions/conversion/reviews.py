@@ -34,8 +34,8 @@ _FIELDS = (
 
 
 class ReviewError(Exception):
-    """An answer that cannot be taken. The message is upstream's, without what it says of the webhook; ``names_webhook``
-    False: upstream says nothing of it."""
+    """An invalid answer. The message is upstream's, without the name of the webhook; ``names_webhook``: whether
+    upstream names it."""
 
     def __init__(self, message: str, *, names_webhook: bool = True) -> None:
         super().__init__(message)
