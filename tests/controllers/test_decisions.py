@@ -1,9 +1,10 @@
 """Why each controller writes what it writes, as the API server remembers it: whole planes in virtual time."""
 
 import asyncio
+import re
 from typing import Any
 
-from tests.controllers.decisions import causes, decisions
+from tests.controllers.decisions import causes, changes, decisions
 
 from pilothouse.env import Env
 from pilothouse.testing import async_plane
@@ -100,3 +101,101 @@ async def test_deletions_that_keep_or_wait_for_dependents(env: Env) -> None:
         "ReplicaSet default/gone is being deleted in the foreground, and no dependent blocks it any more: its "
         "finalizer foregroundDeletion goes"
     ]
+
+
+def _pod(name: str, cpu: str = "", **more: Any) -> Doc:
+    container: Doc = {"name": "main", "image": "nginx:1"}
+    if cpu:
+        container["resources"] = {"requests": {"cpu": cpu}}
+    meta = {"name": name, "annotations": more.pop("annotations", {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container], **more}}
+
+
+async def test_pods_that_are_scheduled_preempted_or_not(env: Env) -> None:
+    async with async_plane(env=env, nodes=2) as cluster:
+        store = cluster.plane.server.store
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
+        await cluster.create({**high, "value": 1000})
+        await cluster.create(_pod("small", "1", nodeName="node-0"))
+        await cluster.create(_pod("zone", nodeSelector={"zone": "a"}))
+        made = await cluster.create(_pod("first", "20"))
+        await asyncio.sleep(2)
+        await cluster.create(_pod("second", "20"))
+        await asyncio.sleep(2)
+        await cluster.create(_pod("third", "20", priorityClassName="high"))
+        await asyncio.sleep(60)
+    chosen = decisions(store, "pods", "first", "default-scheduler")[0]
+    assert re.sub(r"\b(\d{2,3})\b", "N", chosen) == (
+        "node-1 chosen of 2 feasible nodes (2 in all), score N: NodeResourcesFit + NodeResourcesBalancedAllocation N"
+    )
+    bound = causes(store, "pods", "first", "default-scheduler")[0]
+    (trigger,) = bound.triggers
+    assert bound.key == "default/first"
+    assert (trigger.type, trigger.resource, trigger.name) == ("ADDED", "pods", "first")
+    assert trigger.resource_version == made["metadata"]["resourceVersion"]
+    assert decisions(store, "pods", "second", "default-scheduler")[0] == "node-0 chosen, the only feasible node of 2"
+    unschedulable = "Unschedulable: 0/2 nodes are available: "
+    assert decisions(store, "pods", "zone", "default-scheduler") == [
+        f"{unschedulable}2 node(s) didn't match Pod's node affinity/selector. preemption: 0/2 nodes are available: 2 "
+        "Preemption is not helpful for scheduling."
+    ]
+    third = decisions(store, "pods", "third", "default-scheduler")
+    assert third[0] == f"nominated for node-0, {unschedulable}2 Insufficient cpu."
+    assert third[-1] == "node-0 chosen: the pod is nominated for it, and fits"
+    second = decisions(store, "pods", "second", "default-scheduler")
+    preempted = next(text for text in second if text.startswith("preempted"))
+    assert preempted == (
+        "preempted for default/third (priority 1000), which then fits node-0, the best of 2 candidate nodes; 0 "
+        "PodDisruptionBudgets are violated; victims: default/second (priority 0)"
+    )
+
+
+async def test_containers_and_pods_that_end(env: Env) -> None:
+    async with async_plane(env=env, nodes=1) as cluster:
+        store = cluster.plane.server.store
+        await cluster.create(_pod("crash", annotations={"simulated.pilothouse.dev/exit-code": "3"}))
+        await cluster.create(_pod("stopped"))
+        await asyncio.sleep(5)
+        await cluster.delete("v1", "Pod", "stopped")
+        await asyncio.sleep(5)
+    crashed = decisions(store, "pods", "crash", "kubelet")
+    assert (
+        "node-0: Running; container main exited with 3 (Error), restart policy Always, back-off 10 s before restart 2"
+        in crashed
+    )
+    stopped = decisions(store, "pods", "stopped", "kubelet")
+    assert stopped[0] == "node-0: Running; container main runs and is ready"
+    assert stopped[-1] == "node-0 removes the pod: it is being deleted, and has ended as Succeeded"
+    (trigger,) = causes(store, "pods", "stopped", "kubelet")[-1].triggers
+    assert (trigger.type, trigger.resource, trigger.name) == ("MODIFIED", "pods", "stopped")
+
+
+async def test_a_node_that_falls_silent(env: Env) -> None:
+    async with async_plane(env=env, nodes=2) as cluster:
+        store, simulator = cluster.plane.server.store, cluster.plane.nodes
+        assert simulator is not None
+        await cluster.create(_owner("apps/v1", "ReplicaSet", "web", replicas=1, pod={"nodeName": "node-1"}))
+        await asyncio.sleep(5)
+        simulator.silence("node-1")
+        await asyncio.sleep(100)
+        found = decisions(store, "nodes", "node-1", "node-lifecycle-controller")
+        assert found[-3:] == [
+            "no heartbeat of node node-1 for 55 s, grace period 50 s: its conditions become Unknown",
+            "NoSchedule taints by conditions and spec of node node-1: +node.kubernetes.io/unreachable",
+            "Ready of node node-1 is Unknown (NodeStatusUnknown): taint node.kubernetes.io/unreachable:NoExecute, at "
+            "most 0.1 nodes/s in zone (none)",
+        ]
+        assert {each.key for each in causes(store, "nodes", "node-1", "node-lifecycle-controller")} == {"node-1"}
+        tainted = [change for change in changes(store, "nodes", "node-1") if change.type == "MODIFIED"][-1]
+        assert decisions(store, "pods", "web", "node-lifecycle-controller") == [
+            "node node-1 is not ready (Ready is Unknown): the pods on it become not ready"
+        ]
+        await asyncio.sleep(290)
+    evicted = causes(store, "pods", "web", "taint-eviction-controller")[-1]
+    since = evicted.decision.rpartition(" since ")[2]
+    assert evicted.decision == (
+        "evicted from node node-1: the pod tolerates for 300 s its taints node.kubernetes.io/unreachable:NoExecute "
+        f"since {since}"
+    )
+    assert [(each.type, each.resource, each.name) for each in evicted.triggers] == [("MODIFIED", "nodes", "node-1")]
+    assert evicted.triggers[0].resource_version == str(tainted.revision)

@@ -117,7 +117,7 @@ class Algorithm:
         pod_info = PodInfo(pod)
         results = self._algorithm._filter_results.get(pod_info)
         base = [results.filter_and_score(node_info) for node_info in self.framework.cache.node_infos]
-        totals = self._algorithm.prioritize_nodes(pod_info, results, range(len(base)))
+        totals = self._algorithm.prioritize_nodes(pod_info, results, range(len(base)), [])
         return [total - score for total, score in zip(totals, base, strict=True)]
 
 

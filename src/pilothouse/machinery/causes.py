@@ -169,11 +169,15 @@ def current_cause() -> Cause | None:
     decision = _decision.get()
     return Cause(
         sync.component,
-        _short(str(sync.key)),
+        _short(key if isinstance(key := sync.key, str) else _joined(key)),
         decision if len(decision) <= MAX_DECISION else f"{decision[: MAX_DECISION - 1]}…",
         triggers.built() if triggers is not None else (),
         triggers.more if triggers is not None else 0,
     )
+
+
+def _joined(key: object) -> str:
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 def _short(text: str) -> str:

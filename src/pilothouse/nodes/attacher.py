@@ -15,6 +15,7 @@ from pilothouse.api.storage import PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS, Persi
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.env import Env, Log
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import InformerFactory, Requeue, RetryLater, WorkerPool, WorkQueue
 from pilothouse.semantics.attachments import BY_VOLUME, index_by_volume
 
@@ -43,7 +44,14 @@ class Attacher:
         self._attachments, self._volumes = attachments.cache, volumes.cache
         self._attachments.add_index(BY_VOLUME, index_by_volume)
         self._queue: WorkQueue[Key] = WorkQueue(env, "attacher")
-        self._pool = WorkerPool("attacher", self._queue, self._sync, workers=_WORKERS, log=log or Log("attacher"))
+        self._pool = WorkerPool(
+            "attacher",
+            self._queue,
+            self._sync,
+            workers=_WORKERS,
+            log=log or Log("attacher"),
+            component="external-attacher",
+        )
         attachments.add_handler(
             lambda found, _initial: self._queue.add((_ATTACHMENT, found.metadata.name)),
             lambda _old, found: self._queue.add((_ATTACHMENT, found.metadata.name)),
@@ -94,8 +102,10 @@ class Attacher:
         volume = self._volumes.get(name)
         if volume is None or volume.metadata.deletion_timestamp is not None:
             reason = "is being deleted" if volume is not None else "not found"
+            record_decision(f'cannot attach to {found.spec.node_name}: persistentvolume "{name}" {reason}')
             await self._patch_status(found, {"attachError": {"message": f'persistentvolume "{name}" {reason}'}})
             return
+        record_decision(f"attaching volume {name} to {found.spec.node_name}, {self._finalizer} keeps it until detached")
         if self._finalizer not in volume.metadata.finalizers:
             await self._set_finalizers(volume, (*volume.metadata.finalizers, self._finalizer))
         meta = found.metadata
@@ -112,6 +122,8 @@ class Attacher:
     async def _detach(self, found: VolumeAttachment) -> None:
         if self._finalizer not in found.metadata.finalizers:
             return
+        volume = found.spec.source.persistent_volume_name or ""
+        record_decision(f"the attachment is being deleted: detaching volume {volume} from {found.spec.node_name}")
         if found.status.attached:
             raw = await self._patch_status(found, {"attached": False, "detachError": None})
             found = msgspec.json.decode(raw, type=VolumeAttachment)
@@ -133,6 +145,9 @@ class Attacher:
             return
         if self._finalizer in volume.metadata.finalizers and not self._attachments.by_index(BY_VOLUME, name):
             left = tuple(each for each in volume.metadata.finalizers if each != self._finalizer)
+            record_decision(
+                f"volume {name} is being deleted and attached nowhere: its finalizer {self._finalizer} goes"
+            )
             await self._set_finalizers(volume, left)
 
     async def _set_finalizers(self, volume: PersistentVolume, finalizers: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from pilothouse.machinery.quantities import canonical, parse_quantity
 from pilothouse.nodes.admission import is_critical
 from pilothouse.nodes.behaviour import Behaviour
 from pilothouse.nodes.pod_status import PodFailure
-from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.profile import KUBELET, Profile
 from pilothouse.nodes.recording import NodeEventRecorder
 from pilothouse.nodes.views import NodePod
 from pilothouse.runtime import Requeue, WorkerPool, WorkQueue
@@ -58,7 +58,7 @@ class EvictionManager:
         self._next_at: dict[str, float] = {}
         """When a node under pressure may evict again, in loop time."""
         self._queue: WorkQueue[str] = WorkQueue(env, "node pressure")
-        self._pool = WorkerPool("node pressure", self._queue, self._reconcile, log=log)
+        self._pool = WorkerPool("node pressure", self._queue, self._reconcile, log=log, component=KUBELET)
         self.on_change: list[Callable[[str], None]] = []
         self.active_pods: Callable[[str], Sequence[tuple[str, NodePod, Behaviour]]] = lambda _node: ()
         """The pods of a node that may be evicted, as ``ActivePodsFunc``: key, pod, behaviour. Set by ``PodWorkers``."""

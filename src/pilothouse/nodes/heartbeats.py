@@ -22,13 +22,14 @@ from pilothouse.api.core import NODES, Node, NodeCondition, ObjectReference, Tai
 from pilothouse.client import Client, strategic_merge_patch
 from pilothouse.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from pilothouse.env import Env, Log
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.nodes import node_object
 from pilothouse.nodes.commands import Commands, commands_of
 from pilothouse.nodes.eviction_manager import EvictionManager
 from pilothouse.nodes.outages import Outages
-from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.profile import KUBELET, Profile
 from pilothouse.nodes.recording import NodeEventRecorder
 from pilothouse.runtime import ExponentialFailureLimiter, InformerFactory, Requeue, WorkerPool, WorkQueue
 
@@ -105,13 +106,16 @@ class Heartbeats:
         self._outages = outages
         self._pressures = pressures
         self._reports = reports
+        self._lease_decision = f"the Lease is renewed every {profile.lease_period:g} s"
         self._record_event = record_event
         self._log = log
         self._random = env.stream("nodes")
         self._states = {name: _NodeState(name) for name in index}
         self._arrived: set[str] = set()
         self._queue: WorkQueue[str] = WorkQueue(env, "nodes", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
-        self._pool = WorkerPool("node heartbeats", self._queue, self._reconcile, workers=_WORKERS, log=log)
+        self._pool = WorkerPool(
+            "node heartbeats", self._queue, self._reconcile, workers=_WORKERS, log=log, component=KUBELET
+        )
         self._nodes = informers.informer(NODES)
         self._nodes.add_handler(
             on_add=lambda node, _initial: self._on_update(None, node),
@@ -261,6 +265,7 @@ class Heartbeats:
     async def _delete(self, node_state: _NodeState) -> None:
         """Delete the Node of a machine that is gone, as a cloud provider's controller does."""
         uid, node_state.deletion_sent = node_state.uid, True
+        record_decision(f"the machine of {node_state.name} is gone: its Node is deleted")
         try:
             await self._administrators[node_state.name].delete(NODES, node_state.name, uid=uid)
         except (NotFound, Conflict):
@@ -273,6 +278,7 @@ class Heartbeats:
         wanted, uid = self._outages.is_out_of_service(node_state.name), node_state.uid
         node = await self._administrators[node_state.name].get(NODES, node_state.name)
         taint = _OUT_OF_SERVICE
+        record_decision(f"{node_state.name} is {'' if wanted else 'no longer '}out of service: taint {taint.key}")
         await self._edit_taints(node, taint.key, taint.effect, *([taint] if wanted else []))
         if node_state.uid == uid:  # else there is another Node by now, without that taint
             node_state.tainted = wanted
@@ -300,6 +306,7 @@ class Heartbeats:
         name = node_state.name
         body = node_object.new_node(name, self._index[name], self._profile, self._env.now(), conditions=self._reports)
         created = False
+        record_decision(f"kubelet of {name} starts: its Node is registered")
         try:
             node = await self._clients[name].create(NODES, body)
         except AlreadyExists:
@@ -345,6 +352,9 @@ class Heartbeats:
             node_object.machine(name, self._index[name], self._profile, node_state.boots) if node_state.whole else None
         )
         patch = strategic_merge_patch(node_object.status_patch(self._env.now(), node_state.conditions, whole, rows))
+        differs = ", ".join(f"{kind} becomes {status}" for kind, status in changed)
+        period = self._profile.status_period
+        record_decision(f"status of {name}: {differs or f'no condition changes, reported every {period:g} s'}")
         node = await client.patch(NODES, name, patch, subresource="status")
         if node_state.new:
             await self._take_off_start_taint(node)
@@ -365,6 +375,7 @@ class Heartbeats:
     async def _take_off_start_taint(self, node: Node) -> None:
         """Remove the taint not-ready:NoSchedule that admission sets, where no node lifecycle controller does."""
         if self._profile.clears_start_taint and any((t.key, t.effect) == _START_TAINT for t in node.spec.taints):
+            record_decision(f"{node.metadata.name} is ready: its taint {_START_TAINT[0]} goes")
             await self._edit_taints(node, *_START_TAINT)
 
     async def _renew(self, node_state: _NodeState) -> None:
@@ -373,6 +384,7 @@ class Heartbeats:
         Past that the queue's backoff sets the pace, as a kubelet's does.
         """
         uid = node_state.uid
+        record_decision(self._lease_decision)
         for tries in range(1, _LEASE_TRIES + 1):
             try:
                 lease = await self._write_lease(node_state, uid)

@@ -7,13 +7,22 @@ messages: kubelet v1.36 ``pkg/kubelet/kubelet_pods.go``, ``pkg/kubelet/status``.
 import datetime
 import functools
 import hashlib
+import math
 from typing import Any
 
 import msgspec
 
 from pilothouse.api.core import Container
 from pilothouse.machinery.times import format_time
-from pilothouse.nodes.containers import CRASH_LOOP, RUNNING, TERMINATED, RuntimeContainer, RuntimePod, Termination
+from pilothouse.nodes.containers import (
+    CRASH_LOOP,
+    RUNNING,
+    TERMINATED,
+    WAITING,
+    RuntimeContainer,
+    RuntimePod,
+    Termination,
+)
 from pilothouse.nodes.pod_phase import FAILED, PENDING, RUNS, SUCCEEDED, phase_of
 from pilothouse.nodes.views import NodePod
 
@@ -102,6 +111,32 @@ def status(
         body["ephemeralContainerStatuses"] = sorted(statuses[len(runtime_pod.containers) :], key=_name)
     rows = _conditions(pod, runtime_pod, phase, failure if over else None)
     return _patch(pod, now, body, rows)
+
+
+def describe(pod: NodePod, runtime_pod: RuntimePod, phase: str, failure: PodFailure | None) -> str:
+    """Why the status is written, in a sentence."""
+    parts = [f"{pod.spec.node_name}: {phase}"]
+    if failure is not None:
+        parts.append(f"{failure.reason}: {failure.message}")
+    if pod.metadata.deletion_timestamp is not None:
+        parts.append(f"being deleted, grace period {pod.metadata.deletion_grace_period_seconds or 0} s")
+    if runtime_pod.starts_at == math.inf and not runtime_pod.stopping:
+        parts.append("volumes are not attached yet")
+    parts += map(_describe_container, runtime_pod.all_containers)
+    return "; ".join(parts)
+
+
+def _describe_container(container: RuntimeContainer) -> str:
+    name, last = f"container {container.name}", container.end
+    if container.state == RUNNING:
+        again = f", restarted {container.restarts} times" if container.restarts else ""
+        return f"{name} runs and is {'' if container.ready else 'not '}ready{again}"
+    if last is None:
+        return f"{name} waits{f': {container.reason}' if container.reason else ''}"
+    text = f"{name} exited with {last.code} ({last.reason}), restart policy {container.policy}"
+    if container.reason == CRASH_LOOP and container.state == WAITING:
+        return f"{text}, back-off {container.restart_at - last.finished_at:g} s before restart {container.restarts + 1}"
+    return text
 
 
 def _name(status: dict[str, Any]) -> str:

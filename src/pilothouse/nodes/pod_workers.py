@@ -14,6 +14,7 @@ from pilothouse.api.core import Container, Node
 from pilothouse.client import Client, strategic_merge_patch
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.env import Env, Log
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.nodes import pod_status
 from pilothouse.nodes.addresses import PodAddresses, node_address
@@ -35,7 +36,7 @@ from pilothouse.nodes.pod_steps import (
     observe,
     recover,
 )
-from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.profile import KUBELET, Profile
 from pilothouse.nodes.recording import NodeEventRecorder
 from pilothouse.nodes.views import NODE_PODS, NodePod
 from pilothouse.nodes.volume_manager import VolumeManager
@@ -88,7 +89,7 @@ class PodWorkers:
         self._addresses = PodAddresses()
         self._pods = informers.informer(NODE_PODS)
         self._queue: WorkQueue[str] = WorkQueue(env, "node pods", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
-        self._pool = WorkerPool("node pods", self._queue, self._reconcile, workers=_WORKERS, log=log)
+        self._pool = WorkerPool("node pods", self._queue, self._reconcile, workers=_WORKERS, log=log, component=KUBELET)
         self._pods.add_handler(
             on_add=lambda pod, _initial: self._on_update(None, pod),
             on_update=self._on_update,
@@ -306,6 +307,7 @@ class PodWorkers:
             return await self._write(key, pod, sync_status)
         about = object_reference(NODE_PODS, pod.metadata)
         self._record_event(name, about, failure.reason, failure.message, warning=True)
+        record_decision(f"{name} rejects the pod, {failure.reason}: {failure.message}")
         return await self._send(pod, sync_status, pod_status.rejected(pod, now, failure))
 
     def _mount(self, pod: NodePod) -> bool:
@@ -327,6 +329,7 @@ class PodWorkers:
         address = host if pod.spec.host_network else sync_status.address
         body = pod_status.status(pod, runtime_pod, self._now(), host, address, sync_status.failure)
         written = pod_status.fingerprint(runtime_pod, sync_status.failure)
+        record_decision(pod_status.describe(pod, runtime_pod, body["status"]["phase"], sync_status.failure))
         events, runtime_pod.events = runtime_pod.events, []
         try:
             pod = await self._send(pod, sync_status, body)
@@ -350,6 +353,8 @@ class PodWorkers:
 
     async def _remove(self, pod: NodePod) -> None:
         """The final delete, of this pod and no other of its name."""
+        phase = pod.status.phase
+        record_decision(f"{pod.spec.node_name} removes the pod: it is being deleted, and has ended as {phase}")
         await self._clients[pod.spec.node_name].delete(
             NODE_PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid, grace_period_seconds=0
         )

@@ -6,6 +6,10 @@ EVENTFUL_NODES = 20
 """By default simulators of up to so many nodes record events."""
 
 
+KUBELET = "kubelet"
+"""The component of what simulated nodes write."""
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What one kind of simulated node is like. The defaults are quick but in a kubelet's order."""
 

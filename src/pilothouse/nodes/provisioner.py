@@ -27,6 +27,7 @@ from pilothouse.client import Client
 from pilothouse.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from pilothouse.controllers.shared.volume_links import Known, known, with_annotations
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import (
@@ -121,7 +122,9 @@ class Provisioner:
         self.ready = asyncio.Event()
         """Set once there is a default class."""
         self._queue: WorkQueue[Key] = WorkQueue(env, "provisioner")
-        self._pool = WorkerPool("provisioner", self._queue, self._sync, workers=_WORKERS, log=self._log)
+        self._pool = WorkerPool(
+            "provisioner", self._queue, self._sync, workers=_WORKERS, log=self._log, component="external-provisioner"
+        )
         self._claims.add_handler(
             lambda claim, _initial: self._queue.add((_CLAIM, object_key(claim.metadata))),
             lambda _old, claim: self._queue.add((_CLAIM, object_key(claim.metadata))),
@@ -189,6 +192,8 @@ class Provisioner:
             await self._reschedule(claim, class_, chosen)
             return
         body = volume_for(claim, class_, self._topology(class_, chosen))
+        where = f" for {chosen}, which the scheduler chose" if chosen else ""
+        record_decision(f"claim {key} is provisioned by {PROVISIONER}, StorageClass {class_.metadata.name}{where}")
         try:
             await self._client.create(PERSISTENT_VOLUMES.raw, body)
         except AlreadyExists:
@@ -227,6 +232,7 @@ class Provisioner:
             left = {key: value for key, value in claim.metadata.annotations.items() if key != SELECTED_NODE}
             body = with_annotations(Known(claim, raw), left)
             meta = claim.metadata
+            record_decision(f"{text}: the scheduler is to choose another one")
             await self._client.update(PERSISTENT_VOLUME_CLAIMS.raw, meta.name, body, meta.namespace)
 
     def _record_event(self, claim: PersistentVolumeClaim, type_: str, reason: str, message: str) -> None:
@@ -244,12 +250,19 @@ class Provisioner:
         if delete and volume.status.phase == "Released" and (protected or not going):
             if self._attachments.cache.by_index(BY_VOLUME, name):
                 return  # what is still attached is not deleted; it comes again when it is not
+            record_decision(
+                f"volume {name} is released, reclaim policy Delete, and attached nowhere: its storage is deleted"
+            )
             if not going:
                 await self._client.delete(PERSISTENT_VOLUMES, name)
             await self._release(name)
         elif delete and not protected and not going:
+            record_decision(f"volume {name} has reclaim policy Delete: it gets the finalizer {EXTERNAL_FINALIZER}")
             await self._set_finalizers(Known(volume, raw), (*meta.finalizers, EXTERNAL_FINALIZER))
         elif not delete and protected:
+            record_decision(
+                f"volume {name} is not to be deleted with its claim: its finalizer {EXTERNAL_FINALIZER} goes"
+            )
             await self._set_finalizers(Known(volume, raw), _without(meta.finalizers))
 
     async def _release(self, name: str) -> None:

@@ -14,6 +14,7 @@ from pilothouse.api.storage import PERSISTENT_VOLUMES
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import (
     EventRecorder,
@@ -45,7 +46,14 @@ class Resizer:
         self._claims, self._volumes = claims.cache, volumes.cache
         self._recorder = EventRecorder(client, env, f"external-resizer {driver}")
         self._queue: WorkQueue[str] = WorkQueue(env, "resizer")
-        self._pool = WorkerPool("resizer", self._queue, self._sync, workers=_WORKERS, log=log or Log("resizer"))
+        self._pool = WorkerPool(
+            "resizer",
+            self._queue,
+            self._sync,
+            workers=_WORKERS,
+            log=log or Log("resizer"),
+            component="external-resizer",
+        )
         claims.add_handler(
             lambda claim, _initial: self._on_update(claim),
             lambda _old, claim: self._on_update(claim),
@@ -79,6 +87,8 @@ class Resizer:
         if reference.uid != claim.metadata.uid:
             return None
         size = claim.spec.resources.requests["storage"]
+        now = capacity_now(claim)
+        record_decision(f"claim {key} requests {size} and has {now} bytes: volume {claim.spec.volume_name} is resized")
         try:
             claim = await self._begin(claim, size)
             if capacity_of(volume) < request_of(claim):

@@ -18,8 +18,10 @@ from pilothouse.api.storage import CSI_DRIVERS, PERSISTENT_VOLUMES, Driver, Driv
 from pilothouse.client import Client, strategic_merge_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.env import Env, Log
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.nodes.outages import Outages
+from pilothouse.nodes.profile import KUBELET
 from pilothouse.nodes.views import NodePod
 from pilothouse.runtime import ExponentialFailureLimiter, InformerFactory, Requeue, WorkerPool, WorkQueue
 from pilothouse.semantics.attachments import disk_for
@@ -67,7 +69,9 @@ class VolumeManager:
         self._nodes, self._drivers = nodes.cache, drivers.cache
         self._claims, self._volumes = claims.cache, volumes.cache
         self._queue: WorkQueue[str] = WorkQueue(env, "node volumes", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
-        self._pool = WorkerPool("node volumes", self._queue, self._report_volumes, workers=_WORKERS, log=log)
+        self._pool = WorkerPool(
+            "node volumes", self._queue, self._report_volumes, workers=_WORKERS, log=log, component=KUBELET
+        )
         nodes.add_handler(lambda node, _initial: self._on_node(node), lambda _old, node: self._on_node(node))
         claims.add_handler(
             lambda claim, _initial: self._enqueue_pods_of_claim(claim),
@@ -189,6 +193,7 @@ class VolumeManager:
             return None
         used = tuple(sorted({volume for volumes in self._pods[name].values() for volume in volumes}))
         if used != reported.volumes:
+            record_decision(f"volumesInUse of {name}: its pods use {len(used)} volumes: {', '.join(used) or 'none'}")
             patch = strategic_merge_patch({"status": {"volumesInUse": list(used) or None}})
             try:
                 node = await self._clients[name].patch(NODES, name, patch, subresource="status")

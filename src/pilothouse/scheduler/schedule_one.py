@@ -31,14 +31,20 @@ INTERPOD_AFFINITY_WEIGHT = 2
 _MIN_FEASIBLE_NODES_TO_FIND = 100
 _MIN_STRETCH = 64
 
+_RESOURCES = "NodeResourcesFit + NodeResourcesBalancedAllocation"
+
+ScorePart = tuple[str, int, Sequence[int]]
+"""A plugin, its weight, and its normalized scores of the feasible nodes."""
+
 DefaultSelector = Callable[[Pod], Selector | None]
 """The selector of the Services and of the controller of a pod (``DefaultSelectors.default_selector``)."""
 
 
 class ScheduleResult(msgspec.Struct, frozen=True):
-    """The node that was chosen, and of how many that fit."""
+    """The node that was chosen, why in a sentence, and of how many that fit."""
 
     suggested_host: str
+    reason: str = ""
     feasible_nodes: int = 1
 
 
@@ -75,14 +81,14 @@ class SchedulingAlgorithm:
         state = framework.pre_filter(pod_info)
         nominated = self._cache.nodes.get(self._cache.nominator.nominated_node_name(pod_info.key))
         if nominated is not None and framework.filter_node(pod_info, nominated, state) is None:
-            return ScheduleResult(nominated.name)
+            return ScheduleResult(nominated.name, f"{nominated.name} chosen: the pod is nominated for it, and fits")
         if pod_info.node_names is not None:
             return self._schedule_on_named_nodes(pod_info, state)
         results = self._filter_results.get(pod_info)
         feasible = self.find_nodes_that_pass_filters(pod_info, results, state)
         if not feasible:
             return FitError(len(node_infos), Diagnosis(node_infos, self._statuses(pod_info, results, state)))
-        return ScheduleResult(self._select_host(pod_info, results, feasible).name, len(feasible))
+        return self._select_host(pod_info, results, feasible)
 
     def _schedule_on_named_nodes(self, pod_info: PodInfo, state: CycleState) -> ScheduleResult | FitError:
         """Choose among the nodes that the pod's node affinity names. No other node is filtered."""
@@ -103,13 +109,11 @@ class SchedulingAlgorithm:
                 statuses.append(status)
         if not feasible:
             return FitError(len(nodes), Diagnosis(rejected, statuses))
-        if len(feasible) == 1:
-            return ScheduleResult(self._cache.node_infos[feasible[0]].name)
         results = self._filter_results.get(pod_info)
-        for index in feasible:
+        for index in feasible if len(feasible) > 1 else ():
             if results.scores[index] == UNKNOWN:
                 results.filter_and_score(self._cache.node_infos[index])
-        return ScheduleResult(self._select_host(pod_info, results, feasible).name, len(feasible))
+        return self._select_host(pod_info, results, feasible)
 
     def find_nodes_that_pass_filters(
         self, pod_info: PodInfo, results: FilterResults, state: CycleState
@@ -154,32 +158,50 @@ class SchedulingAlgorithm:
                 statuses.append(status)
         return statuses
 
-    def _select_host(self, pod_info: PodInfo, results: FilterResults, feasible: Sequence[int]) -> NodeInfo:
+    def _select_host(self, pod_info: PodInfo, results: FilterResults, feasible: Sequence[int]) -> ScheduleResult:
         node_infos = self._cache.node_infos
         if len(feasible) == 1:
-            return node_infos[feasible[0]]
-        totals = self.prioritize_nodes(pod_info, results, feasible)
+            name = node_infos[feasible[0]].name
+            return ScheduleResult(name, f"{name} chosen, the only feasible node of {len(node_infos)}")
+        parts: list[ScorePart] = []
+        totals = self.prioritize_nodes(pod_info, results, feasible, parts)
         highest = max(totals)
         best = [index for index, total in zip(feasible, totals, strict=True) if total == highest]
-        return node_infos[best[0] if len(best) == 1 else best[self._random.randrange(len(best))]]
+        index = best[0] if len(best) == 1 else best[self._random.randrange(len(best))]
+        name, place = node_infos[index].name, feasible.index(index)
+        ties = f", at random of {len(best)} with this score" if len(best) > 1 else ""
+        scores = ", ".join([f"{plugin} {weight * scores[place]}" for plugin, weight, scores in parts])
+        nodes = f"{len(feasible)} feasible nodes ({len(node_infos)} in all)"
+        return ScheduleResult(name, f"{name} chosen of {nodes}, score {highest}{ties}: {scores}", len(feasible))
 
-    def prioritize_nodes(self, pod_info: PodInfo, results: FilterResults, feasible: Sequence[int]) -> list[int]:
-        """The weighted sums of the scores of feasible nodes. Scores that are the same for all nodes are left out."""
+    def prioritize_nodes(
+        self, pod_info: PodInfo, results: FilterResults, feasible: Sequence[int], parts: list[ScorePart]
+    ) -> list[int]:
+        """The weighted sums of the scores of feasible nodes. Scores that are the same for all nodes are left out. What
+        they are made of is appended to ``parts``."""
         cache, node_infos = self._cache, self._cache.node_infos
         scores = results.scores
         totals = take(scores, feasible)
+        parts.append((_RESOURCES, 1, totals))
+
+        def add(plugin: str, weight: int, normalized: Sequence[int] | None) -> None:
+            nonlocal totals
+            if normalized is not None:
+                parts.append((plugin, weight, normalized))
+                totals = _add_scores(totals, normalized, weight)
+
         if pod_info.preferred_node_affinity_terms:
             raw = [results.node_affinity_score(node_infos[index]) for index in feasible]
-            totals = _add_scores(totals, default_normalize_score(raw), NODE_AFFINITY_WEIGHT)
+            add("NodeAffinity", NODE_AFFINITY_WEIGHT, default_normalize_score(raw))
         if cache.prefer_no_schedule_nodes:
             raw = [count_intolerable_taints_prefer_no_schedule(pod_info, node_infos[index]) for index in feasible]
-            totals = _add_scores(totals, default_normalize_score(raw, reverse=True), TAINT_TOLERATION_WEIGHT)
+            add("TaintToleration", TAINT_TOLERATION_WEIGHT, default_normalize_score(raw, reverse=True))
         selector = self._default_selector(pod_info.pod) if pod_info.soft_constraints is None else None
         spread = pod_topology_spread.score_nodes(cache, pod_info, feasible, selector)
-        totals = _add_scores(totals, spread, POD_TOPOLOGY_SPREAD_WEIGHT)
+        add("PodTopologySpread", POD_TOPOLOGY_SPREAD_WEIGHT, spread)
         if pod_info.affinity_terms is not None or cache.existing_score_terms:
             affinity = interpod_affinity.score_nodes(cache, pod_info, self._framework.namespaces, feasible)
-            totals = _add_scores(totals, affinity, INTERPOD_AFFINITY_WEIGHT)
+            add("InterPodAffinity", INTERPOD_AFFINITY_WEIGHT, affinity)
         return totals
 
 
@@ -191,9 +213,7 @@ def _filter_unknown(node_infos: Sequence[NodeInfo], results: FilterResults, low:
             results.filter_and_score(node_infos[position])
 
 
-def _add_scores(totals: list[int], scores: Sequence[int] | None, weight: int) -> list[int]:
-    if scores is None:
-        return totals
+def _add_scores(totals: list[int], scores: Sequence[int], weight: int) -> list[int]:
     # There are few different scores, however many nodes.
     weighted = {score: weight * score for score in set(scores)}
     return list(map(operator.add, totals, map(weighted.__getitem__, scores)))

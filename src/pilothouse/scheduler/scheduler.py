@@ -19,6 +19,7 @@ from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Conflict, NotFound, Timeout
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.causes import begin_sync, record_decision
 from pilothouse.machinery.labels import Selector
 from pilothouse.runtime import InformerFactory
 from pilothouse.runtime.informer import SharedInformer
@@ -34,7 +35,7 @@ from pilothouse.scheduler.plugins import volume_binding
 from pilothouse.scheduler.plugins.default_selector import DefaultSelectors
 from pilothouse.scheduler.plugins.volume_binder import AssumedVolumes, BindingError, VolumeBinder
 from pilothouse.scheduler.queueing_hints import CLUSTER_WIDE_PLUGINS
-from pilothouse.scheduler.schedule_one import SchedulingAlgorithm
+from pilothouse.scheduler.schedule_one import ScheduleResult, SchedulingAlgorithm
 
 if TYPE_CHECKING:
     from pilothouse.scheduler.plugins.default_preemption import Candidate, PostFilterResult
@@ -78,6 +79,7 @@ class Scheduler:
         log: Log | None = None,
     ) -> None:
         self._env = env
+        self._name = scheduler_name
         self._client = client
         self._informers = informers
         self._log = log or Log("scheduler")
@@ -117,6 +119,7 @@ class Scheduler:
                 await self._write_slots.acquire()
                 await self._api_calls.recorder.room()
                 queued_pod = await self._queue.pop()
+                begin_sync(self._name, queued_pod.key, queued_pod.taken)
                 self._scheduling_cycle(queued_pod, group)
                 # Let binding cycles and events run between two decisions.
                 await asyncio.sleep(0)
@@ -170,7 +173,7 @@ class Scheduler:
         pod_state = self._cache.assume_pod(pod_info, node_name)
         self._handlers.delete_nomination(key)
         self._handlers.move_pods_for_assigned_pod(None, pod_state)
-        group.start(self._binding_cycle(queued_pod, pod_info, node_name, assumed_volumes), name=f"bind {key}")
+        group.start(self._binding_cycle(queued_pod, pod_info, result, assumed_volumes), name=f"bind {key}")
 
     def _assume_pod_volumes(self, pod_info: PodInfo, node_name: str) -> AssumedVolumes | None:
         claims = self._framework.pod_volume_claims(pod_info)
@@ -194,7 +197,7 @@ class Scheduler:
             queued_pod, rejected_by, cluster_wide=not rejected_by.isdisjoint(CLUSTER_WIDE_PLUGINS)
         )
         group.start(
-            self._handle_scheduling_failure(queued_pod, pod_info.pod, message, result, displaced),
+            self._handle_scheduling_failure(queued_pod, pod_info, message, result, displaced),
             name=f"report {queued_pod.key}",
         )
 
@@ -225,20 +228,20 @@ class Scheduler:
     async def _handle_scheduling_failure(
         self,
         queued_pod: QueuedPodInfo,
-        pod: Pod,
+        pod_info: PodInfo,
         message: str,
         result: "PostFilterResult",
         displaced: list[PodInfo],
     ) -> None:
         """Report why the pod fits no node, and evict the victims. Only then the pod may be popped again: this report
         must not overtake the result of a later attempt."""
-        candidate = result.candidate
+        pod, candidate = pod_info.pod, result.candidate
         nominated = None if result.keep_nomination else candidate.node_info.name if candidate is not None else ""
         evicted = True
         try:
             await self._api_calls.update_pod_condition(pod, "Unschedulable", message, nominated=nominated)
             if candidate is not None:
-                evicted = await self._prepare_candidate(pod, candidate, displaced)
+                evicted = await self._prepare_candidate(pod_info, result, candidate, displaced)
         finally:
             if evicted:
                 self._queue.add_unschedulable(queued_pod)
@@ -246,28 +249,37 @@ class Scheduler:
                 self._queue.add_to_error_backoff(queued_pod)
             self._write_slots.release()
 
-    async def _prepare_candidate(self, pod: Pod, candidate: "Candidate", displaced: list[PodInfo]) -> bool:
+    async def _prepare_candidate(
+        self, pod_info: PodInfo, result: "PostFilterResult", candidate: "Candidate", displaced: list[PodInfo]
+    ) -> bool:
         """Clear the nominations of the displaced pods and evict the victims. Returns whether all are terminating."""
+        pod = pod_info.pod
         for other in displaced:
             nominated = self._pods.cache.get(other.key)
             if nominated is not None and nominated.metadata.uid == other.pod.metadata.uid:
-                await self._api_calls.clear_nominated_node_name(nominated)
+                await self._api_calls.clear_nominated_node_name(nominated, pod)
                 # Another node may fit it now.
                 if self._queue.contains(other.key, nominated.metadata.uid):
                     self._queue.add(other.key, nominated.metadata.uid, other.priority)
         name, victims = candidate.node_info.name, candidate.victims
         self._log.info("Preempting", v=2, pod=pod_key(pod), node=name, victims=len(victims))
+        record_decision(default_preemption.describe(pod_info, result))
         return await self._api_calls.preempt_pods([pod_state.pod for pod_state in victims], pod, name)
 
     # Binding cycle
 
     async def _binding_cycle(
-        self, queued_pod: QueuedPodInfo, pod_info: PodInfo, node_name: str, assumed_volumes: AssumedVolumes | None
+        self,
+        queued_pod: QueuedPodInfo,
+        pod_info: PodInfo,
+        result: ScheduleResult,
+        assumed_volumes: AssumedVolumes | None,
     ) -> None:
-        pod, key, uid = pod_info.pod, queued_pod.key, queued_pod.uid
+        pod, key, uid, node_name = pod_info.pod, queued_pod.key, queued_pod.uid, result.suggested_host
         try:
             if assumed_volumes is not None:
                 await self._bind_volumes(queued_pod, assumed_volumes)
+            record_decision(result.reason)
             await self._api_calls.bind(pod, node_name)
         except (ApiError, OSError, BindingError) as error:
             if assumed_volumes is not None:

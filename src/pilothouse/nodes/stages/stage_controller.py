@@ -20,11 +20,13 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.client import Client, Patch, json_patch
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.env import Env, Log
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.times import format_micro_time
 from pilothouse.nodes.addresses import PodAddresses, node_address
 from pilothouse.nodes.node_object import KUBELET_PORT
 from pilothouse.nodes.outages import Outages
+from pilothouse.nodes.profile import KUBELET
 from pilothouse.nodes.recording import NodeEventRecorder
 from pilothouse.nodes.stages.lifecycle import choose, draw_delay, finalizer_operations, patch_body
 from pilothouse.nodes.stages.stage import ApplyPatch, ChangeFinalizers, Delete, SendEvent, Stage, StageError
@@ -102,7 +104,9 @@ class StageController:
         self._queue: WorkQueue[str] = WorkQueue(
             env, f"{kind.resource} stages", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS)
         )
-        self._pool = WorkerPool(f"{kind.resource} stages", self._queue, self._reconcile, workers=_WORKERS, log=log)
+        self._pool = WorkerPool(
+            f"{kind.resource} stages", self._queue, self._reconcile, workers=_WORKERS, log=log, component=KUBELET
+        )
         if kind is PODS:
             pods = informers.informer(PODS, field_selector="spec.nodeName!=", keep_raw=True)
             pods.add_handler(
@@ -223,6 +227,7 @@ class StageController:
     async def _apply_step(self, stage: Stage, step: Any, job: _Job, thing: Pod | Node) -> None:
         node, meta = self._node_of(thing), thing.metadata
         client = self._clients[node]
+        record_decision(f"stage {stage.name} of {stage.source}: {type(step).__name__} on {self._kind.kind} {meta.name}")
         match step:
             case SendEvent():
                 about = object_reference(PODS, meta) if isinstance(thing, Pod) else object_reference(NODES, meta)

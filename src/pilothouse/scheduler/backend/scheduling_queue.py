@@ -21,6 +21,8 @@ from enum import Enum, auto
 
 from pilothouse.api.core import Pod
 from pilothouse.env import Env
+from pilothouse.machinery.causes import TIMER, Triggers, current_triggers
+from pilothouse.runtime.dispatch import DISPATCH
 from pilothouse.scheduler.framework.types import PodInfo
 
 BACKOFF_SECONDS = (1.0, 10.0)
@@ -44,8 +46,8 @@ class QueuedPodInfo:
     """A pod in the queue, by key and uid."""
 
     __slots__ = (
-        "attempts", "backoff_until", "key", "move_requested", "pod_info", "priority", "sequence", "state", "uid",
-        "unschedulable_at", "unschedulable_plugins",
+        "attempts", "backoff_until", "key", "move_requested", "pod_info", "priority", "sequence", "state", "taken",
+        "triggers", "uid", "unschedulable_at", "unschedulable_plugins",
     )  # fmt: skip
 
     def __init__(self, key: str, uid: str, priority: int) -> None:
@@ -62,6 +64,23 @@ class QueuedPodInfo:
         self.unschedulable_at = 0.0
         self.backoff_until = 0.0
         self.sequence = 0
+        self.triggers: Triggers | None = None
+        """The events that have it scheduled next."""
+        self.taken: Triggers | None = None
+        """Those that have it scheduled now, once it is popped."""
+
+    def note(self) -> None:
+        """It is to be scheduled because of the event that is being delivered, or what another pod was scheduled for, or
+        else because of the time."""
+        triggers = self.triggers
+        if triggers is None:
+            triggers = self.triggers = Triggers()
+        if DISPATCH.type:
+            DISPATCH.note(triggers)
+        elif (inherited := current_triggers()) is not None:
+            triggers.inherit(inherited)
+        else:
+            triggers.add(TIMER)
 
     def update(self, pod: Pod) -> PodInfo:
         """The ``PodInfo`` of this version of the pod; kept until there is another version."""
@@ -101,9 +120,11 @@ class PriorityQueue:
         if queued_pod is None or queued_pod.uid != uid:
             self._delete_unschedulable(key)
             queued_pod = self._pods[key] = QueuedPodInfo(key, uid, priority)
+            queued_pod.note()
             self._activate(queued_pod)
             return
         queued_pod.priority = priority
+        queued_pod.note()
         if queued_pod.state in _POPPED:
             queued_pod.move_requested = True
         elif queued_pod.state is _State.UNSCHEDULABLE:
@@ -132,6 +153,7 @@ class PriorityQueue:
                 queued_pod.state = _State.IN_FLIGHT
                 queued_pod.move_requested = False
                 queued_pod.attempts += 1
+                queued_pod.taken, queued_pod.triggers = queued_pod.triggers, None
                 return queued_pod
             self._waiter = asyncio.get_running_loop().create_future()
             timer = None
@@ -170,6 +192,8 @@ class PriorityQueue:
         """The attempt failed with an error: schedule the pod again after its backoff."""
         if self._pods.get(queued_pod.key) is queued_pod:
             self._delete_unschedulable(queued_pod.key)
+            if queued_pod.triggers is None and queued_pod.taken is not None:
+                queued_pod.triggers = queued_pod.taken.retried()
             queued_pod.state = _State.BACKOFF
             self._push(self._pod_error_backoff_q, self._env.monotonic() + self._backoff_seconds(queued_pod), queued_pod)
             self._notify()
@@ -182,15 +206,18 @@ class PriorityQueue:
         for queued_pod in list((self._cluster_wide if cluster_wide else self._unschedulable_pods).values()):
             if queued_pod.state is _State.UNSCHEDULABLE:
                 if hint(queued_pod):
+                    queued_pod.note()
                     self._requeue(queued_pod)
-            elif not queued_pod.move_requested:
-                queued_pod.move_requested = hint(queued_pod)
+            elif not queued_pod.move_requested and hint(queued_pod):
+                queued_pod.note()
+                queued_pod.move_requested = True
 
     def flush_unschedulable_pods_leftover(self) -> None:
         """Schedule pods again that no event has moved for ``POD_MAX_IN_UNSCHEDULABLE_PODS_SECONDS``."""
         limit = self._env.monotonic() - POD_MAX_IN_UNSCHEDULABLE_PODS_SECONDS
         for queued_pod in list(self._unschedulable_pods.values()):
             if queued_pod.state is _State.UNSCHEDULABLE and queued_pod.unschedulable_at <= limit:
+                queued_pod.note()
                 self._requeue(queued_pod)
 
     def _delete_unschedulable(self, key: str) -> None:

@@ -13,6 +13,7 @@ from pilothouse.client import Client, strategic_merge_patch
 from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.env import Env, Log
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.conditions import find_condition
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import EventRecorder, object_reference
@@ -76,11 +77,17 @@ class ApiCalls:
         if nominated is not None and nominated != pod.status.nominated_node_name:
             status["nominatedNodeName"] = nominated or None
         if status:
+            record_decision(f"{f'nominated for {nominated}, ' if nominated else ''}{reason}: {message}")
             await self._patch_status(pod, {"metadata": {"uid": meta.uid}, "status": status}, "Error updating pod")
 
-    async def clear_nominated_node_name(self, pod: Pod) -> None:
+    async def clear_nominated_node_name(self, pod: Pod, preemptor: Pod) -> None:
         """End the nomination of a pod, whose room a pod of higher priority gets."""
         if pod.status.nominated_node_name:
+            other = preemptor.metadata
+            record_decision(
+                f"no longer nominated for {pod.status.nominated_node_name}: {other.namespace}/{other.name} of higher "
+                f"priority ({preemptor.spec.priority or 0}) is"
+            )
             patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": None}}
             await self._patch_status(pod, patch, "Cannot clear 'NominatedNodeName' field")
 

@@ -41,9 +41,11 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class PostFilterResult(msgspec.Struct, frozen=True):
-    """The best candidate, or why there is none. With ``keep_nomination`` an earlier nomination stays as it is."""
+    """The best candidate of so many, or why there is none. With ``keep_nomination`` an earlier nomination stays as it
+    is."""
 
     candidate: Candidate | None = None
+    num_candidates: int = 0
     message: str = ""
     keep_nomination: bool = False
 
@@ -68,7 +70,7 @@ def post_filter(
     ]
     candidates, statuses = _dry_run_preemption(framework, pod_info, potential_nodes, pdbs, now, chance)
     if candidates:
-        return PostFilterResult(candidate=_pick_one_node_for_preemption(candidates, now))
+        return PostFilterResult(_pick_one_node_for_preemption(candidates, now), len(candidates))
     counts = count_statuses(statuses)
     if fit_error.num_all_nodes > len(statuses):
         counts[NOT_HELPFUL] = fit_error.num_all_nodes - len(statuses)
@@ -213,6 +215,18 @@ def _pick_one_node_for_preemption(candidates: Sequence[Candidate], now: datetime
         return candidate.num_pdb_violations, highest, total, len(priorities), -started_at.timestamp()
 
     return min(candidates, key=rank)
+
+
+def describe(pod_info: PodInfo, result: PostFilterResult) -> str:
+    """Why these victims, in a sentence."""
+    candidate = result.candidate
+    assert candidate is not None, "without a candidate there are no victims"
+    victims = ", ".join(f"{state.key} (priority {state.pod_info.priority})" for state in candidate.victims)
+    return (
+        f"preempted for {pod_info.key} (priority {pod_info.priority}), which then fits {candidate.node_info.name}, the "
+        f"best of {result.num_candidates} candidate nodes; {candidate.num_pdb_violations} PodDisruptionBudgets are "
+        f"violated; victims: {victims}"
+    )
 
 
 def lower_priority_nominated_pods(framework: Framework, pod_info: PodInfo, node_name: str) -> list[PodInfo]:

@@ -15,6 +15,7 @@ from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, Node, PersistentVolume
 from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES, PersistentVolume
 from pilothouse.client import Client
 from pilothouse.controllers.shared.volume_links import Known, bound_volume, known, with_annotations
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.runtime import InformerFactory, object_key
@@ -202,6 +203,10 @@ class VolumeBinder:
                 raise BindingError(f'failed to check binding: could not find v1.PersistentVolume "{name}"')
             body = bound_volume(Known(volume, raw), claim)
             if body is not None:
+                record_decision(
+                    f"reserving volume {name} for claim {object_key(claim.metadata)} of the pod, which goes to "
+                    f"{pod_volumes.node_name}"
+                )
                 await self._client.update(PERSISTENT_VOLUMES.raw, name, body)
             assumed_volumes.written[object_key(claim.metadata)] = ""
         for claim in pod_volumes.dynamic_provisions:
@@ -213,6 +218,9 @@ class VolumeBinder:
             version = newest.object.metadata.resource_version
             annotations = newest.object.metadata.annotations
             if annotations.get(SELECTED_NODE) != pod_volumes.node_name:
+                record_decision(
+                    f"claim {key} of the pod is to be provisioned for {pod_volumes.node_name}, the pod's node"
+                )
                 body = with_annotations(newest, {**annotations, SELECTED_NODE: pod_volumes.node_name})
                 answer = await self._client.update(PERSISTENT_VOLUME_CLAIMS.raw, meta.name, body, meta.namespace)
                 version = known(bytes(answer), PersistentVolumeClaim).object.metadata.resource_version

@@ -4,8 +4,10 @@ zones' rates, and for new pods of nodes that are down.
 Upstream: v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller.go``.
 """
 
+from collections.abc import Sequence
+
 from pilothouse.api.coordination import LEASES
-from pilothouse.api.core import NODES, PODS, Pod
+from pilothouse.api.core import NODES, PODS, Pod, Taint
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, NodeLifecycleOptions
 from pilothouse.controllers.node.node_lifecycle.metrics import Metrics
@@ -16,6 +18,7 @@ from pilothouse.controllers.node.node_lifecycle.taints import no_execute_swap, n
 from pilothouse.controllers.node.node_lifecycle.zones import zone_of
 from pilothouse.controllers.shared.pauses import pause
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
+from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
 from pilothouse.runtime import (
     ControllerContext,
     EventRecorder,
@@ -98,12 +101,14 @@ class NodeLifecycleController(ManagedController):
         labels = older_labels(node)
         try:
             if add or remove:
+                record_decision(f"NoSchedule taints by conditions and spec of node {name}:{_listed(add, remove)}")
                 await self._writes.swap_taints(node, add, remove)
         except NotFound:
             return None
         except (ApiError, OSError) as error:
             failure = error
         if labels:
+            record_decision(f"node {name} gets the older labels {', '.join(labels)}, as their stable ones are")
             await self._writes.set_labels(name, labels)
         if failure is not None:
             raise failure
@@ -129,6 +134,11 @@ class NodeLifecycleController(ManagedController):
                 continue
             if not queue.limiter.take(self.env.monotonic()):
                 break
+            begin_sync(self.name, name, current_triggers())
+            record_decision(
+                f"Ready of node {name} is {ready.status} ({ready.reason}): taint {swap[0].key}:NoExecute, at most "
+                f"{queue.limiter.rate:g} nodes/s in zone {zone or '(none)'}"
+            )
             try:
                 tainted = await self._writes.swap_taints(node, [swap[0]], [swap[1]], while_ready_is=ready.status)
             except (ApiError, OSError) as error:
@@ -152,6 +162,7 @@ class NodeLifecycleController(ManagedController):
         pod = self._pods.get(key)
         if pod is None or not self._monitor.is_down(pod.spec.node_name):
             return None
+        record_decision(f"node {pod.spec.node_name} is not ready: the pod that was bound to it becomes not ready")
         try:
             if not needs_mark(pod) or await self._writes.is_ready(pod.spec.node_name):
                 return None  # the cache of nodes is stale
@@ -160,6 +171,10 @@ class NodeLifecycleController(ManagedController):
         if not await self._pod_writes.mark_not_ready([pod]):
             raise RetryLater(f"pod {key} could not be marked as not ready")
         return None
+
+
+def _listed(added: Sequence[Taint], removed: Sequence[Taint]) -> str:
+    return "".join(f" +{taint.key}" for taint in added) + "".join(f" -{taint.key}" for taint in removed)
 
 
 build = NodeLifecycleController

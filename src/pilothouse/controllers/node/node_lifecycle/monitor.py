@@ -9,7 +9,7 @@ import msgspec
 from pilothouse.api.coordination import Lease
 from pilothouse.api.core import Node, NodeCondition, ObjectReference, Pod
 from pilothouse.client.errors import ApiError, NotFound
-from pilothouse.controllers.node.node_lifecycle import LEASE_NAMESPACE, NodeLifecycleOptions
+from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, LEASE_NAMESPACE, NodeLifecycleOptions
 from pilothouse.controllers.node.node_lifecycle.calm import CalmNodes
 from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, is_silent, observe, unknown_conditions
 from pilothouse.controllers.node.node_lifecycle.metrics import Metrics
@@ -21,6 +21,7 @@ from pilothouse.controllers.node.node_lifecycle.zones import ZoneState, counts_i
 from pilothouse.controllers.shared.parallel import each
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX
 from pilothouse.env import Env, Log
+from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
 from pilothouse.runtime import Cache, EventRecorder
 from pilothouse.runtime.events import NORMAL
 from pilothouse.semantics.nodes import node_ready_condition
@@ -135,7 +136,7 @@ class NodeMonitor:
             message = f"Node {name} event: Registered Node {name} in Controller"
             self._record_node_event(name, node.metadata.uid, "RegisteredNode", message)
             self.queue_of(zone_of(node)).remove(name)
-            await self._untaint(node)
+            await self._untaint(node, "the controller sees the node for the first time")
 
     def _forget(self, name: str) -> None:
         self._log.info("Controller observed a Node deletion", v=1, node=name)
@@ -153,6 +154,7 @@ class NodeMonitor:
     async def _monitor_node(self, node: Node) -> None:
         name = node.metadata.name
         first = name not in self._health
+        begin_sync(DESCRIPTOR.name, name, current_triggers())
         now, lease = self._now(), self._lease(name)
         self._calm.drop(name)
         health = self._health[name] = observe(self._health.get(name), node, lease, now)
@@ -193,6 +195,12 @@ class NodeMonitor:
                 after = unknown_conditions(live, now) if self._is_silent(health, now) else None
                 if after is None:
                     return live, before
+                options = self._options
+                grace = options.startup_grace_period if health.ready is None else options.monitor_grace_period
+                record_decision(
+                    f"no heartbeat of node {name} for {now.loop - health.probed:.0f} s, grace period {grace:g} s: its "
+                    "conditions become Unknown"
+                )
                 await self._node_writes.put_conditions(raw, live.status.conditions, after)
             except NotFound:
                 return None
@@ -212,11 +220,12 @@ class NodeMonitor:
         swap = no_execute_swap(ready.status)
         if swap is None:
             queue.remove(name)
-            await self._untaint(node)
+            await self._untaint(node, f"Ready is {ready.status}")
             return
         taint, opposite = swap
         if has_taint(node, opposite):
             # Its pods are being evicted already; only the reason differs.
+            record_decision(f"Ready of node {name} is {ready.status}: taint {taint.key} instead of {opposite.key}")
             swap_now = self._node_writes.swap_taints(node, [taint], [opposite], while_ready_is=ready.status)
             await self._try(name, swap_now)
         elif not has_taint(node, taint) and queue.add(name, self._env.monotonic(), again=True):
@@ -233,6 +242,7 @@ class NodeMonitor:
             # When it went down just now it was read live.
             if not went_down and await self._is_ready_now(name):
                 return
+            record_decision(f"node {name} is not ready (Ready is {ready.status}): the pods on it become not ready")
             if not await self._pod_writes.mark_not_ready(self._pods.by_index(NODE_INDEX, name)):
                 return
         self._unmarked.pop(name, None)
@@ -247,10 +257,11 @@ class NodeMonitor:
             self._log.error("Error while getting node", error=error, node=name)
             return True
 
-    async def _untaint(self, node: Node) -> None:
+    async def _untaint(self, node: Node, why: str) -> None:
         """Remove both NoExecute taints. What fails is retried in the next pass."""
         for taint in (UNREACHABLE, NOT_READY):
             if has_taint(node, taint):
+                record_decision(f"taint {taint.key}:NoExecute of node {node.metadata.name} goes: {why}")
                 await self._try(node.metadata.name, self._node_writes.remove_taints(node, [taint]))
 
     async def _try(self, name: str, request: Awaitable[object]) -> None:
@@ -282,7 +293,8 @@ class NodeMonitor:
             self._log.info("Controller detected that all Nodes are not-Ready. Entering master disruption mode")
             for node in nodes:
                 self.queue_of(zone_of(node)).remove(node.metadata.name)
-            await each(nodes, self._untaint, at_once=AT_ONCE)
+            why = "no node of any zone is ready (master disruption mode)"
+            await each(nodes, lambda node: self._untaint(node, why), at_once=AT_ONCE)
         if decided.restart_grace:
             self._log.info("Controller detected that some Nodes are Ready. Exiting master disruption mode")
             at = self._env.perf_counter()

@@ -24,6 +24,8 @@ from pilothouse.controllers.shared.disruption import disruption_target, status_p
 from pilothouse.controllers.shared.live_nodes import LiveNodes, is_about
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
 from pilothouse.env import TaskGroup
+from pilothouse.machinery.causes import begin_sync, record_decision
+from pilothouse.machinery.times import format_time
 from pilothouse.runtime import (
     ControllerContext,
     EventRecorder,
@@ -213,6 +215,7 @@ class TaintEvictionController:
             entry.state = State.DUE
             entry.decided = self._live.moment()
         namespace, name = split_key(key)
+        begin_sync(self.name, key, entry.triggers)
         try:
             pod = await self._client.get(PODS, name, namespace)
             if pod.metadata.uid != entry.uid or not await self._is_still_needed(key, entry, pod):
@@ -220,6 +223,7 @@ class TaintEvictionController:
             if not entry.announced:
                 entry.announced = True
                 self._record_event(key, f"Marking for deletion Pod {key}")
+            record_decision(_reason(entry))
             await self._delete(pod)
         except NotFound as error:
             if not is_about(error, name):
@@ -280,6 +284,16 @@ class TaintEvictionController:
         # Upstream's reference has no uid; kubectl describe finds the event by name.
         about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)
         self._recorder.event(about, NORMAL, REASON, message)
+
+
+def _reason(entry: Entry) -> str:
+    taints = ", ".join(
+        f"{taint.key}:NoExecute" + (f" since {format_time(taint.time_added)}" if taint.time_added else "")
+        for taint in entry.taints
+    )
+    seconds = entry.at - entry.made_at
+    tolerated = f"tolerates for {seconds:g} s" if seconds > 0 else "does not tolerate"
+    return f"evicted from node {entry.node}: the pod {tolerated} its taints {taints}"
 
 
 build = TaintEvictionController

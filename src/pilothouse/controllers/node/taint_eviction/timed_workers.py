@@ -8,6 +8,7 @@ name would never be evicted, as in older releases of upstream (kubernetes#107543
 from enum import Enum
 
 from pilothouse.api.core import Taint
+from pilothouse.machinery.causes import current_triggers
 from pilothouse.runtime import WorkQueue
 
 
@@ -18,7 +19,7 @@ class State(Enum):
 
 
 class Entry:
-    __slots__ = ("announced", "at", "decided", "made_at", "node", "state", "taints", "uid")
+    __slots__ = ("announced", "at", "decided", "made_at", "node", "state", "taints", "triggers", "uid")
 
     def __init__(
         self,
@@ -41,6 +42,8 @@ class Entry:
         """``LiveNodes.moment`` of the sync that last decided this."""
         self.state = State.DUE if immediate else State.WAITING
         self.announced = False
+        self.triggers = current_triggers()
+        """Of the sync that decided this."""
 
 
 class TimedWorkers:
