@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pilothouse.api.core import CONFIG_MAPS
+from pilothouse.api.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS
 from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
@@ -236,8 +236,31 @@ def test_an_operator_that_never_rests_is_found() -> None:
         )
         return Requeue(60.0)
 
-    with pytest.raises(ExplorationFailed, match="Violation: the cluster is still writing"):
+    written = r"/configmaps/default/thing-\d by restless#\d+ \(\d+ times\)"
+    with pytest.raises(ExplorationFailed, match=f"Violation: the cluster is still writing .*minutes {written}"):
         explore(app, three_things, seeds=1, shrink_runs=0, **ALONE)
+
+
+def test_claims_get_volumes() -> None:
+    app = App("claims")
+
+    @app.controller(THINGS, owns=(PERSISTENT_VOLUME_CLAIMS,))
+    async def sync(found: Thing, ctx: Context[Thing]) -> None:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        meta = {"name": found.metadata.name}
+        await ctx.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+
+    async def with_pods(cluster: AsyncCluster) -> None:
+        await cluster.create(thing("a"))
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": "a"}}
+        spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [volume]}
+        await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+
+    def runs(state: State) -> None:
+        if state.converged:
+            assert [each["status"]["phase"] for each in state.list("v1", "Pod")] == ["Running"]
+
+    explore(app, with_pods, [runs], seeds=1)
 
 
 def test_a_restarted_reconciler_remembers_nothing() -> None:

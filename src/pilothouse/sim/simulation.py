@@ -8,6 +8,7 @@ API server (``Replica``) may be behind; a process watches one of the two.
 import asyncio
 import contextlib
 import functools
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, assert_never
 
@@ -139,6 +140,8 @@ class Simulation:
         self._rules: list[Rule] = []
         self._holds: list[_Holding] = []
         self._last_write = 0.0
+        self._lately: Counter[str] = Counter()
+        """What has been written since the cluster was last looked at, heartbeats aside."""
         self.checked: Change | None = None
         """The change that invariants look at; after the end, the one that was rejected."""
         self._group: TaskGroup | None = None
@@ -290,6 +293,7 @@ class Simulation:
             self.story.committed(change, origin)
             if not _is_heartbeat(change):
                 self._last_write = self.env.monotonic()
+                self._lately[f"{change.key} by {origin.program if origin is not None else 'the API server'}"] += 1
             self.checked = change
             for invariant in self.invariants:
                 invariant.committed(change, origin)
@@ -472,7 +476,11 @@ class Simulation:
             if rest <= 0:
                 break
             if self.env.monotonic() - began > limit:
-                raise Violation(f"the cluster is still writing {limit:.0f} s after the last fault")
+                most = ", ".join(f"{key} ({times} times)" for key, times in self._lately.most_common(3))
+                raise Violation(
+                    f"the cluster is still writing {limit:.0f} s after the last fault; in the last minutes {most}"
+                )
+            self._lately.clear()
             await asyncio.sleep(rest)
         for invariant in self.invariants:
             invariant.settled()

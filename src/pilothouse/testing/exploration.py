@@ -135,7 +135,7 @@ def explore(
     ``shrink_runs`` further runs, and ``ValueError`` for definitions in ``crds`` whose versions a webhook converts, and
     for settings with ``webhooks``. The environment variable ``PILOTHOUSE_SEEDS`` takes the place of ``seeds``.
     """
-    options = SimulationOptions(nodes=nodes, controllers=tuple(controllers))
+    options = SimulationOptions(nodes=nodes, controllers=tuple(controllers), storage=True)
     program = simulated_program(app, settings, definitions_of(crds))
     resources = tuple(dict.fromkeys(grant.resource for grant in app.grants())) if isinstance(app, App) else ()
     runner = _Runner(program, scenario, tuple(invariants), options)
