@@ -30,9 +30,10 @@ SLIS = "kubernetes_health"
 """How the names of those begin that are at ``/metrics/slis``."""
 
 
-def _read() -> list[Metric]:
+def read_table(path: Path) -> list[Metric]:
+    """The rows of a table of families."""
     metrics = []
-    for line in (Path(__file__).parent / "upstream_metrics.txt").read_text().splitlines():
+    for line in path.read_text().splitlines():
         if not line or line.startswith("#"):
             continue
         name, kind, labels, buckets, *mark = line.split()
@@ -42,7 +43,7 @@ def _read() -> list[Metric]:
     return metrics
 
 
-METRICS = _read()
+METRICS = read_table(Path(__file__).parent / "upstream_metrics.txt")
 
 
 def summary(bounds: Iterable[float]) -> str:

@@ -17,6 +17,7 @@ from pilothouse.client import Client, strategic_merge_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Interceptor
 from pilothouse.env import Env, TaskGroup
+from pilothouse.machinery.metrics import Registry
 from pilothouse.nodes import NodeSimulator, Profile
 from pilothouse.nodes.behaviour import PREFIX
 from pilothouse.nodes.stages import Stage
@@ -41,6 +42,7 @@ class World:
         self.client = Client(self._transport(), env)
         self.node_faults = Interceptor(self._transport(), env)
         self.scheduler_faults = Interceptor(self._transport(), env)
+        self.scheduler_metrics = Registry()
         group.start(self.server.run(), name="server")
 
     def _transport(self) -> wire.Transport:
@@ -84,7 +86,7 @@ class World:
     async def _scheduler(self) -> None:
         client = Client(self.scheduler_faults, self.env)
         informers = InformerFactory(client, self.env)
-        scheduler = Scheduler(self.env, client=client, informers=informers)
+        scheduler = Scheduler(self.env, client=client, informers=informers, metrics=self.scheduler_metrics)
         async with TaskGroup("scheduler") as group:
             informers.start(group)
             group.start(scheduler.run(), name="scheduling")

@@ -24,6 +24,7 @@ from pilothouse.plane import LocalClients
 from pilothouse.runtime import process_metrics
 from pilothouse.runtime.client_metrics import RestClientMetrics
 from pilothouse.runtime.metrics import Registry
+from pilothouse.scheduler.metrics import SchedulerMetrics
 from pilothouse.storage import MemoryStore
 
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
@@ -51,7 +52,12 @@ def running() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
             group.start(manager.run(), name="manager")
             await asyncio.sleep(5.0)
             group.cancel()
-        registries = (metrics, slis._registry, ServerMetrics(env.perf_counter, server.store, tuple).registry)
+        registries = (
+            metrics,
+            slis._registry,
+            ServerMetrics(env.perf_counter, server.store, tuple).registry,
+            SchedulerMetrics(Registry(), "").registry,
+        )
         families = [family for registry in registries for family in registry._families.values()]
         await server.close()
         return {one.name: tuple(one.label_names) for one in families}, frozenset(pages_of(env, OPTIONS, manager).paths)

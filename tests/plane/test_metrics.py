@@ -1,8 +1,12 @@
 """What ``/metrics`` of a plane shows, over HTTP: its API server, its manager, its process."""
 
+import json
 import re
 import urllib.request
 from collections import Counter
+
+from tests.controllermanager.metric_table import parsed
+from tests.programs import until
 
 from pilothouse.testing import Cluster, plane
 
@@ -43,6 +47,55 @@ def test_each_program_has_a_page() -> None:
     } <= names_of(manager)
     check_format(server)
     check_format(manager)
+
+
+MIXIN = {
+    "": {
+        "apiserver_request_total": {"verb", "code", "resource", "subresource", "scope", "component"},
+        "apiserver_request_sli_duration_seconds_bucket": {"verb", "resource", "subresource", "scope", "le"},
+        "apiserver_request_sli_duration_seconds_count": {"verb", "resource", "subresource", "scope"},
+        "apiserver_request_duration_seconds_bucket": {"verb", "resource", "subresource", "scope", "le"},
+        "process_resident_memory_bytes": set(),
+        "process_cpu_seconds_total": set(),
+        "kubernetes_build_info": {"git_version"},
+    },
+    "kube-controller-manager": {
+        "workqueue_adds_total": {"name"},
+        "workqueue_depth": {"name"},
+        "workqueue_queue_duration_seconds_bucket": {"name", "le"},
+        "process_resident_memory_bytes": set(),
+        "process_cpu_seconds_total": set(),
+        "kubernetes_build_info": {"git_version"},
+    },
+    "kube-scheduler": {
+        "scheduler_scheduling_attempt_duration_seconds_count": {"result", "profile"},
+        "scheduler_scheduling_attempt_duration_seconds_bucket": {"result", "profile", "le"},
+        "scheduler_scheduling_algorithm_duration_seconds_bucket": {"le"},
+        "scheduler_framework_extension_point_duration_seconds_bucket": {"extension_point", "le"},
+        "scheduler_pod_scheduling_sli_duration_seconds_bucket": {"attempts", "le"},
+        "scheduler_pending_pods": {"queue"},
+        "process_resident_memory_bytes": set(),
+        "process_cpu_seconds_total": set(),
+        "kubernetes_build_info": {"git_version"},
+    },
+}
+"""What kubernetes-mixin's dashboards, alerts and recording rules select by job, with the labels that they need."""
+
+
+def test_pages_have_what_dashboards_select() -> None:
+    with plane(nodes=1) as cluster:
+        ask(cluster, MAPS)
+        pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        ask(cluster, "/api/v1/namespaces/default/pods", json.dumps(pod).encode())
+        until(lambda: '"nodeName"' in ask(cluster, "/api/v1/namespaces/default/pods/p"), "the pod is bound")
+        pages = {component: scraped(cluster, component) for component in MIXIN}
+    for component, wanted in MIXIN.items():
+        check_format(pages[component])
+        shown: dict[str, set[str]] = {}
+        for series in parsed("\n".join(pages[component])):
+            shown.setdefault(series.name, set()).update(series.labels)
+        for name, labels in wanted.items():
+            assert labels <= shown.get(name, {"(no series)"}), (component, name)
 
 
 def names_of(lines: list[str]) -> set[str]:

@@ -18,6 +18,7 @@ from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.tasks import first_of
+from pilothouse.machinery.metrics import Registry
 from pilothouse.nodes import NodeSimulator, Profile
 from pilothouse.nodes.views import NodePod
 from pilothouse.plane.clients import SCHEDULER_USER, LocalClients, Wrap, as_it_is
@@ -108,6 +109,9 @@ class Plane:
         if self.manager is not None:
             self.server.component_metrics["kube-controller-manager"] = [self.manager.metrics.exposition]
         self.scheduler_factory = InformerFactory(self.clients.client("scheduler", SCHEDULER_USER), env)
+        self.scheduler_metrics = Registry()
+        if self.options.scheduler:
+            self.server.component_metrics["kube-scheduler"] = [self.scheduler_metrics.exposition]
         self.node_factory = InformerFactory(self.clients.client("nodes", *ADMIN), env)
         self.scheduler = self._new_scheduler()
         self.nodes = self._new_nodes()
@@ -158,7 +162,9 @@ class Plane:
 
     def _scheduler(self) -> "Scheduler":
         client = self.clients.client("scheduler", SCHEDULER_USER)
-        return scheduler.Scheduler(self.env, client=client, informers=self.scheduler_factory)
+        return scheduler.Scheduler(
+            self.env, client=client, informers=self.scheduler_factory, metrics=self.scheduler_metrics
+        )
 
     def _new_nodes(self) -> NodeSimulator | None:
         if not self.node_names:

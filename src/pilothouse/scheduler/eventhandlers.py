@@ -65,6 +65,11 @@ class EventHandlers:
             and pod.metadata.deletion_timestamp is None
         )
 
+    def is_gated(self, pod: Pod) -> bool:
+        """Whether the pod would be scheduled if it had no gates."""
+        gates = pod.spec.scheduling_gates
+        return bool(gates) and pod.spec.scheduler_name in self._scheduler_names and not pod.metadata.deletion_timestamp
+
     # Pods
 
     def _update_pod(self, old: Pod | None, pod: Pod) -> None:
@@ -128,13 +133,14 @@ class EventHandlers:
         node_name = nominator.nominated_node_name(key)
         if node_name:
             nominator.delete_nominated_pod_if_exists(key)
-            self._move_pods_for_node(self._cache.nodes.get(node_name))
+            self._move_pods_for_node(self._cache.nodes.get(node_name), "UnschedulablePodUpdate")
 
     # Nodes
 
     def _update_node(self, old: Node | None, node: Node) -> None:
         if self._cache.update_node(node):
-            self._move_pods_for_node(self._cache.nodes[node.metadata.name], node_change(old, node))
+            event = "NodeAdd" if old is None else "NodeUpdate"
+            self._move_pods_for_node(self._cache.nodes[node.metadata.name], event, node_change(old, node))
 
     def _delete_node(self, node: Node) -> None:
         self._volume_binder.node_deleted()
@@ -143,21 +149,24 @@ class EventHandlers:
             change = node_change(node_info.node, None)
             self._move_pods(
                 lambda pod_info, rejected_by: is_schedulable_after_node_change(pod_info, rejected_by, change),
+                "NodeDelete",
                 cluster_wide=True,
             )
 
     # Moving unschedulable pods
 
-    def _move_pods(self, hint: Callable[[PodInfo, frozenset[str]], bool], *, cluster_wide: bool = False) -> None:
+    def _move_pods(
+        self, hint: Callable[[PodInfo, frozenset[str]], bool], event: str, *, cluster_wide: bool = False
+    ) -> None:
         """Move the unschedulable pods for which the hint, which also gets the plugins that rejected them, is true."""
 
         def is_worth_requeuing(queued_pod: QueuedPodInfo) -> bool:
             pod = self._pods.cache.get(queued_pod.key)
             return pod is not None and hint(queued_pod.update(pod), queued_pod.unschedulable_plugins)
 
-        self._queue.move_all_to_active_or_backoff_queue(is_worth_requeuing, cluster_wide=cluster_wide)
+        self._queue.move_all_to_active_or_backoff_queue(is_worth_requeuing, event=event, cluster_wide=cluster_wide)
 
-    def _move_pods_for_node(self, node_info: NodeInfo | None, change: NodeChange | None = None) -> None:
+    def _move_pods_for_node(self, node_info: NodeInfo | None, event: str, change: NodeChange | None = None) -> None:
         """There may be room on the node that was not there before."""
         if node_info is None or not self._queue.has_unschedulable_pods():
             return
@@ -166,7 +175,8 @@ class EventHandlers:
             lambda pod_info, rejected_by: (
                 node_hint.is_schedulable(pod_info, rejected_by)
                 or (change is not None and is_schedulable_after_node_change(pod_info, rejected_by, change))
-            )
+            ),
+            event,
         )
 
     def move_pods_for_assigned_pod(self, before: PodState | None, after: PodState | None) -> None:
@@ -190,7 +200,8 @@ class EventHandlers:
                 pod_info, rejected_by, after.pod_info, namespaces
             )
 
-        self._move_pods(hint, cluster_wide=cluster_wide)
+        event = "AssignedPodAdd" if before is None else "AssignedPodDelete" if after is None else "AssignedPodUpdate"
+        self._move_pods(hint, event, cluster_wide=cluster_wide)
 
     def _move_pods_for_volumes(self, namespace: str, name: str) -> None:
         """A claim was added or changed; or, with empty texts, a volume or storage class, which may help any pod."""
@@ -199,5 +210,6 @@ class EventHandlers:
                 lambda pod_info, rejected_by: (
                     volume_binding.NAME in rejected_by
                     and (not name or (pod_info.namespace == namespace and name in pod_info.claim_names))
-                )
+                ),
+                "PersistentVolumeClaimUpdate" if name else "PersistentVolumeUpdate",
             )

@@ -14,10 +14,12 @@ import msgspec
 
 from pilothouse.api.core import Pod
 from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.metrics import Registry
 from pilothouse.scheduler.framework.filter_results import REJECTED, UNKNOWN, FilterResults, FilterResultsCache
 from pilothouse.scheduler.framework.runtime import CycleState, Framework
 from pilothouse.scheduler.framework.status import Diagnosis, FitError, Status
 from pilothouse.scheduler.framework.types import NodeInfo, PodInfo, take
+from pilothouse.scheduler.metrics import SchedulerMetrics
 from pilothouse.scheduler.plugins import interpod_affinity, node_affinity, pod_topology_spread
 from pilothouse.scheduler.plugins.normalize_score import default_normalize_score
 from pilothouse.scheduler.plugins.taint_toleration import count_intolerable_taints_prefer_no_schedule
@@ -59,7 +61,14 @@ def num_feasible_nodes_to_find(num_all_nodes: int) -> int:
 class SchedulingAlgorithm:
     """Chooses nodes from one cache."""
 
-    def __init__(self, framework: Framework, default_selector: DefaultSelector, chance: random.Random) -> None:
+    def __init__(
+        self,
+        framework: Framework,
+        default_selector: DefaultSelector,
+        chance: random.Random,
+        metrics: SchedulerMetrics | None = None,
+    ) -> None:
+        self._metrics = metrics or SchedulerMetrics(Registry(), "")
         self._framework = framework
         self._cache = framework.cache
         self._default_selector = default_selector
@@ -84,11 +93,19 @@ class SchedulingAlgorithm:
             return ScheduleResult(nominated.name, f"{nominated.name} chosen: the pod is nominated for it, and fits")
         if pod_info.node_names is not None:
             return self._schedule_on_named_nodes(pod_info, state)
+        metrics = self._metrics
+        began = metrics.clock()
         results = self._filter_results.get(pod_info)
         feasible = self.find_nodes_that_pass_filters(pod_info, results, state)
+        filtered = metrics.clock()
         if not feasible:
+            metrics.filter_rejected.observe(filtered - began)
             return FitError(len(node_infos), Diagnosis(node_infos, self._statuses(pod_info, results, state)))
-        return self._select_host(pod_info, results, feasible)
+        metrics.filter_accepted.observe(filtered - began)
+        result = self._select_host(pod_info, results, feasible)
+        if len(feasible) > 1:
+            metrics.score.observe(metrics.clock() - filtered)
+        return result
 
     def _schedule_on_named_nodes(self, pod_info: PodInfo, state: CycleState) -> ScheduleResult | FitError:
         """Choose among the nodes that the pod's node affinity names. No other node is filtered."""

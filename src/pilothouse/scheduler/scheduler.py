@@ -18,9 +18,11 @@ from pilothouse.api.policy import POD_DISRUPTION_BUDGETS, PodDisruptionBudget
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Conflict, NotFound, Timeout
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.env.environment import perf_counter_of
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.causes import begin_sync, record_decision
 from pilothouse.machinery.labels import Selector
+from pilothouse.machinery.metrics import Registry
 from pilothouse.runtime import InformerFactory
 from pilothouse.runtime.informer import SharedInformer
 from pilothouse.scheduler.backend.cache import Cache
@@ -31,6 +33,7 @@ from pilothouse.scheduler.framework.api_calls import ApiCalls
 from pilothouse.scheduler.framework.runtime import Framework
 from pilothouse.scheduler.framework.status import FitError
 from pilothouse.scheduler.framework.types import PodInfo
+from pilothouse.scheduler.metrics import ERROR, FAILED, REJECTED, SCHEDULED, SUCCESS, UNSCHEDULABLE, SchedulerMetrics
 from pilothouse.scheduler.plugins import volume_binding
 from pilothouse.scheduler.plugins.default_selector import DefaultSelectors
 from pilothouse.scheduler.plugins.volume_binder import AssumedVolumes, BindingError, VolumeBinder
@@ -77,6 +80,7 @@ class Scheduler:
         informers: InformerFactory,
         scheduler_name: str = SCHEDULER_NAME,
         log: Log | None = None,
+        metrics: Registry | None = None,
     ) -> None:
         self._env = env
         self._name = scheduler_name
@@ -86,14 +90,17 @@ class Scheduler:
         self._random = env.stream("scheduler")
         self.decisions = Decisions()
         """What it has decided lately."""
+        self._metrics = SchedulerMetrics(metrics or Registry(), scheduler_name)
         self._cache = Cache()
         self._namespaces = InformerNamespaceLister(informers)
         self._default_selectors = DefaultSelectors(informers)
         self._pdbs: SharedInformer[PodDisruptionBudget] | None = None
-        self._queue = PriorityQueue(env)
+        self._queue = PriorityQueue(env, self._metrics)
         self._volume_binder = VolumeBinder(client, informers)
         self._framework = Framework(self._cache, self._namespaces, self._volume_binder)
-        self._algorithm = SchedulingAlgorithm(self._framework, self._default_selectors.default_selector, self._random)
+        self._algorithm = SchedulingAlgorithm(
+            self._framework, self._default_selectors.default_selector, self._random, self._metrics
+        )
         self._write_slots = asyncio.Semaphore(MAX_CONCURRENT_WRITES)
         self._api_calls = ApiCalls(client, env, scheduler_name, self._log)
         self._pods = informers.informer(PODS)
@@ -101,9 +108,11 @@ class Scheduler:
         self._handlers = EventHandlers(
             scheduler_name, self._queue, self._framework, self._volume_binder, self._pods, self._nodes
         )
+        self._metrics.registry.on_collect(self._show)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
+        self._metrics.clock = perf_counter_of(asyncio.get_running_loop())
         async with TaskGroup("scheduler") as group:
             group.start(self._api_calls.recorder.run(), name="scheduler events")
             await self._nodes.wait_synced()
@@ -123,6 +132,16 @@ class Scheduler:
                 self._scheduling_cycle(queued_pod, group)
                 # Let binding cycles and events run between two decisions.
                 await asyncio.sleep(0)
+
+    def _show(self) -> None:
+        """Set what metrics show of this moment."""
+        for queue, number in self._queue.pending().items():
+            self._metrics.pending_pods.labels(queue).set(number)
+        gated = sum(map(self._handlers.is_gated, self._pods.cache.list()))
+        self._metrics.pending_pods.labels("gated").set(gated)
+        self._metrics.show_unschedulable(self._queue.unschedulable_by_plugin())
+        for kind, number in self._cache.sizes().items():
+            self._metrics.cache_size.labels(kind).set(number)
 
     async def _watch_pdbs(self) -> None:
         """Watch PodDisruptionBudgets where policy/v1 is served; on older servers preemption knows of none."""
@@ -163,26 +182,39 @@ class Scheduler:
             self._write_slots.release()
             return
         pod_info = queued_pod.update(pod)
+        began = self._metrics.clock()
         result = self._algorithm.schedule_pod(pod_info)
         if isinstance(result, FitError):
-            self._fail(queued_pod, pod_info, result, group)
+            self._fail(queued_pod, pod_info, result, group, began)
             return
+        self._metrics.algorithm.observe(self._metrics.clock() - began)
         node_name = result.suggested_host
         self.decisions.add(self._env.now().timestamp(), key, node=node_name, feasible_nodes=result.feasible_nodes)
         assumed_volumes = self._assume_pod_volumes(pod_info, node_name)
         pod_state = self._cache.assume_pod(pod_info, node_name)
         self._handlers.delete_nomination(key)
         self._handlers.move_pods_for_assigned_pod(None, pod_state)
-        group.start(self._binding_cycle(queued_pod, pod_info, result, assumed_volumes), name=f"bind {key}")
+        group.start(self._binding_cycle(queued_pod, pod_info, result, assumed_volumes, began), name=f"bind {key}")
 
     def _assume_pod_volumes(self, pod_info: PodInfo, node_name: str) -> AssumedVolumes | None:
         claims = self._framework.pod_volume_claims(pod_info)
         pod_volumes = claims.find_pod_volumes(self._cache.nodes[node_name].node) if claims is not None else None
         return self._volume_binder.assume_pod_volumes(pod_info, pod_volumes) if pod_volumes else None
 
-    def _fail(self, queued_pod: QueuedPodInfo, pod_info: PodInfo, fit_error: FitError, group: TaskGroup) -> None:
+    def _fail(
+        self, queued_pod: QueuedPodInfo, pod_info: PodInfo, fit_error: FitError, group: TaskGroup, began: float
+    ) -> None:
         """The pod fits no node: run preemption, and start the task that reports."""
+        metrics = self._metrics
+        tried = metrics.clock()
         result = self._run_post_filter(pod_info, fit_error)
+        if fit_error.num_all_nodes:
+            metrics.preemption_attempts.inc()
+        now = metrics.clock()
+        metrics.point("PostFilter", SUCCESS if result.candidate is not None else REJECTED).observe(now - tried)
+        metrics.attempted(UNSCHEDULABLE, now - began)
+        if result.candidate is not None:
+            metrics.preemption_victims.observe(len(result.candidate.victims))
         displaced = self._update_nomination(pod_info, result)
         candidate, message = result.candidate, fit_error.error(result.message)
         self.decisions.add(
@@ -274,14 +306,25 @@ class Scheduler:
         pod_info: PodInfo,
         result: ScheduleResult,
         assumed_volumes: AssumedVolumes | None,
+        began: float,
     ) -> None:
         pod, key, uid, node_name = pod_info.pod, queued_pod.key, queued_pod.uid, result.suggested_host
+        metrics = self._metrics
+        metrics.binding.inc()
+        point, started = "PreBind", metrics.clock()
         try:
             if assumed_volumes is not None:
                 await self._bind_volumes(queued_pod, assumed_volumes)
+                now = metrics.clock()
+                metrics.point("PreBind", SUCCESS).observe(now - started)
+                started = now
             record_decision(result.reason)
+            point = "Bind"
             await self._api_calls.bind(pod, node_name)
         except (ApiError, OSError, BindingError) as error:
+            now = metrics.clock()
+            metrics.point(point, FAILED).observe(now - started)
+            metrics.attempted(ERROR, now - began)
             if assumed_volumes is not None:
                 self._volume_binder.revert_assumed_pod_volumes(assumed_volumes)
             forgotten = self._cache.forget_pod(key, uid)
@@ -295,10 +338,15 @@ class Scheduler:
                 await self._report_binding_error(queued_pod, pod, error)
             self._queue.add_to_error_backoff(queued_pod)
         else:
+            now = metrics.clock()
+            metrics.point("Bind", SUCCESS).observe(now - started)
+            metrics.attempted(SCHEDULED, now - began)
+            metrics.scheduled(queued_pod.attempts, now - queued_pod.added_at, flushed=queued_pod.flushed)
             # Until the watch confirms the pod it is assumed, which keeps it out of the queue.
             if self._cache.is_assumed_pod(key, uid):
                 self._queue.delete(key)
         finally:
+            metrics.binding.dec()
             self._write_slots.release()
 
     async def _bind_volumes(self, queued_pod: QueuedPodInfo, assumed_volumes: AssumedVolumes) -> None:

@@ -26,6 +26,7 @@ _SYSTEM_CLIENTS = (_SELF, "kube-controller-manager", "kube-scheduler", "cluster-
 _COMPONENT = "apiserver"
 _HEALTH = ("/healthz", "/livez", "/readyz")
 _READS = ("GET", "HEAD")
+_OF_COLLECTIONS = ("list", "watch")
 
 _OF_RESOURCE = ("group", "version", "resource", "subresource", "scope", "component")
 _LATENCIES = (
@@ -165,8 +166,8 @@ class RequestMetrics:
             verb = info.verb
             # What labels depend on, without making any.
             form: object = request.method if verb != "patch" else headers.get("content-type") == _APPLY
-            scope = 0 if info.name or verb == "create" else 1 if info.namespace else 2
-            key = (info.info, verb, info.subresource if info.sub is not None else "", form, scope, status, client)
+            place = (bool(info.name), bool(info.namespace), info.watch_prefix)
+            key = (info.info, verb, info.subresource if info.sub is not None else "", form, place, status, client)
             known = self._known.get(key)
             if known is None:
                 if len(self._known) >= _MOST_KNOWN:
@@ -193,18 +194,18 @@ class RequestMetrics:
 
     def long_running(self, request: Request, info: RequestInfo | None) -> Gauge:
         """What counts watches like this one."""
-        verb, _dry_run, *labels = self._series_of(request, info).labels
+        verb, labels = self._clean_labels(request, info)
         return self._longrunning.labels(verb, *labels)
 
     def terminated(self, request: Request, info: RequestInfo | None, code: int) -> None:
         """A request took too long, or found no room, and was ended with this code."""
-        verb, _dry_run, *labels = self._series_of(request, info).labels
+        verb, labels = self._clean_labels(request, info)
         self._terminations.labels(verb, *labels, str(code)).inc()
 
     def aborted(self, request: Request, info: RequestInfo | None) -> None:
         """The client went away before the answer, or did not read it."""
-        verb, _dry_run, *labels, _component = self._series_of(request, info).labels
-        self._aborts.labels(verb, *labels).inc()
+        verb, labels = self._clean_labels(request, info)
+        self._aborts.labels(verb, *labels[:-1]).inc()
 
     def deprecated(self, info: RequestInfo, removed_release: str) -> None:
         """A deprecated version was asked for."""
@@ -225,6 +226,13 @@ class RequestMetrics:
         labels = (resource.group, resource.version, resource.resource, _scope(info))
         self._watch_list_seconds.labels(*labels).observe(seconds)
 
+    def _clean_labels(self, request: Request, info: RequestInfo | None) -> tuple[str, list[str]]:
+        """The verb and the other labels of families for which upstream goes by the request, not by its route."""
+        verb, _dry_run, *labels = self._series_of(request, info).labels
+        if info is not None and info.info is not None:
+            labels[-2] = _scope(info)
+        return verb, labels
+
     def _counted(self, request: Request, info: RequestInfo | None, status: int, client: str) -> tuple[_Series, Counter]:
         series = self._series_of(request, info)
         return series, self._total.labels(*series.labels, str(status), client)
@@ -236,7 +244,7 @@ class RequestMetrics:
             path = info.path if info is not None and info.path in _HEALTH else ""
             labels = (_verb(request, None, ""), "", "", "", "", path, "", "" if path else _COMPONENT)
         else:
-            scope = _scope(info)
+            scope = _route_scope(info)
             verb, dry_run = _verb(request, info, scope), _dry_run(info) if "dryRun" in request.target else ""
             subresource = info.subresource if info.sub is not None else ""
             of_resource = (resource.group, resource.version, resource.resource, subresource, scope, _COMPONENT)
@@ -284,6 +292,14 @@ def _verb(request: Request, info: RequestInfo | None, scope: str) -> str:
     if request.method in _READS:
         return "GET" if scope in ("resource", "") else "LIST"
     return request.method
+
+
+def _route_scope(info: RequestInfo) -> str:
+    """The scope of the path (apiserver ``pkg/endpoints/installer.go``, v0.36): a name that only a field selector has
+    does not count."""
+    if info.name and info.verb in _OF_COLLECTIONS and not info.watch_prefix:
+        return "namespace" if info.namespace else "cluster"
+    return _scope(info)
 
 
 def _scope(info: RequestInfo) -> str:

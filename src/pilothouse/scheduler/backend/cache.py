@@ -53,6 +53,15 @@ class Cache:
         self.existing_score_terms: dict[tuple[AffinityTerm, int], MatchCounts] = {}
         """The pods on nodes by ``PodAffinityTerms.score_terms``."""
 
+    def sizes(self) -> dict[str, int]:
+        """How many nodes and pods there are, and how many of these are assumed."""
+        states = self._pod_states.values()
+        return {
+            "nodes": len(self.nodes),
+            "pods": len(states),
+            "assumed_pods": sum(state.assumed for state in states),
+        }
+
     # Order and changes
 
     @property

@@ -16,14 +16,18 @@ the order of the calls.
 
 import asyncio
 import heapq
+from collections import Counter
 from collections.abc import Callable
 from enum import Enum, auto
 
 from pilothouse.api.core import Pod
 from pilothouse.env import Env
 from pilothouse.machinery.causes import TIMER, Triggers, current_triggers
+from pilothouse.machinery.metrics import Registry
 from pilothouse.runtime.dispatch import DISPATCH
+from pilothouse.scheduler import metrics
 from pilothouse.scheduler.framework.types import PodInfo
+from pilothouse.scheduler.metrics import SchedulerMetrics
 
 BACKOFF_SECONDS = (1.0, 10.0)
 """First and longest backoff (``podInitialBackoffSeconds``, ``podMaxBackoffSeconds``)."""
@@ -46,15 +50,19 @@ class QueuedPodInfo:
     """A pod in the queue, by key and uid."""
 
     __slots__ = (
-        "attempts", "backoff_until", "key", "move_requested", "pod_info", "priority", "sequence", "state", "taken",
-        "triggers", "uid", "unschedulable_at", "unschedulable_plugins",
+        "added_at", "attempts", "backoff_until", "flushed", "key", "move_requested", "pod_info", "priority", "sequence",
+        "state", "taken", "triggers", "uid", "unschedulable_at", "unschedulable_plugins",
     )  # fmt: skip
 
-    def __init__(self, key: str, uid: str, priority: int) -> None:
+    def __init__(self, key: str, uid: str, priority: int, added_at: float = 0.0) -> None:
         self.key = key
         self.uid = uid
         self.priority = priority
+        self.added_at = added_at
+        """By the clock of metrics."""
         self.attempts = 0
+        self.flushed = False
+        """Whether only the time that has passed made it pending again."""
         self.state = _State.ACTIVE
         self.move_requested = False
         """Whether an event came while the pod was popped."""
@@ -96,8 +104,9 @@ _Item = tuple[float, int, QueuedPodInfo]
 class PriorityQueue:
     """See the module. Create it on the running loop."""
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: Env, counts: SchedulerMetrics | None = None) -> None:
         self._env = env
+        self._metrics = counts or SchedulerMetrics(Registry(), "")
         self._pods: dict[str, QueuedPodInfo] = {}
         self._unschedulable_pods: dict[str, QueuedPodInfo] = {}
         """The pods in the states reporting and unschedulable, which an event may help."""
@@ -119,16 +128,16 @@ class PriorityQueue:
         queued_pod = self._pods.get(key)
         if queued_pod is None or queued_pod.uid != uid:
             self._delete_unschedulable(key)
-            queued_pod = self._pods[key] = QueuedPodInfo(key, uid, priority)
+            queued_pod = self._pods[key] = QueuedPodInfo(key, uid, priority, self._metrics.clock())
             queued_pod.note()
-            self._activate(queued_pod)
+            self._activate(queued_pod, metrics.POD_ADD)
             return
         queued_pod.priority = priority
         queued_pod.note()
         if queued_pod.state in _POPPED:
             queued_pod.move_requested = True
         elif queued_pod.state is _State.UNSCHEDULABLE:
-            self._requeue(queued_pod)
+            self._requeue(queued_pod, metrics.POD_UPDATE)
 
     def delete(self, key: str) -> None:
         """Remove a pod in any state."""
@@ -186,7 +195,9 @@ class PriorityQueue:
         queued_pod.unschedulable_at = self._env.monotonic()
         queued_pod.backoff_until = queued_pod.unschedulable_at + self._backoff_seconds(queued_pod)
         if queued_pod.move_requested:
-            self._requeue(queued_pod)
+            self._requeue(queued_pod, metrics.SCHEDULE_ATTEMPT_FAILURE)
+        else:
+            self._metrics.added_to("unschedulable", metrics.SCHEDULE_ATTEMPT_FAILURE).inc()
 
     def add_to_error_backoff(self, queued_pod: QueuedPodInfo) -> None:
         """The attempt failed with an error: schedule the pod again after its backoff."""
@@ -196,18 +207,19 @@ class PriorityQueue:
                 queued_pod.triggers = queued_pod.taken.retried()
             queued_pod.state = _State.BACKOFF
             self._push(self._pod_error_backoff_q, self._env.monotonic() + self._backoff_seconds(queued_pod), queued_pod)
+            self._metrics.added_to("backoff", metrics.SCHEDULE_ATTEMPT_FAILURE).inc()
             self._notify()
 
     def move_all_to_active_or_backoff_queue(
-        self, hint: Callable[[QueuedPodInfo], bool], *, cluster_wide: bool = False
+        self, hint: Callable[[QueuedPodInfo], bool], *, event: str = "", cluster_wide: bool = False
     ) -> None:
         """After an event, schedule every unschedulable pod again for which ``hint`` is true; with ``cluster_wide`` only
-        those that pods on any node may help."""
+        those that pods on any node may help. ``event`` is what metrics call it."""
         for queued_pod in list((self._cluster_wide if cluster_wide else self._unschedulable_pods).values()):
             if queued_pod.state is _State.UNSCHEDULABLE:
                 if hint(queued_pod):
                     queued_pod.note()
-                    self._requeue(queued_pod)
+                    self._requeue(queued_pod, event)
             elif not queued_pod.move_requested and hint(queued_pod):
                 queued_pod.note()
                 queued_pod.move_requested = True
@@ -218,22 +230,42 @@ class PriorityQueue:
         for queued_pod in list(self._unschedulable_pods.values()):
             if queued_pod.state is _State.UNSCHEDULABLE and queued_pod.unschedulable_at <= limit:
                 queued_pod.note()
-                self._requeue(queued_pod)
+                queued_pod.flushed = True
+                self._requeue(queued_pod, metrics.UNSCHEDULABLE_TIMEOUT)
+
+    def pending(self) -> dict[str, int]:
+        """How many pods wait, by the queue that they are in."""
+        states = Counter(queued_pod.state for queued_pod in self._pods.values())
+        return {
+            "active": states[_State.ACTIVE],
+            "backoff": states[_State.BACKOFF],
+            "unschedulable": states[_State.UNSCHEDULABLE] + states[_State.REPORTING],
+        }
+
+    def unschedulable_by_plugin(self) -> dict[str, int]:
+        """How many pods wait for an event, by the plugins that have rejected them."""
+        return Counter(
+            plugin for queued_pod in self._unschedulable_pods.values() for plugin in queued_pod.unschedulable_plugins
+        )
 
     def _delete_unschedulable(self, key: str) -> None:
         self._unschedulable_pods.pop(key, None)
         self._cluster_wide.pop(key, None)
 
-    def _requeue(self, queued_pod: QueuedPodInfo) -> None:
+    def _requeue(self, queued_pod: QueuedPodInfo, event: str) -> None:
         self._delete_unschedulable(queued_pod.key)
+        if event != metrics.UNSCHEDULABLE_TIMEOUT:
+            queued_pod.flushed = False
         if queued_pod.backoff_until <= self._env.monotonic():
-            self._activate(queued_pod)
+            self._activate(queued_pod, event)
         else:
             queued_pod.state = _State.BACKOFF
             self._push(self._pod_backoff_q, queued_pod.backoff_until, queued_pod)
+            self._metrics.added_to("backoff", event).inc()
             self._notify()
 
-    def _activate(self, queued_pod: QueuedPodInfo) -> None:
+    def _activate(self, queued_pod: QueuedPodInfo, event: str) -> None:
+        self._metrics.added_to("active", event).inc()
         queued_pod.state = _State.ACTIVE
         self._push(self._active_q, -queued_pod.priority, queued_pod)
         self._notify()
@@ -249,11 +281,13 @@ class PriorityQueue:
             while heap and (heap[0][0] <= now or self._is_stale(heap[0])):
                 item = heapq.heappop(heap)
                 if not self._is_stale(item):
-                    self._activate(item[2])
+                    self._activate(item[2], metrics.BACKOFF_COMPLETE)
         for heap in (self._active_q, self._pod_backoff_q):
             while heap:
                 item = heapq.heappop(heap)
                 if not self._is_stale(item):
+                    if heap is self._pod_backoff_q:
+                        self._metrics.added_to("active", metrics.POP_FROM_BACKOFF_Q).inc()
                     return item[2]
         return None
 
