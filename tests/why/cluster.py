@@ -27,7 +27,7 @@ class Cluster:
     async def why(self, resource: str, name: str, namespace: str = NAMESPACE) -> Explanation:
         """The answer."""
         evidence = ServerEvidence(self.user, await self.user.discover())
-        return await explain(evidence, Reference(resource, namespace, name))
+        return await explain(evidence, Reference(resource, namespace, name), time=self.plane.plane.env.now())
 
     async def create(self, manifest: dict[str, Any]) -> None:
         """Create an object."""

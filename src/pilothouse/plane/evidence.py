@@ -23,8 +23,11 @@ class StoreEvidence:
         self._store = store
         self._kinds: dict[str, str] = {}
         self._by_kind: dict[tuple[str, str], str] = {}
+        self.namespaced: list[str] = []
         for info in table:
             resource = f"{info.resource}.{info.group}" if info.group else info.resource
+            if info.namespaced and "list" in info.verbs and resource not in self._kinds:
+                self.namespaced.append(resource)
             self._kinds.setdefault(resource, info.kind.lower())
             self._by_kind.setdefault((info.group, info.kind), resource)
         self.unseen: dict[str, None] = {}

@@ -351,7 +351,9 @@ class AsyncCluster:
             lines += program.explain(of.api_version, of.kind, key)
         server = self.plane.server
         known = evidence.StoreEvidence(server.store, server.core.table)
-        explanation = await why.explain(known, evidence.reference(of, namespace or self.namespace, name))
+        explanation = await why.explain(
+            known, evidence.reference(of, namespace or self.namespace, name), time=self.plane.env.now()
+        )
         if explanation.state != why.NOT_FOUND:
             lines += ["why:", *(f"  {line}" for line in why.text_lines(explanation)[:_WHY_LINES])]
         shown = "".join(f"\n  {line}" for line in lines)

@@ -95,6 +95,11 @@ class Evidence(Protocol):
         """The kind of a group resource, in lower case."""
         ...
 
+    @property
+    def namespaced(self) -> list[str]:
+        """All group resources of namespaces that can be listed."""
+        ...
+
     async def changes(self, reference: Reference) -> list[ObjectChange]:
         """All changes of the object that are known, oldest first."""
         ...
@@ -150,6 +155,11 @@ class ServerEvidence:
         """The kind of a group resource, in lower case."""
         found = self._resources.get(resource)
         return found.kind.lower() if found is not None else resource.partition(".")[0].removesuffix("s")
+
+    @property
+    def namespaced(self) -> list[str]:
+        """All group resources of namespaces that can be listed."""
+        return [name for name, each in self._resources.items() if each.namespaced and each.supports("list")]
 
     async def changes(self, reference: Reference) -> list[ObjectChange]:
         """All changes of the object that are known, oldest first."""

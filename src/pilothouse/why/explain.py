@@ -1,5 +1,8 @@
 """``explain``: finds what is remarkable about an object, and what that follows from."""
 
+import datetime
+
+from pilothouse.env import Env
 from pilothouse.why.chain import Chain
 from pilothouse.why.evidence import Evidence, Reference
 from pilothouse.why.states import lifetime
@@ -8,9 +11,11 @@ from pilothouse.why.steps import UNKNOWN, Explanation, Step
 from pilothouse.why.view import Finding, View
 
 
-async def explain(evidence: Evidence, reference: Reference) -> Explanation:
-    """Why an object is as it is. Never fails for what can't be read: that is in ``unseen``."""
-    view = View(evidence, Chain(evidence), reference, await evidence.get(reference))
+async def explain(evidence: Evidence, reference: Reference, *, time: datetime.datetime | None = None) -> Explanation:
+    """Why an object is as it is. ``time`` is that of the cluster, now unless it is given. Never fails for what can't be
+    read: that is in ``unseen``."""
+    asked = time or Env().now()
+    view = View(evidence, Chain(evidence), reference, await evidence.get(reference), asked, finding)
     found = await finding(view)
     return Explanation(
         object=view.title,

@@ -1,15 +1,14 @@
 """``View``: one object that is asked about, with all that its explanation may look at; ``Finding``: what was found."""
 
+import datetime
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
-from pilothouse.machinery.owners import controller_of
 from pilothouse.why.chain import Chain
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference
 from pilothouse.why.steps import Step
-
-__all__ = ["Finding", "View", "controller_of"]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -22,11 +21,23 @@ class Finding(msgspec.Struct, frozen=True):
 class View:
     """One object. ``now`` is None if it is gone."""
 
-    def __init__(self, evidence: Evidence, chain: Chain, reference: Reference, now: Document | None) -> None:
+    def __init__(
+        self,
+        evidence: Evidence,
+        chain: Chain,
+        reference: Reference,
+        now: Document | None,
+        time: datetime.datetime,
+        find: "Callable[[View], Awaitable[Finding]]",
+    ) -> None:
         self.evidence = evidence
         self.chain = chain
         self.reference = reference
         self.now = now
+        self.time = time
+        """When it is asked."""
+        self.find = find
+        """What there is to say of an object: what one waits for often has a reason of its own."""
 
     @property
     def title(self) -> str:
@@ -64,7 +75,7 @@ class View:
     def of(self, resource: str, name: str, now: Document | None, *, namespace: str | None = None) -> "View":
         """Another object, in the same namespace unless another is given."""
         place = self.reference.namespace if namespace is None else namespace
-        return View(self.evidence, self.chain, Reference(resource, place, name), now)
+        return View(self.evidence, self.chain, Reference(resource, place, name), now, self.time, self.find)
 
     def step(self, text: str, *, root: str = "", **details: Any) -> Step:
         """A step about this object that is no change."""
@@ -77,5 +88,13 @@ def condition(document: Document | None, type_: str) -> dict[str, Any]:
     """A condition of an object; empty if it has none of that type."""
     for each in ((document or {}).get("status") or {}).get("conditions") or ():
         if each.get("type") == type_:
+            return dict(each)
+    return {}
+
+
+def controller_of(document: Document) -> dict[str, Any]:
+    """The owner reference of the controller of an object; empty if it has none."""
+    for each in (document.get("metadata") or {}).get("ownerReferences") or ():
+        if each.get("controller"):
             return dict(each)
     return {}

@@ -4,6 +4,8 @@ from pilothouse.why.states.lifetime import deletion_request
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
+_SHOWN = 5
+
 _HOLDERS = {
     "foregroundDeletion": "garbage-collector-controller, until all dependents that block it are gone",
     "orphan": "garbage-collector-controller, until its dependents have no reference to it",
@@ -38,5 +40,35 @@ async def terminating(view: View) -> Finding | None:
 
 
 async def dependents(view: View, finalizers: list[str]) -> list[Step]:
-    """For foreground deletion, the dependents that still block it."""
+    """What the holder of a finalizer waits for: dependents that block a foreground deletion, pods that use a claim."""
+    if "foregroundDeletion" in finalizers:
+        return await _blocking(view)
+    if "kubernetes.io/pvc-protection" in finalizers:
+        return await _users(view)
     return []
+
+
+async def _blocking(view: View) -> list[Step]:
+    found: list[Step] = []
+    for resource in view.evidence.namespaced if view.reference.namespace else ():
+        for each in await view.evidence.objects(resource, view.reference.namespace):
+            owners = (each.get("metadata") or {}).get("ownerReferences") or ()
+            if any(owner.get("uid") == view.uid and owner.get("blockOwnerDeletion") for owner in owners):
+                about = view.of(resource, each["metadata"]["name"], each)
+                step = about.step("is there, and blocks the deletion of its owner", root=STATE)
+                if about.metadata.get("deletionTimestamp"):
+                    step.because = list((await about.find(about)).steps)
+                found.append(step)
+                if len(found) >= _SHOWN:
+                    return found
+    return found
+
+
+async def _users(view: View) -> list[Step]:
+    found: list[Step] = []
+    for pod in await view.evidence.objects("pods", view.reference.namespace):
+        claims = [each.get("persistentVolumeClaim") or {} for each in (pod.get("spec") or {}).get("volumes") or ()]
+        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if not ended and any(each.get("claimName") == view.reference.name for each in claims):
+            found.append(view.of("pods", pod["metadata"]["name"], pod).step("uses the claim", root=STATE))
+    return found[:_SHOWN]

@@ -1,0 +1,115 @@
+"""HorizontalPodAutoscalers: the arithmetic of the last sync, and what keeps them from scaling.
+
+After ``pkg/controller/podautoscaler`` (v1.36): ``horizontal.go`` for the conditions, ``replica_calculator.go`` for the
+ratio and its tolerance.
+"""
+
+import math
+from typing import Any
+
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+from pilothouse.why.evidence import Document, Reference
+from pilothouse.why.states.lifetime import last_change
+from pilothouse.why.steps import STATE, Step
+from pilothouse.why.view import Finding, View
+
+_TOLERANCE = 0.1
+"""``--horizontal-pod-autoscaler-tolerance``, unless ``spec.behavior`` has one."""
+
+
+async def autoscaler(view: View) -> Finding | None:
+    """Why it has the number of replicas that it has."""
+    current, desired = view.status.get("currentReplicas", 0), view.status.get("desiredReplicas", 0)
+    able, active, limited = (view.condition(each) for each in ("AbleToScale", "ScalingActive", "ScalingLimited"))
+    steps: list[Step] = []
+    for found in (able, active):
+        if found.get("status") == "False":
+            step = view.step(f"can't scale: {found.get('reason')}: {found.get('message')}", root=STATE)
+            step.because = await _target(view)
+            steps.append(step)
+    steps += [view.step(f"compares {line}", root=STATE) for line in _arithmetic(view.spec, view.status, current)]
+    if limited.get("status") == "True":
+        text = f"wants other than it may: {limited.get('reason')}: {limited.get('message')}"
+        bounds = await last_change(view)
+        steps.append(view.step(text, root=STATE, because=[bounds] if bounds is not None else []))
+    elif able.get("reason") in ("ScaleDownStabilized", "ScaleUpStabilized", "BackoffDownscale", "BackoffBoth"):
+        steps.append(view.step(f"waits: {able.get('reason')}: {able.get('message')}", root=STATE))
+    if not steps:
+        return None
+    broken = any(each.get("status") == "False" for each in (able, active))
+    state = "not scaling" if broken or current == desired else f"scaling from {current} to {desired}"
+    return Finding(state, tuple(steps))
+
+
+async def _target(view: View) -> list[Step]:
+    """That the target is not there, if it is not."""
+    target = view.spec.get("scaleTargetRef") or {}
+    resource = view.evidence.resource_of(target.get("apiVersion") or "", target.get("kind") or "")
+    name = target.get("name") or ""
+    if not resource:
+        return []
+    if await view.evidence.get(Reference(resource, view.reference.namespace, name)) is not None:
+        return []
+    about = view.of(resource, name, None)
+    ended = next((each for each in reversed(await about.changes()) if each.type == "DELETED"), None)
+    if ended is not None:
+        return [await view.chain.step(ended, text="was deleted")]
+    return [about.step("is not there", root=STATE)]
+
+
+def _arithmetic(spec: Document, status: Document, replicas: int) -> list[str]:
+    """One line for each metric whose current value is known."""
+    current = {_named(each): each for each in status.get("currentMetrics") or () if each}
+    return [
+        line
+        for metric in spec.get("metrics") or ()
+        if (line := _line(metric, current.get(_named(metric)), replicas, _tolerances(spec)))
+    ]
+
+
+def _named(metric: dict[str, Any]) -> tuple[str, str]:
+    type_ = metric.get("type") or ""
+    source = metric.get(f"{type_[:1].lower()}{type_[1:]}") or {}
+    return type_, source.get("name") or (source.get("metric") or {}).get("name") or ""
+
+
+def _line(
+    metric: dict[str, Any], current: dict[str, Any] | None, replicas: int, tolerances: tuple[float, float]
+) -> str:
+    type_, name = _named(metric)
+    key = f"{type_[:1].lower()}{type_[1:]}"
+    target = (metric.get(key) or {}).get("target") or {}
+    value = ((current or {}).get(key) or {}).get("current") or {}
+    for field, unit in (("averageUtilization", " %"), ("averageValue", ""), ("value", "")):
+        wanted, has = _number(target.get(field)), _number(value.get(field))
+        if wanted is None:
+            continue
+        if has is None:
+            return f"{name or type_}: the target is {target[field]}{unit}, and there is no current value"
+        ratio = has / wanted if wanted else math.inf
+        down, up = tolerances
+        if 1 - down <= ratio <= 1 + up:
+            outcome = f"within the tolerance of {down if ratio < 1 else up:g}, so {replicas} replicas stay"
+        elif math.isfinite(ratio):
+            outcome = f"times {replicas} replicas makes {math.ceil(replicas * ratio - 1e-9)}"
+        else:
+            outcome = "a target of 0"
+        return f"{name or type_}: {value[field]}{unit} with the target {target[field]}{unit}: {ratio:.2f}, {outcome}"
+    return ""
+
+
+def _number(value: object) -> float | None:
+    if value is None:
+        return None
+    try:
+        return parse_quantity(str(value)).milli_value / 1000
+    except QuantityError:
+        return None
+
+
+def _tolerances(spec: Document) -> tuple[float, float]:
+    """For scaling down and up."""
+    behavior = spec.get("behavior") or {}
+    found = [_number((behavior.get(each) or {}).get("tolerance")) for each in ("scaleDown", "scaleUp")]
+    down, up = (_TOLERANCE if each is None else each for each in found)
+    return down, up

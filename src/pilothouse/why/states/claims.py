@@ -1,0 +1,111 @@
+"""PersistentVolumeClaims that are not bound."""
+
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+from pilothouse.why.evidence import Document, Reference
+from pilothouse.why.states.lifetime import created
+from pilothouse.why.steps import STATE, Step
+from pilothouse.why.view import Finding, View
+
+_SHOWN = 10
+_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+
+
+async def claim(view: View) -> Finding | None:
+    """A claim that waits for a volume, or has lost it."""
+    phase = view.status.get("phase")
+    if phase == "Lost":
+        name = view.spec.get("volumeName") or ""
+        about = view.of("persistentvolumes", name, None, namespace="")
+        ended = next((each for each in reversed(await about.changes()) if each.type == "DELETED"), None)
+        because = [await view.chain.step(ended, text="was deleted")] if ended is not None else []
+        return Finding("lost", (view.step(f"has lost its volume {name}, which is gone", root=STATE, because=because),))
+    if phase != "Pending":
+        return None
+    return Finding("pending", tuple(await _pending(view)))
+
+
+async def _pending(view: View) -> list[Step]:
+    steps = []
+    name = view.spec.get("storageClassName")
+    if name:
+        class_ = await view.evidence.get(Reference("storageclasses.storage.k8s.io", "", name))
+        if class_ is None:
+            steps.append(await _no_class(view, name))
+        elif class_.get("volumeBindingMode") == "WaitForFirstConsumer":
+            steps += await _consumer(view, class_)
+        else:
+            provisioner = class_.get("provisioner")
+            steps.append(view.step(f"waits for {provisioner} to make a volume of the class {name}", root=STATE))
+    elif name == "":
+        steps.append(view.step('asks for a volume without a class (storageClassName is ""): none is made', root=STATE))
+    else:
+        steps.append(view.step("has no storageClassName, and there is no default StorageClass", root=STATE))
+    steps += await _events(view)
+    rejected = await _volumes(view)
+    if rejected:
+        steps.append(view.step(f"fits none of the {len(rejected)} volumes", root=STATE, table=rejected[:_SHOWN]))
+    made = await created(view)
+    if made is not None:
+        steps[0].because.append(made)
+    return steps
+
+
+async def _no_class(view: View, name: str) -> Step:
+    about = view.of("storageclasses.storage.k8s.io", name, None, namespace="")
+    ended = next((each for each in reversed(await about.changes()) if each.type == "DELETED"), None)
+    because = [await view.chain.step(ended, text="was deleted")] if ended is not None else []
+    return view.step(f"asks for the StorageClass {name}, which is not there", root=STATE, because=because)
+
+
+async def _consumer(view: View, class_: Document) -> list[Step]:
+    """The first pod that uses the claim decides where its volume is made."""
+    name = view.reference.name
+    users = [
+        pod["metadata"]["name"]
+        for pod in await view.evidence.objects("pods", view.reference.namespace)
+        if any(
+            (each.get("persistentVolumeClaim") or {}).get("claimName") == name
+            for each in (pod.get("spec") or {}).get("volumes") or ()
+        )
+    ]
+    mode = f"the class {class_['metadata']['name']} binds with the first consumer (WaitForFirstConsumer)"
+    if not users:
+        return [view.step(f"waits for a pod: {mode}, and no pod uses the claim", root=STATE)]
+    return [view.step(f"waits until {', '.join(users[:_SHOWN])} is scheduled: {mode}", root=STATE)]
+
+
+async def _events(view: View) -> list[Step]:
+    found = [each for each in await view.evidence.events(view.reference, view.uid) if each.type == "Warning"]
+    return [view.step(f"{each.reason}: {each.message}", root=STATE) for each in found[-1:]]
+
+
+async def _volumes(view: View) -> list[str]:
+    """Why each volume that is there is not taken."""
+    lines = []
+    for volume in await view.evidence.objects("persistentvolumes", ""):
+        reason = _mismatch(view.spec, volume)
+        if reason:
+            lines.append(f"{volume['metadata']['name']}: {reason}")
+    return lines
+
+
+def _mismatch(wanted: Document, volume: Document) -> str:
+    spec, status = volume.get("spec") or {}, volume.get("status") or {}
+    if status.get("phase") != "Available" or spec.get("claimRef"):
+        held = spec.get("claimRef") or {}
+        return f"{status.get('phase')}, for {held.get('namespace')}/{held.get('name')}" if held else "not available"
+    if (spec.get("storageClassName") or "") != (wanted.get("storageClassName") or ""):
+        return f'its class is "{spec.get("storageClassName") or ""}"'
+    missing = set(wanted.get("accessModes") or ()) - set(spec.get("accessModes") or ())
+    if missing:
+        return f"it does not offer {', '.join(sorted(missing))}"
+    if (wanted.get("volumeMode") or "Filesystem") != (spec.get("volumeMode") or "Filesystem"):
+        return f"its mode is {spec.get('volumeMode')}"
+    asked = ((wanted.get("resources") or {}).get("requests") or {}).get("storage")
+    has = (spec.get("capacity") or {}).get("storage")
+    try:
+        if asked and has and parse_quantity(has) < parse_quantity(asked):
+            return f"it has {has}, and {asked} are asked for"
+    except QuantityError:
+        return f"its capacity {has} can't be compared"
+    return "its labels or node affinity do not fit" if wanted.get("selector") else ""

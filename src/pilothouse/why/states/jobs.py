@@ -1,0 +1,141 @@
+"""Jobs that failed, wait or do not get on, and CronJobs that did not start one."""
+
+import datetime
+
+from pilothouse.machinery.cron import CronError, parse_schedule
+from pilothouse.machinery.times import TimeError, format_time, parse_time
+from pilothouse.machinery.zones import UnknownZone, load_zone
+from pilothouse.why.evidence import Document, Reference
+from pilothouse.why.states.lifetime import created, last_change
+from pilothouse.why.steps import STATE, TIME, Step
+from pilothouse.why.view import Finding, View, controller_of
+
+_SHOWN_PODS = 5
+_MOST_MISSED = 100
+"""Upstream's bound (cronjob ``utils.go``, ``mostRecentScheduleTime``, v1.36): from more missed times on it warns."""
+
+
+async def job(view: View) -> Finding | None:
+    """A Job that has failed, is suspended, or still waits for pods."""
+    failed = view.condition("Failed") or view.condition("FailureTarget")
+    if failed.get("status") == "True":
+        return Finding("failed", await _failed(view, failed))
+    if view.condition("Complete").get("status") == "True":
+        return None
+    if view.spec.get("suspend"):
+        text = "is suspended: spec.suspend is true, so it has no pods"
+        return Finding("suspended", (view.step(text, root=STATE, because=await _set(view)),))
+    pods = await _pods_of(view)
+    troubled = [pod for pod in pods if _phase(pod) == "Failed"]
+    succeeded, wanted = view.status.get("succeeded", 0), view.spec.get("completions", 1)
+    if not troubled:
+        return None
+    failures, limit = view.status.get("failed", 0), view.spec.get("backoffLimit", 6)
+    text = (
+        f"has {succeeded} of {wanted} completions after {failures} failures; the back-off limit is {limit}, and each "
+        "failure doubles the wait before the next pod, from 10 seconds up to 10 minutes"
+    )
+    step = view.step(text, root=STATE, because=[await _failure(view, pod) for pod in troubled[-_SHOWN_PODS:]])
+    return Finding("retrying", (step,))
+
+
+async def _failed(view: View, failed: Document) -> tuple[Step, ...]:
+    pods = [pod for pod in await _pods_of(view) if _phase(pod) == "Failed"]
+    step = view.step(f"failed: {failed.get('reason')}: {failed.get('message')}", root=STATE)
+    step.time = failed.get("lastTransitionTime") or ""
+    step.because = [await _failure(view, pod) for pod in pods[-_SHOWN_PODS:]]
+    if failed.get("reason") == "DeadlineExceeded":
+        step.root = TIME
+        made = await created(view)
+        step.because += [made] if made is not None else []
+    return (step,)
+
+
+async def _failure(view: View, pod: Document) -> Step:
+    """How one pod failed."""
+    about = view.of("pods", pod["metadata"]["name"], pod)
+    for change in await about.changes():
+        after = await view.evidence.after(change)
+        if change.type != "DELETED" and after is not None and _phase(after) == "Failed":
+            return await view.chain.step(change)
+    status = pod.get("status") or {}
+    return about.step(f"failed: {status.get('reason') or ''} {status.get('message') or ''}".rstrip(": "), root=STATE)
+
+
+def _phase(pod: Document) -> str:
+    return str((pod.get("status") or {}).get("phase") or "")
+
+
+async def _pods_of(view: View) -> list[Document]:
+    pods = await view.evidence.objects("pods", view.reference.namespace)
+    return [pod for pod in pods if controller_of(pod).get("uid") == view.uid]
+
+
+async def _set(view: View) -> list[Step]:
+    found = await last_change(view)
+    return [] if found is None else [found]
+
+
+async def cron_job(view: View) -> Finding | None:
+    """When a CronJob starts its next Job, and why the last time passed without one."""
+    spec = view.spec
+    if spec.get("suspend"):
+        step = view.step("starts no Jobs: spec.suspend is true", root=STATE, because=await _set(view))
+        return Finding("suspended", (step,))
+    try:
+        zone = load_zone(spec["timeZone"]) if spec.get("timeZone") else datetime.UTC
+        schedule = parse_schedule(spec.get("schedule") or "", zone)
+    except (CronError, UnknownZone) as error:
+        step = view.step(f"starts no Jobs: its schedule can't be read: {error}", root=STATE, because=await _set(view))
+        return Finding("invalid schedule", (step,))
+    last = _time(view.status.get("lastScheduleTime")) or _time(view.metadata.get("creationTimestamp"))
+    if last is None:
+        return None
+    missed: list[datetime.datetime] = []
+    following = schedule.next(last)
+    while following is not None and following <= view.time and len(missed) < _MOST_MISSED:
+        missed.append(following)
+        following = schedule.next(following)
+    coming = schedule.next(view.time)
+    when = f"next at {format_time(coming)}" if coming is not None else "and has no next time within five years"
+    zone_text = f" in {spec['timeZone']}" if spec.get("timeZone") else ""
+    text = f"runs at {spec.get('schedule')}{zone_text}, {when}"
+    if not missed:
+        return Finding("waiting for its time", (view.step(text, root=TIME),))
+    return Finding("did not start", (view.step(text, root=STATE, because=await _missed(view, missed)),))
+
+
+async def _missed(view: View, missed: list[datetime.datetime]) -> list[Step]:
+    due = missed[-1]
+    several = f"{len(missed)} times since {format_time(missed[0])} passed" if len(missed) > 1 else "its time passed"
+    active = [each.get("name", "") for each in view.status.get("active") or ()]
+    if view.spec.get("concurrencyPolicy") == "Forbid" and active:
+        found = [await _still_active(view, name) for name in active[:_SHOWN_PODS]]
+        text = f"{several}: concurrencyPolicy is Forbid, and {', '.join(active)} still runs"
+        return [view.step(text, root=STATE, because=found)]
+    deadline = view.spec.get("startingDeadlineSeconds")
+    late = (view.time - due).total_seconds()
+    if deadline is not None and late > deadline:
+        text = (
+            f"{several}: {late:.0f} s ago, and startingDeadlineSeconds is {deadline}: nothing ran the controller then"
+        )
+        return [view.step(text, root=STATE)]
+    events = [each for each in await view.evidence.events(view.reference, view.uid) if each.type == "Warning"]
+    said = f": {events[-1].reason}: {events[-1].message}" if events else ": no controller has looked at it since"
+    return [view.step(f"{several}{said}", root=STATE)]
+
+
+async def _still_active(view: View, name: str) -> Step:
+    reference = Reference("jobs.batch", view.reference.namespace, name)
+    about = view.of("jobs.batch", name, await view.evidence.get(reference))
+    found = await job(about)
+    return found.steps[0] if found is not None else about.step("runs", root=STATE)
+
+
+def _time(text: object) -> datetime.datetime | None:
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        return parse_time(text)
+    except TimeError:
+        return None

@@ -1,0 +1,52 @@
+"""Namespaces that are being deleted."""
+
+from pilothouse.why.states.lifetime import deletion_request
+from pilothouse.why.steps import STATE, Step
+from pilothouse.why.view import Finding, View
+
+_CONDITIONS = (
+    "NamespaceDeletionDiscoveryFailure",
+    "NamespaceDeletionGroupVersionParsingFailure",
+    "NamespaceDeletionContentFailure",
+    "NamespaceContentRemaining",
+    "NamespaceFinalizersRemaining",
+)
+"""Those that are True while the deletion does not get on (``namespaced_resources_deleter.go``, v1.36)."""
+_SHOWN = 5
+
+
+async def namespace(view: View) -> Finding | None:
+    """What is left in a namespace that is being deleted, and what holds it."""
+    if not view.metadata.get("deletionTimestamp"):
+        return None
+    steps: list[Step] = []
+    for type_ in _CONDITIONS:
+        found = view.condition(type_)
+        if found.get("status") == "True":
+            steps.append(view.step(f"is not empty: {found.get('reason')}: {found.get('message')}", root=STATE))
+    finalizers = view.spec.get("finalizers") or []
+    others = [each for each in finalizers if each != "kubernetes"]
+    if others:
+        steps.append(view.step(f"is held by spec.finalizers {', '.join(others)}", root=STATE))
+    if steps:
+        steps[0].table = await _held(view)
+    asked = await deletion_request(view, await view.changes())
+    if asked is not None:
+        steps.append(await view.chain.step(asked))
+    if not steps:
+        steps.append(view.step("is being emptied", root=STATE))
+    return Finding("terminating", tuple(steps))
+
+
+async def _held(view: View) -> list[str]:
+    """The objects that are left because of their finalizers."""
+    lines: list[str] = []
+    for resource in view.evidence.namespaced:
+        for each in await view.evidence.objects(resource, view.reference.name):
+            metadata = each.get("metadata") or {}
+            if metadata.get("finalizers"):
+                kind = view.evidence.kind_of(resource)
+                lines.append(f"{kind}/{metadata.get('name')} has the finalizers {', '.join(metadata['finalizers'])}")
+                if len(lines) >= _SHOWN:
+                    return lines
+    return lines

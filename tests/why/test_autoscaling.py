@@ -1,0 +1,53 @@
+"""The arithmetic of HorizontalPodAutoscalers."""
+
+import asyncio
+from typing import Any
+
+from tests.why.cluster import Cluster, roots, texts
+
+
+def _autoscaler(**spec: Any) -> dict[str, Any]:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    utilization = {"type": "Utilization", "averageUtilization": 50}
+    metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": utilization}}]
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 3, "metrics": metrics, **spec},
+    }
+
+
+async def test_a_target_that_was_deleted(cluster: Cluster) -> None:
+    await cluster.deployment()
+    await cluster.create(_autoscaler())
+    await cluster.plane.delete("apps/v1", "Deployment", "web")
+    await asyncio.sleep(60)
+    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert found.state == "not scaling"
+    assert found.steps[0].text.startswith("horizontalpodautoscaler/web can't scale: FailedGetScale: ")
+    assert roots(found)[0] == "deployment/web was deleted, by kubernetes-admin with pilothouse-testing"
+
+
+async def test_pods_without_requests(cluster: Cluster) -> None:
+    await cluster.deployment()
+    await cluster.create(_autoscaler())
+    await asyncio.sleep(60)
+    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert found.state == "not scaling"
+    assert "FailedGetResourceMetric: the HPA was unable to compute the replica count" in texts(found.steps)[0]
+
+
+async def test_the_arithmetic_and_the_bound(cluster: Cluster) -> None:
+    manifest_requests = {"requests": {"cpu": "100m"}}
+    await cluster.deployment(replicas=2, containers=[{"name": "app", "image": "nginx", "resources": manifest_requests}])
+    await cluster.create(_autoscaler())
+    for name in await cluster.pods():
+        await cluster.plane.patch(
+            "v1", "Pod", name, {"metadata": {"annotations": {"simulated.pilothouse.dev/cpu-usage": "200m"}}}
+        )
+    await asyncio.sleep(300)
+    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    said = texts(found.steps)
+    assert any("compares cpu: " in each for each in said), said
+    assert any("wants other than it may: TooManyReplicas: " in each for each in said), said
