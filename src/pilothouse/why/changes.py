@@ -33,6 +33,7 @@ def summary(change: ObjectChange, before: Document | None, after: Document | Non
         return Summary("was removed once its deletion was complete" if asked else "was deleted", DELETED)
     if before is None or after is None:
         return Summary("was changed", STATUS)
+    listed = _listed_paths if change.reference.resource == "secrets" else _listed
     if _metadata(after).get("deletionTimestamp") and not _metadata(before).get("deletionTimestamp"):
         return Summary(_deletion_text(after), DELETED)
     found = [each for each in differences(before, after) if not each.path.endswith(_HEARTBEATS)]
@@ -47,9 +48,9 @@ def summary(change: ObjectChange, before: Document | None, after: Document | Non
     ):
         these = [each for each in found if each.path.startswith(prefixes) and each.path not in _UNREMARKABLE]
         if these:
-            return Summary(f"changed: {_listed(these)}", weight)
+            return Summary(f"changed: {listed(these)}", weight)
     these = [each for each in found if each.path not in _UNREMARKABLE[:1]]
-    return Summary(f"changed: {_listed(these)}" if these else "was written unchanged", NOTHING)
+    return Summary(f"changed: {listed(these)}" if these else "was written unchanged", NOTHING)
 
 
 def _metadata(document: Document) -> dict[str, Any]:
@@ -90,6 +91,11 @@ def _reason(document: Document) -> str:
 def _listed(found: list[Difference]) -> str:
     shown = "; ".join(map(_line, found[:_SHOWN]))
     return f"{shown} and {len(found) - _SHOWN} more fields" if len(found) > _SHOWN else shown
+
+
+def _listed_paths(found: list[Difference]) -> str:
+    """Of Secrets no values: explanations end up in logs, and on pages that are shown to others."""
+    return ", ".join(dict.fromkeys(each.path for each in found[:_SHOWN]))
 
 
 def _line(difference: Difference) -> str:
