@@ -62,6 +62,7 @@ KUBECONFIG = {
         ("apiserver --service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24", "there may be one range of each family"),
         ("apiserver --replica-lag=-1s", "--replica-lag must not be negative"),
         ("apiserver --history-retention=0s", "--history-retention must be positive"),
+        ("apiserver --history-max-bytes=1000", "--history-max-bytes must be at least 1048576, got 1000"),
         ("apiserver --feature-gates=Migration=true", "--feature-gates: unrecognized feature gate: Migration"),
         (
             "up --feature-gates=CoordinatedLeaderElection=true",

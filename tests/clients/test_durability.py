@@ -118,6 +118,8 @@ def test_a_server_that_is_killed_loses_nothing_acknowledged(tmp_path: Path, soak
     chance = random.Random(5)
     books = [Books() for _ in range(WRITERS)]
     server.start()
+    with closing(server.connect()) as connection:
+        beginning = server.ask(connection, "GET", PATH)[1]
     rounds = 100 if soak else 5
     for _ in range(rounds):
         shown: dict[str, tuple[int, int]] = {}
@@ -141,7 +143,28 @@ def test_a_server_that_is_killed_loses_nothing_acknowledged(tmp_path: Path, soak
         with closing(server.connect()) as connection:
             _status, found = server.ask(connection, "GET", PATH)
         _check(found, books, shown)
+        _check_history(server, beginning, found)
     server.kill()
+
+
+def _check_history(server: Server, beginning: Any, found: Any) -> None:
+    """A watch from before the first kill shows every change since, and so what is there now."""
+    state = {item["metadata"]["name"]: item for item in beginning["items"]}
+    query = f"watch=true&timeoutSeconds=1&resourceVersion={beginning['metadata']['resourceVersion']}"
+    with closing(server.connect()) as connection:
+        connection.request("GET", f"{PATH}?{query}", headers={"Authorization": f"Bearer {server.token}"})
+        with closing(connection.getresponse()) as answer:
+            assert answer.status == 200
+            events = [json.loads(line) for line in answer.read().splitlines()]
+    revisions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
+    assert revisions == sorted(set(revisions))
+    for event in events:
+        name = event["object"]["metadata"]["name"]
+        assert (event["type"] == "ADDED") == (name not in state)
+        state.pop(name, None)
+        if event["type"] != "DELETED":
+            state[name] = {key: value for key, value in event["object"].items() if key not in ("kind", "apiVersion")}
+    assert state == {item["metadata"]["name"]: item for item in found["items"]}
 
 
 def _is_loaded(books: list[Books], enough: int, failures: list[BaseException]) -> bool:

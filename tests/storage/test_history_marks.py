@@ -38,6 +38,29 @@ async def test_a_burst_has_one_mark(env: Env) -> None:
     assert (round(seconds, 6), revision) == (0.8, first)
 
 
+async def test_the_state_after_a_burst_is_known_once_it_rests(env: Env) -> None:
+    store = MemoryStore(env)
+    for number in range(5):
+        last = await _write(store, f"a{number}")
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(100)
+    assert store.revision_at(50) == last
+    assert [revision for _seconds, revision in store.history_marks()] == [2, last]
+
+
+async def test_of_many_marks_some_are_shown_and_all_are_used(env: Env) -> None:
+    store = MemoryStore(env, retention=Retention(seconds=10_000))
+    written = []
+    for number in range(5000):
+        written.append(await _write(store, f"a{number}"))
+        await asyncio.sleep(1)
+    shown = store.history_marks()
+    assert len(shown) == 2500
+    assert shown[-1] == (1, written[-1])
+    assert shown[0] == (4999, written[1])
+    assert [store.revision_at(seconds) for seconds in range(5000, 0, -1)] == written
+
+
 async def test_a_store_that_rests_keeps_its_last_state(env: Env) -> None:
     store = MemoryStore(env, retention=Retention(seconds=100))
     last = await _write(store, "a")

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,6 @@ from pilothouse.env import Env
 from pilothouse.storage import (
     Change,
     CommitFailed,
-    Compacted,
     DamagedStore,
     DataDirectoryError,
     DataDirectoryLocked,
@@ -29,8 +28,10 @@ from pilothouse.storage import (
     Retention,
 )
 from pilothouse.storage.data_directory import DataDirectory
+from pilothouse.storage.history import KEPT
 from pilothouse.storage.sqlite import FILE_NAME, SqliteStore
-from pilothouse.storage.sqlite_file import _APPLICATION, SqliteFile
+from pilothouse.storage.sqlite_file import Pruning, SqliteFile
+from pilothouse.storage.sqlite_format import APPLICATION
 
 CHILD_ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 """What a child process needs to import what this one does."""
@@ -71,9 +72,9 @@ async def put(store: SqliteStore, key: str, value: bytes = b"v") -> int:
 
 
 @contextlib.asynccontextmanager
-async def opened(env: Env, directory: Path) -> AsyncIterator[SqliteStore]:
+async def opened(env: Env, directory: Path, retention: Retention = KEPT) -> AsyncIterator[SqliteStore]:
     """The store there, closed in the end."""
-    store = SqliteStore.open(env, directory, inline=True)
+    store = SqliteStore.open(env, directory, retention=retention, inline=True)
     try:
         yield store
     finally:
@@ -100,11 +101,12 @@ async def make_three_pods(env: Env, directory: Path) -> None:
 # Surviving
 
 
-async def test_everything_but_history_survives(env: Env, tmp_path: Path) -> None:
+async def test_records_revisions_and_history_survive(env: Env, tmp_path: Path) -> None:
     async with opened(env, tmp_path) as store:
         await put_three_pods(store)
         await put(store, "/pods/default/a", b"again")
         await store.commit(store.stage("/pods/default/c", None))
+        changes = store.changes("/pods/")
 
     async with opened(env, tmp_path) as store:
         assert store.revision == 6
@@ -112,12 +114,12 @@ async def test_everything_but_history_survives(env: Env, tmp_path: Path) -> None
             Record("/pods/default/a", b"again", 5, 2),
             Record("/pods/default/b", b"b" * 3000, 3, 3),
         ]
-        assert store.compacted == 6
-        with pytest.raises(Compacted):
-            store.watch("/pods/", 5)
-        watcher = store.watch("/pods/", 6)
+        assert store.compacted == 0
+        assert store.changes("/pods/") == changes
+        watcher = store.watch("/pods/", 5)
         assert await put(store, "/pods/default/c") == 7
-        assert len(watcher.take()) == 1
+        assert [change.type for change in watcher.take()] == ["DELETED", "ADDED"]
+        assert len(store.list("/pods/", revision=4).records) == 3
 
     assert (await content(env, tmp_path))[0] == 7
 
@@ -131,19 +133,21 @@ async def test_an_object_made_and_deleted_in_one_commit_leaves_only_its_revision
 
 
 async def test_large_groups_and_swept_out_deletions_survive(env: Env, tmp_path: Path) -> None:
-    async with opened(env, tmp_path) as store:
+    async with opened(env, tmp_path, Retention(changes=100)) as store:
         for round_ in range(3):
             staged = [store.stage(f"/pods/default/{i}", lambda _revision: b"x") for i in range(1200)]
             await store.commit(staged[-1])
             staged = [store.stage(f"/pods/default/{i}", None) for i in range(1200) if i > round_]
             await store.commit(staged[-1])
+        for _ in range(5):
+            await put(store, "/pods/default/0")
     revision, records = await content(env, tmp_path)
-    assert revision == 1 + 2 * 3600 - 1 - 2 - 3
+    assert revision == 1 + 2 * 3600 - 1 - 2 - 3 + 5
     assert len(records) == 3
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
-        (rows,) = connection.execute("SELECT count(*) FROM objects").fetchone()
+        (rows,) = connection.execute("SELECT count(*) FROM versions").fetchone()
     connection.close()
-    assert rows < 3 + 1200 + 500
+    assert rows < 3 + 100 * 2 + 500
 
 
 async def test_the_file_is_readable_by_its_owner_only(env: Env, tmp_path: Path) -> None:
@@ -209,8 +213,10 @@ def kill_writer(directory: Path, revision: int, *, after: int) -> int:
 
 
 async def test_kill_9_in_the_middle_of_a_load_loses_nothing_acknowledged(env: Env, tmp_path: Path, soak: bool) -> None:
-    """What is found again is a prefix of the writes in revision order, and holds all that was acknowledged."""
+    """What is found again is a prefix of the writes in revision order, and holds all that was acknowledged. So does the
+    history, in which every state since the beginning can be read."""
     state: dict[str, int] = {}
+    states = {1: state}
     revision = 1
     chance = random.Random(9)
     for _ in range(40 if soak else 4):
@@ -220,11 +226,15 @@ async def test_kill_9_in_the_middle_of_a_load_loses_nothing_acknowledged(env: En
         for line in (tmp_path / "staged").read_text().splitlines():
             kind, number, key = line.split()
             if int(number) <= found:
-                if kind == "-":
-                    del state[key]
-                else:
+                state = {other: written for other, written in state.items() if other != key}
+                if kind == "+":
                     state[key] = int(number)
+                states[int(number)] = state
         assert {record.key: record.revision for record in records} == state
+        async with opened(env, tmp_path / "data") as store:
+            for then in chance.sample(sorted(states), 50):
+                page = store.list("", revision=then)
+                assert {record.key: record.revision for record in page.records} == states[then]
         assert all(record.value == b"%d " % record.revision * 300 for record in records)
         revision = found
 
@@ -319,7 +329,7 @@ async def test_a_flipped_byte_is_rejected_or_harmless_wherever_it_is(env: Env, t
         except DataDirectoryError:
             refused += 1
         path.write_bytes(good)
-    assert refused > 75
+    assert refused > 50
     assert await content(env, tmp_path) == whole
 
 
@@ -376,7 +386,7 @@ async def test_a_newer_format_is_rejected_and_left_as_it_is(env: Env, tmp_path: 
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         connection.execute("PRAGMA user_version=7")
     connection.close()
-    with pytest.raises(NewerFormat, match="has format 7, and this pilothouse knows formats up to 1"):
+    with pytest.raises(NewerFormat, match="has format 7, and this pilothouse knows formats up to 2"):
         await content(env, tmp_path)
 
 
@@ -391,12 +401,12 @@ async def test_an_older_format_is_migrated_step_by_step(env: Env, tmp_path: Path
 
         return migrate
 
-    file = SqliteFile(tmp_path / FILE_NAME, format_version=3, migrations={1: step(1), 2: step(2)})
-    assert len(file.load()) == 3
+    file = SqliteFile(tmp_path / FILE_NAME, format_version=4, migrations={2: step(2), 3: step(3)})
+    assert len(file.load().records) == 3
     file.close()
-    assert steps == [1, 2]
-    again = SqliteFile(tmp_path / FILE_NAME, format_version=3)
-    assert len(again.load()) == 3
+    assert steps == [2, 3]
+    again = SqliteFile(tmp_path / FILE_NAME, format_version=4)
+    assert len(again.load().records) == 3
     again.close()
     with pytest.raises(NewerFormat):
         await content(env, tmp_path)
@@ -406,20 +416,20 @@ async def test_a_migration_that_fails_changes_nothing(env: Env, tmp_path: Path) 
     await make_three_pods(env, tmp_path)
 
     def migrate(connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM objects")
+        connection.execute("DELETE FROM versions")
         raise sqlite3.OperationalError("no")
 
     with pytest.raises(DataDirectoryError, match="can't be opened"):
-        SqliteFile(tmp_path / FILE_NAME, format_version=2, migrations={1: migrate}).load()
+        SqliteFile(tmp_path / FILE_NAME, format_version=3, migrations={2: migrate}).load()
     with pytest.raises(DataDirectoryError, match="can no longer read"):
-        SqliteFile(tmp_path / FILE_NAME, format_version=2, migrations={}).load()
+        SqliteFile(tmp_path / FILE_NAME, format_version=3, migrations={}).load()
     assert len((await content(env, tmp_path))[1]) == 3
 
 
 async def test_a_format_of_this_program_is_marked_as_such(env: Env, tmp_path: Path) -> None:
     await make_three_pods(env, tmp_path)
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
-        assert connection.execute("PRAGMA application_id").fetchone() == (_APPLICATION,)
+        assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION,)
     connection.close()
 
 
@@ -500,10 +510,10 @@ class Gate(SqliteFile):
         self.failure = ""
         self.groups: list[list[str]] = []
 
-    def write(self, changes: list[Change]) -> str:
+    def write(self, changes: Sequence[Change], at: float = 0.0, pruning: Pruning | None = None) -> str:
         self.groups.append([change.key.rpartition("/")[2] for change in changes])
         assert self.open.wait(10)
-        return self.failure or super().write(changes)
+        return self.failure or super().write(changes, at, pruning)
 
 
 @contextlib.asynccontextmanager

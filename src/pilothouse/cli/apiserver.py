@@ -13,6 +13,7 @@ from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.durations import format_duration
 from pilothouse.machinery.flag_types import MULTIMAP
 from pilothouse.machinery.flags import DURATION, INT, STRING, STRINGS, Flag, FlagError, FlagSet, Parsed
 
@@ -39,6 +40,11 @@ Usage:
 """
 KUBECONFIG = ".pilothouse/kubeconfig"
 ANY_PORT = -1
+HISTORY_SECONDS = 3600.0
+STORED_HISTORY_SECONDS = 24 * 3600.0
+"""With a data directory."""
+HISTORY_BYTES = 128 * 1024 * 1024
+MIN_HISTORY_BYTES = 1024 * 1024
 
 
 def server_flags(flags: FlagSet, *, service_range: str = "10.0.0.0/24") -> None:
@@ -63,8 +69,16 @@ def server_flags(flags: FlagSet, *, service_range: str = "10.0.0.0/24") -> None:
         Flag(
             "history-retention",
             DURATION,
-            300.0,
-            "How long the history of changes is kept; requests for older resource versions get 410",
+            HISTORY_SECONDS,
+            "How long the history of changes is kept; requests for older resource versions get 410. With --data-dir "
+            f"the default is {format_duration(STORED_HISTORY_SECONDS)}",
+        ),
+        Flag(
+            "history-max-bytes",
+            INT,
+            HISTORY_BYTES,
+            "Bytes that the history may hold, of one resource a quarter of it. The resource with the largest history "
+            "loses its oldest changes first",
         ),
         Flag(
             "service-cluster-ip-range",
@@ -140,6 +154,12 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         raise UserError(
             "--history-retention must be positive: a watch needs the changes since the list before it", code=2
         )
+    if parsed["history-max-bytes"] < MIN_HISTORY_BYTES:
+        raise UserError(
+            f"--history-max-bytes must be at least {MIN_HISTORY_BYTES}, got {parsed['history-max-bytes']}: a watch "
+            "needs the changes since the list before it",
+            code=2,
+        )
     gates = gates_of(parsed)
     ranges = parsed["service-cluster-ip-range"]
     try:
@@ -173,7 +193,8 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         ),
         audit=audit_options(parsed),
         replica_lag=parsed["replica-lag"],
-        history=parsed["history-retention"],
+        history=history_seconds(parsed),
+        history_bytes=parsed["history-max-bytes"],
     )
     try:
         return served.ServedApiServer(env, options)
@@ -181,6 +202,13 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         raise UserError(str(error), code=2) from error
     except (OSError, ValueError) as error:
         raise UserError(f"unable to open the API server's data: {error}") from error
+
+
+def history_seconds(parsed: Parsed) -> float:
+    """How long history is kept. A data directory has it for longer."""
+    if parsed["data-dir"] and "history-retention" not in parsed.given:
+        return STORED_HISTORY_SECONDS
+    return float(parsed["history-retention"])
 
 
 def gates_of(parsed: Parsed) -> "FeatureGates":

@@ -5,6 +5,7 @@ keys, token) is in the data directory; without one everything is made anew and f
 """
 
 import base64
+import math
 import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +19,7 @@ from pilothouse.apiserver.asgi import Application
 from pilothouse.apiserver.authentication.authenticator import StaticTokens, TokenLogin
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.handler_chain import HandlerChain
+from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.private_files import write_private
@@ -56,6 +58,7 @@ with lazy_imports():
 ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
 DEFAULT_PORT = 6443
 _MORE_PORTS = 100
+_LEASES = storage_prefix("coordination.k8s.io", "leases")
 _ANYWHERE = ("", "0.0.0.0", "::", "localhost")  # noqa: S104  # compared only
 
 
@@ -77,7 +80,10 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     replica_lag: float = 0.0
     """How far behind lists and watches from the cache are, in seconds (``apiserver.lagging``)."""
     history: float = Retention().seconds
-    """How long changes are remembered, in seconds: what goes on from an older resource version gets 410."""
+    """How long changes are remembered, in seconds: what goes on from an older resource version gets 410. Those of
+    Leases for five minutes at most, unless this is infinite."""
+    history_bytes: int = Retention().total_bytes
+    """How many bytes of changes are remembered, of one resource a quarter of it."""
     certificate: tuple[str, str] | None = None
     """Files with the certificate to serve with and its key, in place of one that is issued."""
     client_authority: str = ""
@@ -261,7 +267,9 @@ class ServedApiServer:
 
 
 def _open_store(env: Env, options: ServedOptions) -> Store:
-    retention = Retention(seconds=options.history)
+    brief = () if math.isinf(options.history) else ((_LEASES, Retention().seconds),)
+    size = options.history_bytes
+    retention = Retention(seconds=options.history, bytes=size // 4, total_bytes=size, brief=brief)
     if not options.data_dir:
         return MemoryStore(env, retention=retention)
     return sqlite.SqliteStore.open(env, options.data_dir, fsync=options.fsync, retention=retention)

@@ -8,13 +8,16 @@ from collections import deque
 
 import msgspec
 
+from pilothouse.machinery.causes import Cause
 from pilothouse.storage.ordered_keys import OrderedKeys
 from pilothouse.storage.records import Change, Record
 
 _OVERHEAD = 400
 """Bytes of one change besides its values: the structs, its origin and their place in the deque."""
-_CAUSE_OVERHEAD = 1000
-"""Bytes of the cause of a change: its sentence, and its triggers, which have names of their own."""
+_CAUSE_OVERHEAD = 300
+"""Bytes of the cause of a change, besides its sentence and its triggers."""
+_TRIGGER = 400
+"""Bytes of a trigger, which has names of its own."""
 _FRESH = 1024
 """So many changes keep what readers have computed of them (``Change.memo``): those who follow are hardly ever further
 behind, and the rest of the history is for those who come back, and compute it anew. It takes as much memory as the
@@ -22,28 +25,55 @@ values themselves."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How much history is kept. All bounds hold; ``seconds`` for the whole store, the others for each resource.
+    """How much history is kept. All bounds hold; ``changes`` and ``bytes`` for each resource, the others for the store.
 
     etcd behind kube-apiserver keeps 5 to 10 minutes (``--etcd-compaction-interval``, v1.36) and the watch cache at
-    least 75 s within its capacity of up to 102,400 events per resource. ``bytes`` counts the values that only history
-    keeps alive; encoded events in ``Change.memo`` come on top.
+    least 75 s within its capacity of up to 102,400 events per resource. Bytes count the values that only history keeps
+    alive, and causes; encoded events in ``Change.memo`` come on top.
     """
 
     seconds: float = 300.0
     changes: int = 50_000
     bytes: int = 32 * 1024 * 1024
+    total_bytes: int = 128 * 1024 * 1024
+    """Of all resources. The one with the most history loses its oldest changes first."""
+    brief: tuple[tuple[str, float], ...] = ()
+    """Prefixes of resources whose history is kept for fewer seconds: Leases change every few seconds, and tell
+    nothing about the past."""
 
 
 KEPT = Retention()
 """How much is kept by default."""
 
 
+class Superseded:
+    """Revisions of values that no record and no history needs any more, for a store that has them on a disk."""
+
+    __slots__ = ("revisions", "size")
+
+    def __init__(self) -> None:
+        self.revisions: list[int] = []
+        self.size = 0
+        """Bytes of the values."""
+
+    def add(self, change: Change) -> None:
+        """Note what nothing but this change had needed, now that history lets go of it."""
+        if change.before is not None:
+            self.revisions.append(change.before.revision)
+            self.size += len(change.before.value)
+        if change.type == "DELETED":
+            self.revisions.append(change.revision)
+            self.size += len(change.value)
+
+
 class Collection:
     """All of one resource: its keys in order, and its changes, oldest first, above ``floor``."""
 
-    __slots__ = ("_fresh", "changes", "floor", "keys", "prefix", "size", "written")
+    __slots__ = ("_fresh", "changes", "floor", "keys", "prefix", "size", "superseded", "written")
 
-    def __init__(self, prefix: str, floor: int, keys: OrderedKeys | None = None) -> None:
+    def __init__(
+        self, prefix: str, floor: int, keys: OrderedKeys | None = None, superseded: Superseded | None = None
+    ) -> None:
         self.prefix = prefix
         self.keys = keys if keys is not None else OrderedKeys()
         self.changes: deque[Change] = deque()
@@ -52,6 +82,7 @@ class Collection:
         self.size = 0
         self.floor = floor
         """Changes at or below this revision are gone."""
+        self.superseded = superseded
         self.written = 0
         """How many changes there were since the process began, kept or not."""
 
@@ -65,21 +96,24 @@ class Collection:
             fresh.popleft().memo = None
         self.size += _weight(change)
         while self.size > retention.bytes or len(changes) > retention.changes:
-            self._drop_oldest()
+            self.drop_oldest()
 
     def forget(self, revision: int) -> None:
         """Let go of everything at or below ``revision``."""
         changes = self.changes
         while changes and changes[0].revision <= revision:
-            self._drop_oldest()
+            self.drop_oldest()
         self.floor = max(self.floor, revision)
 
-    def _drop_oldest(self) -> None:
+    def drop_oldest(self) -> None:
+        """Let go of the oldest change."""
         oldest = self.changes.popleft()
         if self._fresh[0] is oldest:
             self._fresh.popleft()
         self.size -= _weight(oldest)
         self.floor = oldest.revision
+        if self.superseded is not None:
+            self.superseded.add(oldest)
 
     def since(self, revision: int) -> list[Change]:
         """The changes after ``revision``, oldest first. The cost is their number, not that of the history."""
@@ -108,5 +142,9 @@ def _weight(change: Change) -> int:
     if change.type == "DELETED":
         weight += len(change.value)
     if change.origin is not None and change.origin.cause is not None:
-        weight += _CAUSE_OVERHEAD
+        weight += _weight_of_cause(change.origin.cause)
     return weight
+
+
+def _weight_of_cause(cause: Cause) -> int:
+    return _CAUSE_OVERHEAD + len(cause.decision) + _TRIGGER * len(cause.triggers)

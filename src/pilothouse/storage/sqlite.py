@@ -14,14 +14,22 @@ from pathlib import Path
 from typing import Self
 
 from pilothouse.env import Env, Log
+from pilothouse.storage import marks
 from pilothouse.storage.data_directory import DataDirectory
 from pilothouse.storage.errors import CommitFailed, DamagedStore, StoreClosed
-from pilothouse.storage.history import KEPT, Retention
-from pilothouse.storage.records import Record, Staged
-from pilothouse.storage.sqlite_file import SqliteFile
+from pilothouse.storage.history import KEPT, Retention, Superseded
+from pilothouse.storage.records import Staged
+from pilothouse.storage.sqlite_file import Pruning, SqliteFile
+from pilothouse.storage.sqlite_loading import Loaded
 from pilothouse.storage.store import FIRST_REVISION, Store
+from pilothouse.storage.watchers import resource_end
 
 FILE_NAME = "pilothouse.db"
+_PRUNE_AT = 200
+_PRUNE_BYTES = 4 * 1024 * 1024
+"""What history no longer needs is removed from the file when it is so many versions, or so large."""
+_PRUNE_STEP = 500
+"""With one transaction, or twice as many as it writes. More would delay those who wait for it."""
 
 _log = Log("storage")
 
@@ -29,7 +37,7 @@ _log = Log("storage")
 class SqliteStore(Store):
     """A store on disk. Made by ``open``; ``close`` it, although nothing acknowledged is lost if the process just ends.
 
-    History does not survive: watches and lists of a time before the opening are ``Compacted``.
+    History survives as well, within the retention: watches and lists go on from a time before the opening.
     """
 
     def __init__(
@@ -37,16 +45,30 @@ class SqliteStore(Store):
         env: Env,
         directory: DataDirectory,
         file: SqliteFile,
-        records: list[Record],
+        loaded: Loaded,
         *,
         retention: Retention,
         inline: bool,
     ) -> None:
-        super().__init__(env, retention=retention, records=records, revision=max(file.revision, FIRST_REVISION))
+        self._pruned = Superseded()
+        super().__init__(
+            env,
+            retention=retention,
+            records=loaded.records,
+            revision=max(loaded.revision, FIRST_REVISION),
+            superseded=self._pruned,
+        )
+        self._floors = dict(loaded.floors)
+        """As the file has them."""
+        self._loaded_times = loaded.times
+        """Times of the wall clock, until there is a loop whose time they can be compared with."""
+        self._restore(loaded)
         self._directory = directory
         self._file = file
         self._writer = None if inline else _Writer()
         self._writing: list[Staged] = []
+        self._pruning: Pruning | None = None
+        """What is being removed."""
         self._begin_scheduled = False
         self._drained: asyncio.Future[None] | None = None
         self._released = False
@@ -72,7 +94,7 @@ class SqliteStore(Store):
         held = DataDirectory(directory)
         try:
             file = SqliteFile(Path(directory) / FILE_NAME, quota_bytes=quota_bytes, fsync=fsync)
-            records = file.load()
+            loaded = file.load()
             if file.revision < held.acknowledged:
                 file.close()
                 raise DamagedStore(
@@ -80,7 +102,7 @@ class SqliteStore(Store):
                     f"it ends at revision {file.revision}, and revision {held.acknowledged} was acknowledged "
                     f"(to accept the loss, remove {held.path / 'lock'})",
                 )
-            return cls(env, held, file, records, retention=retention, inline=inline)
+            return cls(env, held, file, loaded, retention=retention, inline=inline)
         except BaseException:
             held.release()
             raise
@@ -103,17 +125,84 @@ class SqliteStore(Store):
         if staged.failure:
             raise CommitFailed(staged.failure)
 
-    def _write(self, group: list[Staged]) -> str:
+    def _restore(self, loaded: Loaded) -> None:
+        """Take the history of the file, as far as the bounds allow."""
+        self.compacted = loaded.floors.get("", 0)
+        for collection in self._collections.values():
+            collection.floor = 0
+        for prefix, floor in loaded.floors.items():
+            if prefix:
+                (self._collections.get(prefix) or self._new_collection(prefix)).floor = floor
+        for change in loaded.changes:
+            name = change.key[: resource_end(change.key)]
+            (self._collections.get(name) or self._new_collection(name)).remember(change, self.retention)
+        for collection in self._collections.values():
+            collection.floor = max(collection.floor, self.compacted)
+            collection.written = 0
+        self._pruned.revisions += loaded.superseded
+        self._history_size = sum(collection.size for collection in self._collections.values())
+        if self._history_size > self.retention.total_bytes:
+            self._shrink(self.retention.total_bytes)
+
+    def _expire(self) -> None:
+        if self._loaded_times:  # The first commit may have come before.
+            self._restore_times()
+        super()._expire()
+
+    def _restore_times(self) -> None:
+        """Put the times of the file on the loop's clock."""
+        times, self._loaded_times = self._loaded_times, []
+        now = self._env.monotonic()
+        offset = now - self._env.now().timestamp()
+        known, self._marks = self._marks, marks.Marks()
+        for at, revision in times:
+            if revision >= self.compacted:
+                self._marks.add(min(at + offset, now), revision)  # the clock may have been set back
+        for at, revision in known.some(len(known)):
+            self._marks.add(at, revision)
+
+    def _write(self, group: list[Staged], at: float, pruning: Pruning | None) -> str:
         """Put a group on the disk; on the writer thread, or inline. Returns why it failed, or an empty string."""
-        failure = self._file.write([staged.change for staged in group])
+        failure = self._file.write([staged.change for staged in group], at, pruning)
         if not failure:
             self._directory.acknowledge(group[-1].revision)
         return failure
 
+    def _next_pruning(self, writes: int) -> Pruning | None:
+        """What is to be removed along with so many writes."""
+        pruned = self._pruned
+        if len(pruned.revisions) < _PRUNE_AT and pruned.size < _PRUNE_BYTES:
+            return None
+        count = max(_PRUNE_STEP, 2 * writes)
+        revisions, pruned.revisions = pruned.revisions[:count], pruned.revisions[count:]
+        if not pruned.revisions:
+            pruned.size = 0
+        floors: dict[str, tuple[int, float | None]] = {}
+        if self.compacted > self._floors.get("", 0):
+            expired = self._expired
+            at = None
+            if expired is not None and expired[1] == self.compacted:
+                at = self._env.now().timestamp() - (self._env.monotonic() - expired[0])
+            floors[""] = self.compacted, at
+        for prefix, collection in self._collections.items():
+            if collection.floor > max(self._floors.get(prefix, 0), self.compacted):
+                floors[prefix] = collection.floor, None
+        return Pruning(revisions, floors)
+
+    def _pruning_done(self, failure: str) -> None:
+        pruning, self._pruning = self._pruning, None
+        if pruning is None:
+            return
+        if failure:
+            self._pruned.revisions[:0] = pruning.revisions
+        else:
+            self._floors.update({prefix: revision for prefix, (revision, _at) in pruning.floors.items()})
+
     def _commit_inline(self) -> None:
         group, self._queue = self._queue, []
         if group:
-            self._finish(group, self._write(group))
+            self._pruning = self._next_pruning(len(group))
+            self._finish(group, self._write(group, self._env.now().timestamp(), self._pruning))
 
     def _schedule(self) -> None:
         """Hand over at the end of this turn of the loop, so that whatever is staged in it goes together."""
@@ -128,7 +217,9 @@ class SqliteStore(Store):
         group, self._queue = self._queue, []
         self._writing = group
         assert self._writer is not None
-        self._writer.submit(lambda: self._write(group), self._written)
+        at, pruning = self._env.now().timestamp(), self._next_pruning(len(group))
+        self._pruning = pruning
+        self._writer.submit(lambda: self._write(group, at, pruning), self._written)
 
     def _written(self, failure: str) -> None:
         group, self._writing = self._writing, []
@@ -139,6 +230,7 @@ class SqliteStore(Store):
             self._drained.set_result(None)
 
     def _finish(self, group: list[Staged], failure: str) -> None:
+        self._pruning_done(failure)
         if failure:
             _log.error("Commit failed", writes=len(group), reason=failure)
             failed, self._queue = group + self._queue, []

@@ -1,8 +1,8 @@
 """The file under ``SqliteStore``: one SQLite database that is only ever loaded whole and written to.
 
-The memory structure above answers every read, so the file has no index and no history: one row per object, under the
-revision that created it, replaced in place when the object changes. A deletion leaves a row without a value until a
-later write sweeps it out; so the largest revision in the file is always the newest committed one.
+The memory structure above answers every read, so the file has no index: one row for each version of an object
+(``sqlite_format``). Writing appends; what history no longer needs is removed in small steps that go with later writes.
+The row of the newest revision is never removed before there is a newer one.
 
 SQLite notices a damaged tree, but not a damaged value: each row carries a checksum, and everything is verified before
 anything is served.
@@ -10,28 +10,41 @@ anything is served.
 
 import os
 import sqlite3
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
+from pilothouse.env import Log
+from pilothouse.storage import sqlite_format
 from pilothouse.storage.errors import DamagedStore, DataDirectoryError, NewerFormat
-from pilothouse.storage.records import Change, Record
+from pilothouse.storage.records import Change
+from pilothouse.storage.sqlite_format import (
+    APPLICATION,
+    DELETED,
+    FORMAT,
+    MIGRATIONS,
+    WRITTEN,
+    Migration,
+    checksum,
+    floor_checksum,
+)
+from pilothouse.storage.sqlite_loading import Floors, Loaded, Loading
 
-FORMAT = 1
-"""The format that this code reads and writes (``PRAGMA user_version``)."""
-
-Migration = Callable[[sqlite3.Connection], None]
-
-MIGRATIONS: Mapping[int, Migration] = {}
-"""From a format to the next. Each runs in a transaction of its own, which also sets the new format."""
-
-_APPLICATION = 0x70696C6F  # "pilo": marks our files
-_ROW = "(?,?,?,?,?)"
+_ROW = "(?,?,?,?,?,?,?,?)"
 _ROWS_PER_STATEMENT = 500
-_SWEEP_AT = 500
-"""Rows of deleted objects that are swept out together."""
-
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+_log = Log("storage")
+_encode_origin = msgspec.json.Encoder().encode
+_Row = tuple[int, int, int, float, str, int, bytes | None, bytes | None]
+
+
+class Pruning(msgspec.Struct, frozen=True):
+    """What a write may remove from the file: revisions that nothing needs above these floors."""
+
+    revisions: Sequence[int]
+    floors: Floors
 
 
 class SqliteFile:
@@ -56,14 +69,12 @@ class SqliteFile:
         self._fsync = fsync
         self._format = format_version
         self._migrations = migrations
-        self._deleted: list[int] = []
-        self._sweep_at = _SWEEP_AT
         self._connection: sqlite3.Connection | None = None
 
     # Reading
 
-    def load(self) -> list[Record]:
-        """Open the file, made new if there is none, verify all of it and return its records.
+    def load(self) -> Loaded:
+        """Open the file, made new if there is none, verify all of it and return what it holds.
 
         Raises ``DamagedStore``, ``NewerFormat``, or ``DataDirectoryError`` when it is no store or can't be opened.
         """
@@ -103,18 +114,15 @@ class SqliteFile:
         (found,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if not tables and not application and not found:
-            connection.executescript(
-                "BEGIN;"
-                "CREATE TABLE objects (created INTEGER PRIMARY KEY, revision INTEGER NOT NULL, key TEXT NOT NULL,"
-                " checksum INTEGER NOT NULL, value BLOB);"
-                f"PRAGMA application_id={_APPLICATION}; PRAGMA user_version={self._format};"
-                "COMMIT"
-            )
+            sqlite_format.create(connection, self._format)
             return
-        if application != _APPLICATION:
+        if application != APPLICATION:
             raise DataDirectoryError(f"{self.path} is a database of another program, not a pilothouse store")
         if found > self._format:
             raise NewerFormat(self.path, found, self._format)
+        (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if result != "ok":
+            raise DamagedStore(self.path, result)
         while found < self._format:
             migrate = self._migrations.get(found)
             if migrate is None:
@@ -132,31 +140,21 @@ class SqliteFile:
                 connection.rollback()
                 raise
 
-    def _read(self, connection: sqlite3.Connection) -> list[Record]:
-        (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if result != "ok":
-            raise DamagedStore(self.path, result)
-        records: dict[str, Record] = {}
-        newest = 0
-        for created, revision, key, checksum, value in connection.execute(
-            "SELECT created, revision, key, checksum, value FROM objects ORDER BY created"
+    def _read(self, connection: sqlite3.Connection) -> Loaded:
+        loading = Loading(self.path, connection.execute("SELECT prefix, revision, at, checksum FROM floors"))
+        for row in connection.execute(
+            "SELECT revision, created, kind, at, key, checksum, origin, value FROM versions ORDER BY revision"
         ):
-            if checksum != _checksum(created, revision, key, value):
-                raise DamagedStore(self.path, f"the object under {key!r} is not what was written")
-            newest = max(newest, revision)
-            if value is None:
-                self._deleted.append(created)
-            elif key in records:
-                raise DamagedStore(self.path, f"there are two objects under {key!r}")
-            else:
-                records[key] = Record(key, value, revision, created)
-        self.revision = newest
-        return list(records.values())
+            loading.add(*row)
+        loaded = loading.done()
+        self.revision = loaded.revision
+        return loaded
 
     # Writing
 
-    def write(self, changes: list[Change]) -> str:
-        """Make changes durable, all or none. Returns an empty string, or the reason why none was written.
+    def write(self, changes: Sequence[Change], at: float = 0.0, pruning: Pruning | None = None) -> str:
+        """Make changes of that time durable, all or none, and remove what is no longer needed. Returns an empty string,
+        or the reason why none was written.
 
         Afterwards the file can be tried again: a full disk may have been freed.
         """
@@ -164,54 +162,81 @@ class SqliteFile:
             if self._connection is None:
                 self._reconnect()
             assert self._connection is not None
-            self._write(self._connection, changes)
+            self._write_or_make_room(self._connection, changes, at, pruning)
         except (sqlite3.Error, OSError) as error:
             return self._give_up(error)
         self.revision = changes[-1].revision
         return ""
 
-    def _write(self, connection: sqlite3.Connection, changes: list[Change]) -> None:
-        # Of several changes to one object only the last needs to reach the file.
-        rows: dict[int, tuple[int, int, str, int, bytes | None]] = {}
-        deleted: list[int] = []
-        for change in changes:
-            created = change.created
-            value = None if change.type == "DELETED" else change.value
-            checksum = _checksum(created, change.revision, change.key, value)
-            rows[created] = (created, change.revision, change.key, checksum, value)
-            if value is None:
-                deleted.append(created)
-        batch = list(rows.values())
-        sweep = self._deleted if len(self._deleted) >= self._sweep_at else []
-        if len(batch) <= _ROWS_PER_STATEMENT and not sweep:
+    def _write_or_make_room(
+        self, connection: sqlite3.Connection, changes: Sequence[Change], at: float, pruning: Pruning | None
+    ) -> None:
+        try:
+            self._write(connection, changes, at, pruning)
+        except sqlite3.Error as error:
+            if _code(error) != sqlite3.SQLITE_FULL:
+                raise
+            connection.rollback()
+            self._write_without_history(connection, changes, at)
+            _log.warning("No space left: history was removed from the store", store=str(self.path))
+
+    def _write(
+        self, connection: sqlite3.Connection, changes: Sequence[Change], at: float, pruning: Pruning | None
+    ) -> None:
+        rows = [_row(change, at) for change in changes]
+        if len(rows) <= _ROWS_PER_STATEMENT and pruning is None:
             # One statement is one transaction. That matters if the loop is busy: each call into SQLite gives up the
             # interpreter lock and may wait a switch interval (5 ms) to get it back. Ten rows with a loop that never
             # rests: 7.5 ms as one statement, 48 ms as executemany between BEGIN and COMMIT.
-            self._put(connection, batch)
-        else:
-            connection.execute("BEGIN IMMEDIATE")
-            if sweep:
-                # First, because these pages may be the only free ones. The newest revision is safe in the rows below.
-                gone = f"[{','.join(map(str, sweep))}]"
-                connection.execute("DELETE FROM objects WHERE created IN (SELECT value FROM json_each(?))", (gone,))
-            for start in range(0, len(batch), _ROWS_PER_STATEMENT):
-                self._put(connection, batch[start : start + _ROWS_PER_STATEMENT])
-            connection.execute("COMMIT")
-        if sweep:
-            self._deleted = []
-            self._sweep_at = _SWEEP_AT
-        self._deleted += deleted
+            self._put(connection, rows)
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        if pruning is not None:
+            # First, because these pages may be the only free ones. The newest revision is safe in the rows below.
+            gone = f"[{','.join(map(str, pruning.revisions))}]"
+            connection.execute("DELETE FROM versions WHERE revision IN (SELECT value FROM json_each(?))", (gone,))
+            self._raise_floors(connection, pruning.floors)
+        for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+            self._put(connection, rows[start : start + _ROWS_PER_STATEMENT])
+        connection.execute("COMMIT")
+
+    def _write_without_history(self, connection: sqlite3.Connection, changes: Sequence[Change], at: float) -> None:
+        """Keep nothing but the newest version of each object. A deletion then frees space and takes none."""
+        newest = {change.created: change for change in changes}
+        rows = [_row(change, at, with_history=False) for change in newest.values()]
+        connection.execute("BEGIN IMMEDIATE")
+        replaced = f"[{','.join(map(str, newest))}]"
+        connection.execute(
+            "DELETE FROM versions WHERE kind <> 0 OR created IN (SELECT value FROM json_each(?))"
+            " OR revision NOT IN (SELECT max(revision) FROM versions GROUP BY created)",
+            (replaced,),
+        )
+        connection.execute("DELETE FROM floors")
+        self._raise_floors(connection, {"": (changes[-1].revision, at)})
+        for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+            self._put(connection, rows[start : start + _ROWS_PER_STATEMENT])
+        connection.execute("COMMIT")
 
     @staticmethod
-    def _put(connection: sqlite3.Connection, rows: list[tuple[int, int, str, int, bytes | None]]) -> None:
-        statement = "INSERT OR REPLACE INTO objects VALUES " + ",".join([_ROW] * len(rows))  # noqa: S608  # only marks
+    def _raise_floors(connection: sqlite3.Connection, floors: Floors) -> None:
+        (lowest,) = connection.execute("SELECT coalesce(max(revision), 0) FROM floors WHERE prefix=''").fetchone()
+        for prefix, (revision, at) in floors.items():
+            if revision > lowest:
+                connection.execute(
+                    "INSERT OR REPLACE INTO floors VALUES (?,?,?,?)",
+                    (prefix, revision, at, floor_checksum(prefix, revision, at)),
+                )
+        connection.execute("DELETE FROM floors WHERE revision < (SELECT max(revision) FROM floors WHERE prefix='')")
+
+    @staticmethod
+    def _put(connection: sqlite3.Connection, rows: Sequence[_Row]) -> None:
+        statement = "INSERT INTO versions VALUES " + ",".join([_ROW] * len(rows))  # noqa: S608  # only marks
         connection.execute(statement, [value for row in rows for value in row])
 
     def _give_up(self, error: Exception) -> str:
         if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_FULL:
             assert self._connection is not None
             self._connection.rollback()
-            self._sweep_at = 1  # An emptied row keeps its page until it is swept out.
             limit = f", or its quota of {self._quota_bytes} bytes is used up" if self._quota_bytes else ""
             return f"no space left for {self.path}{limit}"
         # After an I/O error the kernel may have dropped what it could not write, and SQLite what it knew of the log.
@@ -221,7 +246,7 @@ class SqliteFile:
 
     def _reconnect(self) -> None:
         connection = self._connect()
-        (found,) = connection.execute("SELECT coalesce(max(revision), 0) FROM objects").fetchone()
+        (found,) = connection.execute("SELECT coalesce(max(revision), 0) FROM versions").fetchone()
         if found != self.revision:
             connection.close()
             raise OSError(
@@ -237,9 +262,13 @@ class SqliteFile:
             connection.close()
 
 
-def _checksum(created: int, revision: int, key: str, value: bytes | None) -> int:
-    head = f"{created} {revision} {'-' if value is None else '+'} {key}".encode()
-    return zlib.crc32(value, zlib.crc32(head)) if value is not None else zlib.crc32(head)
+def _row(change: Change, at: float, *, with_history: bool = True) -> _Row:
+    created, is_deleted = change.created, change.type == "DELETED"
+    origin = _encode_origin(change.origin) if with_history and change.origin is not None else None
+    value = change.value if with_history or not is_deleted else None
+    kind = DELETED if is_deleted else WRITTEN
+    crc = checksum(change.revision, created, kind, at, change.key, origin, value)
+    return change.revision, created, kind, at, change.key, crc, origin, value
 
 
 def _code(error: sqlite3.Error) -> int:

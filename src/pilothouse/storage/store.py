@@ -13,13 +13,14 @@ against.
 """
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from pilothouse.env import Env
+from pilothouse.storage import marks
 from pilothouse.storage.errors import CommitFailed, Compacted, FutureRevision, Mismatch, StoreClosed
-from pilothouse.storage.history import KEPT, Collection, Retention
+from pilothouse.storage.history import KEPT, Collection, Retention, Superseded
 from pilothouse.storage.ordered_keys import OrderedKeys
 from pilothouse.storage.records import Change, Page, Record, Staged
 from pilothouse.storage.watchers import CAPACITY, Watcher, WatcherIndex, resource_end
@@ -32,7 +33,8 @@ Changes = list[Change]
 Hooks = list[Callable[[Changes], None]]
 Marks = list[tuple[float, int]]
 
-_MARK_SECONDS = 1.0
+_MARKS = 3600
+"""As many marks are shown."""
 
 
 class Store(ABC):
@@ -45,7 +47,9 @@ class Store(ABC):
         retention: Retention = KEPT,
         records: Iterable[Record] = (),
         revision: int = FIRST_REVISION,
+        superseded: Superseded | None = None,
     ) -> None:
+        """``superseded`` is told what history lets go of."""
         self.revision = revision
         """The newest committed revision."""
         self.compacted = revision if revision > FIRST_REVISION else 0
@@ -68,10 +72,15 @@ class Store(ABC):
         self._newest_staged: dict[str, Staged] = {}
         self._queue: list[Staged] = []
         """Staged, and not handed to a commit yet; in revision order."""
-        self._marks: deque[tuple[float, int]] = deque()
+        self._history_size = 0
+        """Bytes of all collections."""
+        self._superseded = superseded
+        self._marks = marks.Marks()
         """(loop time, revision) about once per second: what was committed by then."""
-        self._has_expired = False
-        """Whether marks of this process' own writes have left ``_marks``."""
+        self._expired: tuple[float, int] | None = None
+        """The newest mark that has left ``_marks``."""
+        self._checked_at = -math.inf
+        """When what is too old was last removed."""
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []
         self._closed = False
         self._load(records)
@@ -82,7 +91,7 @@ class Store(ABC):
             self._records[record.key] = record
             keys.setdefault(_resource(record.key), []).append(record.key)
         for prefix, found in keys.items():
-            self._collections[prefix] = Collection(prefix, self.compacted, OrderedKeys(found))
+            self._collections[prefix] = Collection(prefix, self.compacted, OrderedKeys(found), self._superseded)
 
     # Reading
 
@@ -252,7 +261,7 @@ class Store(ABC):
                 followed.setdefault(name, []).append(change)
             collection = collections.get(name)
             if collection is None:
-                collection = collections[name] = Collection(name, self.compacted)
+                collection = self._new_collection(name)
             record = staged.record
             if record is None:
                 del records[key]
@@ -263,10 +272,15 @@ class Store(ABC):
                     collection.keys.add(key)
             if newest.get(key) is staged:
                 del newest[key]
+            size = collection.size
             collection.remember(change, retention)
+            self._history_size += collection.size - size
             staged.committed = True
             changes.append(change)
         self.revision = changes[-1].revision
+        if self._history_size > retention.total_bytes:
+            self._shrink(retention.total_bytes)
+        self._marks.add(self._env.monotonic(), self.revision)
         self._expire()
         self._call_hooks(self.on_commit, changes)
         if followed is not None:
@@ -275,6 +289,11 @@ class Store(ABC):
         self._watchers.publish(changes)
         if self._awaited:
             self._notify_awaited()
+
+    def _new_collection(self, name: str) -> Collection:
+        collection = Collection(name, self.compacted, superseded=self._superseded)
+        self._collections[name] = collection
+        return collection
 
     def _call_hooks(self, hooks: Hooks, changes: Changes) -> None:
         for hook in tuple(hooks):
@@ -357,10 +376,24 @@ class Store(ABC):
             self.compacted = revision
             for collection in self._collections.values():
                 collection.forget(revision)
+            self._history_size = sum([collection.size for collection in self._collections.values()])
+
+    def _shrink(self, size: int) -> None:
+        """Let the resources with the most history lose their oldest changes. A little more than must be, so that this
+        is not done with each write."""
+        size -= size // 128
+        while self._history_size > size:
+            largest = max(self._collections.values(), key=lambda collection: collection.size)
+            before, enough = largest.size, largest.size - (self._history_size - size)
+            while largest.changes and largest.size > enough:
+                largest.drop_oldest()
+            self._history_size -= before - largest.size
 
     def changes(self, prefix: str) -> Changes:
         """The changes of a whole resource (``/pods/``) that history has, oldest first. May be called when the loop has
         ended."""
+        if _is_in_a_loop():
+            self._expire()
         collection = self._collections.get(prefix)
         return [] if collection is None else [*collection.changes]
 
@@ -375,36 +408,49 @@ class Store(ABC):
         Raises ``Compacted`` when history does not go back that far.
         """
         self._expire()
-        then = self._env.monotonic() - seconds_ago
-        for at, revision in reversed(self._marks):
-            if at <= then:
-                return revision
-        if self._has_expired and seconds_ago <= self.retention.seconds:
-            return self.compacted  # The last write before the retention began, and nothing since.
+        revision = self._marks.at(self._env.monotonic() - seconds_ago)
+        if revision is not None:
+            return revision
+        if self._expired is not None and seconds_ago <= self.retention.seconds:
+            return self._expired[1]  # The last write before the retention began, and nothing since.
         raise Compacted(0, self.compacted)
 
-    def history_marks(self) -> Marks:
-        """(seconds ago, revision), oldest first, at most one for each second.
+    def seconds_since(self, revision: int) -> float | None:
+        """How long ago a revision was committed, to about a second; None where that is not known."""
+        self._expire()
+        at = self._marks.before(revision)
+        return None if at is None else self._env.monotonic() - at
 
-        What was committed after a mark and before the next one came within a second of it.
+    def history_marks(self, most: int = _MARKS) -> Marks:
+        """(seconds ago, revision), oldest first, at most two for each second, and ``most`` at all.
+
+        What was committed after a mark came at a time between this mark and the next one.
         """
         self._expire()
         now = self._env.monotonic()
-        return [(now - at, revision) for at, revision in self._marks]
+        return [(now - at, revision) for at, revision in self._marks.some(most)]
 
     def _expire(self) -> None:
         """Let go of what is older than the retention's seconds, checked once per second at most."""
-        marks = self._marks
         now = self._env.monotonic()
-        if not marks or now - marks[-1][0] >= _MARK_SECONDS:
-            if not marks or marks[-1][1] != self.revision:
-                marks.append((now, self.revision))
-            horizon = now - self.retention.seconds
-            oldest = 0
-            while marks and marks[0][0] <= horizon:
-                oldest = marks.popleft()[1]
-                self._has_expired = True
-            self.compact(oldest)
+        if now - self._checked_at < marks.SECONDS:
+            return
+        self._checked_at = now
+        known = self._marks
+        known.settle(now)
+        if not known:
+            known.add(now, self.revision)
+        for prefix, seconds in self.retention.brief:
+            collection = self._collections.get(prefix)
+            old = known.at(now - seconds) if collection is not None else None
+            if collection is not None and old is not None and old > collection.floor:
+                size = collection.size
+                collection.forget(old)
+                self._history_size += collection.size - size
+        expired = known.expire(now - self.retention.seconds)
+        if expired is not None:
+            self._expired = expired
+            self.compact(expired[1])
 
     # The end
 
@@ -417,6 +463,14 @@ class Store(ABC):
         for watcher in self._watchers:
             watcher.close()
         self._notify_awaited()
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _resource(key: str) -> str:

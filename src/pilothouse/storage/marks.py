@@ -1,0 +1,73 @@
+"""Which revision was current at which time, to about a second, in a few bytes for each second with writes."""
+
+from array import array
+from bisect import bisect_right
+
+SECONDS = 1.0
+"""Of the commits of so many seconds the first and the last have a mark."""
+_GONE = 1024
+"""Expired marks that may stay at the front."""
+
+
+class Marks:
+    """(time, revision), oldest first: what was committed by then. Times are those of one clock that never goes back."""
+
+    __slots__ = ("_begin", "_last", "_revisions", "_times")
+
+    def __init__(self) -> None:
+        self._times = array("d")
+        self._revisions = array("q")
+        self._begin = 0
+        self._last: tuple[float, int] | None = None
+        """The newest commit, if it has no mark yet."""
+
+    def __len__(self) -> int:
+        return len(self._times) - self._begin
+
+    def add(self, time: float, revision: int) -> None:
+        """A commit."""
+        if len(self) and time - self._times[-1] < SECONDS:
+            self._last = time, revision
+            return
+        self._settle()
+        self._times.append(time)
+        self._revisions.append(revision)
+
+    def settle(self, now: float) -> None:
+        """Have a mark for the newest commit, unless others may follow it in the same second."""
+        if len(self) and now - self._times[-1] >= SECONDS:
+            self._settle()
+
+    def _settle(self) -> None:
+        last, self._last = self._last, None
+        if last is not None:
+            self._times.append(last[0])
+            self._revisions.append(last[1])
+
+    def expire(self, horizon: float) -> tuple[float, int] | None:
+        """Remove the marks up to that time; the newest of them."""
+        end = bisect_right(self._times, horizon, self._begin)
+        if end == self._begin:
+            return None
+        last = self._times[end - 1], self._revisions[end - 1]
+        self._begin = end
+        if end > _GONE and end * 2 > len(self._times):
+            del self._times[:end], self._revisions[:end]
+            self._begin = 0
+        return last
+
+    def at(self, time: float) -> int | None:
+        """The revision of the newest mark up to that time."""
+        place = bisect_right(self._times, time, self._begin)
+        return self._revisions[place - 1] if place > self._begin else None
+
+    def before(self, revision: int) -> float | None:
+        """The time of the newest mark up to that revision."""
+        place = bisect_right(self._revisions, revision, self._begin)
+        return self._times[place - 1] if place > self._begin else None
+
+    def some(self, most: int) -> list[tuple[float, int]]:
+        """All marks, or if they are more than ``most``, so many at equal distances, the newest among them."""
+        step = -(-len(self) // most) if most else 1
+        first = self._begin + (len(self) - 1) % step
+        return list(zip(self._times[first::step], self._revisions[first::step], strict=True))

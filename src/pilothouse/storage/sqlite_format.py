@@ -1,0 +1,77 @@
+"""What a store's file looks like: its tables, the checksum of its rows, and how older formats become this one.
+
+Format 2 has one row for each version of an object, under the revision that wrote it: append-only, so that a write is
+one insert. A version that was replaced, or deleted, stays as long as history needs it. ``floors`` says how far history
+goes back: at or below a floor there are no changes, although rows of objects that have not been written since may be
+older. It is never behind what was removed.
+
+Format 1 (until 0.3) had the newest version alone, and rows without a value for deleted objects.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Callable, Mapping
+
+FORMAT = 2
+"""The format that this code reads and writes (``PRAGMA user_version``)."""
+
+APPLICATION = 0x70696C6F  # "pilo": marks our files
+
+WRITTEN, DELETED = 0, 1
+"""``versions.kind``."""
+
+Migration = Callable[[sqlite3.Connection], None]
+
+_TABLES = (
+    "CREATE TABLE versions (revision INTEGER PRIMARY KEY, created INTEGER NOT NULL, kind INTEGER NOT NULL, at REAL,"
+    " key TEXT NOT NULL, checksum INTEGER NOT NULL, origin BLOB, value BLOB)",
+    "CREATE TABLE floors (prefix TEXT PRIMARY KEY, revision INTEGER NOT NULL, at REAL, checksum INTEGER NOT NULL)"
+    " WITHOUT ROWID",
+)
+"""``at`` is seconds since the epoch, ``origin`` JSON, ``value`` what was stored, for a deletion the last state. The
+floor under the empty prefix is that of all resources; its ``at`` is when that revision was current, if that is known.
+"""
+
+
+def create(connection: sqlite3.Connection, format_version: int) -> None:
+    """Make the tables of an empty file."""
+    statements = ";".join(_TABLES)
+    connection.executescript(
+        f"BEGIN;{statements};PRAGMA application_id={APPLICATION}; PRAGMA user_version={format_version};COMMIT"
+    )
+
+
+def checksum(
+    revision: int, created: int, kind: int, at: float | None, key: str, origin: bytes | None, value: bytes | None
+) -> int:
+    """Of a version. That of an object of format 1 is that of the same version without time and origin."""
+    time = "" if at is None else f" {at}"
+    head = f"{created} {revision} {'-' if kind else '+'} {key}{time}".encode()
+    return zlib.crc32(value or b"", zlib.crc32(origin or b"", zlib.crc32(head)))
+
+
+def floor_checksum(prefix: str, revision: int, at: float | None) -> int:
+    """Of a floor."""
+    return zlib.crc32(f"{prefix} {revision} {at}".encode())
+
+
+def _to_2(connection: sqlite3.Connection) -> None:
+    """Format 1 to 2: its objects are versions, and history begins after them."""
+    for statement in _TABLES:
+        connection.execute(statement)
+    connection.execute(
+        "INSERT INTO versions SELECT revision, created, 0, NULL, key, checksum, NULL, value"
+        " FROM objects WHERE value IS NOT NULL ORDER BY revision"
+    )
+    # The newest revision is kept, also if nothing but a deletion has it.
+    connection.execute(
+        "INSERT OR IGNORE INTO versions SELECT revision, created, 1, NULL, key, checksum, NULL, NULL"
+        " FROM objects WHERE value IS NULL ORDER BY revision DESC LIMIT 1"
+    )
+    (newest,) = connection.execute("SELECT coalesce(max(revision), 0) FROM objects").fetchone()
+    connection.execute("INSERT INTO floors VALUES ('', ?, NULL, ?)", (newest, floor_checksum("", newest, None)))
+    connection.execute("DROP TABLE objects")
+
+
+MIGRATIONS: Mapping[int, Migration] = {1: _to_2}
+"""From a format to the next. Each runs in a transaction of its own, which also sets the new format."""

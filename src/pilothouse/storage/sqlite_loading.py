@@ -1,0 +1,137 @@
+"""From the rows of a store's file to records and history: what is verified, and what is not needed any more.
+
+Rows come in the order of their revisions. The version before a change is the former row of its object, so that no
+value is stored twice.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.env import Log
+from pilothouse.storage.errors import DamagedStore
+from pilothouse.storage.records import Change, Origin, Record
+from pilothouse.storage.sqlite_format import WRITTEN, checksum, floor_checksum
+from pilothouse.storage.watchers import resource_end
+
+_log = Log("storage")
+_decode_origin = msgspec.json.Decoder(Origin).decode
+
+Floors = Mapping[str, tuple[int, float | None]]
+"""By the prefix of a resource, empty for all of them: the revision at or below which there is no history, and when that
+revision was current."""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What a store is opened with."""
+
+    revision: int = 0
+    records: list[Record] = []
+    changes: list[Change] = []
+    """Oldest first. Those of each resource lack none above its floor."""
+    times: list[tuple[float, int]] = []
+    """(seconds since the epoch, newest revision then), oldest first; times do not go back."""
+    floors: dict[str, int] = {}
+    superseded: list[int] = []
+    """Revisions of rows that nothing needs."""
+
+
+class Loading:
+    """Takes one row after the other. Raises ``DamagedStore`` for what was not written so."""
+
+    def __init__(self, path: Path, floors: Iterable[tuple[str, int, float | None, int]]) -> None:
+        self._path = path
+        self._floors: dict[str, int] = {}
+        self._times: list[tuple[float, int]] = []
+        for prefix, revision, at, crc in floors:
+            if crc != floor_checksum(prefix, revision, at):
+                raise DamagedStore(path, "where its history begins is not what was written")
+            self._floors[prefix] = revision
+            if not prefix and at is not None:
+                self._times.append((at, revision))
+        self._compacted = self._floors.get("", 0)
+        self._newest: dict[int, Record] = {}
+        """The objects by the revisions that made them."""
+        self._history: dict[str, list[Change]] = {}
+        self._superseded: list[int] = []
+        self._revision = 0
+
+    def add(
+        self,
+        revision: int,
+        created: int,
+        kind: int,
+        at: float | None,
+        key: str,
+        crc: int,
+        origin: bytes | None,
+        value: bytes | None,
+    ) -> None:
+        """Take the next row."""
+        if crc != checksum(revision, created, kind, at, key, origin, value):
+            raise DamagedStore(self._path, f"the object under {key!r} is not what was written")
+        self._revision = revision
+        before = self._newest.get(created)
+        prefix = key[: resource_end(key)]
+        is_deleted = kind != WRITTEN
+        if revision > max(self._compacted, self._floors.get(prefix, 0)):
+            if (revision != created and before is None) or value is None:
+                _log.warning(
+                    "Part of the history is missing in the store", store=str(self._path), resource=prefix, upto=revision
+                )
+                self._forget(prefix, revision)
+            else:
+                self._history.setdefault(prefix, []).append(_change(revision, kind, key, value, before, origin))
+                self._note_time(at, revision)
+                before = None  # History needs it.
+        if before is not None:
+            self._superseded.append(before.revision)
+        if is_deleted:
+            self._newest.pop(created, None)
+            if revision <= max(self._compacted, self._floors.get(prefix, 0)):
+                self._superseded.append(revision)
+        elif value is None:
+            raise DamagedStore(self._path, f"the object under {key!r} is not what was written")
+        else:
+            self._newest[created] = Record(key, value, revision, created)
+
+    def _forget(self, prefix: str, revision: int) -> None:
+        """There is no history of a resource up to this revision."""
+        self._floors[prefix] = revision
+        for change in self._history.pop(prefix, ()):
+            if change.before is not None:
+                self._superseded.append(change.before.revision)
+            if change.type == "DELETED":
+                self._superseded.append(change.revision)
+
+    def _note_time(self, at: float | None, revision: int) -> None:
+        if at is None:
+            return
+        times = self._times
+        if times and at <= times[-1][0]:
+            times[-1] = (times[-1][0], revision)  # of one commit, or the clock was set back
+        else:
+            times.append((at, revision))
+
+    def done(self) -> Loaded:
+        """What all rows make."""
+        records: dict[str, Record] = {}
+        for record in self._newest.values():
+            if record.key in records:
+                raise DamagedStore(self._path, f"there are two objects under {record.key!r}")
+            records[record.key] = record
+        changes = [change for history in self._history.values() for change in history]
+        changes.sort(key=lambda change: change.revision)
+        floors = {prefix: min(revision, self._revision) for prefix, revision in self._floors.items()}
+        superseded = [revision for revision in self._superseded if revision != self._revision]
+        return Loaded(self._revision, list(records.values()), changes, self._times, floors, superseded)
+
+
+def _change(revision: int, kind: int, key: str, value: bytes, before: Record | None, origin: bytes | None) -> Change:
+    change = Change(revision, key, "ADDED" if before is None else "MODIFIED", value, before)
+    if kind != WRITTEN:
+        change.type = "DELETED"
+    if origin is not None:
+        change.origin = _decode_origin(origin)
+    return change
