@@ -71,7 +71,7 @@ class Chain:
         reference = change.reference
         name = f"{evidence.kind_of(reference.resource)}/{reference.name}"
         origin = change.origin
-        cause = origin.cause if origin is not None else None
+        cause = origin.believed if origin is not None else None
         step = Step(
             text=f"{name} {text}",
             object=name,
@@ -104,7 +104,7 @@ class Chain:
 
     async def _weighed(self, change: ObjectChange, cause: Cause) -> _Candidate:
         described = summary(change, await self._evidence.before(change), await self._evidence.after(change))
-        made_by = change.origin.cause if change.origin is not None else None
+        made_by = change.origin.believed if change.origin is not None else None
         if made_by is not None and (made_by.component, made_by.key) == (cause.component, cause.key):
             # Its own doing: what it did before led to it, and that has the same reason.
             return _Candidate(change, described.text, min(described.weight, 5))
@@ -165,8 +165,8 @@ def who(origin: Origin | None) -> str:
     """Who made a change, as people say it: ``jane with kubectl scale``, ``replicaset-controller``."""
     if origin is None:
         return ""
-    if origin.cause is not None:
-        return origin.cause.component
+    if origin.believed is not None:
+        return _component(origin.believed.component, origin.user)
     program = origin.user_agent.partition("/")[0].rpartition("/")[2]
     manager = origin.field_manager
     if program == "kubectl" and manager.startswith("kubectl-"):
@@ -181,14 +181,22 @@ def who(origin: Origin | None) -> str:
         tool = "kubectl scale"
     elif origin.subresource and "eviction" not in tool and origin.subresource != "status":
         tool = f"{tool} ({origin.subresource})" if tool else f"the subresource {origin.subresource}"
-    return f"{origin.user} with {tool}" if tool else origin.user
+    claims = f", who claims to be {origin.cause.component}" if origin.cause is not None else ""
+    return (f"{origin.user} with {tool}" if tool else origin.user) + claims
+
+
+def _component(name: str, user: str) -> str:
+    """A component of Kubernetes is known by its name, a program of somebody else by its user as well."""
+    if user.startswith("system:serviceaccount:") and not user.startswith("system:serviceaccount:kube-system:"):
+        return f"{name} as {user}"
+    return name
 
 
 def root_of(origin: Origin | None) -> str:
     """What kind of beginning a change is that nothing known led to."""
     if origin is None:
         return UNKNOWN
-    cause = origin.cause
+    cause = origin.believed
     if cause is None:
         return PROGRAM if origin.user.startswith("system:") else USER
     if cause.component in _FAULTS:

@@ -23,6 +23,11 @@ _LIMIT = 2000
 _PAGE = 5000
 
 
+ADMINISTRATOR = "kubernetes-admin"
+"""As this one the parts of a plane write that no component of Kubernetes has an identity for, such as its nodes'
+hardware. It may impersonate everybody in any case."""
+
+
 class Reference(msgspec.Struct, frozen=True):
     """An object by its name. ``resource`` is a group resource: ``replicasets.apps``."""
 
@@ -51,6 +56,11 @@ class Origin(msgspec.Struct, frozen=True, rename="camel"):
     field_manager: str = ""
     audit_id: str = msgspec.field(default="", name="auditID")
     cause: Cause | None = None
+
+    @property
+    def believed(self) -> Cause | None:
+        """The cause, if the user is one who writes as a component: any client may send the header with any text."""
+        return self.cause if self.user.startswith("system:") or self.user == ADMINISTRATOR else None
 
 
 class ObjectChange(msgspec.Struct, frozen=True):

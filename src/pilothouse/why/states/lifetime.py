@@ -1,5 +1,6 @@
 """What is said of objects of all kinds: that they are gone, are being deleted, were created or last changed."""
 
+from pilothouse.why.chain import who
 from pilothouse.why.changes import METADATA, SPEC, summary
 from pilothouse.why.evidence import ObjectChange
 from pilothouse.why.steps import NOT_FOUND, UNKNOWN, Step
@@ -29,8 +30,7 @@ async def deletion(view: View, changes: list[ObjectChange], ended: ObjectChange)
 def _end_lines(asked: ObjectChange, ended: ObjectChange) -> list[str]:
     if ended.revision == asked.revision:
         return []
-    origin = ended.origin
-    by = origin.cause.component if origin is not None and origin.cause is not None else origin.user if origin else ""
+    by = who(ended.origin)
     return [f"removed at {ended.time[11:19]}{f' by {by}' if by else ''}, when its deletion was complete"]
 
 
