@@ -224,6 +224,25 @@ async def test_calls_are_refused_while_no_process_lives(env: Env) -> None:
         await client.create(kind, box("v2", "a"), "default")
 
 
+async def test_a_read_of_the_scenario_does_not_fail_with_the_conversion_of_another(env: Env) -> None:
+    """Who asks for the same object at the same time waits for one call."""
+    async with running(env, OPTIONS, (), simulated_program(boxes("Fail"))) as simulation:
+        assert simulation.webhooks is not None
+        simulation.kill(down=3600.0)
+        older = msgspec.structs.replace(BOXES.kind.raw, version="v1")
+        await simulation.user.create(older, box("v1", "a"), "default")
+        slow = asyncio.create_task(simulation.webhooks.slow(10.0, 100.0))
+        other = asyncio.create_task(other_client(simulation).list(BOXES.kind, "default"))
+        await asyncio.sleep(0.001)
+        began = env.monotonic()
+        found = await simulation.user.list(BOXES.kind, "default")
+        assert [each.metadata.name for each in found.items] == ["a"]
+        assert env.monotonic() - began > 1.0, "its first attempt has failed, too"
+        with pytest.raises(InternalError, match="connection refused"):
+            await other
+        slow.cancel()
+
+
 OPTIONS = SimulationOptions(nodes=0, controllers=())
 
 
