@@ -16,9 +16,11 @@ OWNS ?=
 
 setup: $(VENV)/.ready
 
+# pip would compile what it installs on one processor.
 $(VENV)/.ready: pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
