@@ -230,9 +230,9 @@ async def the_rest_goes_on(plane: Plane, store: MemoryStore) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every object is tried as every kind with ``--soak``. Otherwise as every third one, so that each kind and each
+    """Every object is tried as every kind with ``--soak``. Otherwise as every fifth one, so that each kind and each
     object has its turns."""
-    step = 1 if metafunc.config.getoption("--soak") else 3
+    step = 1 if metafunc.config.getoption("--soak") else 5
     pairs = [
         pytest.param(what, kind, id=f"{what}-{kind.resource}")
         for row, what in enumerate(HOSTILE)

@@ -50,7 +50,9 @@ def due(days: int) -> list[tuple[datetime.datetime, int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", [BEGAN])
-async def test_a_week_of_days(world: World, start: datetime.datetime) -> None:
+async def test_a_week_of_days(world: World, start: datetime.datetime, soak: bool) -> None:
+    # The short one ends on the day after the clocks are set.
+    days = 7 if soak else 5
     set_: list[tuple[datetime.datetime, int]] = []
     apis = MetricsServer(world.faults)
     apis.values["namespaces/default/visitors"] = lambda: [{"value": str(100 * needed(world.env.now()))}]
@@ -84,11 +86,11 @@ async def test_a_week_of_days(world: World, start: datetime.datetime) -> None:
         informers.start(group)
         await world.start(DESCRIPTOR)
         await world.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": autoscaler})
-        await asyncio.sleep(7 * 86400)
+        await asyncio.sleep(days * 86400)
         last = (await world.see(f"{HPAS}/web"))["status"]["lastScaleTime"]
         assert parse_time(last) == set_[-1][0].replace(microsecond=0)
         group.cancel()
-    expected = due(7)
+    expected = due(days)
     assert [(at.replace(microsecond=0), size) for at, size in set_] == expected
-    assert len(expected) > 100
-    assert (expected[-1][0] - expected[0][0]).days == 6
+    assert len(expected) > 70
+    assert (expected[-1][0] - expected[0][0]).days == days - 1
