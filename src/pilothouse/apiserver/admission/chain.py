@@ -91,7 +91,7 @@ class Chain:
         self._reads_updates: dict[str, bool] = {}
         self.metrics: AdmissionMetrics | None = None
         """Counts what the plugins do; None where nothing shows it."""
-        self._phases: dict[tuple[str, str, StepType], Phase] = {}
+        self._phases: dict[tuple[StepType, str, str], Phase] = {}
 
     def reads_updates(self, write: AdmissionAttributes) -> bool:
         """Whether a plugin reads or changes the object in an update of that resource."""
@@ -102,7 +102,9 @@ class Chain:
         """Run the plugins that may change the object."""
         steps = self._of(write)[0]
         if self.metrics is not None:
-            await self._run_measured(self.metrics, "admit", steps, write)
+            pending = self._run(self.metrics, "admit", steps, write)
+            if pending is not None:
+                await pending
             return
         for step in steps:
             pending = step(write)
@@ -118,35 +120,61 @@ class Chain:
         """Run the plugins that only validate."""
         steps = self._of(write)[2]
         if self.metrics is not None:
-            await self._run_measured(self.metrics, "validate", steps, write)
+            pending = self._run(self.metrics, "validate", steps, write)
+            if pending is not None:
+                await pending
             return
         for step in steps:
             pending = step(write)
             if pending is not None:
                 await pending
 
-    async def _run_measured(
+    def _run(
         self, metrics: AdmissionMetrics, kind: StepType, steps: tuple[Step, ...], write: AdmissionAttributes
-    ) -> None:
-        key = (write.info.group_resource, write.operation, kind)
+    ) -> Awaitable[None] | None:
+        """Run the steps and count them. What is left when one has to wait is an awaitable."""
+        key = (kind, write.operation, write.info.group_resource)
         phase = self._phases.get(key)
         if phase is None:
             phase = self._phases[key] = metrics.phase(kind, write.operation, [_name(step) for step in steps])
         clock = metrics.clock
-        began = clock()
-        waited, index = 0.0, 0
+        began, index = clock(), 0
         try:
-            for step in steps:
+            for index, step in enumerate(steps):  # that of the plugin that rejects is read below
                 pending = step(write)
+                if pending is not None:
+                    return self._run_rest(phase, clock, began, steps[index:], index, pending, write)
+        except errors.StatusError:
+            phase.rejected(index, clock() - began)
+            raise
+        phase.passed(clock() - began)
+        return None
+
+    async def _run_rest(
+        self,
+        phase: Phase,
+        clock: Callable[[], float],
+        began: float,
+        steps: tuple[Step, ...],
+        first: int,
+        pending: Awaitable[None] | None,
+        write: AdmissionAttributes,
+    ) -> None:
+        """The first of these steps, the one at ``first`` of the phase, waits for ``pending``; then the others."""
+        waits: dict[int, float] = {}
+        index = first
+        try:
+            for index, step in enumerate(steps, start=first):
+                if index > first:
+                    pending = step(write)
                 if pending is not None:
                     asked = clock()
                     await pending
-                    waited += phase.waited(index, clock() - asked)
-                index += 1  # that of the plugin that rejects is read below
+                    waits[index] = clock() - asked
         except errors.StatusError:
-            phase.rejected(index, clock() - began, waited)
+            phase.rejected(index, clock() - began, waits)
             raise
-        phase.passed(clock() - began, waited)
+        phase.passed(clock() - began, waits)
 
     def _of(self, write: AdmissionAttributes) -> Steps:
         # Each write passes here, and most plugins have nothing to do with it: they cost nothing this way.

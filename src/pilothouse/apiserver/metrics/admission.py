@@ -4,7 +4,7 @@ The families of apiserver ``pkg/admission/metrics/metrics.go`` (v0.36), without 
 can aggregate. Plugins are not called, and not counted, for resources that they have nothing to do with.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from pilothouse.machinery.metrics import Histogram, Registry
@@ -12,8 +12,12 @@ from pilothouse.machinery.metrics import Histogram, Registry
 StepType = Literal["admit", "validate"]
 _LATENCIES = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
 _WEBHOOK_LATENCIES = (*_LATENCIES, 10.0, 25.0)
+_AT_ONCE = 256
 _LARGEST_CODE = 600
 """Larger ones are shown as this one: an answer may have any number as its code."""
+
+
+NO_WAITS: Mapping[int, float] = {}
 
 
 class Phase:
@@ -31,51 +35,52 @@ class Phase:
         self._names = names
         self._whole = metrics.step(kind, operation, rejected=False)
         self._plugins = [metrics.controller(name, kind, operation, rejected=False) if name else None for name in names]
-        self._runs = 0
-        """Since the last scrape."""
-        self._seconds = 0.0
-        """What those runs took, without waits."""
+        self._passed: list[float] = []
+        """What the runs took that are not counted yet."""
+        self._waited = 0.0
+        """How much of it plugins have waited."""
         self._not_counted = [0] * len(names)
-        """In how many of them a plugin is counted already, or was not asked."""
+        """In how many of these runs a plugin is counted already, or was not asked."""
 
-    def waited(self, index: int, seconds: float) -> float:
-        """A plugin has let the write pass after it waited so long."""
-        plugin = self._plugins[index]
-        if plugin is not None:
-            plugin.observe(seconds)
-        self._not_counted[index] += 1
-        return seconds
+    def passed(self, seconds: float, waits: Mapping[int, float] = NO_WAITS) -> None:
+        """All plugins are through. ``waits``: how long some have waited, by their position."""
+        self._passed.append(seconds)
+        if waits:
+            self._wait(waits)
+        if len(self._passed) >= _AT_ONCE:
+            self.count()
 
-    def passed(self, seconds: float, waited: float) -> None:
-        """All plugins have run. ``waited``: the sum of the waits."""
-        self._runs += 1
-        self._seconds += seconds - waited
-        whole = self._whole
-        if seconds <= _LATENCIES[0]:
-            whole.counts[0] += 1
-            whole.sum += seconds
-        else:
-            whole.observe(seconds)
-
-    def rejected(self, index: int, seconds: float, waited: float) -> None:
-        """A plugin has rejected the write; those after it are not asked."""
+    def rejected(self, index: int, seconds: float, waits: Mapping[int, float] = NO_WAITS) -> None:
+        """The plugin at this position has rejected the write; those after it are not asked."""
         self._metrics.step(self._kind, self._operation, rejected=True).observe(seconds)
         name = self._names[index]
         if name:
-            self._metrics.controller(name, self._kind, self._operation, rejected=True).observe(seconds - waited)
-        self._runs += 1
-        for other in range(index, len(self._names)):
-            self._not_counted[other] += 1
+            own = seconds - sum(waits.values())
+            self._metrics.controller(name, self._kind, self._operation, rejected=True).observe(own)
+        for earlier in range(index):
+            self._not_counted[earlier] -= 1
+        self._wait(waits)
+        self._waited -= sum(waits.values())  # which is in no run that has passed
 
-    def derive(self) -> None:
-        """Count the plugins that have not waited."""
-        share = self._seconds / max(1, len(self._names))
+    def _wait(self, waits: Mapping[int, float]) -> None:
+        for index, seconds in waits.items():
+            plugin = self._plugins[index]
+            if plugin is not None:
+                plugin.observe(seconds)
+            self._not_counted[index] += 1
+            self._waited += seconds
+
+    def count(self) -> None:
+        """Count the runs, and the plugins that have not waited in them."""
+        passed, self._passed = self._passed, []
+        self._whole.observe_each(passed)
+        share = max(0.0, sum(passed) - self._waited) / max(1, len(self._names))
         for index, plugin in enumerate(self._plugins):
             if plugin is not None:
-                plugin.counts[0] += self._runs - self._not_counted[index]
+                plugin.counts[0] += len(passed) - self._not_counted[index]
                 plugin.sum += share
             self._not_counted[index] = 0
-        self._runs, self._seconds = 0, 0.0
+        self._waited = 0.0
 
 
 class AdmissionMetrics:
@@ -146,7 +151,7 @@ class AdmissionMetrics:
 
     def _derive(self) -> None:
         for phase in self._phases:
-            phase.derive()
+            phase.count()
 
     def step(self, kind: StepType, operation: str, *, rejected: bool) -> Histogram:
         """Counts a whole phase of admission."""

@@ -18,6 +18,7 @@ _LATENCIES = (
 )
 _OPERATIONS = {"ADDED": "create", "MODIFIED": "update", "DELETED": "delete"}
 _OF = ("group", "resource")
+_AT_ONCE = 256
 _SHOWN_DIGITS = 10**15
 
 
@@ -124,23 +125,27 @@ class StorageMetrics:
             "[ALPHA] Number of objects returned for a LIST request from watch cache",
             _OF,
         )
+        self._written: list[tuple[str, str, float]] = []
+        """What is not counted yet: type of the change, key, seconds."""
         self._writes: dict[str, dict[str, Histogram]] = {kind: {} for kind in _OPERATIONS}
         """By type of the change, and ``<group>/<resource>``."""
         registry.on_collect(self._derive)
 
     def wrote(self, change: Change, seconds: float) -> None:
         """A write is durable and visible."""
-        key = change.key
-        histograms = self._writes[change.type]
-        histogram = histograms.get(key[: key.find("/", key.find("/") + 1)])
-        if histogram is None:
-            names = _names(key)
-            histogram = self._seconds.labels(_OPERATIONS[change.type], *names)
-            histograms["/".join(names)] = histogram
-        if seconds <= _LATENCIES[0]:
-            histogram.counts[0] += 1
-            histogram.sum += seconds
-        else:
+        self._written.append((change.type, change.key, seconds))
+        if len(self._written) >= _AT_ONCE:
+            self._count()
+
+    def _count(self) -> None:
+        """Count the writes. Many at once cost half of what they cost one by one."""
+        written, self._written = self._written, []
+        for kind, key, seconds in written:
+            histograms = self._writes[kind]
+            histogram = histograms.get(key[: key.find("/", key.find("/") + 1)])
+            if histogram is None:
+                names = _names(key)
+                histogram = histograms["/".join(names)] = self._seconds.labels(_OPERATIONS[kind], *names)
             histogram.observe(seconds)
 
     def failed(self, change: Change, seconds: float) -> None:
@@ -164,6 +169,7 @@ class StorageMetrics:
         self._terminated.labels(info.group, info.resource).inc()
 
     def _derive(self) -> None:
+        self._count()
         for labels, seconds in self._seconds.children.items():
             self._requests.labels(*labels).value = float(seconds.count)
         counts = self._store.counts()
