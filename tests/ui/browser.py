@@ -152,7 +152,7 @@ class Tab:
         assert details is None, f"{script}: {details}"
         return found["result"].get("value")
 
-    def wait(self, script: str, seconds: float = 15.0) -> Any:
+    def wait(self, script: str, seconds: float = 30.0) -> Any:
         """Wait until an expression is true, and return what it gives."""
         deadline = time.monotonic() + seconds
         while True:

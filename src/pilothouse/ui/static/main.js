@@ -40,7 +40,7 @@ let timeLine = null;
 
 function changed(changes) {
   view?.update(changes);
-  if (changes.reset) timeLine?.announce();
+  if (changes.reset) timeLine?.announce(failure);
 }
 
 function navigate() {
@@ -75,15 +75,18 @@ function links() {
 }
 
 let moment = "";
+let failure = ""; // why that moment is not shown
 
 async function travel(at) {
   moment = at;
+  failure = "";
   try {
-    if (await world.show(at)) timeLine?.announce();
+    await world.show(at);
   } catch (error) {
     if (error.name === "AbortError" || moment !== at) return;
     if (error.status === 401) return lost(error);
-    timeLine?.announce(error.message);
+    failure = error.message;
+    await world.show("");
   }
 }
 
