@@ -31,7 +31,7 @@ from pilothouse.ui.search import Search
 from pilothouse.ui.sessions import SESSION_SECONDS, Session, Sessions
 
 with lazy_imports():
-    from pilothouse.ui import why
+    from pilothouse import why
 
 PATH = "/ui"
 KEY_HEADER = "x-pilothouse-key"
@@ -279,7 +279,8 @@ class Page:
         info, namespace, name, revision = self._object_of(question)
         if revision:
             raise Rejected(400, "why an object is as it is can be explained of now, not of the past")
-        await answer_json(send, await why.explanation(self._client, info, namespace, name))
+        evidence = why.ServerEvidence(self._client, await self._client.discover())
+        await answer_json(send, await why.explain(evidence, why.Reference(info.group_resource, namespace, name)))
 
     def _object_of(self, question: Question) -> tuple[ResourceInfo, str, str, int]:
         query = question.query
