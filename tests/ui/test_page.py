@@ -273,6 +273,7 @@ async def test_the_past_has_the_rows_that_were_then(env: Env) -> None:
         revision, moment = one.plane.server.store.revision, env.now()
         then = tables(await one.frames(f"/ui/api/state?at={revision}"))
         assert len(then["pods"]) == 3
+        await asyncio.sleep(2)
         await one.client.delete(DEPLOYMENTS, "web", "default")
         await asyncio.sleep(60)
         assert tables(await one.frames(f"/ui/api/state?at={one.plane.server.store.revision}"))["pods"] == {}
