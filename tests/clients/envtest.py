@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.connections import trusting_context
 from tests.programs import Program, environment, free_port
 
 from pilothouse.env import Env
@@ -141,10 +142,7 @@ class Environment:
             connection.close()
 
     def _insecure(self) -> http.client.HTTPSConnection:
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=2, context=context)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=2, context=trusting_context())
 
     def _user_files(self, name: str) -> tuple[Path, Path]:
         return self.directory / f"{name}.crt", self.directory / f"{name}.key"

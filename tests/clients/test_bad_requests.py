@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.clients.test_durability import Server
+from tests.connections import trusting_context
 from tests.custom_resources import DEFINITIONS, definition, version
 from tests.tables import cases
 
@@ -54,10 +55,7 @@ class Target(Server):
                 return answer.status, answer.read()
 
     def raw(self) -> ssl.SSLSocket:
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return context.wrap_socket(socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS))
+        return trusting_context().wrap_socket(socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS))
 
 
 @pytest.fixture(scope="module")

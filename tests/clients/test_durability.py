@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.connections import trusting_context
 from tests.programs import Program, free_port, pilothouse, until
 
 WRITERS = 6
@@ -53,12 +54,7 @@ class Server:
         self.program.kill()
 
     def connect(self) -> http.client.HTTPConnection:
-        import ssl
-
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=trusting_context())
 
     def ask(self, connection: http.client.HTTPConnection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}

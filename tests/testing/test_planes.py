@@ -6,7 +6,6 @@ import importlib
 import inspect
 import json
 import re
-import ssl
 import stat
 import threading
 import time
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.connections import trusting_context
 from tests.custom_resources import definition
 from tests.tables import cases
 from tests.workloads import workload
@@ -225,9 +225,7 @@ def test_the_kubeconfig_is_private_and_in_the_tests_namespace(shared: Cluster) -
 
 def test_a_secure_plane_speaks_tls_and_asks_who_it_is() -> None:
     with plane(nodes=0, controllers=(), scheduler=False, secure=True) as cluster:
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
+        context = trusting_context()
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"{cluster.url}/api/v1/nodes", context=context)
         assert refused.value.code in (401, 403)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 import yaml
+from tests.connections import trusting_context
 from tests.programs import Program, environment, pilothouse
 
 LIVEZ_SECONDS = 0.25
@@ -201,11 +202,3 @@ class AttackedPlane:
             assert self._probe.code is None, f"the probe ended:\n{self._probe.log[-4000:]}"
             assert time.monotonic() < deadline, f"/livez was not answered within {_NO_ANSWER_SECONDS} s"
             time.sleep(0.02)
-
-
-def trusting_context() -> ssl.SSLContext:
-    """An attacker believes any server."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context

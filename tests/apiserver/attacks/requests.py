@@ -19,7 +19,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
-from tests.apiserver.attacks.attacked_plane import RBAC, USER, USER_TOKEN, Attack, AttackedPlane, trusting_context
+from tests.apiserver.attacks.attacked_plane import RBAC, USER, USER_TOKEN, Attack, AttackedPlane
+from tests.connections import trusting_context
 
 RBAC_API = "/apis/rbac.authorization.k8s.io/v1"
 _numbers = itertools.count(1)

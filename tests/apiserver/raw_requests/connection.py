@@ -4,8 +4,9 @@ import contextlib
 import ssl
 import time
 
-from tests.apiserver.attacks.attacked_plane import AttackedPlane, trusting_context
+from tests.apiserver.attacks.attacked_plane import AttackedPlane
 from tests.apiserver.raw_requests.cases import Sent
+from tests.connections import trusting_context
 
 ANSWER_SECONDS = 30.0
 _SILENCE_SECONDS = 0.03
