@@ -14,6 +14,7 @@ import msgspec
 from pilothouse.api.apps import CONTROLLER_REVISIONS, ControllerRevision
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.client import Client
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import compact_json
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.splice import replace_fields, take_field
@@ -188,19 +189,30 @@ class History:
 
     async def create(self, namespace: str, body: bytes) -> ControllerRevision:
         """Create a ``new_revision``. Raises ``AlreadyExists`` if the name is taken."""
+        record_decision("no ControllerRevision has the present template: one is created with it")
         return await self._client.create(CONTROLLER_REVISIONS, body, namespace)
 
     async def read(self, namespace: str, name: str) -> ControllerRevision:
         return await self._client.get(CONTROLLER_REVISIONS, name, namespace)
 
     async def renumber(self, revision: ControllerRevision, number: int) -> ControllerRevision:
+        name = revision.metadata.name
+        record_decision(
+            f"ControllerRevision {name} has the present template: number {revision.revision} becomes {number}"
+        )
         return await self._put(revision, {"revision": msgspec.json.encode(number)})
 
     async def relabel(self, revision: ControllerRevision, labels: Mapping[str, str]) -> ControllerRevision:
+        record_decision(f"ControllerRevision {revision.metadata.name} lacks labels of its hash: they are set")
         return await self._put(revision, {"metadata.labels": msgspec.json.encode(dict(labels))})
 
     async def delete(self, revision: ControllerRevision) -> None:
         """Delete the revision, without preconditions."""
+        record_decision(
+            f"ControllerRevision {revision.metadata.name} (number {revision.revision}) goes: no pod has it, and it is "
+            "over "
+            "revisionHistoryLimit or the same as another one"
+        )
         await self._client.delete(CONTROLLER_REVISIONS, revision.metadata.name, revision.metadata.namespace)
 
     async def _put(self, revision: ControllerRevision, changes: Mapping[str, bytes]) -> ControllerRevision:

@@ -13,11 +13,13 @@ from pilothouse.controllers.workloads.cronjob.blueprint import draw_job
 from pilothouse.controllers.workloads.cronjob.decide import Decision, Remark, decide, job_name, surplus_jobs
 from pilothouse.controllers.workloads.cronjob.schedule import schedule_of, until_next
 from pilothouse.controllers.workloads.cronjob.status import settled, started, unknown, unseen, without
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.cron import CronError
 from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.machinery.owners import controller_of, is_controlled_by
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.machinery.times import format_time
 from pilothouse.runtime import (
     ControllerContext,
     EventRecorder,
@@ -147,6 +149,11 @@ class CronJobController(ManagedController):
         jobs = sorted(self._jobs.by_index(CONTROLLER_INDEX, owned), key=lambda job: job.metadata.name)
         sync = _SyncContext(cron_job, raw)
         for job in surplus_jobs(cron_job, jobs):
+            record_decision(
+                f"{job.metadata.name} has ended and is over the history limits: successfulJobsHistoryLimit "
+                f"{cron_job.spec.successful_jobs_history_limit}, failedJobsHistoryLimit "
+                f"{cron_job.spec.failed_jobs_history_limit}, the oldest go first"
+            )
             await self._delete(sync, job.metadata)
         wait: float | None = None
         failure: Exception | None = None
@@ -197,10 +204,20 @@ class CronJobController(ManagedController):
     async def _start(self, sync: _SyncContext, decision: Decision) -> None:
         cron_job, moment = sync.cron_job, decision.start
         assert moment is not None, "asked only when there is one"
+        spec = cron_job.spec
+        due = f"schedule {spec.schedule} is due at {format_time(moment)}"
         if decision.replace:
+            record_decision(f"{due}, concurrencyPolicy Replace: {len(sync.status.active)} active Jobs are deleted")
             await self._replace_active(sync)
         meta = cron_job.metadata
         name = job_name(cron_job, moment)
+        deadline = spec.starting_deadline_seconds
+        limit = f", startingDeadlineSeconds {deadline}" if deadline is not None else ""
+        record_decision(
+            f"{due}: {name} is created; concurrencyPolicy {spec.concurrency_policy or 'Allow'}, "
+            f"{len(sync.status.active)} "
+            f"Jobs are active{limit}"
+        )
         try:
             made = await self._client.create(JOBS, draw_job(cron_job, moment), meta.namespace)
         except AlreadyExists:
@@ -244,6 +261,10 @@ class CronJobController(ManagedController):
 
     async def _put_status(self, sync: _SyncContext) -> None:
         meta = sync.cron_job.metadata
+        last = sync.status.last_schedule_time
+        record_decision(
+            f"status: {len(sync.status.active)} active Jobs, last schedule time {format_time(last) if last else 'none'}"
+        )
         whole = replace_fields(sync.raw, {"status": msgspec.json.encode(sync.status), "metadata.managedFields": None})
         answer = await self._client.update(CRON_JOBS.raw, meta.name, whole, meta.namespace, subresource="status")
         version = take_field(answer, "metadata.resourceVersion")

@@ -4,7 +4,8 @@
 """
 
 import asyncio
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -18,16 +19,18 @@ from pilothouse.controllers.shared.history import History
 from pilothouse.controllers.shared.owner_gate import OwnerGate, ReplacedOwner
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprint, Blueprints
-from pilothouse.controllers.workloads.daemonset.manage import decide_need
+from pilothouse.controllers.workloads.daemonset.manage import Need, decide_need
 from pilothouse.controllers.workloads.daemonset.node_events import NodeEvents, daemon_key
 from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods, NodeToDaemonPods
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
+from pilothouse.controllers.workloads.daemonset.placement import why_not_here
 from pilothouse.controllers.workloads.daemonset.pod_events import DaemonEvents
 from pilothouse.controllers.workloads.daemonset.pod_template import PinnedTemplate, template_generation
 from pilothouse.controllers.workloads.daemonset.revisions import DaemonHistory
 from pilothouse.controllers.workloads.daemonset.rolling import bounds_of, plan, surges
-from pilothouse.controllers.workloads.daemonset.sites import Rules
+from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 from pilothouse.controllers.workloads.daemonset.status import encode, next_status
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.int_or_percent import InvalidBound
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of, new_controller_reference
@@ -279,14 +282,14 @@ class DaemonSetController(ManagedController):
 
     async def _manage(self, sync: _SyncContext) -> None:
         """Create missing pods and delete surplus ones."""
-        creates: list[str] = []
-        deletes: list[str] = []
+        creates: dict[str, str] = {}
+        deletes: dict[str, str] = {}
         now = self.env.now()
         for site in sync.node_pods.needy(sync.blueprint.placements, self._nodes):
             backoff_key = f"{sync.meta.uid}/{sync.owner.status.observed_generation}/{site.node}"
             need = decide_need(site, sync.rules, now, in_backoff=self._backoff.is_in_backoff(backoff_key))
             if need.create:
-                creates.append(site.node)
+                creates[site.node] = f"node {site.node} should run a daemon pod and has none"
             if need.failed:
                 self._backoff.next(backoff_key)
                 failed = f"Found failed daemon pod {sync.meta.namespace}/{need.failed} on node {site.node}"
@@ -296,19 +299,43 @@ class DaemonSetController(ManagedController):
                 self._recorder.event(sync.about, NORMAL, "SucceededDaemonPod", f"{succeeded}, will try to delete it")
             if need.waits:
                 self.queue.add_after(sync.key, self._backoff.get(backoff_key))
-            deletes.extend(need.delete)
+            for name in need.delete:
+                deletes[name] = self._reason(sync, site, need, name)
         await self._sync_nodes(sync, creates, deletes)
+
+    def _reason(self, sync: _SyncContext, site: Site, need: Need, name: str) -> str:
+        if name == need.failed:
+            return f"{name} has failed on node {site.node}: deleted to be created again, with back-off"
+        if name in need.succeeded:
+            return f"{name} has succeeded on node {site.node}: deleted to be created again"
+        node = self._nodes.get(site.node)
+        if not site.listed or node is None:
+            return f"{name} is not bound, and its node {site.node} does not exist"
+        if not site.should_continue:
+            return f"{name} goes: {why_not_here(sync.blueprint.placements.wants, node)}"
+        return f"{name} goes: node {site.node} has {len(site.pods)} daemon pods, more than it should run"
 
     async def _roll(self, sync: _SyncContext) -> None:
         counts = sync.node_pods.counts
         bounds = bounds_of(sync.owner.spec.update_strategy, counts.desired)
         now = plan(counts, sync.node_pods.moves, bounds, surging=sync.rules.surges)
-        await self._sync_nodes(sync, now.create, now.delete)
+        template = f"rolling update to the template of hash {sync.rules.revision_hash}"
+        numbers = (
+            f"maxUnavailable {bounds.unavailable}, maxSurge {bounds.surge}; of {counts.desired} nodes "
+            f"{counts.unavailable} "
+            f"are without an available pod"
+        )
+        await self._sync_nodes(
+            sync,
+            {node: f"{template}: node {node} gets a new pod beside its old one; {numbers}" for node in now.create},
+            {name: f"{template}: {name} has an older one and is deleted; {numbers}" for name in now.delete},
+        )
 
-    async def _sync_nodes(self, sync: _SyncContext, creates: Sequence[str], deletes: Sequence[str]) -> None:
-        """Create and delete pods, each up to the limit of one sync; the rest comes with the next."""
+    async def _sync_nodes(self, sync: _SyncContext, creates: Mapping[str, str], deletes: Mapping[str, str]) -> None:
+        """Create and delete pods, each up to the limit of one sync; the rest comes with the next. ``creates`` are
+        nodes, ``deletes`` pods, both with the reason."""
         burst = self._options.burst
-        creates, deletes = creates[:burst], deletes[:burst]
+        creates, deletes = dict(islice(creates.items(), burst)), dict(islice(deletes.items(), burst))
         # Also when both are 0: this replaces earlier expectations, as upstream.
         doomed = [f"{sync.meta.namespace}/{name}" for name in deletes]
         self._expectations.expect(sync.key, len(creates), doomed)
@@ -317,7 +344,8 @@ class DaemonSetController(ManagedController):
         if errors:
             raise PodWritesFailed(errors)
 
-    async def _create(self, sync: _SyncContext, nodes: Sequence[str]) -> list[Exception]:
+    async def _create(self, sync: _SyncContext, reasons: Mapping[str, str]) -> list[Exception]:
+        nodes = list(reasons)
         reference = new_controller_reference(sync.meta, DAEMON_SETS)
         template = sync.template
         errors: list[Exception] = []
@@ -327,6 +355,7 @@ class DaemonSetController(ManagedController):
             nonlocal attempted
             attempted += 1
             body = template.for_node(nodes[index])
+            record_decision(reasons[nodes[index]])
             settled = False
             try:
                 pod = await self._pod_control.create_pod(sync.meta.namespace, body, sync.about, reference)
@@ -354,11 +383,14 @@ class DaemonSetController(ManagedController):
             self._expectations.lower(sync.key, skipped, 0)
         return errors
 
-    async def _delete(self, sync: _SyncContext, names: Iterable[str]) -> list[Exception]:
+    async def _delete(self, sync: _SyncContext, reasons: Mapping[str, str]) -> list[Exception]:
         namespace, about = sync.meta.namespace, sync.about
-        errors = await run_all(
-            [self._gate.delete_pod(self._pod_control, sync.key, f"{namespace}/{name}", about) for name in names]
-        )
+
+        async def delete(name: str, reason: str) -> None:
+            record_decision(reason)
+            await self._gate.delete_pod(self._pod_control, sync.key, f"{namespace}/{name}", about)
+
+        errors = await run_all([delete(name, reason) for name, reason in reasons.items()])
         return [error for error in errors if error is not None]
 
     # Report
@@ -369,6 +401,12 @@ class DaemonSetController(ManagedController):
         seen = sync.node_pods.status_counts
         status = next_status(sync.owner, seen, observed=observed)
         if status is not None:
+            record_decision(
+                f"status: {status.desired_number_scheduled} nodes should run a pod; {status.current_number_scheduled} "
+                "do, "
+                f"{status.number_ready} ready, {status.updated_number_scheduled} updated, {status.number_misscheduled} "
+                "nodes run one and should not"
+            )
             try:
                 await self._put_status(sync, sync.raw, status)
             except (ApiError, OSError):

@@ -66,6 +66,19 @@ def decide_placement(wants: Wants, node: Node) -> Placement:
     return NO_MORE if sent_away is None else ELSEWHERE
 
 
+def why_not_here(wants: Wants, node: Node) -> str:
+    """Why the pods of the template may not be on this node, in a sentence. Asked only where they may not."""
+    name = node.metadata.name
+    if wants.node_name and wants.node_name != name:
+        return f"the template names node {wants.node_name}, not {name}"
+    if not matches_node_selection(PodSpec(node_selector=wants.node_selector, affinity=wants.affinity), node):
+        return f"node {name} does not match the node selector or affinity of the template"
+    taint = untolerated_taint(node.spec.taints, wants.tolerations, comparison_operators=wants.comparison_operators)
+    if taint is None:
+        return f"node {name} should run none"
+    return f"node {name} has the taint {taint.key}:{taint.effect}, which the template does not tolerate"
+
+
 class Placements:
     """The placements of one DaemonSet, each computed once per object of ``NodeTable``."""
 

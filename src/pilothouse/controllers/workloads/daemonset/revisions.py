@@ -19,6 +19,7 @@ from pilothouse.controllers.shared.history import History, doomed, new_revision,
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprint
 from pilothouse.controllers.workloads.daemonset.pod_template import HASH_LABEL
 from pilothouse.env import Log
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import new_controller_reference
 from pilothouse.machinery.splice import replace_fields, take_field
@@ -93,6 +94,9 @@ class DaemonHistory:
         patch = merge_patch({"metadata": {"labels": {HASH_LABEL: kept_hash}}})
         for pod in pods:
             if pod.metadata.labels.get(HASH_LABEL) != kept_hash:
+                record_decision(
+                    f"{pod.metadata.name} has the template of {kept.metadata.name}, and gets its hash as label"
+                )
                 written = await self._pod_control.patch_pod(pod.metadata.namespace, pod.metadata.name, patch)
                 self._wrote(owner, PODS, written.metadata.resource_version)
         for revision in current:
@@ -138,6 +142,7 @@ class DaemonHistory:
                 "updated"
             )
         count = (live.status.collision_count or 0) + 1
+        record_decision(f"the name of the next ControllerRevision is taken by another template: collisionCount {count}")
         status = replace_fields(take_field(raw, "status") or b"{}", {"collisionCount": msgspec.json.encode(count)})
         whole = replace_fields(raw, {"status": status, "metadata.managedFields": None})
         answer = await self._client.update(DAEMON_SETS, meta.name, whole, meta.namespace, subresource="status")

@@ -12,6 +12,7 @@ from pilothouse.client.errors import ApiError, ConnectFailed, ConnectionRefused
 from pilothouse.controllers.shared.pauses import pause
 from pilothouse.controllers.shared.pods_by_label import LABEL_INDEX, index_by_label, pods_selected
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import DESCRIPTOR, HorizontalPodAutoscalerOptions
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.describe import describe_limits, describe_metric
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import ReadinessDelays
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.hpa_selectors import HpaSelectors
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.limits import NormalizationArg, limit
@@ -40,6 +41,7 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler.status import (
     Report,
     body,
 )
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.labels import Selector, SelectorError, parse_selector
 from pilothouse.runtime import (
     ControllerContext,
@@ -167,6 +169,8 @@ class _SyncContext:
         self._env = controller.env
         self._report = Report(autoscaler.status, controller.env.now())
         self.action = NONE
+        self._arithmetic = ""
+        """What the size follows from, once metrics were read."""
 
     async def run(self) -> None:
         """Raises ``NotScaled``."""
@@ -243,6 +247,7 @@ class _SyncContext:
         current = target.scale.spec.replicas
         proposals = self._proposals(target, selector, pods)
         best: Proposal | None = None
+        chosen: MetricSpec | None = None
         first: Failed | None = None
         failed = 0
         statuses: list[MetricStatus] = []
@@ -257,13 +262,15 @@ class _SyncContext:
                 continue
             statuses.append(proposal.status)
             if best is None or best.replicas == 0 or proposal.replicas > best.replicas:
-                best = proposal
+                best, chosen = proposal, spec
         invalid = f"invalid metrics ({failed} invalid out of {len(specs)}), first error is: {first}" if first else ""
         if best is None or (first is not None and best.replicas < current):
             if first is not None:
                 text = f"the HPA was unable to compute the replica count: {first.message}"
                 self._report.set_condition(ACTIVE, False, first.reason, text)
             raise _Uncounted(invalid or "no metrics", tuple(statuses))
+        assert chosen is not None, "the best proposal is that of a metric"
+        self._arithmetic = describe_metric(chosen, best, current, proposals.pods.tolerances)
         text = f"the HPA was able to successfully calculate a replica count from {best.name}"
         self._report.set_condition(ACTIVE, True, "ValidMetricFound", text)
         return best, tuple(statuses), invalid
@@ -337,6 +344,7 @@ class _SyncContext:
         arg = NormalizationArg(current=current, desired=desired, min_replicas=minimum, max_replicas=spec.max_replicas)
         window, now = self._of._options.downscale_stabilization, self._env.monotonic()
         limited = limit(arg, spec.behavior, self._recent, window, now)
+        self._arithmetic += describe_limits(arg, limited)
         report.set_condition(ABLE, True, limited.stabilized.reason, limited.stabilized.message)
         report.set_condition(LIMITED, limited.is_bounded, limited.bounded.reason, limited.bounded.message)
         if current == 0 and limited.replicas < minimum:
@@ -348,6 +356,7 @@ class _SyncContext:
         self, target: Target, desired: int, reason: str, metrics: tuple[MetricStatus, ...] | None, minimum: int
     ) -> None:
         current, report = target.scale.spec.replicas, self._report
+        record_decision(f"scaled from {current} to {desired}: {self._arithmetic or reason}")
         try:
             await self._of._sizes.set(target, desired)
         except PASSING as error:
@@ -383,6 +392,11 @@ class _SyncContext:
         """Raises ``NotScaled``."""
         if not self._report.has_changed:
             return
+        status = self._report.status
+        record_decision(
+            f"status: {status.current_replicas} replicas, {status.desired_replicas} desired; "
+            f"{self._arithmetic or 'no metric'}"
+        )
         meta = self._autoscaler.metadata
         try:
             await self._of._client.update(

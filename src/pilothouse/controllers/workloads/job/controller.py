@@ -32,12 +32,19 @@ from pilothouse.controllers.workloads.job.decide import (
     take_census,
     until_deadline,
 )
+from pilothouse.controllers.workloads.job.describe import (
+    describe_creation,
+    describe_ending,
+    describe_parallelism,
+    describe_status,
+)
 from pilothouse.controllers.workloads.job.indexes import Indexes, pod_name_prefix
 from pilothouse.controllers.workloads.job.metrics import Metrics
 from pilothouse.controllers.workloads.job.orphans import is_external, is_of_a_job, may_be_released
 from pilothouse.controllers.workloads.job.pod_events import JobEvents, Removals
 from pilothouse.controllers.workloads.job.status import SUSPENDED, Ending, finished, with_condition
 from pilothouse.env.clock import whole_seconds
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of, new_controller_reference
 from pilothouse.machinery.resource_versions import compare
@@ -255,7 +262,7 @@ class JobController(ManagedController):
         if ending is None and deadline is not None:
             sync.again_in(deadline)
         if ending is not None:
-            all_gone = await self._remove_active(sync, census.active)
+            all_gone = await self._remove_active(sync, census.active, describe_ending(job, census, ending))
             if not all_gone or not settled:
                 ending = None
         else:
@@ -307,9 +314,10 @@ class JobController(ManagedController):
 
     # Pods
 
-    async def _remove_active(self, sync: _SyncJobContext, pods: Iterable[Pod]) -> bool:
+    async def _remove_active(self, sync: _SyncJobContext, pods: Iterable[Pod], why: str) -> bool:
         """Delete the active pods of a Job that ends. Whether all deletes succeeded."""
         victims = list(pods)
+        record_decision(f"active pods are deleted: {why}")
         about = object_reference(JOBS, sync.job.metadata)
 
         async def delete(pod: Pod) -> None:
@@ -329,9 +337,12 @@ class JobController(ManagedController):
         match decide_pods(observed, census):
             case RemovePods(pods):
                 sync.action = "pods_deleted"
+                if pods:
+                    record_decision(f"{describe_parallelism(observed.job, census)}: {len(pods)} pods are deleted")
                 await self._remove(key, sync, pods)
             case CreatePods() as action:
                 sync.action = "pods_created"
+                record_decision(describe_creation(observed.job, census, action))
                 await self._create(key, sync, action, census, blueprint)
             case Wait(seconds):
                 sync.action = "pods_created"
@@ -457,6 +468,7 @@ class JobController(ManagedController):
             return tracked, None
 
         async def take(pod: Pod) -> None:
+            record_decision(f"{pod.metadata.name} ({pod.status.phase}) is counted: its finalizer {TRACKING} goes")
             try:
                 await self._take_finalizer(key, sync.job, pod)
             except NotFound:
@@ -470,6 +482,7 @@ class JobController(ManagedController):
 
     async def _put_status(self, key: str, sync: _SyncJobContext, status: JobStatus) -> None:
         meta = sync.job.metadata
+        record_decision(describe_status(sync.job, status))
         whole = replace_fields(sync.raw, {"status": msgspec.json.encode(status), "metadata.managedFields": None})
         try:
             answer = await self._client.update(JOBS.raw, meta.name, whole, meta.namespace, subresource="status")
@@ -536,6 +549,7 @@ class JobController(ManagedController):
             return None
         if job is None and reference is not None and not await self._is_gone(pod, reference):
             return None
+        record_decision(f"no Job counts {pod.metadata.name}: its finalizer {TRACKING} goes")
         try:
             await self._pod_control.patch_pod(pod.metadata.namespace, pod.metadata.name, _RELEASE)
         except NotFound:

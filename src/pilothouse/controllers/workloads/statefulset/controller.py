@@ -28,13 +28,14 @@ from pilothouse.controllers.workloads.statefulset.decide import (
     decide,
     missed_slots,
 )
-from pilothouse.controllers.workloads.statefulset.identity import is_member, revision_of
+from pilothouse.controllers.workloads.statefulset.identity import is_member, ordinal_of, revision_of
 from pilothouse.controllers.workloads.statefulset.pod_template import numbered_template
 from pilothouse.controllers.workloads.statefulset.replicas import Rules, Tally, rules_of, split_replicas, tally
 from pilothouse.controllers.workloads.statefulset.retention import policy_of
 from pilothouse.controllers.workloads.statefulset.revisions import Revisions, StatefulHistory
 from pilothouse.controllers.workloads.statefulset.status import encode, next_status
 from pilothouse.controllers.workloads.statefulset.writes import TROUBLE, Writes
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import new_controller_reference
 from pilothouse.machinery.splice import take_field
@@ -52,7 +53,7 @@ from pilothouse.runtime import (
 )
 from pilothouse.runtime.batches import INITIAL_BATCH
 from pilothouse.runtime.claims import CONTROLLER_INDEX
-from pilothouse.semantics.pods import seconds_until_next_available
+from pilothouse.semantics.pods import is_terminal, seconds_until_next_available
 
 LARGEST_BATCH = 500
 """``MaxBatchSize``: so many at once with parallel management."""
@@ -295,6 +296,10 @@ class StatefulSetController(ManagedController):
         if status is None:
             return
         found = status
+        record_decision(
+            f"status: wants {sync.rules.desired} replicas; {found.replicas} exist, {found.ready_replicas} ready, "
+            f"{found.updated_replicas} of the update revision {found.update_revision}"
+        )
 
         async def write(attempt: int) -> None:
             raw: bytes | None = sync.raw
@@ -360,6 +365,7 @@ class _Apply:
             raise first
 
     async def _do(self, action: Action) -> None:
+        record_decision(self._reason(action))
         match action:
             case CreatePod(name=name, from_current=from_current):
                 await self._writes.create_pod(name, self._body(name, from_current=from_current))
@@ -371,6 +377,36 @@ class _Apply:
                 await self._writes.repair_pod(name)
             case SettleClaims(name=name):
                 await self._writes.settle_claims(name, self._uids[name])
+
+    def _reason(self, action: Action) -> str:
+        seen, name = self._seen, action.name
+        rules = seen.rules
+        wanted = f"wants {rules.desired} replicas from ordinal {rules.start}"
+        match action:
+            case CreatePod(from_current=from_current):
+                revision = f"current revision {seen.current}" if from_current else f"update revision {seen.update}"
+                order = "OrderedReady, the ones before it are ready" if rules.ordered else "Parallel"
+                return f"{wanted}: {name} is missing and created from the {revision}; {order}"
+            case DeletePod(revision=revision):
+                if not rules.is_desired(ordinal_of(name)):
+                    order = "OrderedReady, the highest ordinal first" if rules.ordered else "Parallel"
+                    return f"{wanted}: {name} is beyond them and deleted; {order}"
+                slot = next((each.pod for each in seen.replicas.slots if each.name == name), None)
+                if slot is not None and is_terminal(slot):
+                    return f"{name} has ended (phase {slot.status.phase}): deleted to be created again"
+                missing = f"maxUnavailable {rules.max_unavailable}" if rules.max_unavailable else "one at a time"
+                return (
+                    f"rolling update: {name} has revision {revision}, the update revision is {seen.update}; partition "
+                    f"{rules.partition or 0}, {missing}, the highest ordinal first"
+                )
+            case FillClaims():
+                return f"{name} is Pending and lacks claims, or they lack the owners of the retention policy"
+            case RepairPod():
+                return (
+                    f"{name} lacks its identity labels, its volumes, or its claims the owners of the retention policy"
+                )
+            case SettleClaims():
+                return f"{wanted}: {name} is beyond them, its claims get the owners of the retention policy"
 
     def _body(self, pod: str, *, from_current: bool) -> bytes:
         revision = self._settled.current if from_current else self._settled.update
