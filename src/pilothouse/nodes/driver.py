@@ -10,6 +10,7 @@ from pilothouse.api.storage import CSI_DRIVERS
 from pilothouse.client import Client
 from pilothouse.client.errors import AlreadyExists, ApiError
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.machinery.causes import begin_sync, record_decision
 from pilothouse.nodes.attacher import Attacher
 from pilothouse.nodes.provisioner import PROVISIONER, Provisioner
 from pilothouse.nodes.resizer import Resizer
@@ -48,6 +49,8 @@ class SimulatedDriver:
             "metadata": {"name": PROVISIONER},
             "spec": {"attachRequired": True, "podInfoOnMount": False},
         }
+        begin_sync("csi-driver", PROVISIONER)
+        record_decision(f"the simulated driver {PROVISIONER} starts, and its volumes have to be attached")
         try:
             await self._client.create(CSI_DRIVERS.raw, body)
         except AlreadyExists:

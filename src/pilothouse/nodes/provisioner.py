@@ -27,7 +27,7 @@ from pilothouse.client import Client
 from pilothouse.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from pilothouse.controllers.shared.volume_links import Known, known, with_annotations
 from pilothouse.env import Env, Log, TaskGroup
-from pilothouse.machinery.causes import record_decision
+from pilothouse.machinery.causes import begin_sync, record_decision
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import (
@@ -153,6 +153,8 @@ class Provisioner:
         """Only at the start: an administrator may delete it or make another one the default."""
         if self._classes.cache.list():
             return
+        begin_sync("external-provisioner", PROVISIONER)
+        record_decision("there is no StorageClass at the start: the default one is created")
         try:
             await self._client.create(STORAGE_CLASSES.raw, default_class())
         except AlreadyExists:

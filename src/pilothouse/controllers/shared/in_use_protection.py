@@ -13,6 +13,7 @@ import msgspec
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import Conflict, NotFound
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater, object_key
 from pilothouse.runtime.cache import Cached
@@ -93,12 +94,14 @@ class ProtectionController(ManagedController, Generic[T]):
             case Due.NOTHING:
                 return None
             case Due.PROTECT:
+                record_decision(f"{self._kind.kind} {key} lacks the finalizer {self._finalizer}")
                 await self._write(meta, raw, (*meta.finalizers, self._finalizer))
                 self.log.info("Added protection finalizer", v=3, kind=self._kind.kind, key=key)
             case Due.LET_GO:
                 if await self.is_used(obj):
                     self.log.info("Keeping it because it is being used", v=2, kind=self._kind.kind, key=key)
                     return None
+                record_decision(f"{self._kind.kind} {key} is being deleted and not in use: {self._finalizer} goes")
                 await self._write(meta, raw, tuple(each for each in meta.finalizers if each != self._finalizer))
                 self.log.info("Removed protection finalizer", v=3, kind=self._kind.kind, key=key)
         return None

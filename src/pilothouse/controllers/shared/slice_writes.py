@@ -9,6 +9,7 @@ from pilothouse.api.discovery import ENDPOINT_SLICES, EndpointSlice
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.shared.slice_tracker import SliceTracker
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.metrics import CounterFamily
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.semantics.services import TRIGGER_TIME
@@ -74,10 +75,13 @@ class SliceWrites:
         creates: Iterable[EndpointSlice],
         updates: Iterable[tuple[EndpointSlice, bytes]],
         deletes: Iterable[EndpointSlice],
+        *,
+        why: str,
     ) -> bool:
-        """Creates, then updates with their bodies, then deletes, up to the first failure. False if the namespace is
-        terminating. Raises ``NotWritten``."""
+        """Creates, then updates with their bodies, then deletes, up to the first failure. ``why`` is what the slices
+        follow from. False if the namespace is terminating. Raises ``NotWritten``."""
         for each in creates:
+            record_decision(f"a slice for {len(each.endpoints or ())} {each.address_type} endpoints is created: {why}")
             try:
                 await self._create(key, each)
             except (ApiError, OSError) as error:
@@ -85,11 +89,14 @@ class SliceWrites:
                     return False
                 raise NotWritten("create EndpointSlice", error) from error
         for each, body in updates:
+            name, number = each.metadata.name, len(each.endpoints or ())
+            record_decision(f"{name} gets {number} {each.address_type} endpoints: {why}")
             try:
                 await self._update(key, each, body)
             except (ApiError, OSError) as error:
                 raise NotWritten(f"update {each.metadata.name} EndpointSlice", error) from error
         for each in deletes:
+            record_decision(f"{each.metadata.name} is left without endpoints and deleted: {why}")
             try:
                 await self.delete(key, each)
             except (ApiError, OSError) as error:

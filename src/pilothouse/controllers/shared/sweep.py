@@ -5,6 +5,7 @@ from typing import Generic, TypeVar
 
 from pilothouse.api.kinds import Kind
 from pilothouse.client.errors import ApiError, Conflict, NotFound
+from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, object_key
 from pilothouse.runtime.cache import Cached
 
@@ -14,7 +15,7 @@ SYNC = "sync"
 
 
 class Sweep(ManagedController, Generic[T]):
-    """Subclass it and write ``is_over``. ``what`` is how the log calls one of them."""
+    """Subclass it and write ``reason``. ``what`` is how the log calls one of them."""
 
     def __init__(
         self, context: ControllerContext, name: str, kind: Kind[T], *, period: float, queue_name: str, what: str
@@ -29,15 +30,18 @@ class Sweep(ManagedController, Generic[T]):
         self.queue.add(SYNC)
 
     @abstractmethod
-    def is_over(self, found: T) -> bool:
-        """Whether its time is over."""
+    def reason(self, found: T) -> str | None:
+        """Why its time is over; None if it is not."""
 
     async def reconcile(self, key: str) -> Requeue | None:
         """One pass over all objects. What fails is logged and tried again in the next one."""
         for found in self._cache.list():
-            if not self.is_over(found):
+            why = self.reason(found)
+            if why is None:
                 continue
             meta = found.metadata
+            begin_sync(self.name, object_key(meta), current_triggers())
+            record_decision(f"the {self._what} is deleted: {why}")
             try:
                 await self._client.delete(self._kind, meta.name, meta.namespace, uid=meta.uid)
             except (NotFound, Conflict):

@@ -23,6 +23,7 @@ from pilothouse.controllers.cleanup.namespace.status import Outcome
 from pilothouse.env import Env
 from pilothouse.machinery.api_resources import Discovery
 from pilothouse.machinery.api_resources import Resource as ServedResource
+from pilothouse.machinery.causes import record_decision
 
 _BACKGROUND = "Background"
 _FAILURES = (ApiError, ConnectionError, TimeoutError, ValueError)
@@ -126,6 +127,7 @@ class Content:
             pods: Sequence[Pod] = (await self._client.list(PODS, namespace)).items
             estimate = estimate_grace(pods, deleted_at, self._env.now())
         kind = resource.as_kind().metadata
+        record_decision(f"namespace {namespace} is being deleted: all {resource.as_kind().group_resource} in it go")
         if not await self._delete_collection(kind, namespace, resource):
             for item in await self._list(kind, namespace, resource) or ():
                 try:

@@ -11,7 +11,8 @@ from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR, NamespaceOptions
 from pilothouse.controllers.cleanup.namespace.content import Content, Pass
 from pilothouse.controllers.cleanup.namespace.decide import finalizers_left, pause_seconds
-from pilothouse.controllers.cleanup.namespace.status import conditions_of, update_conditions
+from pilothouse.controllers.cleanup.namespace.status import conditions_of, describe, update_conditions
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime.context import ControllerContext
@@ -106,6 +107,7 @@ class NamespaceController(ManagedController):
     async def _mark_terminating(self, held: _Held) -> _Held:
         if held.view.metadata.deletion_timestamp is None or held.view.status.phase == "Terminating":
             return held
+        record_decision(f"namespace {held.view.metadata.name} is being deleted: its phase becomes Terminating")
         return await self._put_status(held, {"status.phase": b'"Terminating"'})
 
     async def _report(self, held: _Held, found: Pass) -> _Held:
@@ -120,6 +122,7 @@ class NamespaceController(ManagedController):
             old[place] if place < len(before) and condition == before[place] else _condition(condition)
             for place, condition in enumerate(after)
         ]
+        record_decision(f"what is left in the namespace: {describe(found.outcome)}")
         try:
             return await self._put_status(held, {"status.conditions": msgspec.json.encode(written)})
         except (ApiError, ConnectionError, TimeoutError) as error:
@@ -132,6 +135,7 @@ class NamespaceController(ManagedController):
 
     async def _finalize(self, held: _Held) -> _Held:
         left = finalizers_left(held.view.spec.finalizers)
+        record_decision(f"namespace {held.view.metadata.name} is empty: its finalizer kubernetes goes")
         changes = {
             "spec.finalizers": msgspec.json.encode(left) if left else None,
             "metadata.managedFields": None,

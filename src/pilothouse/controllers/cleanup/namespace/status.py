@@ -67,6 +67,19 @@ def conditions_of(outcome: Outcome, now: datetime.datetime) -> tuple[Condition, 
     )
 
 
+def describe(outcome: Outcome) -> str:
+    """What a sync has found, in a sentence."""
+    parts = [
+        f"{number} {found.name}{f'.{found.group}' if found.group else ''}" for found, number in outcome.counts.items()
+    ]
+    text = ", ".join(sorted(parts)) or "nothing that is counted"
+    if outcome.finalizers:
+        held = ", ".join(sorted(f"{name} in {number}" for name, number in outcome.finalizers.items()))
+        text += f"; with finalizers: {held}"
+    errors = [each for each in (outcome.discovery_error, outcome.parsing_error, *outcome.content_errors) if each]
+    return f"{text}; errors: {'; '.join(errors)}" if errors else text
+
+
 def update_conditions(conditions: Sequence[Condition], found: Sequence[Condition]) -> tuple[Condition, ...]:
     """The conditions after this sync, equal to ``conditions`` when nothing changed: then nothing is written.
 

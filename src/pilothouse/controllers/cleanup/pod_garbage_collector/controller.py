@@ -23,6 +23,7 @@ from pilothouse.controllers.shared.disruption import disruption_target, status_p
 from pilothouse.controllers.shared.live_nodes import LiveNodes
 from pilothouse.controllers.shared.parallel import each
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
+from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, WorkQueue, object_key
 from pilothouse.semantics.pods import is_terminal
 
@@ -127,6 +128,8 @@ class PodGarbageCollector(ManagedController):
         if is_held(pod):
             return
         meta = pod.metadata
+        begin_sync(self.name, _key(pod), current_triggers())
+        record_decision(self._describe(pod, reason))
         self.log.info("PodGC is force deleting Pod", pod=_key(pod), reason=reason)
         self._attempts.labels(meta.namespace, reason).inc()
         try:
@@ -143,6 +146,20 @@ class PodGarbageCollector(ManagedController):
                 return
             self._failures.labels(meta.namespace, reason).inc()
             self.log.error("Unable to remove a pod", error=error, pod=_key(pod), reason=reason)  # noqa: TRY400  # no traceback: the server said no
+
+    def _describe(self, pod: Pod, reason: str) -> str:
+        node, phase = pod.spec.node_name, pod.status.phase
+        match reason:
+            case "terminated":
+                return (
+                    f"the pod has ended ({phase}), and more than {self._options.terminated_threshold} ended pods exist"
+                )
+            case "out-of-service":
+                return f"the pod is being deleted, and its node {node} is not ready and out of service"
+            case "orphaned":
+                return f"its node {node} does not exist, and did not for {self._options.quarantine:g} s"
+            case _:
+                return "the pod is being deleted and was never bound to a node"
 
     def _is_replaced(self, pod: Pod) -> bool:
         now = self._pods.get(_key(pod))

@@ -32,6 +32,7 @@ from pilothouse.controllers.cleanup.storage_version_migrator.migration_runner im
 from pilothouse.controllers.cleanup.storage_version_migrator.resource_version import ResourceVersions, write_status
 from pilothouse.controllers.shared.monitors import shared_informer
 from pilothouse.machinery.api_resources import Resource
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import compare
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater, WorkerPool, WorkQueue
 from pilothouse.runtime.cache import Cache
@@ -151,6 +152,7 @@ class StorageVersionMigrator(ManagedController):
             if order > 0:
                 continue
             body = unchanged_apply(resource, meta.uid, meta.resource_version)
+            record_decision(f"resourceVersion {meta.resource_version} is not newer than {begun}: written as it is")
             try:
                 await self._client.patch(
                     kind, meta.name, apply_patch(body), meta.namespace, field_manager=DESCRIPTOR.name
@@ -173,6 +175,7 @@ class StorageVersionMigrator(ManagedController):
         assert raw is not None, "the informer was asked to keep it"
         now = self.env.now()
         body = as_failed(raw, migration, reason, now) if reason else as_succeeded(raw, migration, now)
+        record_decision(f"migration {key} has {f'failed: {reason}' if reason else 'succeeded'}")
         await write_status(self._client, key, body)
         self.log.info("A migration is over", v=2, migration=key, failure=reason or None)
 

@@ -22,6 +22,7 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
 from pilothouse.controllers.cleanup.storage_version_migrator.resource_version import write_status
 from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
 from pilothouse.env import Env
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.conditions import is_condition_true
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import Requeue
@@ -49,10 +50,14 @@ class MigrationRunner:
         turn = turn_of(entry.object for entry in live if entry.object.spec.resource == resource)
         for migration in turn.ended:
             name, succeeded = migration.metadata.name, is_condition_true(migration.status.conditions, SUCCEEDED)
+            record_decision(
+                f"migration {name} of {resource.resource} is over, {'' if succeeded else 'not '}successfully"
+            )
             await self._update_definition_status(migration, is_over=True, succeeded=succeeded)
             await write_status(self._client, name, as_ended(raw[name], migration, self._env.now()))
         if turn.next is not None:
             name = turn.next.metadata.name
+            record_decision(f"no other migration of {resource.resource} runs: it is the turn of {name}")
             await self._update_definition_status(turn.next, is_over=False)
             await write_status(self._client, name, as_running(raw[name], turn.next, self._env.now()))
         return None

@@ -17,6 +17,7 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
 )
 from pilothouse.env import Env
 from pilothouse.machinery.api_resources import Resource
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import compare
 from pilothouse.runtime import Requeue, RetryLater
 from pilothouse.runtime.cache import Cache
@@ -69,6 +70,7 @@ class ResourceVersions:
                     f"{version}"
                 )
         body = as_failed(raw, migration, reason, self._env.now()) if reason else from_version(raw, version)
+        record_decision(f"migration {key} {f'fails: {reason}' if reason else f'begins at resourceVersion {version}'}")
         await write_status(self._client, key, body)
         return None
 

@@ -8,6 +8,7 @@ from pilothouse.api.coordination import LEASES, Lease
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.cleanup.storageversion_garbage_collector import DESCRIPTOR, NAMESPACE, SELECTOR
 from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import api_server_ids, remove_servers
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, WorkerPool, WorkQueue
 
 LABEL, VALUE = SELECTOR.split("=")
@@ -88,6 +89,8 @@ class StorageVersionGarbageCollector(ManagedController):
 
     async def _write(self, found: StorageVersion, raw: bytes | msgspec.Raw, gone: set[str] | frozenset[str]) -> None:
         meta = found.metadata
+        servers = ", ".join(sorted(gone))
+        record_decision(f"StorageVersion {meta.name} names API servers without a Lease: {servers}")
         body = remove_servers(raw, found, gone, self.env.now())
         if body is not None:
             await self._client.update(STORAGE_VERSIONS.raw, meta.name, body, subresource="status")

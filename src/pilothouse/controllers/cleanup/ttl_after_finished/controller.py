@@ -4,6 +4,7 @@ from pilothouse.api.batch import JOBS, Job
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR, TTLAfterFinishedOptions
 from pilothouse.controllers.cleanup.ttl_after_finished.decide import due_at, is_eligible
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, object_key
 
@@ -56,6 +57,8 @@ class TTLAfterFinishedController(ManagedController):
         wait = self._until_due(live)
         if wait is None or wait > 0:
             return None if wait is None else Requeue(wait)
+        seconds = live.spec.ttl_seconds_after_finished
+        record_decision(f"the Job finished {seconds or 0 - wait:.0f} s ago, ttlSecondsAfterFinished {seconds}")
         try:
             await self._client.delete(
                 JOBS, meta.name, meta.namespace, uid=live.metadata.uid, propagation_policy="Foreground"

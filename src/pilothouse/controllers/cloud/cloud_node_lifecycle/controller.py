@@ -13,6 +13,7 @@ from pilothouse.controllers.cloud.cloud_node_lifecycle import DESCRIPTOR, CloudN
 from pilothouse.controllers.shared.cloud import Instances, NothingToDo
 from pilothouse.controllers.shared.cloud_providers import the_provider
 from pilothouse.controllers.shared.pauses import pause
+from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import ControllerContext, EventRecorder, ManagedController, Requeue, RunnableController
 from pilothouse.runtime.events import NORMAL, WARNING
@@ -45,12 +46,14 @@ class CloudNodeLifecycleController(ManagedController):
     async def reconcile(self, key: str) -> Requeue | None:
         """One pass over all nodes. A node that fails is checked again in the next pass."""
         for node in self._nodes.list():
+            begin_sync(self.name, node.metadata.name, current_triggers())
             try:
                 if is_node_ready(node):
                     await self._untaint(node)
                 elif not await self._instances.exists(node):
                     await self._delete(node)
                 elif await self._instances.is_shut_down(node):
+                    record_decision(f"the cloud says that node {node.metadata.name} is shut down")
                     await self._change_taints(node.metadata.name, _with_taint)
             except Exception as error:  # noqa: BLE001  # whatever a cloud's library raises: one node waits, not all
                 self.log.warning("Failed to sync node", node=node.metadata.name, error=error)
@@ -58,6 +61,7 @@ class CloudNodeLifecycleController(ManagedController):
 
     async def _untaint(self, node: Node) -> None:
         if any(same_taint(taint, SHUT_DOWN) for taint in node.spec.taints):
+            record_decision(f"node {node.metadata.name} is ready: it is not shut down any more")
             await self._change_taints(node.metadata.name, _without_taint)
 
     async def _delete(self, node: Node) -> None:
@@ -72,6 +76,7 @@ class CloudNodeLifecycleController(ManagedController):
         self.log.info("Deleting node, it is no longer present in the cloud provider", v=2, node=meta.name)
         text = f"Deleting node {meta.name} because it does not exist in the cloud provider"
         self._record_event(node, NORMAL, "DeletingNode", text)
+        record_decision(f"node {meta.name} is not ready, and does not exist in the cloud")
         try:
             await self._client.delete(NODES, meta.name, uid=meta.uid)
         except NotFound:

@@ -10,6 +10,7 @@ from pilothouse.controllers.shared.cloud import NothingToDo, Route, Routes
 from pilothouse.controllers.shared.cloud_providers import the_provider
 from pilothouse.controllers.shared.parallel import each
 from pilothouse.controllers.shared.pauses import pause
+from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import ControllerContext, EventRecorder, ManagedController, Requeue, RunnableController
 from pilothouse.runtime.events import WARNING
@@ -120,6 +121,9 @@ class NodeRouteController(ManagedController):
             "lastTransitionTime": now,
         }
         patch = strategic_merge_patch({"status": {"conditions": [said]}})
+        begin_sync(self.name, node.metadata.name, current_triggers())
+        cidrs = ", ".join(node.spec.pod_cidrs) or "no CIDR"
+        record_decision(f"the cloud has {'' if routed else 'not '}a route to each range of the node: {cidrs}")
         try:
             await self._client.patch(_NODE_META, node.metadata.name, patch, subresource="status")
         except NotFound:

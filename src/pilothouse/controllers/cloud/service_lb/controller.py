@@ -22,6 +22,7 @@ from pilothouse.controllers.shared.cloud import ImplementedElsewhere, LoadBalanc
 from pilothouse.controllers.shared.cloud_providers import the_provider
 from pilothouse.controllers.shared.live_nodes import is_about
 from pilothouse.controllers.shared.parallel import each
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.runtime import (
     ControllerContext,
@@ -172,6 +173,8 @@ class ServiceLBController(ManagedController):
             except Exception as error:
                 raise CloudFailed(f"failed to delete load balancer: {error}") from error
         if has_finalizer(service):
+            why = "is being deleted" if service.metadata.deletion_timestamp else "wants no load balancer any more"
+            record_decision(f"Service {key} {why}, and its load balancer is deleted: its finalizer goes")
             body = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER], "uid": service.metadata.uid}}
             try:
                 await self._patch(service, body)
@@ -218,6 +221,7 @@ class ServiceLBController(ManagedController):
             if has_finalizer(cached):
                 service = await self._client.get(SERVICES, meta.name, meta.namespace)
             else:
+                record_decision(f"Service {object_key(meta)} wants a load balancer: it gets the finalizer {FINALIZER}")
                 body = {"metadata": {"finalizers": [FINALIZER], "uid": meta.uid}}
                 service = await self._patch(cached, body)
         except NotFound as error:
@@ -234,6 +238,8 @@ class ServiceLBController(ManagedController):
     async def _record_address(self, service: Service, status: LoadBalancerStatus) -> None:
         if service.status.load_balancer.ingress == status.ingress:
             return
+        addresses = ", ".join(each.ip or each.hostname for each in status.ingress) or "no address"
+        record_decision(f"the load balancer of Service {object_key(service.metadata)} has {addresses}")
         body = {
             "metadata": {"uid": service.metadata.uid},
             "status": {"loadBalancer": {"ingress": ingress_of(status)}},

@@ -34,6 +34,7 @@ from pilothouse.controllers.devices.device_taint_eviction.rule_status import (
 )
 from pilothouse.controllers.shared.disruption import disruption_target, status_patch
 from pilothouse.controllers.shared.live_nodes import is_about
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import (
     Cache,
@@ -199,6 +200,8 @@ class DeviceTaintEvictionController(ManagedController):
         return None
 
     async def _evict(self, key: str, uid: str, eviction: Eviction) -> None:
+        why = ", ".join(str(reason) for reason in eviction.reasons)
+        record_decision(f"pod {key} uses devices with taints that it does not tolerate (any more): {why}")
         try:
             done = await self._delete(key, uid)
         except NotFound as error:
@@ -262,6 +265,7 @@ class DeviceTaintEvictionController(ManagedController):
         condition = new_condition(rule, self._count(rule))
         if condition is None:
             return None
+        record_decision(f"status of DeviceTaintRule {name}: {condition.reason}: {condition.message}")
         try:
             await self._apply_condition(rule, condition)
         except NotFound:

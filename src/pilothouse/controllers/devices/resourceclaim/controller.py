@@ -36,6 +36,7 @@ from pilothouse.controllers.devices.resourceclaim.decide import (
 from pilothouse.controllers.devices.resourceclaim.metrics import Metrics
 from pilothouse.controllers.shared.live_nodes import is_about
 from pilothouse.controllers.shared.own_writes import may_have_happened
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
     ControllerContext,
@@ -257,6 +258,10 @@ class ResourceClaimController(ManagedController):
         if not self._prioritized_lists and any(request.first_available for request in spec.devices.requests):
             raise ClaimNotMade("template includes a prioritized list of subrequests, but the feature is disabled")
         admin = asks_for_admin_access(ResourceClaim(spec=spec))
+        record_decision(
+            f"entry {entry.name} of pod {object_key(pod.metadata)} has no ResourceClaim: made from template "
+            f"{template_name}"
+        )
         try:
             claim = await self._client.create(RESOURCE_CLAIMS, new_claim(pod, entry, template), namespace)
         except (ApiError, OSError) as error:
@@ -297,6 +302,7 @@ class ResourceClaimController(ManagedController):
             },
             "status": {"resourceClaimStatuses": named},
         }
+        record_decision(f"the ResourceClaims of pod {object_key(meta)} by entry: {len(said)} names are recorded")
         try:
             await self._client.patch(
                 _POD_META,
@@ -399,6 +405,7 @@ class ResourceClaimController(ManagedController):
     async def _remove_finalizer(self, key: str, claim: ResourceClaim, raw: bytes) -> None:
         finalizers = [each for each in claim.metadata.finalizers if each != ALLOCATION_FINALIZER]
         if claim.status.allocation is None and len(finalizers) < len(claim.metadata.finalizers):
+            record_decision(f"ResourceClaim {key} is not allocated: its finalizer {ALLOCATION_FINALIZER} goes")
             changes = {"metadata.finalizers": _json(finalizers) if finalizers else None}
             await self._put(claim, replace_fields(raw, changes), "")
         self._cleared.pop(key, None)
@@ -429,6 +436,7 @@ class ResourceClaimController(ManagedController):
             case Reservation.DROP:
                 pass
         self.log.info("Deleting unused generated claim", v=5, claim=key, pod=owner.name)
+        record_decision(f"generated ResourceClaim {key} is left behind: its pod {owner.name} has ended or is gone")
         try:
             await self._client.delete(RESOURCE_CLAIMS, meta.name, meta.namespace, uid=meta.uid)
         except (Conflict, NotFound):

@@ -14,6 +14,7 @@ from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.devices.resourcepoolstatusrequest import DESCRIPTOR
 from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import is_over, pools_of
 from pilothouse.controllers.devices.resourcepoolstatusrequest.status import answer, has_incomplete, limited
+from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
 from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater, WorkerPool, WorkQueue
@@ -80,6 +81,7 @@ class PoolStatusController(ManagedController):
         )
         if has_incomplete(limited(pools, limit)) and self.queue.num_requeues(key) < RETRIES:
             raise RetryLater("incomplete pools detected, requeueing")
+        record_decision(f"driver {driver} has {len(pools)} pools, at most {limit} are listed")
         try:
             await self._write(request, raw, answer(pools, limit, self.env.now()))
         except (ApiError, OSError) as error:
@@ -109,6 +111,8 @@ class PoolStatusController(ManagedController):
             meta = request.metadata
             if meta.deletion_timestamp is not None or not is_over(request, now):
                 continue
+            begin_sync(self.name, meta.name, current_triggers())
+            record_decision(f"ResourcePoolStatusRequest {meta.name} has expired")
             try:
                 await self._client.delete(RESOURCE_POOL_STATUS_REQUESTS, meta.name, uid=meta.uid)
             except (NotFound, Conflict):

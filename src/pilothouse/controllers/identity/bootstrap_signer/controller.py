@@ -10,6 +10,7 @@ from pilothouse.api.core import CONFIG_MAPS, SECRETS, Secret
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR, NAME, PUBLIC
 from pilothouse.controllers.shared.handlers import on_any_event
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.jws import detached_hs256
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
@@ -63,6 +64,12 @@ class BootstrapSigner(ManagedController):
         if desired == found.data:
             return None
         body = replace_fields(raw, {"data": msgspec.json.encode(desired)})
+        differing = sorted(name for name in {*desired, *found.data} if desired.get(name) != found.data.get(name))
+        record_decision(
+            f"signatures of ConfigMap {key} by the bootstrap tokens that may sign: {len(differing)} differ, "
+            f"{len(desired)} "
+            "entries in all"
+        )
         try:
             await self._client.update(CONFIG_MAPS, NAME, body, PUBLIC)
         except NotFound:

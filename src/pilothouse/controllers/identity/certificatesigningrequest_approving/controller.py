@@ -16,6 +16,7 @@ from pilothouse.controllers.identity.certificatesigningrequest_approving.decide 
 )
 from pilothouse.controllers.shared.certificate_queue import QUEUE, WORKERS, queue_limiter, with_condition
 from pilothouse.controllers.shared.handlers import on_any_event
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
 from pilothouse.semantics.certificate_requests import parse_request, requested_names
 
@@ -69,6 +70,7 @@ class RequestApprover(ManagedController):
 
     async def _approve(self, key: str, raw: bytes, right: Right) -> None:
         body = with_condition(raw, msgspec.json.encode(approval(right)))
+        record_decision(f"a kubelet asks for its own certificate, and may {right.subresource}: approved")
         try:
             await self._client.update(CERTIFICATE_SIGNING_REQUESTS.raw, key, body, subresource="approval")
         except (Conflict, NotFound) as error:

@@ -65,11 +65,11 @@ class RequestCleaner(Sweep[CertificateSigningRequest]):
             what="certificate request",
         )
 
-    def is_over(self, found: CertificateSigningRequest) -> bool:
+    def reason(self, found: CertificateSigningRequest) -> str | None:
         reason = cleanup_reason(found, self.env.now())
         if reason is not None:
             self.log.info("Cleaning a certificate request", csr=found.metadata.name, reason=reason)
-        return reason is not None
+        return reason
 
 
 build = RequestCleaner

@@ -19,6 +19,7 @@ from pilothouse.controllers.identity.certificatesigningrequest_signing.decide im
 from pilothouse.controllers.identity.certificatesigningrequest_signing.issuing import issue
 from pilothouse.controllers.shared.certificate_queue import QUEUE, WORKERS, queue_limiter, with_condition, with_status
 from pilothouse.controllers.shared.handlers import on_any_event
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
 from pilothouse.semantics.certificate_requests import parse_request, requested_names
@@ -63,10 +64,12 @@ class RequestSigner(ManagedController):
         parsed = parse_request(spec.request)
         reason = VALIDATIONS[spec.signer_name](requested_names(parsed), spec.usages)
         if reason is not None:
+            record_decision(f"signer {spec.signer_name} does not sign it: {reason}")
             condition = failure(reason, format_time(self.env.now()))
             await self._write(key, with_condition(raw, msgspec.json.encode(condition)))
             self.log.info("Gave up a certificate request", v=2, csr=key, signer=spec.signer_name, reason=reason)
             return None
+        record_decision(f"the request is approved: signer {spec.signer_name} issues the certificate")
         certificate = base64.b64encode(self._issue(request, parsed))
         await self._write(key, with_status(raw, {"certificate": msgspec.json.encode(certificate.decode())}))
         self.log.info("Issued a certificate", v=2, csr=key, signer=spec.signer_name)

@@ -8,6 +8,7 @@ from pilothouse.client.errors import UnsupportedMediaType
 from pilothouse.controllers.identity.clusterrole_aggregation import DESCRIPTOR
 from pilothouse.controllers.identity.clusterrole_aggregation.decide import missing_rules, rules_to_apply
 from pilothouse.controllers.shared.handlers import on_any_event
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.labels import SelectorError
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, TerminalError
@@ -47,6 +48,9 @@ class ClusterRoleAggregation(ManagedController):
         if rules is None:
             return None
         raw = self._roles.raw(key)
+        record_decision(
+            f"the roles that ClusterRole {key} aggregates come to {len(rules)} rules; it has {len(role.rules)}"
+        )
         try:
             await self._client.patch(
                 CLUSTER_ROLES,

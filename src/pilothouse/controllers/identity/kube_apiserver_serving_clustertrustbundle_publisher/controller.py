@@ -16,6 +16,7 @@ from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_p
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.controllers.shared.sync_codes import SyncCodes
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue
 
@@ -76,17 +77,20 @@ class TrustBundlePublisher(ManagedController):
     async def _have_it(self) -> None:
         found = self._bundles.get(self._name)
         if found is None:
+            record_decision(f"there is no ClusterTrustBundle {self._name} of the API server's certificates")
             await self._client.create(CLUSTER_TRUST_BUNDLES, new_bundle(self._bundle))
         elif found.spec.trust_bundle != self._bundle:
             raw = self._bundles.raw(self._name)
             assert raw is not None, "the informer was asked to keep it"
             body = replace_fields(raw, {"spec.trustBundle": msgspec.json.encode(self._bundle)})
+            record_decision(f"ClusterTrustBundle {self._name} does not hold the API server's certificates")
             await self._client.update(CLUSTER_TRUST_BUNDLES.raw, self._name, body)
 
     async def _remove_others(self) -> None:
         """Delete all that can be deleted, then raise the last failure."""
         failure: ApiError | OSError | None = None
         for name in others(self._bundles.list(), self._bundle):
+            record_decision(f"ClusterTrustBundle {name} holds former certificates of the API server")
             try:
                 await self._client.delete(CLUSTER_TRUST_BUNDLES, name)
             except NotFound:

@@ -19,6 +19,7 @@ from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner.decide 
     parse_date,
     was_generated,
 )
+from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, object_key
 from pilothouse.semantics.pod_secrets import secrets_of
 from pilothouse.semantics.service_accounts import INVALID_SINCE, LAST_USED, TRACKING
@@ -95,6 +96,12 @@ class LegacyTokenCleaner(ManagedController):
             "Mark the auto-generated service account token as invalid", invalidSince=today, secret=object_key(meta)
         )
         metadata = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid, "labels": {INVALID_SINCE: today}}
+        self._begin(secret)
+        record_decision(
+            f"auto-generated token Secret {object_key(meta)} was last used {meta.labels.get(LAST_USED) or 'never'}, "
+            "and no "
+            f"pod mounts it: invalid since {today}"
+        )
         patch = merge_patch({"kind": "Secret", "apiVersion": "v1", "metadata": metadata})
         await self._client.patch(SECRETS.raw, meta.name, patch, meta.namespace)
 
@@ -107,10 +114,19 @@ class LegacyTokenCleaner(ManagedController):
             lastUsed=meta.labels.get(LAST_USED, ""),
             invalidSince=meta.labels.get(INVALID_SINCE, ""),
         )
+        self._begin(secret)
+        record_decision(
+            f"auto-generated token Secret {object_key(meta)} was last used {meta.labels.get(LAST_USED) or 'never'} "
+            "and has "
+            f"been invalid since {meta.labels.get(INVALID_SINCE, '')}: deleted"
+        )
         try:
             await self._client.delete(SECRETS, meta.name, meta.namespace, resource_version=meta.resource_version)
         except (NotFound, Conflict):
             return  # it is gone, or was just changed
+
+    def _begin(self, secret: Secret) -> None:
+        begin_sync(self.name, object_key(secret.metadata), current_triggers())
 
 
 build = LegacyTokenCleaner

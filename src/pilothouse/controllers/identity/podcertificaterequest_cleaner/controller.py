@@ -31,8 +31,8 @@ class PodRequestCleaner(Sweep[Object]):
             what="PodCertificateRequest",
         )
 
-    def is_over(self, found: Object) -> bool:
-        return is_over(found.metadata, self.env.now())
+    def reason(self, found: Object) -> str | None:
+        return "it is too old" if is_over(found.metadata, self.env.now()) else None
 
 
 build = PodRequestCleaner

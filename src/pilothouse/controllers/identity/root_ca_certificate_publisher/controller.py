@@ -10,6 +10,7 @@ from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR, RootCaOptions
 from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.controllers.shared.sync_codes import SyncCodes
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue
 
@@ -85,6 +86,7 @@ class RootCaPublisher(ManagedController):
         key = f"{namespace}/{ROOT_CA_CONFIG_MAP}"
         found = self._config_maps.get(key)
         if found is None:
+            record_decision(f"namespace {namespace} has no ConfigMap {ROOT_CA_CONFIG_MAP}")
             try:
                 await self._client.create(CONFIG_MAPS, new_config_map(self._bundle), namespace)
             except NotFound:
@@ -105,4 +107,5 @@ class RootCaPublisher(ManagedController):
                 "metadata.annotations": msgspec.json.encode(annotations),
             },
         )
+        record_decision(f"ConfigMap {key} does not hold the root certificates of this cluster")
         await self._client.update(CONFIG_MAPS, ROOT_CA_CONFIG_MAP, body, namespace)

@@ -6,6 +6,7 @@ from typing import Any
 from pilothouse.api.core import NAMESPACES, SERVICE_ACCOUNTS, Namespace, ServiceAccount
 from pilothouse.client.errors import AlreadyExists, ApiError, has_cause
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue
 
 DEFAULT = "default"
@@ -38,6 +39,7 @@ class ServiceAccountController(ManagedController):
     async def reconcile(self, key: str) -> Requeue | None:
         if not lacks_account(self._namespaces.get(key), self._accounts.get(f"{key}/{DEFAULT}")):
             return None
+        record_decision(f"namespace {key} has no ServiceAccount {DEFAULT}")
         try:
             await self._client.create(SERVICE_ACCOUNTS, new_account(key), key)
         except AlreadyExists:

@@ -22,6 +22,7 @@ from pilothouse.controllers.identity.serviceaccount_token.decide import (
 from pilothouse.controllers.shared.conflicts import retry_on_conflict
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.root_authority import read_authority
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.jws import Signer, load_key
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, TerminalError, WorkerPool, WorkQueue
 from pilothouse.runtime.errors import CannotRun
@@ -132,6 +133,9 @@ class TokenController(ManagedController):
         if account is None:
             self.log.info("Service account does not exist, deleting token", v=4, secret=f"{key.namespace}/{key.name}")
             # Retried without limit: the token must not outlive the deleted account.
+            record_decision(
+                f"ServiceAccount {key.namespace}/{key.account} of the token does not exist: the Secret goes"
+            )
             try:
                 await self._client.delete(SECRETS, key.name, key.namespace, uid=key.uid)
             except (NotFound, Conflict):
@@ -172,6 +176,9 @@ class TokenController(ManagedController):
             self.log.info("Secret is not up to date, skipping token population", v=2, secret=f"{namespace}/{name}")
             return  # its event will come
         body = filled(raw, live, account.metadata, self._authority, self._signer)
+        record_decision(
+            f"the token Secret of ServiceAccount {namespace}/{account.metadata.name} lacks fields: filled in"
+        )
         try:
             await self._client.update(SECRETS.raw, name, body, namespace)
         except (Conflict, NotFound):
@@ -185,6 +192,7 @@ class TokenController(ManagedController):
                     return
                 body = without_reference(raw, key.name)
                 if body is not None:
+                    record_decision(f"Secret {key.namespace}/{key.name} is gone: the reference to it goes")
                     await self._client.update(SERVICE_ACCOUNTS.raw, key.account, body, key.namespace)
             except NotFound:
                 return

@@ -4,6 +4,7 @@
 from pilothouse.api.core import SECRETS, Secret
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater, object_key
 from pilothouse.semantics.bootstrap_tokens import EXPIRATION, NAMESPACE, seconds_left, text_of
 
@@ -35,6 +36,7 @@ class TokenCleaner(ManagedController):
         if left > 0:
             return Requeue(left)
         self.log.info("Deleting expired secret", v=3, secret=key)
+        record_decision(f"bootstrap token Secret {key} has expired {-left:.0f} s ago")
         try:
             await self._client.delete(SECRETS, secret.metadata.name, NAMESPACE, uid=secret.metadata.uid)
         except NotFound:

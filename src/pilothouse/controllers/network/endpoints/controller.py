@@ -15,6 +15,7 @@ from pilothouse.controllers.network.endpoints.decide import (
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.service_pods import ServicePods
 from pilothouse.controllers.shared.trigger_times import TriggerTimes
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
     BucketLimiter,
@@ -113,6 +114,7 @@ class EndpointsController(ManagedController):
         namespace, _, name = key.partition("/")
         self._times.forget(key)
         self._overwritten.pop(key, None)
+        record_decision(f"Service {key} does not exist")
         try:
             await self._client.delete(ENDPOINTS, name, namespace)
         except NotFound:
@@ -122,6 +124,7 @@ class EndpointsController(ManagedController):
         meta = service.metadata
         new = _NewMeta(meta.name, dict(desired.labels), annotations_of({}, desired, trigger_time))
         body = msgspec.json.encode(_NewEndpoints(ENDPOINTS.api_version, ENDPOINTS.kind, new, desired.subsets))
+        record_decision(f"Service {key} has no Endpoints: created with {_counted(desired)}")
         try:
             await self._client.create(ENDPOINTS, body, meta.namespace)
         except (ApiError, OSError) as error:
@@ -145,6 +148,7 @@ class EndpointsController(ManagedController):
                 "metadata.managedFields": None,
             },
         )
+        record_decision(f"the Endpoints of Service {key} differ from its pods: they get {_counted(desired)}")
         try:
             answer = await self._client.update(ENDPOINTS.raw, meta.name, body, meta.namespace)
         except (ApiError, OSError) as error:
@@ -156,6 +160,12 @@ class EndpointsController(ManagedController):
 
     def _say(self, about: ObjectMeta, reason: str, message: str) -> None:
         self._recorder.event(object_reference(ENDPOINTS, about), "Warning", reason, message)
+
+
+def _counted(desired: DesiredEndpoints) -> str:
+    ready = sum(len(subset.addresses) for subset in desired.subsets)
+    not_ready = sum(len(subset.not_ready_addresses) for subset in desired.subsets)
+    return f"{ready} ready and {not_ready} not ready addresses"
 
 
 build = EndpointsController

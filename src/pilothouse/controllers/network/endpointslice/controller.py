@@ -26,6 +26,7 @@ from pilothouse.controllers.shared.service_pods import ServicePods
 from pilothouse.controllers.shared.slice_tracker import SliceTracker, StaleSlices
 from pilothouse.controllers.shared.slice_writes import NotWritten, SliceWrites, changed_body, new_body, triggered
 from pilothouse.controllers.shared.trigger_times import TriggerTimes
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import (
     BucketLimiter,
     ControllerContext,
@@ -148,6 +149,7 @@ class EndpointSliceController(ManagedController):
         for each in slices:
             if each.address_type not in wanted_types:
                 self._topology.took(key, each.address_type)
+                record_decision(f"Service {key} no longer has the address type {each.address_type}: its slice goes")
                 try:
                     await self._writes.delete(key, each)
                 except (ApiError, OSError) as error:
@@ -182,7 +184,8 @@ class EndpointSliceController(ManagedController):
         plan, events = self._with_hints(key, service, plan, address_type)
         plan = recycled(plan, service)
         try:
-            await self._apply(key, service, plan, raws, trigger_time)
+            why = f"{len(pods)} pods match the selector of Service {key}; +{plan.added} -{plan.removed} endpoints"
+            await self._apply(key, service, plan, raws, trigger_time, why)
         except NotWritten as failed:
             errors.append(f"failed to {failed.doing} for Service {key}: {failed.error}")
         about = object_reference(SERVICES, service.metadata)
@@ -218,7 +221,7 @@ class EndpointSliceController(ManagedController):
         return without_hints(plan), events
 
     async def _apply(
-        self, key: str, service: Service, plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str
+        self, key: str, service: Service, plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str, why: str
     ) -> None:
         creates = plan.creates if service.metadata.deletion_timestamp is None else ()
         done = await self._writes.apply(
@@ -226,6 +229,7 @@ class EndpointSliceController(ManagedController):
             (triggered(each, trigger_time) for each in creates),
             _updates(plan, raws, trigger_time),
             plan.deletes,
+            why=why,
         )
         if not done:
             return

@@ -17,6 +17,7 @@ from pilothouse.controllers.network.endpointslice_mirroring.metrics import Metri
 from pilothouse.controllers.shared.own_slices import OwnSlices
 from pilothouse.controllers.shared.slice_tracker import SliceTracker
 from pilothouse.controllers.shared.slice_writes import NotWritten, SliceWrites, new_body
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import (
     BucketLimiter,
     ControllerContext,
@@ -92,7 +93,9 @@ class EndpointSliceMirroringController(ManagedController):
         self._metrics.observe_sync(key, desired, plan)
         creates = plan.creates if endpoints.metadata.deletion_timestamp is None else ()
         try:
-            await self._writes.apply(key, creates, ((each, new_body(each)) for each in plan.updates), plan.deletes)
+            bodies = ((each, new_body(each)) for each in plan.updates)
+            why = f"mirrored from the Endpoints {key}, {desired.skipped} addresses are skipped"
+            await self._writes.apply(key, creates, bodies, plan.deletes, why=why)
         except NotWritten as failed:
             raise failed.error from failed
 
@@ -122,6 +125,7 @@ class EndpointSliceMirroringController(ManagedController):
         self._metrics.forget(key)
         failure: Exception | None = None
         for each in self._slices.of(key):
+            record_decision(f"Endpoints {key} are not to be mirrored, or are gone: the slice goes")
             try:
                 await self._writes.delete(key, each, counted=False)
             except (ApiError, OSError) as error:

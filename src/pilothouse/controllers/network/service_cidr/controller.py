@@ -20,6 +20,7 @@ from pilothouse.controllers.network.service_cidr.decide import (
     overlapping,
     remaining_address,
 )
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import (
@@ -101,6 +102,8 @@ class ServiceCIDRController(ManagedController):
             return None  # gone, or the cache is behind our own write, whose event enqueues the key again
         if is_going(cidr):
             return await self._remove_finalizer(cidr)
+        if not is_protected(cidr):
+            record_decision(f"ServiceCIDR {key} gets the finalizer {FINALIZER}")
         if not is_protected(cidr) and not await self._write(key, _PROTECT):
             return None
         try:
@@ -126,6 +129,10 @@ class ServiceCIDRController(ManagedController):
             if await self._is_held(cidr, [entry.object for entry in page.items]):
                 return None
         if is_protected(cidr):
+            record_decision(
+                f"ServiceCIDR {key} has been deleted for {GRACE_SECONDS:g} s, and no IPAddress needs it: its "
+                "finalizer goes"
+            )
             try:
                 await self._write(key, _release(cidr))
             except Conflict as error:
@@ -164,6 +171,7 @@ class ServiceCIDRController(ManagedController):
             "status": {"conditions": [condition]},
         }
         self.log.info("Updating ServiceCIDR condition", v=2, ServiceCIDR=name, newStatus=status, newReason=reason)
+        record_decision(f"Ready of ServiceCIDR {name} is {status}{f', {reason}' if reason else ''}: {message}")
         await self._write(name, apply_patch(body), subresource="status", field_manager=_FIELD_MANAGER, force=True)
 
     async def _write(

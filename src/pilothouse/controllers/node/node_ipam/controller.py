@@ -18,6 +18,7 @@ from pilothouse.controllers.node.node_ipam.settings import settings_from
 from pilothouse.controllers.shared.live_nodes import is_about
 from pilothouse.controllers.shared.own_writes import may_have_happened
 from pilothouse.env import TaskGroup
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import compare
 from pilothouse.runtime import ControllerContext, EventRecorder, ManagedController, Requeue, RetryLater, TerminalError
 from pilothouse.runtime.errors import CannotRun
@@ -177,6 +178,7 @@ class NodeIpamController(ManagedController):
         patch = strategic_merge_patch(
             {"metadata": {"uid": meta.uid}, "spec": {"podCIDR": holding.ranges[0], "podCIDRs": holding.ranges}}
         )
+        record_decision(f"node {name} has no podCIDRs: it gets {', '.join(holding.ranges)}")
         for attempt in range(1, TRIES + 1):
             try:
                 written = await self._client.patch(_NODE_META, name, patch)

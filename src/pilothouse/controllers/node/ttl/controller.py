@@ -11,6 +11,7 @@ from pilothouse.api.meta import Object
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.node.ttl import DESCRIPTOR
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue
 
@@ -87,6 +88,7 @@ class TTLController(ManagedController):
         if is_newer(self._written.get(key, ""), node.metadata.resource_version):
             return None  # the cache is behind our own write, whose event enqueues the key again
         patch = strategic_merge_patch({"metadata": {"annotations": {ANNOTATION: str(seconds)}}})
+        record_decision(f"{self._count} nodes: kubelets are to keep Secrets and ConfigMaps for {seconds} s")
         try:
             written = await self._client.patch(_NODE_META, key, patch)
         except NotFound:

@@ -14,8 +14,9 @@ from pilothouse.controllers.policy.disruption import DESCRIPTOR
 from pilothouse.controllers.policy.disruption.decide import count, count_healthy, follow, needs_scale
 from pilothouse.controllers.policy.disruption.membership import Membership
 from pilothouse.controllers.policy.disruption.owners import Caches, Expected, NoScale, Owners, Undiscovered
-from pilothouse.controllers.policy.disruption.stale import reset_patch, seconds_until_stale
-from pilothouse.controllers.policy.disruption.status import body, failed, reported
+from pilothouse.controllers.policy.disruption.stale import STALE_SECONDS, reset_patch, seconds_until_stale
+from pilothouse.controllers.policy.disruption.status import body, describe, failed, reported
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import print_selector, quote
 from pilothouse.machinery.int_or_percent import InvalidBound
 from pilothouse.machinery.labels import SelectorError
@@ -216,6 +217,7 @@ class DisruptionController(ManagedController):
             self._record_overdue(budget, pod)
         status = reported(budget, counts, count_healthy(pods, evicted.awaited, now), evicted.awaited, now)
         if status is not None:
+            record_decision(describe(budget, counts, status))
             await self._write(budget, raw, status)
         if evicted.recheck_at is not None:
             self._rechecks.add_after(object_key(budget.metadata), (evicted.recheck_at - now).total_seconds())
@@ -225,6 +227,7 @@ class DisruptionController(ManagedController):
         key = object_key(budget.metadata)
         self.log.error("Failed to sync PDB", error=error, podDisruptionBudget=key)
         self._failed.add(key)
+        record_decision(f"no disruptions are allowed, since the pods cannot be counted: {error}")
         try:
             await self._write(budget, raw, failed(budget, str(error), self.env.now()))
         except Conflict as conflict:
@@ -265,6 +268,9 @@ class DisruptionController(ManagedController):
         if seconds > 0:
             return Requeue(seconds)
         meta = pod.metadata
+        record_decision(
+            f"DisruptionTarget has been True for {STALE_SECONDS:g} s, and the pod was not deleted: now False"
+        )
         patch = strategic_merge_patch(reset_patch(pod, self.env.now()))
         try:
             await self._client.patch(_POD_META, meta.name, patch, meta.namespace, subresource="status")

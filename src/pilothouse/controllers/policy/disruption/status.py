@@ -59,6 +59,20 @@ def reported(
     return replace(new, conditions=with_condition(old.conditions, condition))
 
 
+def describe(budget: PodDisruptionBudget, counts: Counts, status: PodDisruptionBudgetStatus) -> str:
+    """The arithmetic in a sentence."""
+    spec = budget.spec
+    if spec.max_unavailable is not None:
+        bound = f"maxUnavailable {spec.max_unavailable}"
+    else:
+        bound = f"minAvailable {spec.min_available}"
+    evicted = f", {len(status.disrupted_pods)} evicted pods are still there" if status.disrupted_pods else ""
+    return (
+        f"{counts.expected} pods are expected, {bound}: {counts.desired} must be healthy and "
+        f"{status.current_healthy} are{evicted}, so {status.disruptions_allowed} disruptions are allowed"
+    )
+
+
 def failed(budget: PodDisruptionBudget, reason: str, now: datetime.datetime) -> PodDisruptionBudgetStatus:
     """The status after an error: no evictions are allowed, all else stays, also ``observedGeneration``."""
     old = budget.status

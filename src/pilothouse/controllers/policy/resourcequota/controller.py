@@ -12,6 +12,7 @@ from pilothouse.controllers.policy.resourcequota import DESCRIPTOR, ResourceQuot
 from pilothouse.controllers.policy.resourcequota.counting import NotRead
 from pilothouse.controllers.policy.resourcequota.monitors import Monitors
 from pilothouse.controllers.policy.resourcequota.usage import (
+    describe,
     is_urgent,
     may_miss_objects,
     new_status,
@@ -19,6 +20,7 @@ from pilothouse.controllers.policy.resourcequota.usage import (
     scopes_of,
 )
 from pilothouse.env import TaskGroup
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, RetryLater, object_key
 from pilothouse.runtime.controller import WorkerPool
@@ -172,6 +174,7 @@ class ResourceQuotaController:
                     self._added_to.add_after(key, RAISE_DELAY_SECONDS)
             body = replace_fields(raw, {"status": msgspec.json.encode(status)})
             meta = quota.metadata
+            record_decision(describe(quota, status))
             try:
                 await self._client.update(RESOURCE_QUOTAS, meta.name, body, meta.namespace, subresource="status")
             except NotFound:

@@ -20,6 +20,7 @@ from pilothouse.controllers.policy.validatingadmissionpolicy_status.decide impor
 )
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import ANYTHING, Schemas
 from pilothouse.machinery.api_resources import Discovery
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
 
 QUEUE = "validatingadmissionpolicy-status"
@@ -50,6 +51,7 @@ class PolicyStatusController(ManagedController):
             body = configuration(policy, await self._warnings(policy))
         except Busy as error:
             raise RetryLater("too many expensive expressions") from error
+        record_decision(f"the expressions of policy {key} were checked against the types that it matches")
         try:
             await self._context.client.patch(
                 VALIDATING_ADMISSION_POLICIES,

@@ -5,6 +5,7 @@ from pilothouse.client.errors import AlreadyExists, ApiError
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.volumes.ephemeral_volume import DESCRIPTOR, EphemeralVolumeOptions
 from pilothouse.controllers.volumes.ephemeral_volume.decide import Make, decide, has_ephemeral_volumes
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import (
     ControllerContext,
     EventRecorder,
@@ -78,6 +79,7 @@ class EphemeralVolumeController(ManagedController):
     async def _make(self, step: Make, namespace: str) -> str:
         """Create the claim. Returns the error, or ""."""
         self._asked.inc()
+        record_decision(f"the pod's ephemeral volume {step.volume} has no claim: {step.name} is created")
         try:
             await self._client.create(PERSISTENT_VOLUME_CLAIMS.raw, step.claim, namespace)
         except AlreadyExists as error:

@@ -61,6 +61,7 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach.operations im
     Operation,
     Operations,
 )
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.runtime import (
@@ -452,6 +453,8 @@ class AttachDetachController(ManagedController):
         disk, (_volume, node) = operation.disk, operation.pair
         assert disk is not None, "what is wanted is known"
         name = attachment_name(disk.driver, disk.handle, node)
+        pods = ", ".join(object_key(pod.metadata) for pod in operation.pods[:5])
+        record_decision(f"volume {disk.name} is to be attached to node {node}, for {len(operation.pods)} pods: {pods}")
         try:
             operation.version = (await self._create_attachment(name, disk, node)).metadata.resource_version
         except (ApiError, OSError) as error:
@@ -476,6 +479,7 @@ class AttachDetachController(ManagedController):
             await self._verify_unused(volume, node)
         driver, handle = _parts(operation)
         name = attachment_name(driver, handle, node)
+        record_decision(f"no pod on node {node} needs volume {volume} any more: detached")
         try:
             answer = await self._client.delete(VOLUME_ATTACHMENTS, name)
         except NotFound:
@@ -573,6 +577,7 @@ class AttachDetachController(ManagedController):
             return True
         attached = [{"name": volume, "devicePath": ""} for volume in volumes] or None
         patch = strategic_merge_patch({"status": {"volumesAttached": attached}})
+        record_decision(f"{len(volumes)} volumes are attached to node {name}: {', '.join(volumes) or 'none'}")
         try:
             await self._client.patch(NODES.raw, name, patch, subresource="status")
         except NotFound:

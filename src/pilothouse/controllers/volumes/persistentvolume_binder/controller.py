@@ -44,6 +44,7 @@ from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
 )
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
 from pilothouse.env import TaskGroup
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import quote
 from pilothouse.runtime import ControllerContext, Requeue, RetryLater, WorkerPool, WorkQueue, object_key
 from pilothouse.runtime.events import WARNING
@@ -211,6 +212,7 @@ class BinderController:
         provisioner = annotations.get(STORAGE_PROVISIONER, annotations.get(BETA_STORAGE_PROVISIONER))
         migrated = migration_of(annotations, provisioner)
         if migrated is not None:
+            record_decision(f"the provisioner of claim {key} has been migrated to a CSI driver")
             claim = await self._writes.update_claim(claim, with_annotations(claim, migrated))
         step = decide_claim(claim.object, self)
         match step:
@@ -218,12 +220,14 @@ class BinderController:
                 await self._bind(key, claim, name)
             case StayPending(note=note):
                 self._record_event(claim, note)
+                record_decision(f"claim {key} stays Pending: {note.message if note else 'no volume fits it yet'}")
                 await self._writes.update_claim_status(claim, links.claim_phase(claim, "Pending"))
             case UseClass(name=name):
                 await self._classify(claim, name)
             case Provision():
                 self._provision(key, claim)
             case Lose(reason=reason, message=message):
+                record_decision(f"claim {key} is Lost: {message}")
                 if claim.object.status.phase != "Lost" and not await self._has_volume(claim.object):
                     lost = await self._writes.update_claim_status(claim, links.claim_phase(claim, "Lost"))
                     self._record_event(lost, Note(WARNING, reason, message))
@@ -257,6 +261,7 @@ class BinderController:
     async def _bind(self, key: str, claim: Claim, name: str) -> None:
         volume = self._volumes.get(name)
         assert volume is not None, "best_match found it in the store"
+        record_decision(_why_bound(key, claim.object, volume.object))
         try:
             await self._writes.bind(volume, claim)
         except (ApiError, OSError):
@@ -265,6 +270,7 @@ class BinderController:
         self._metrics.end("provision", key)
 
     async def _classify(self, claim: Claim, name: str) -> None:
+        record_decision(f"the claim names no StorageClass, and {name} is the default")
         try:
             await self._writes.update_claim(claim, links.classified_claim(claim, name))
         except (ApiError, OSError):
@@ -333,6 +339,7 @@ class BinderController:
         step = decide_volume(volume.object, claim)
         match step:
             case SetPhase(phase=phase):
+                record_decision(f"the phase of volume {volume.object.metadata.name} is {phase}, by its claimRef")
                 await self._writes.set_phase(volume, phase)
             case Reclaim(release=release):
                 if release:
@@ -341,6 +348,8 @@ class BinderController:
                         "Volume is released and reclaim policy will be executed", v=2,
                         volumeName=volume.object.metadata.name, reclaimPolicy=policy,
                     )  # fmt: skip
+                    name = volume.object.metadata.name
+                    record_decision(f"the claim of volume {name} is gone: Released, reclaim policy {policy}")
                     volume = await self._writes.set_phase(volume, "Released")
                 await self._reclaim(volume)
             case EnqueueClaim():
@@ -350,6 +359,8 @@ class BinderController:
                 assert claim is not None, "there is one that does not fit"
                 self._record_mode_mismatch(volume.object, claim)
             case Unbind():
+                name = volume.object.metadata.name
+                record_decision(f"volume {name} was bound by this controller to a claim that has another one: unbound")
                 await self._writes.unbind(volume)
 
     async def _tend(self, volume: Volume) -> Volume:
@@ -360,6 +371,7 @@ class BinderController:
         if annotations is None and finalizers == meta.finalizers:
             return volume
         body = links.with_finalizers(volume, finalizers, meta.annotations if annotations is None else annotations)
+        record_decision(f"volume {meta.name} gets the finalizers of its reclaim policy, or the name of its CSI driver")
         return await self._writes.update_volume(volume, body)
 
     async def _claim_of(self, volume: PersistentVolume) -> PersistentVolumeClaim | None:
@@ -409,6 +421,7 @@ class BinderController:
                 self._operations.begin(f"recycle-{name}[{meta.uid}]", lambda: operation(name))
             case _:
                 text = "Volume has unrecognized PersistentVolumeReclaimPolicy"
+                record_decision(text)
                 await self._writes.fail_volume(volume, "VolumeUnknownReclaimPolicy", text)
 
     def _deletion(self, volume: Volume) -> Operation:
@@ -420,6 +433,15 @@ class BinderController:
                 raise
 
         return delete
+
+
+def _why_bound(key: str, claim: PersistentVolumeClaim, volume: PersistentVolume) -> str:
+    size, name = volume.spec.capacity.get("storage", "unknown size"), volume.metadata.name
+    wanted = claim.spec.resources.requests.get("storage", "any size")
+    reference = volume.spec.claim_ref
+    if reference is not None and reference.name:
+        return f"volume {name} ({size}) was made or reserved for claim {key}, which requests {wanted}"
+    return f"volume {name} ({size}) is the smallest that fits claim {key}, which requests {wanted}"
 
 
 build = BinderController

@@ -18,6 +18,7 @@ from pilothouse.controllers.volumes.persistentvolume_binder.operations import Op
 from pilothouse.controllers.volumes.persistentvolume_binder.plugins import HOST_PATHS
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
 from pilothouse.env import Env
+from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.splice import take_field
 from pilothouse.runtime import Cache, object_key, object_reference
@@ -48,6 +49,7 @@ class Provisioning:
 
     async def provision_externally(self, claim: Claim, provisioner: str) -> None:
         """Annotate the claim for the external provisioner, and record an event that it is waited for."""
+        record_decision(f"no volume fits the claim: external provisioner {provisioner} is to make one")
         try:
             claim = await self._writes.update_claim(claim, links.claim_with_provisioner(claim, provisioner))
         except Conflict:
@@ -68,6 +70,7 @@ class Provisioning:
         if take_field(claim.raw, "spec.dataSource") is not None:
             reason = "is not a CSI plugin. Only CSI plugin can provision a claim with a datasource"
             raise self._failed(claim, f"plugin {quote(HOST_PATH)} {reason}")
+        record_decision(f"no volume fits the claim: {HOST_PATH} makes one by StorageClass {class_.metadata.name}")
         try:
             claim = await self._writes.update_claim(claim, links.claim_with_provisioner(claim, class_.provisioner))
         except Conflict:

@@ -17,6 +17,7 @@ from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimS
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import is_released
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
 from pilothouse.env import Log
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import Cache, object_key
 from pilothouse.runtime.events import NORMAL
 from pilothouse.semantics.volumes import IN_TREE_FINALIZER, has_ended
@@ -40,6 +41,7 @@ class Reclaiming:
                 return
         except NoPlugin as error:
             # No failed operation: no backoff before the next one.
+            record_decision(f"volume {name} is released and cannot be deleted: {error}")
             await self._writes.fail_volume(released, "VolumeFailedDelete", str(error))
             return
         volume = await self._writes.live_volume(name)
@@ -48,9 +50,11 @@ class Reclaiming:
             return
         reason = not_deletable_reason(volume.object)
         if reason:
+            record_decision(f"volume {name} is released and cannot be deleted: {reason}")
             await self._writes.fail_volume(volume, "VolumeFailedDelete", reason)
             raise OperationFailed(reason)
         meta = volume.object.metadata
+        record_decision(f"volume {name} is released, reclaim policy Delete: deleted")
         if IN_TREE_FINALIZER in meta.finalizers:
             left = tuple(each for each in meta.finalizers if each != IN_TREE_FINALIZER)
             await self._writes.update_volume(volume, links.with_finalizers(volume, left, meta.annotations))
@@ -77,6 +81,7 @@ class Reclaiming:
             text = f"Volume is used by pods: {','.join(users)}"
             self._writes.record_volume_event(volume.object, NORMAL, "VolumeFailedRecycle", text)
             return
+        record_decision(f"volume {name} is released, reclaim policy Recycle: no plugin recycles it")
         await self._writes.fail_volume(volume, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
 
     def _is_released(self, volume: Volume) -> bool:

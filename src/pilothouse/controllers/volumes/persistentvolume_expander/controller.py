@@ -9,6 +9,7 @@ from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.shared.volume_plugins import csi_name_of, migrated_plugin_of
 from pilothouse.controllers.volumes.persistentvolume_expander import DESCRIPTOR
+from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import (
     ControllerContext,
     EventRecorder,
@@ -116,6 +117,8 @@ class ExpanderController(ManagedController):
         meta = claim.metadata
         changes = {"annotations": {RESIZER: resizer}, "resourceVersion": meta.resource_version}
         patch = strategic_merge_patch({"metadata": changes})
+        wanted = claim.spec.resources.requests.get("storage", "")
+        record_decision(f"claim {key} requests {wanted}, more than it has: {resizer} is to expand it")
         try:
             await self._client.patch(
                 PERSISTENT_VOLUME_CLAIMS.raw, meta.name, patch, meta.namespace, subresource="status"
