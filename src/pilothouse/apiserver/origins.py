@@ -1,6 +1,10 @@
 """Who makes the writes of a request, and why: the origin that the store keeps with each change."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
+
+from msgspec.structs import replace
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.audit.context import add_audit_annotation, audit_context
@@ -27,6 +31,45 @@ def begin_writes(call: Call, env: Env) -> Token[Origin | None]:
 
 
 end_writes = _current.reset
+
+COMPONENT = "kube-apiserver"
+"""Of what the server decides by itself."""
+_SERVER = "system:apiserver"
+
+
+@contextmanager
+def own_writes(env: Env, key: str, decision: str) -> Iterator[None]:
+    """What is staged inside is written by the server itself, and not for a request."""
+    origin = Origin(env.now().timestamp(), _SERVER, cause=Cause(COMPONENT, key, decision))
+    before = _current.set(origin)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def record_reason(sentence: str) -> None:
+    """Say why the server makes the writes that follow in this request, besides what the client gave as its decision."""
+    origin = _current.get()
+    if origin is None:
+        return
+    cause = origin.cause
+    if cause is None:
+        cause = Cause(COMPONENT, "", sentence)
+    else:
+        cause = replace(cause, decision=f"{cause.decision}; {sentence}" if cause.decision else sentence)
+    _current.set(replace(origin, cause=cause))
+
+
+@contextmanager
+def reason(sentence: str) -> Iterator[None]:
+    """``record_reason`` for what is staged inside."""
+    before = _current.set(_current.get())
+    record_reason(sentence)
+    try:
+        yield
+    finally:
+        _current.reset(before)
 
 
 def _origin(call: Call, env: Env) -> Origin:

@@ -33,7 +33,7 @@ from pilothouse.apiserver.endpoints.history import history_documents
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.long_work import LONG_BYTES
 from pilothouse.apiserver.options import ServerOptions
-from pilothouse.apiserver.origins import begin_writes, end_writes, stamp_origin
+from pilothouse.apiserver.origins import begin_writes, end_writes, own_writes, stamp_origin
 from pilothouse.apiserver.registry.core.services.allocation import ServiceAddresses
 from pilothouse.apiserver.request_info import TOO_MANY, RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
@@ -191,7 +191,10 @@ class ApiServer:
         if presented is not None:
             await self.store.commit(presented)
         bootstrap_objects.keep_objects(self.core)
-        addresses = self._addresses.repair()
+        with own_writes(
+            self.env, "", "IPAddresses that Services of this server have are missing (repair at the start)"
+        ):
+            addresses = self._addresses.repair()
         if addresses is not None:
             await self.store.commit(addresses)
         async with TaskGroup("API server") as group:

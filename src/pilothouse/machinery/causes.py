@@ -12,7 +12,7 @@ What comes in a header says as little as a User-Agent does: any client may claim
 import json
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -158,6 +158,24 @@ def record_decision(sentence: str) -> None:
     It holds until the next decision or sync. A task that writes beside others records its own, which they don't see.
     """
     _decision.set(sentence)
+
+
+class Moment(NamedTuple):
+    """What a task is at work on, and its decision, for a write that another task makes later."""
+
+    sync: _Sync | None
+    decision: str
+
+
+def current_moment() -> Moment:
+    """Of this task."""
+    return Moment(_sync.get(), _decision.get())
+
+
+def return_to(moment: Moment) -> None:
+    """What this task writes from now on was decided at that moment."""
+    _sync.set(moment.sync)
+    _decision.set(moment.decision)
 
 
 def current_cause() -> Cause | None:

@@ -18,6 +18,7 @@ from pilothouse.api.core import EVENT_TYPE_NORMAL, EVENT_TYPE_WARNING, EVENTS, O
 from pilothouse.client import Client, NewObject, strategic_merge_patch
 from pilothouse.client.errors import AlreadyExists, ApiError, NotFound, has_cause
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.machinery.causes import Moment, begin_sync, current_moment, record_decision, return_to
 from pilothouse.machinery.names import dns_subdomain_errors
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime.errors import LostLease
@@ -55,6 +56,8 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
     component: str
     host: str = ""
+    moment: Moment = Moment(None, "")
+    """What the component was at work on."""
     reports: bool = True
     """Whether the reporting fields are filled in; a combined event lacks them."""
 
@@ -246,6 +249,7 @@ class EventRecorder:
                 last_at=at,
                 component=self._component,
                 host=self._host,
+                moment=current_moment(),
             )
         )
         self._idle.clear()
@@ -340,6 +344,11 @@ class EventRecorder:
     async def _deliver(self, event: Occurrence) -> None:
         """Until it is sent or refused, or twelve tries have had no answer. Later events wait meanwhile."""
         about = f"{event.namespace}/{event.name}"
+        return_to(event.moment)
+        if event.moment.sync is None:
+            begin_sync(event.component, f"{event.about.namespace}/{event.about.name}")
+        if not event.moment.decision:
+            record_decision(f"{event.reason}: {event.message}")
         for tries in range(1, MAX_TRIES + 1):
             try:
                 await self._send(event)

@@ -37,8 +37,8 @@ def counted(world: World) -> list[float]:
 
 async def test_creates_come_before_updates_and_updates_before_deletes(world: World) -> None:
     writes = writes_of(world)
-    assert await writes.apply(KEY, [one("a"), one("b")], [], [])
-    assert await writes.apply(KEY, [one("c")], [again("a")], [one("b"), one("gone")])
+    assert await writes.apply(KEY, [one("a"), one("b")], [], [], why="a test")
+    assert await writes.apply(KEY, [one("c")], [again("a")], [one("b"), one("gone")], why="a test")
     assert asked(world) == ["create", "create", "create", "update", "delete", "delete"]
     assert counted(world) == [3, 1, 1], "what was gone already is no change"
 
@@ -57,10 +57,10 @@ async def test_the_first_that_fails_is_the_last(
     admin = SliceWrites(
         world.admin, SliceTracker(lambda: ""), world.metrics.counter("others", "Others", ("operation",))
     )
-    await admin.apply(KEY, [one("a"), one("b"), one("c")], [], [])
+    await admin.apply(KEY, [one("a"), one("b"), one("c")], [], [], why="a test")
     world.faults.add(Rule(fail(500), verb=verb))
     with pytest.raises(NotWritten, match=f"^failed to {verb} .*EndpointSlice: injected fault$"):
-        await writes_of(world).apply(KEY, [one("d")], [again("a")], [one("b"), one("c")])
+        await writes_of(world).apply(KEY, [one("d")], [again("a")], [one("b"), one("c")], why="a test")
     assert asked(world) == before
     assert counted(world) == changes
 
@@ -69,7 +69,7 @@ async def test_in_a_namespace_that_ends_nothing_is_done(world: World) -> None:
     await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "ending"}})
     await world.delete("/api/v1/namespaces/ending")
     mine = [one(name, "ending") for name in ("a", "b", "c")]
-    assert not await writes_of(world).apply("ending/web", mine, [again("d")], [one("e")])
+    assert not await writes_of(world).apply("ending/web", mine, [again("d")], [one("e")], why="a test")
     assert asked(world) == ["create"]
     assert counted(world) == [0, 0, 0]
 
@@ -77,7 +77,7 @@ async def test_in_a_namespace_that_ends_nothing_is_done(world: World) -> None:
 async def test_writes_must_be_seen_before_the_next_sync_also_if_not_counted(world: World) -> None:
     tracker = SliceTracker(lambda: "")
     writes = writes_of(world, tracker)
-    await writes.apply(KEY, [one("a")], [], [])
+    await writes.apply(KEY, [one("a")], [], [], why="a test")
     with pytest.raises(StaleSlices):
         tracker.check(KEY, [])
     path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/a"

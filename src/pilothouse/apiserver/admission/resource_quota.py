@@ -14,6 +14,7 @@ import msgspec
 
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
 from pilothouse.apiserver.objects import decode, stage_object
+from pilothouse.apiserver.origins import reason
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.env import Env
 from pilothouse.machinery.quantities import Quantity
@@ -100,7 +101,7 @@ class ResourceQuota(Plugin):
         if write.dry_run or self._is_taken(write):
             return
         for quota, used in charged:
-            self._charge(quota, used)
+            self._charge(write, quota, used)
 
     def _quotas(self, records: Iterable[Record]) -> list[Quota]:
         """The quotas as the next write will find them."""
@@ -158,12 +159,18 @@ class ResourceQuota(Plugin):
             self._store.staged(write.info.key(write.namespace, write.name)) is not None
         )
 
-    def _charge(self, quota: Quota, used: Mapping[str, Quantity]) -> None:
+    def _charge(self, write: AdmissionAttributes, quota: Quota, used: Mapping[str, Quantity]) -> None:
         record = quota.record
         obj = decode(record.value)
         obj.setdefault("status", {})["used"] = {name: str(used[name]) for name in sorted(used)}
+        charged = ", ".join(
+            f"{name} {quota.used[name]} -> {amount} of {quota.hard[name]}"
+            for name, amount in used.items()
+            if name in quota.hard and name in quota.used and quota.used[name] != amount
+        )
         # Committed with the object, which is staged in the same step.
-        stage_object(self._store, self._info, record.key, obj, expected=record.revision)
+        with reason(f"ResourceQuota {quota.name} is charged for {write.info.resource} {write.name}: {charged}"):
+            stage_object(self._store, self._info, record.key, obj, expected=record.revision)
 
 
 def _growth(usage: Amounts, before: Amounts) -> Amounts:

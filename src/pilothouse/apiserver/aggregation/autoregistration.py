@@ -51,6 +51,8 @@ _read_service = msgspec.json.Decoder(_Service).decode
 class GroupServices(Follower):
     """Keeps the APIServices of custom groups equal to the definitions."""
 
+    reason = "the CustomResourceDefinitions give the groups and versions that have an APIService"
+
     def __init__(self, core: Core) -> None:
         super().__init__(core)
         core.store.follow(_DEFINITIONS, self.notify)

@@ -62,6 +62,8 @@ def _has_endpoint(found: Object, port_name: str) -> bool:
 class Availability(Follower):
     """Keeps the conditions of APIServices, as they change and what remote ones name does."""
 
+    reason = "the Services of the APIServices, and their answers, say which are available"
+
     def __init__(self, core: Core) -> None:
         super().__init__(core)
         self._info = core.table.built_in(_GROUP, _RESOURCE)

@@ -20,6 +20,7 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints import create, delete, patch, update
 from pilothouse.apiserver.objects import Object, decode, read_head, stage_deletion, stage_object
 from pilothouse.apiserver.options import DeleteOptions
+from pilothouse.apiserver.origins import own_writes
 from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions import FINALIZER
 from pilothouse.apiserver.request_info import NO_QUERY, RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
@@ -329,8 +330,10 @@ class CustomResources:
         asked = RequestInfo("", NO_QUERY, "delete", True, info=info)
         strategy = self._core.strategy(info)
         call = Call(Request("DELETE", ""), asked, info, strategy, _SYSTEM, head.namespace, head.name, [])
+        why = f"CustomResourceDefinition {info.resource}.{info.group} is being deleted: its objects go first"
         try:
-            await delete.delete_one(self._core, call, DeleteOptions())
+            with own_writes(self._core.env, f"{info.resource}.{info.group}", why):
+                await delete.delete_one(self._core, call, DeleteOptions())
         except errors.StatusError as error:
             if error.code not in (404, 409):
                 raise
@@ -343,8 +346,10 @@ class CustomResources:
         )
 
     async def _commit(self, record: Record, stage: Callable[[], Staged]) -> None:
+        name = record.key[len(_PREFIX) :]
         try:
-            staged = stage()
+            with own_writes(self._core.env, name, f"names, schema and stored versions of {name} were checked"):
+                staged = stage()
         except Mismatch:
             # Another write was quicker; its commit triggers the next sync.
             self._enqueue(record.key[len(_PREFIX) :])

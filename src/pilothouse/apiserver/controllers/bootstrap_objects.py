@@ -15,6 +15,7 @@ from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_object
 from pilothouse.apiserver.controllers import post_start_hooks
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, encode_object, stage_object
+from pilothouse.apiserver.origins import own_writes
 from pilothouse.apiserver.registry.core.services.address_pools import family_of, first_address, ranges_of
 from pilothouse.apiserver.registry.core.services.allocation import OWN_RANGE
 from pilothouse.apiserver.registry.flowcontrol import bootstrap
@@ -197,6 +198,8 @@ def _complete(core: Core, info: ResourceInfo, obj: Object, uid: str, now: str) -
 
 _UID, _TIME, _REVISION = "@uid@", "@time@", "@revision@"
 
+_REASON = "the API server keeps up this object: it makes it when it starts, and again when it is gone or differs"
+
 _Template = tuple[str, bytes]
 """A key, and the stored object with marks for what differs from server to server. A test session starts hundreds of
 servers, and each has the same two hundred objects."""
@@ -249,10 +252,13 @@ def _stage_templates(core: Core, templates: Iterable[_Template]) -> Staged | Non
         def make(revision: int, known: bytes = known) -> bytes:
             return known.replace(_REVISION.encode(), b"%d" % revision, 1)
 
-        staged = core.store.stage(key, make, expected=0)
+        with own_writes(core.env, key.rpartition("/")[2], _REASON):
+            staged = core.store.stage(key, make, expected=0)
     return staged
 
 
 def _write(core: Core, info: ResourceInfo, obj: Object, *, expected: int) -> Staged:
     meta = obj["metadata"]
-    return stage_object(core.store, info, info.key(meta.get("namespace", ""), meta["name"]), obj, expected=expected)
+    key = info.key(meta.get("namespace", ""), meta["name"])
+    with own_writes(core.env, meta["name"], _REASON):
+        return stage_object(core.store, info, key, obj, expected=expected)

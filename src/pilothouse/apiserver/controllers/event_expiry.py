@@ -9,6 +9,7 @@ import heapq
 
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.update import remove
+from pilothouse.apiserver.origins import own_writes
 from pilothouse.storage import Change, Mismatch
 
 _PREFIX = "/events/"
@@ -23,6 +24,7 @@ class EventExpiry:
         self._due: list[tuple[float, int, str]] = []
         self._notify: asyncio.Future[None] | None = None
         self._loaded = False
+        self._decision = f"events are kept for {core.options.event_ttl_seconds:g} s (--event-ttl)"
         core.store.follow(_PREFIX, self._follow)
 
     def _follow(self, changes: list[Change]) -> None:
@@ -62,7 +64,8 @@ class EventExpiry:
             record = store.staged(key)
             if record is None or record.revision != revision:
                 continue
-            try:
-                await remove(self._core, record)
-            except Mismatch:
-                continue
+            with own_writes(self._core.env, key.rpartition("/")[2], self._decision):
+                try:
+                    await remove(self._core, record)
+                except Mismatch:
+                    continue

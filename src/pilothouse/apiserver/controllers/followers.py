@@ -5,11 +5,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.origins import own_writes
 from pilothouse.storage import Change, Staged
 
 
 class Follower(ABC):
     """Stages what follows, once at the start and after each wake. ``run`` until cancelled."""
+
+    reason: str
+    """Why the server writes it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -25,7 +29,8 @@ class Follower(ABC):
         while True:
             await self._changed.wait()
             self._changed.clear()
-            staged = self.stage()
+            with own_writes(self._core.env, "", self.reason):
+                staged = self.stage()
             if staged is not None:
                 await self._core.commit(staged)
 

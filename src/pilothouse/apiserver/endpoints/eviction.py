@@ -28,6 +28,7 @@ from pilothouse.apiserver.options import (
     read_delete_options,
     read_write_options,
 )
+from pilothouse.apiserver.origins import record_reason
 from pilothouse.apiserver.request_info import NO_QUERY
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.bodies import check_size, read_document
@@ -62,6 +63,7 @@ async def evict(core: Core, call: Call) -> StatusResult:
     for attempt in range(attempts):
         if not _needs_no_budget(pod):
             break
+        record_reason(f"pod {call.name} is evicted without a budget: {_phase(pod) or 'no phase'}, or being deleted")
         conditional = options
         if _should_enforce_resource_version(pod) and not _revision(options):
             conditional = _with_revision(options, pod)
@@ -87,11 +89,13 @@ async def _evict_within_budget(core: Core, call: Call, pod: Object, options: Del
     if len(budgets) > 1:
         raise errors.plain(_SEVERAL)
     if not budgets:
+        record_reason(f"pod {call.name} is evicted: no PodDisruptionBudget selects it")
         await _mark_and_delete(core, call, options)
         return
     info, budget = budgets[0]
     name: str = budget["metadata"]["name"]
     if not _is_ready(pod) and _may_evict_unhealthy(budget):
+        record_reason(f"pod {call.name} is evicted: it is not ready, and PodDisruptionBudget {name} allows that")
         try:
             await _mark_and_delete(core, call, _with_revision(options, pod))
         except StatusError as error:
@@ -279,6 +283,11 @@ async def _charge(core: Core, call: Call, info: ResourceInfo, name: str, options
 
     def charged(budget: Object) -> Object:
         _take_one(info, budget, call.name, core.time.now())
+        left = budget["status"]["disruptionsAllowed"]
+        record_reason(
+            f"pod {call.name} is evicted: PodDisruptionBudget {name} is charged, disruptionsAllowed {left + 1} -> "
+            f"{left}"
+        )
         return budget
 
     for attempt in range(_ATTEMPTS):
