@@ -88,6 +88,8 @@ async def test_the_largest_cause_is_taken_by_the_other_side() -> None:
         "a long name": (f'{{"component":"{"x" * 321}"}}', "at most 8 triggers"),
         "a long decision": (f'{{"component":"x","decision":"{"x" * 501}"}}', "at most 8 triggers"),
         "too long to be read": (f'{{"component":"{"x" * 10_000}"}}', "10016 characters, at most 8192 are read"),
+        "fewer than no triggers left out": ('{"component":"x","more":-1}', "more must be between 0 and 2147483647"),
+        "more than a number": (f'{{"component":"x","more":1{"0" * 30}}}', "more"),
         "nine triggers": (f'{{"component":"x","triggers":[{",".join(["{}"] * 9)}]}}', "missing required field"),
     },
 )

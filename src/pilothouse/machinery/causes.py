@@ -27,6 +27,7 @@ MAX_DECISION = 500
 _MAX_NAME = 320
 """Characters of each other text: a namespace, a slash and a name of 253."""
 _MAX_HEADER = 8 * 1024
+_MOST_MORE = 2**31 - 1
 
 SYNC = "SYNC"
 """The object was in the first list, or is shown again by a resync."""
@@ -232,6 +233,8 @@ def read_cause(headers: Mapping[str, str]) -> Cause | None:
     except (msgspec.DecodeError, UnicodeError) as error:
         raise InvalidCause(str(error)) from error
     texts = [cause.component, cause.key, *(part for each in cause.triggers for part in msgspec.structs.astuple(each))]
+    if not 0 <= cause.more <= _MOST_MORE:
+        raise InvalidCause(f"more must be between 0 and {_MOST_MORE}")
     if len(cause.triggers) > MAX_TRIGGERS or len(cause.decision) > MAX_DECISION or max(map(len, texts)) > _MAX_NAME:
         raise InvalidCause(
             f"at most {MAX_TRIGGERS} triggers, {MAX_DECISION} characters of a decision and {_MAX_NAME} of every other "

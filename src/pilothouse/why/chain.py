@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.machinery.causes import RETRY, TIMER, Cause, Trigger
 from pilothouse.why.changes import CREATED, FAILED, NOTHING, SPEC, is_fulfilled, summary
-from pilothouse.why.evidence import Document, Evidence, ObjectChange, Origin, Reference
+from pilothouse.why.evidence import Document, Evidence, ObjectChange, Origin, Reference, newest_of_spec
 from pilothouse.why.steps import FAULT, PROGRAM, TIME, UNKNOWN, USER, Step
 
 _MOST_LINKS = 16
@@ -115,7 +115,7 @@ class Chain:
         if trigger.type in (RETRY, TIMER) or not trigger.name:
             return None
         reference = Reference(trigger.resource, trigger.namespace, trigger.name)
-        wanted = int(trigger.resource_version) if trigger.resource_version.isdigit() else 0
+        wanted = int(trigger.resource_version) if trigger.resource_version.isdecimal() else 0
         changes = await self._evidence.changes(reference)
         return next((each for each in reversed(changes) if each.revision == wanted), None)
 
@@ -127,7 +127,7 @@ class Chain:
         changes = [each for each in await self._evidence.changes(reference) if each.revision < change.revision]
         if changes and await self._was_fulfilled(reference, changes[-1]):
             return None
-        for each in reversed(changes):
+        for each in reversed(newest_of_spec(self._evidence, changes)):
             before, after = await self._evidence.before(each), await self._evidence.after(each)
             described = summary(each, before, after)
             if (

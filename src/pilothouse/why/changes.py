@@ -1,6 +1,7 @@
 """What a change was, in a sentence, and how likely it is that others followed from it. Pure."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ SPEC, FAILED, DELETED, CREATED, METADATA, PHASE, CONDITION, STATUS, NOTHING = 60
 
 _SHOWN = 3
 _SHOWN_TEXT = 80
+_SHOWN_NAMES = 10
 _UNREMARKABLE = ("metadata.generation", "metadata.annotations", "status.observedGeneration", "metadata.uid")
 _HEARTBEATS = ("lastHeartbeatTime", "renewTime", "lastProbeTime", "lastUpdateTime", "lastTransitionTime")
 
@@ -63,8 +65,14 @@ def _deletion_text(after: Document) -> str:
     grace = metadata.get("deletionGracePeriodSeconds")
     text = "was marked for deletion"
     if finalizers:
-        return f"{text}, and kept by its finalizers {', '.join(finalizers)}"
+        return f"{text}, and kept by its finalizers {first_of(finalizers)}"
     return f"{text} with {grace} seconds of grace" if grace else text
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first of the names, and how many more there are: an object may have thousands."""
+    shown = ", ".join(names[:_SHOWN_NAMES])
+    return f"{shown} and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else shown
 
 
 def _failed(document: Document) -> bool:

@@ -21,6 +21,8 @@ Document = dict[str, Any]
 CHANGES_PATH = "/debug/history/changes"
 _LIMIT = 2000
 _PAGE = 5000
+_MOST_READ = 200
+"""Of so many changes of an object its states before and after are read."""
 
 
 ADMINISTRATOR = "kubernetes-admin"
@@ -139,6 +141,15 @@ class Evidence(Protocol):
         ...
 
 
+def newest_of_spec(evidence: Evidence, changes: Sequence[ObjectChange]) -> list[ObjectChange]:
+    """The newest of the changes that may be of more than the status, oldest first: what each of them changed takes two
+    reads. What is left out is named in ``unseen``."""
+    found = [each for each in changes if each.origin is None or each.origin.subresource != "status"]
+    if len(found) > _MOST_READ:
+        evidence.unseen[f"what was changed before the last {_MOST_READ} changes of an object"] = None
+    return found[-_MOST_READ:]
+
+
 class ServerEvidence:
     """``Evidence`` from an API server. It remembers what it has read: make a new one for each explanation."""
 
@@ -182,7 +193,9 @@ class ServerEvidence:
     async def _read_changes(self, resource: str, namespace: str, name: str) -> list[ObjectChange]:
         key = (resource, namespace, name)
         if key not in self._changes:
-            self._changes[key] = await self._ask_changes(*key) if self._tells_origins else []
+            # The names of resources come out of causes, which hold what a client claims.
+            asked = self._tells_origins and resource in self._resources
+            self._changes[key] = await self._ask_changes(*key) if asked else []
         return self._changes[key]
 
     async def _ask_changes(self, resource: str, namespace: str, name: str) -> list[ObjectChange]:

@@ -2,7 +2,7 @@
 
 from pilothouse.why.chain import who
 from pilothouse.why.changes import METADATA, SPEC, summary
-from pilothouse.why.evidence import ObjectChange
+from pilothouse.why.evidence import Document, ObjectChange, newest_of_spec
 from pilothouse.why.steps import NOT_FOUND, UNKNOWN, Step
 from pilothouse.why.view import Finding, View
 
@@ -35,16 +35,25 @@ def _end_lines(asked: ObjectChange, ended: ObjectChange) -> list[str]:
 
 
 async def deletion_request(view: View, changes: list[ObjectChange]) -> ObjectChange | None:
-    """The change that marked an object for deletion; None if it was deleted at once, or history does not have it."""
-    for each in changes:
-        if each.type == "DELETED":
-            continue
-        after = await view.evidence.after(each)
-        if after is not None and (after.get("metadata") or {}).get("deletionTimestamp"):
-            before = await view.evidence.before(each)
-            if before is None or not (before.get("metadata") or {}).get("deletionTimestamp"):
-                return each
-    return None
+    """The change that marked an object for deletion; None if it was deleted at once, or history does not have it.
+
+    ``changes`` are those of one object. The mark is never removed, so it is found by bisection.
+    """
+    kept = [each for each in changes if each.type != "DELETED"]
+    low, high = 0, len(kept)
+    while low < high:
+        middle = (low + high) // 2
+        if _is_marked(await view.evidence.after(kept[middle])):
+            high = middle
+        else:
+            low = middle + 1
+    if low == len(kept) or _is_marked(await view.evidence.before(kept[low])):
+        return None
+    return kept[low]
+
+
+def _is_marked(document: Document | None) -> bool:
+    return bool(document and (document.get("metadata") or {}).get("deletionTimestamp"))
 
 
 async def created(view: View) -> Step | None:
@@ -57,7 +66,7 @@ async def created(view: View) -> Step | None:
 async def last_change(view: View) -> Step | None:
     """The step of the last change of what the object asks for; of its creation, if there was none."""
     changes = [each for each in await view.changes() if not view.uid or each.uid == view.uid]
-    for each in reversed(changes):
+    for each in reversed(newest_of_spec(view.evidence, changes)):
         described = summary(each, await view.evidence.before(each), await view.evidence.after(each))
         if each.type != "ADDED" and described.weight in (SPEC, METADATA) and not _is_bound(view, each):
             return await view.chain.step(each, text=described.text)

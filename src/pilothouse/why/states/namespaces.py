@@ -1,5 +1,6 @@
 """Namespaces that are being deleted."""
 
+from pilothouse.why.changes import first_of
 from pilothouse.why.states.lifetime import deletion_request
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
@@ -46,7 +47,7 @@ async def _held(view: View) -> list[str]:
             metadata = each.get("metadata") or {}
             if metadata.get("finalizers"):
                 kind = view.evidence.kind_of(resource)
-                lines.append(f"{kind}/{metadata.get('name')} has the finalizers {', '.join(metadata['finalizers'])}")
+                lines.append(f"{kind}/{metadata.get('name')} has the finalizers {first_of(metadata['finalizers'])}")
                 if len(lines) >= _SHOWN:
                     return lines
     return lines

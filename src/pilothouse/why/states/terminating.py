@@ -25,9 +25,11 @@ async def terminating(view: View) -> Finding | None:
         return None
     finalizers = metadata.get("finalizers") or []
     steps: list[Step] = []
-    for finalizer in finalizers:
+    for finalizer in finalizers[:_SHOWN]:
         holder = _HOLDERS.get(finalizer, "a program outside of Kubernetes, which has to remove it")
         steps.append(view.step(f"is held by the finalizer {finalizer}: {holder}", root=STATE))
+    if len(finalizers) > _SHOWN:
+        steps.append(view.step(f"is held by {len(finalizers) - _SHOWN} more finalizers", root=STATE))
     if finalizers:
         steps[0].because += await dependents(view, finalizers)
     elif metadata.get("deletionGracePeriodSeconds"):

@@ -1,0 +1,73 @@
+"""What clients claim and objects hold does not make an explanation long, slow or fail."""
+
+from typing import Any
+
+import pytest
+from tests.tables import cases
+from tests.why.cluster import Cluster, texts
+
+from pilothouse.api.core import CONFIG_MAPS
+from pilothouse.client import Client
+from pilothouse.machinery.causes import Trigger, Triggers, begin_sync
+from pilothouse.why import text_lines
+
+
+class _Claimed:
+    """The metadata of an object that there is not."""
+
+    def __init__(self, namespace: str, name: str, resource_version: str) -> None:
+        self.namespace, self.name, self.resource_version = namespace, name, resource_version
+
+
+def _config_map(name: str = "shared", **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
+
+
+@cases(
+    "trigger",
+    {
+        "a resourceVersion of digits that are no decimals": Trigger("MODIFIED", "pods", "default", "web", "²"),
+        "no resource": Trigger("MODIFIED", "", "default", "web", "12"),
+        "a resource that is no name": Trigger("MODIFIED", "../x&name=y", "default", "web", "12"),
+    },
+)
+async def test_triggers_that_no_component_sends(cluster: Cluster, trigger: Trigger) -> None:
+    claimed = Triggers()
+    claimed.add(trigger.type, trigger.resource, _Claimed(trigger.namespace, trigger.name, trigger.resource_version))
+    begin_sync("kubelet", "default/web", claimed)
+    await cluster.create(_config_map())
+    found = await cluster.why("configmaps", "shared")
+    assert texts(found.steps) == ["configmap/shared was created, by kubelet"]
+    assert found.unseen == []
+
+
+async def test_thousands_of_finalizers_are_counted(cluster: Cluster) -> None:
+    await cluster.create(_config_map(finalizers=[f"example.com/{number}" for number in range(3000)]))
+    await cluster.plane.delete("v1", "ConfigMap", "shared")
+    lines = text_lines(await cluster.why("configmaps", "shared"))
+    assert any("is held by 2995 more finalizers" in line for line in lines)
+    assert len("\n".join(lines)) < 3000
+
+
+async def test_reads_of_an_object_with_many_changes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    read = Client.list
+
+    async def counted(self: Client, *words: Any, **options: Any) -> Any:
+        reads.append(options.get("resource_version", ""))
+        return await read(self, *words, **options)
+
+    monkeypatch.setattr(Client, "list", counted)
+    await cluster.create(_config_map(finalizers=["example.com/hold"]))
+    for number in range(500):
+        await cluster.patch(CONFIG_MAPS, "shared", {"metadata": {"annotations": {"n": str(number)}}})
+    reads.clear()
+    found = await cluster.why("configmaps", "shared")
+    assert list(found.unseen) == ["what was changed before the last 200 changes of an object"]
+    assert len(reads) < 250
+
+    await cluster.plane.delete("v1", "ConfigMap", "shared")
+    reads.clear()
+    found = await cluster.why("configmaps", "shared")
+    assert found.steps[-1].text.startswith("configmap/shared was marked for deletion")
+    assert len(reads) < 50
