@@ -169,13 +169,9 @@ class Tab:
         self.wait(f"Boolean(({_FIND})({json.dumps(selector)}, {json.dumps(text)}))")
 
     def click(self, selector: str, text: str = "") -> None:
-        """Click on the first element that fits the selector and has the text, where it is."""
+        """Click on the first element that fits the selector and has the text, once it does not move any more."""
         self.find(selector, text)
-        script = f"(({_FIND})({json.dumps(selector)}, {json.dumps(text)}))"
-        x, y = self.run(
-            f"(() => {{ const e = {script}; e.scrollIntoView({{block: 'center', behavior: 'instant'}});"
-            " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
-        )
+        x, y = self.run(f"({_POINT})({json.dumps(selector)}, {json.dumps(text)})")
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
@@ -214,3 +210,18 @@ class Tab:
 
 _FIND = """(selector, text) => [...document.querySelectorAll(selector)].find((each) =>
   each.checkVisibility() && each.textContent.includes(text))"""
+
+_POINT = f"""async (selector, text) => {{
+  let last = "";
+  for (let pictures = 0; pictures < 300; pictures++) {{
+    const found = ({_FIND})(selector, text);
+    found?.scrollIntoView({{block: "center", behavior: "instant"}});
+    const box = found?.getBoundingClientRect();
+    const point = box && [box.x + box.width / 2, box.y + box.height / 2];
+    const hit = point && document.elementFromPoint(...point);
+    if (hit && (found.contains(hit) || hit.contains(found)) && last === String(point)) return point;
+    last = String(point);
+    await new Promise((done) => setTimeout(done, 40));
+  }}
+  throw new Error(`never still: ${{selector}}`);
+}}"""

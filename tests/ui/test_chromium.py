@@ -27,6 +27,7 @@ def test_a_link_opens_the_page_once(browser: Browser, cluster: Cluster, tab: Tab
     link = cluster.new_link()
     tab.go(link)
     tab.find("h1", "Cluster")
+    tab.find(".node", "node-0")
     assert tab.run("location.hash") == "#/cluster"
     assert "token" not in tab.run("JSON.stringify(history.state) + document.referrer + location.href")
     other = browser.open()

@@ -90,7 +90,13 @@ def test_a_pod_says_why_it_does_not_run() -> None:
 def test_the_row_of_a_node() -> None:
     document = {
         "metadata": {"name": "n", "uid": "u"},
-        "spec": {"unschedulable": True, "taints": [{"key": "gpu", "effect": "NoSchedule"}]},
+        "spec": {
+            "unschedulable": True,
+            "taints": [
+                {"key": "gpu", "effect": "NoSchedule"},
+                {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+            ],
+        },
         "status": {
             "allocatable": {"cpu": "4"},
             "conditions": [{"type": "Ready", "status": "False"}, {"type": "DiskPressure", "status": "True"}],

@@ -25,6 +25,7 @@ TICK_SECONDS = 0.1
 GRACE_SECONDS = 20.0
 """So long the rows are kept up after the last reader has gone: a page that is loaded anew is at once there again."""
 FRAME_ROWS = 500
+_PAGE = 5000
 MOST_READERS = 16
 _PENDING_BYTES = 2 * 1024 * 1024
 _PENDING_FRAMES = 100
@@ -213,13 +214,26 @@ class Live:
         """The records of a table, now or at a revision; the newest, if it does not show all, oldest first."""
         records: list[Record] = []
         for prefix in table.prefixes:
-            records += self._store.list(prefix, revision=revision).records
-            await slices.rest()
-        if table.most and len(records) > table.most:
-            records = heapq.nlargest(table.most, records, key=lambda record: record.revision)
-            records.reverse()
-            await slices.rest()
+            # At a revision there are no pages: each of them would cost what the whole does.
+            after, limit = prefix, 0 if revision else _PAGE
+            while True:
+                page = self._store.list(prefix, after=after, limit=limit, revision=revision)
+                records += page.records
+                await slices.rest()
+                if table.most and len(records) > table.most:
+                    records = await self._newest_of(records, table.most, slices)
+                if not page.more:
+                    break
+                after = page.records[-1].key
         return records
+
+    async def _newest_of(self, records: list[Record], most: int, slices: Slices) -> list[Record]:
+        newest: list[Record] = []
+        for start in range(0, len(records), _PAGE):
+            newest = heapq.nlargest(most, newest + records[start : start + _PAGE], key=lambda record: record.revision)
+            await slices.turn()
+        newest.reverse()
+        return newest
 
     def _refresh(self, rows: Rows, key: str, record: Record | None) -> Row | None:
         """Make the row of a key anew. The row if it is different, or if there is one no more, of the key alone."""

@@ -88,13 +88,14 @@ class Objects:
         value = found.record.value if found.record is not None else last.value if last is not None else b""
         if not value:
             return {"exists": False, "gone": False}
-        shown = msgspec.json.decode(await self._core.shown(found.info, value), type=dict[str, Any])
+        shown = await self._core.shown(found.info, value)
+        document = await self._core.long_work.run(len(shown), msgspec.json.decode, shown)
         revision = found.record.revision if found.record is not None else last.revision if last is not None else 0
         return {
             "exists": found.record is not None,
             "gone": found.record is None,
             "revision": str(revision),
-            "object": without_values(found.info, shown),
+            "object": without_values(found.info, document),
         }
 
     async def events(self, uid: str, kind: str, namespace: str, name: str, revision: int) -> list[Any]:
@@ -120,10 +121,11 @@ class Objects:
         now = self._env.now().timestamp()
         versions, size = list[dict[str, Any]](), 0
         for change in reversed(found.changes):
-            size += len(change.value) + len(change.previous or b"")
+            length = len(change.value) + len(change.previous or b"")
+            size += length
             if len(versions) == MOST_VERSIONS or size > _MOST_BYTES:
                 break
-            versions.append(self._version(found.info, change, marks, now))
+            versions.append(await self._core.long_work.run(length, _version, found.info, change, marks, now))
             await slices.turn()
         return {
             "versions": versions,
@@ -131,21 +133,20 @@ class Objects:
             "begins": str(found.begins),
         }
 
-    def _version(
-        self, info: ResourceInfo, change: Change, marks: Sequence[tuple[float, int]], now: float
-    ) -> dict[str, Any]:
-        after = msgspec.json.decode(change.value, type=dict[str, Any])
-        before = msgspec.json.decode(change.previous, type=dict[str, Any]) if change.previous else {}
-        found = differences(before, after) if before and change.type != "DELETED" else []
-        return {
-            "revision": str(change.revision),
-            "type": change.type,
-            "at": change.origin.time if change.origin is not None else time_of(change.revision, marks, now),
-            "origin": origin_of(change),
-            "managers": [] if change.type == "DELETED" else changed_managers(before, after),
-            "changes": [shown_difference(info, each) for each in found[:_MOST_FIELDS]],
-            "moreChanges": max(len(found) - _MOST_FIELDS, 0),
-        }
+
+def _version(info: ResourceInfo, change: Change, marks: Sequence[tuple[float, int]], now: float) -> dict[str, Any]:
+    after = msgspec.json.decode(change.value, type=dict[str, Any])
+    before = msgspec.json.decode(change.previous, type=dict[str, Any]) if change.previous else {}
+    found = differences(before, after) if before and change.type != "DELETED" else []
+    return {
+        "revision": str(change.revision),
+        "type": change.type,
+        "at": change.origin.time if change.origin is not None else time_of(change.revision, marks, now),
+        "origin": origin_of(change),
+        "managers": [] if change.type == "DELETED" else changed_managers(before, after),
+        "changes": [shown_difference(info, each) for each in found[:_MOST_FIELDS]],
+        "moreChanges": max(len(found) - _MOST_FIELDS, 0),
+    }
 
 
 def changes_of(store: Store, prefix: str, key: str) -> tuple[list[Change], int]:

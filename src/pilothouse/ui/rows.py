@@ -17,6 +17,8 @@ from pilothouse.ui import views
 
 Row = tuple[Any, ...]
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_CORDONED = "node.kubernetes.io/unschedulable"
+"""The taint that says what ``spec.unschedulable`` says."""
 _LONGEST_NOTE = 300
 _LONGEST_MESSAGE = 1000
 _HASHES = ("pod-template-hash", "controller-revision-hash")
@@ -41,7 +43,7 @@ def node_row(key: str, value: bytes) -> Row:
     conditions = status.conditions or ()
     ready = next((each.status for each in conditions if each.type == "Ready"), "Unknown")
     notes = [each.type for each in conditions if each.type != "Ready" and each.status == "True"]
-    notes += [f"{each.key}:{each.effect}" for each in spec.taints or ()]
+    notes += [f"{each.key}:{each.effect}" for each in spec.taints or () if each.key != _CORDONED]
     allocatable = status.allocatable or {}
     return (
         key,

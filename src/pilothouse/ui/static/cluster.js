@@ -127,7 +127,8 @@ export class Cluster {
       h("h2", { id: "homeless-title", text: `${number.format(pods.length)} ${pods.length === 1 ? "pod" : "pods"} without a node` }),
       lost ? h("p", { text: `${lost} of them are bound to a node that is gone.` }) : null,
       h("ul", { class: "pods" }, pods.slice(0, MOST_LISTED).map((pod) =>
-        h("li", {}, h("a", { href: hrefOf(pod.key) }, sign(pod.state), ` ${partsOf(pod.key).namespace}/${partsOf(pod.key).name}`),
+        h("li", {}, sign(pod.state), " ",
+          h("a", { href: hrefOf(pod.key), text: `${partsOf(pod.key).namespace}/${partsOf(pod.key).name}` }),
           pod.note ? h("span", { class: "note", text: ` ${pod.note}` }) : null))),
       pods.length > MOST_LISTED ? h("p", { text: `and ${number.format(pods.length - MOST_LISTED)} more` }) : null);
   }
