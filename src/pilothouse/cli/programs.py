@@ -16,6 +16,7 @@ from pilothouse.cli import (
     nodes,
     run,
     scheduler,
+    top,
     ui,
     up,
     why,
@@ -38,6 +39,7 @@ _FLAG_SETS: Mapping[str, Callable[[str], FlagSet]] = {
     "get": get.flag_set,
     "history": history.flag_set,
     "why": why.flag_set,
+    "top": top.flag_set,
     "ui": ui.flag_set,
     "envtest-assets": envtest_assets.flag_set,
 }

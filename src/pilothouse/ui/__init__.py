@@ -10,6 +10,9 @@ Nothing runs while no page is open but a sample of the controllers each second. 
 (``slices``), so that the API server answers in between.
 """
 
-from pilothouse.ui.page import PATH, Page
+from pilothouse.env.lazy import lazy_exports
+
+with lazy_exports():
+    from pilothouse.ui.page import PATH, Page
 
 __all__ = ["PATH", "Page"]

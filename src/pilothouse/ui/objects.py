@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api.kinds import Kind
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.env import Env
@@ -187,12 +188,12 @@ def changed_managers(before: dict[str, Any], after: dict[str, Any]) -> list[str]
     return list(dict.fromkeys(names))
 
 
-def has_secret_values(info: ResourceInfo) -> bool:
+def has_secret_values(info: ResourceInfo | Kind[Any]) -> bool:
     """Whether its objects hold what must not be shown."""
     return info.group == "" and info.resource == "secrets"
 
 
-def without_values(info: ResourceInfo, document: dict[str, Any]) -> dict[str, Any]:
+def without_values(info: ResourceInfo | Kind[Any], document: dict[str, Any]) -> dict[str, Any]:
     """The object without what must not be shown."""
     if not has_secret_values(info):
         return document

@@ -1,0 +1,199 @@
+"""One object as lines of text: YAML, events, history, and why it is as it is. Values of Secrets are left out, as on the
+page."""
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from pilothouse.api.core import EVENTS
+from pilothouse.cli.history import described, version_lines, versions
+from pilothouse.cli.resource_arguments import times_of_revisions
+from pilothouse.cli.screen.views import Cell, age
+from pilothouse.cli.terminal import escaped
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.machinery.api_resources import Discovery, Resource
+from pilothouse.machinery.differences import ABSENT, Difference
+from pilothouse.ui.objects import HIDDEN, has_secret_values, without_values
+from pilothouse.ui.rows import event_row
+from pilothouse.why import Reference, ServerEvidence, explain, text_lines
+
+PARTS = ("yaml", "events", "history", "why")
+_MOST_LINES = 20_000
+_MOST_VERSIONS = 200
+
+
+class Place(msgspec.Struct, frozen=True):
+    """An object, by its resource, namespace and name."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+    @property
+    def title(self) -> str:
+        """``Pod default/web-1``."""
+        return f"{self.resource.kind} {'/'.join(filter(None, (self.namespace, self.name)))}"
+
+
+class TextView:
+    """Lines of text, wrapped to a width."""
+
+    columns: tuple[str, ...] = ()
+    sorting: tuple[str, ...] = ()
+
+    def __init__(self, title: str, lines: Sequence[Cell]) -> None:
+        self.title = title
+        self._all = lines
+        self._shown: list[Cell] = list(lines)
+        self._width = 0
+        self._words: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._shown)
+
+    def cells(self, index: int) -> Sequence[Cell]:
+        """The one cell of a line."""
+        return (self._shown[index],)
+
+    def key(self, _index: int) -> str:
+        """None: there is nothing to open."""
+        return ""
+
+    def index(self, _key: str) -> int:
+        """Nowhere."""
+        return -1
+
+    def replace(self, lines: Sequence[Cell]) -> None:
+        """Other lines."""
+        self._all = lines
+        self._wrap()
+
+    def set_width(self, width: int) -> None:
+        """Wrap to so many columns."""
+        if width != self._width:
+            self._width = width
+            self._wrap()
+
+    def show(self, *, search: str, namespace: str, sort: int, reverse: bool) -> None:  # a View's
+        """Only the lines with all these words."""
+        self._words = search.lower().split()
+        self._wrap()
+
+    def update(self, changes: Mapping[str, Any]) -> None:
+        """It shows one moment."""
+
+    def _wrap(self) -> None:
+        found = [each for each in self._all if all(word in each.text.lower() for word in self._words)]
+        self._shown = [piece for each in found for piece in _wrapped(each, self._width)]
+
+
+def _wrapped(line: Cell, width: int) -> Iterator[Cell]:
+    text = escaped(line.text)
+    if width <= 20 or len(text) <= width:
+        yield Cell(text, line.style)
+        return
+    indent = " " * min(len(text) - len(text.lstrip()) + 2, width // 2)
+    yield Cell(text[:width], line.style)
+    rest, step = text[width:], width - len(indent)
+    for start in range(0, len(rest), step):
+        yield Cell(indent + rest[start : start + step], line.style)
+
+
+async def part_lines(
+    client: Client, discovery: Discovery, place: Place, part: str, *, revision: str, now: datetime.datetime
+) -> list[Cell]:
+    """A part of what there is to see of an object. ``revision`` is empty for now. What can't be read is said."""
+    try:
+        if part == "yaml":
+            found = await _yaml(client, place, revision)
+        elif part == "events":
+            found = await _events(client, place, revision, now)
+        elif part == "history":
+            found = await _history(client, place)
+        elif revision:
+            found = [Cell("Why an object is as it is can be explained of now, not of the past: press n.", "pending")]
+        else:
+            found = await _why(client, discovery, place)
+    except (ApiError, OSError, ValueError, msgspec.MsgspecError) as error:
+        return [Cell(str(error), "failing")]
+    if len(found) > _MOST_LINES:
+        found[_MOST_LINES:] = [Cell(f"and {len(found) - _MOST_LINES} more lines", "dim")]
+    return found
+
+
+async def _yaml(client: Client, place: Place, revision: str) -> list[Cell]:
+    kind = place.resource.as_kind()
+    if revision:
+        then = await client.list(
+            kind.raw,
+            place.namespace,
+            field_selector=f"metadata.name={place.name}",
+            resource_version=revision,
+            resource_version_match="Exact",
+        )
+        if not then.items:
+            return [Cell(f"{place.title} was not there then", "pending")]
+        document = {"apiVersion": kind.api_version, "kind": kind.kind, **msgspec.json.decode(then.items[0])}
+    else:
+        try:
+            raw = await client.get(kind.raw, place.name, place.namespace)
+            document = msgspec.json.decode(raw)
+        except NotFound:
+            return [
+                Cell(f"{place.title} is not there; its history (h) and why (w) may say what became of it", "pending")
+            ]
+    (document.get("metadata") or {}).pop("managedFields", None)
+    text = yaml.safe_dump(without_values(kind, document), sort_keys=False, allow_unicode=True, width=10_000)
+    return [Cell(line) for line in text.splitlines()]
+
+
+async def _events(client: Client, place: Place, revision: str, now: datetime.datetime) -> list[Cell]:
+    selector = f"involvedObject.name={place.name},involvedObject.kind={place.resource.kind}"
+    found = await client.list(
+        EVENTS.raw,
+        place.namespace,
+        field_selector=selector,
+        resource_version=revision,
+        resource_version_match="Exact" if revision else "",
+    )
+    rows = sorted((event_row("", bytes(raw)) for raw in found.items), key=lambda row: row[1], reverse=True)
+    lines = []
+    for _key, at, type_, reason, message, *_involved, count, source in rows:
+        times = f" ({count} times)" if count > 1 else ""
+        text = f"{age(now.timestamp() - at):>7}  {type_:8} {reason}: {message}{times}, {source}"
+        lines.append(Cell(text, "failing" if type_ == "Warning" else ""))
+    return lines or [Cell("There are no events about it", "dim")]
+
+
+async def _history(client: Client, place: Place) -> list[Cell]:
+    oldest, documents = await versions(client, place.resource.as_kind(), place.namespace, place.name)
+    time_of = await times_of_revisions(client)
+    lines = []
+    shown = list(described(documents, time_of))[-_MOST_VERSIONS:]
+    for version in reversed(shown):
+        if has_secret_values(place.resource.as_kind()):
+            version = msgspec.structs.replace(version, changes=tuple(map(_hidden, version.changes)))
+        for number, line in enumerate(version_lines(version, all_fields=True)):
+            lines.append(Cell(line, _style(line) if number else "bold"))
+    if len(documents) > len(shown):
+        lines.append(Cell(f"and {len(documents) - len(shown)} earlier versions; see pilothouse history", "dim"))
+    return lines or [Cell(f"The API server knows nothing of {place.title} since resourceVersion {oldest}", "dim")]
+
+
+def _hidden(change: Difference) -> Difference:
+    before, after = (each if each is ABSENT else HIDDEN for each in (change.before, change.after))
+    return Difference(change.path, before, after)
+
+
+def _style(line: str) -> str:
+    return {"+": "added", "-": "removed"}.get(line.lstrip()[:1], "")
+
+
+async def _why(client: Client, discovery: Discovery, place: Place) -> list[Cell]:
+    reference = Reference(place.resource.group_resource, place.namespace, place.name)
+    explanation = await explain(ServerEvidence(client, discovery), reference)
+    return [Cell(line) for line in text_lines(explanation)]

@@ -1,0 +1,139 @@
+"""The work queues and the scheduler, from the metrics that the API server serves of the programs in its process.
+
+Two samples give rates. Other API servers don't know ``component``: they answer with their own metrics, or not at all.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError
+from pilothouse.client.requests import with_query
+from pilothouse.env import Env
+
+MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
+_SIZE = 32 * 1024 * 1024
+_LINES_PER_TURN = 2000
+_line = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)")
+_label = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_API_SERVER = "apiserver_request_total"
+
+Labels = tuple[tuple[str, str], ...]
+Samples = dict[str, dict[Labels, float]]
+
+
+class Queue(NamedTuple):
+    """A work queue, or a controller without one."""
+
+    name: str
+    depth: int
+    adds: float
+    """Each second."""
+    syncs: float
+    sync_seconds: float
+    """Of the syncs since the sample before; of all if there was none."""
+    wait_seconds: float
+    longest_seconds: float
+    retries: int
+    failures: int
+
+
+async def parse_metrics(text: str, prefixes: tuple[str, ...]) -> Samples:
+    """The samples of the families that begin with one of ``prefixes``, from the text format of Prometheus."""
+    found: Samples = {}
+    for count, line in enumerate(text.splitlines(), 1):
+        if line.startswith(prefixes) and "_bucket{" not in line:
+            matched = _line.match(line)
+            if matched:
+                name, labels, value = matched.groups()
+                try:
+                    found.setdefault(name, {})[tuple(_label.findall(labels or ""))] = float(value)
+                except ValueError:
+                    continue
+        if count % _LINES_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return found
+
+
+class Programs:
+    """Samples the metrics of controllers and scheduler. ``trouble`` says what can't be had."""
+
+    def __init__(self, client: Client, env: Env) -> None:
+        self._client = client
+        self._env = env
+        self._before: tuple[float, Samples] = (0.0, {})
+        self.queues: list[Queue] = []
+        self.scheduler: Samples = {}
+        self.trouble: dict[str, str] = {}
+
+    async def sample(self, component: str) -> None:
+        """Ask once."""
+        self.trouble.pop(component, None)
+        prefixes = ("workqueue_", "pilothouse_reconcile_errors_total", "scheduler_", _API_SERVER)
+        try:
+            response = await self._client.request("GET", with_query("/metrics", component=component))
+        except (ApiError, OSError) as error:
+            self.trouble[component] = f"the metrics of {component} can't be read: {error}"
+            return
+        if len(response.body) > _SIZE:
+            self.trouble[component] = f"the metrics of {component} are larger than {_SIZE // 1024**2} MiB"
+            return
+        found = await parse_metrics(response.body.decode(errors="replace"), prefixes)
+        if _API_SERVER in found:
+            self.trouble[component] = f"this API server does not serve the metrics of {component}, which runs elsewhere"
+            found = {}
+        if component == MANAGER:
+            before, self._before = self._before, (self._env.monotonic(), found)
+            self.queues = list(_queues(before, self._before))
+        else:
+            self.scheduler = found
+
+
+def _queues(before: tuple[float, Samples], now: tuple[float, Samples]) -> Iterator[Queue]:
+    samples, old = now[1], before[1]
+    seconds = max(now[0] - before[0], 0.001)
+    failures = _failures(samples)
+    for labels, depth in sorted(samples.get("workqueue_depth", {}).items()):
+        name = dict(labels).get("name", "")
+
+        def of(family: str, source: Samples, labels: Labels = labels) -> float:
+            return source.get(f"workqueue_{family}", {}).get(labels, 0.0)
+
+        adds, syncs, spent = (
+            of(each, samples) for each in ("adds_total", "work_duration_seconds_count", "work_duration_seconds_sum")
+        )
+        if not adds:
+            continue
+        known = labels in old.get("workqueue_depth", {})
+        new_adds, new_syncs, new_spent = (
+            (value - of(each, old)) if known else 0.0
+            for each, value in (
+                ("adds_total", adds),
+                ("work_duration_seconds_count", syncs),
+                ("work_duration_seconds_sum", spent),
+            )
+        )
+        waited = of("queue_duration_seconds_count", samples)
+        yield Queue(
+            name,
+            int(depth),
+            max(new_adds, 0.0) / seconds,
+            max(new_syncs, 0.0) / seconds,
+            new_spent / new_syncs if new_syncs > 0 else spent / syncs if syncs else 0.0,
+            of("queue_duration_seconds_sum", samples) / waited if waited else 0.0,
+            of("longest_running_processor_seconds", samples),
+            int(of("retries_total", samples)),
+            int(failures.pop(name, failures.pop(f"{name}-controller", 0.0))),
+        )
+    for name, count in sorted(failures.items()):
+        yield Queue(name, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, int(count))
+
+
+def _failures(samples: Samples) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for labels, count in samples.get("pilothouse_reconcile_errors_total", {}).items():
+        name = dict(labels).get("controller", "")
+        found[name] = found.get(name, 0.0) + count
+    return found

@@ -1,0 +1,45 @@
+"""``Ordered``: the keys of some rows in an order, kept up row by row. A change costs two binary searches."""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+from typing import Any
+
+SortKey = tuple[Any, ...]
+
+
+class Ordered:
+    """The keys whose row ``sort_key`` gives a place; it gives None for what is not shown. Equal ones are by key."""
+
+    def __init__(self, sort_key: Callable[[str], SortKey | None]) -> None:
+        self._sort_key = sort_key
+        self._sort_keys: dict[str, SortKey] = {}
+        self._order: list[tuple[SortKey, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, index: int) -> str:
+        return self._order[index][1]
+
+    def rebuild(self, keys: Iterable[str]) -> None:
+        """Order these anew: another order, another filter."""
+        self._sort_keys = {key: place for key in keys if (place := self._sort_key(key)) is not None}
+        self._order = sorted((place, key) for key, place in self._sort_keys.items())
+
+    def update(self, keys: Iterable[str]) -> None:
+        """The rows of these have changed, or are gone."""
+        for key in keys:
+            before, after = self._sort_keys.get(key), self._sort_key(key)
+            if before == after:
+                continue
+            if before is not None:
+                del self._order[bisect_left(self._order, (before, key))]
+                del self._sort_keys[key]
+            if after is not None:
+                insort(self._order, (after, key))
+                self._sort_keys[key] = after
+
+    def index(self, key: str) -> int:
+        """Where a key stands; -1 if it is not shown."""
+        place = self._sort_keys.get(key)
+        return -1 if place is None else bisect_left(self._order, (place, key))

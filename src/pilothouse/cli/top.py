@@ -1,0 +1,116 @@
+"""``pilothouse top``: the cluster on the screen of a terminal."""
+
+import logging
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.flags import STRING, Flag, FlagSet, Parsed
+
+if TYPE_CHECKING:
+    from pilothouse.cli.screen.app import TopApp
+
+with lazy_imports():
+    from pilothouse.cli.screen import app
+    from pilothouse.client import connect, errors
+
+USAGE = """Shows the cluster on the screen of a terminal: nodes, workloads, pods, events, controllers, the scheduler.
+
+Usage:
+  {program} [flags]
+"""
+NEEDS_TEXTUAL = "pilothouse top needs Textual: pip install 'pilothouse[top]'"
+_KEPT_LOG_LINES = 50
+
+
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
+    flags = FlagSet(USAGE.format(program=program), plain=True)
+    flags.add(
+        "top",
+        Flag("namespace", STRING, "", "Read only this namespace; all if empty", shorthand="n"),
+        Flag(
+            "at",
+            STRING,
+            "",
+            "Begin in the past: a resourceVersion, a time such as 2026-01-01T00:00:00Z, or 5m for five minutes ago "
+            "(times with pilothouse's API server only)",
+        ),
+    )
+    connection_flags(flags, qps=200.0, burst=400)
+    common_flags(flags)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Show the cluster until somebody quits."""
+    parsed = parse(flag_set(program), program, words)
+    if isinstance(parsed, int):
+        return parsed
+    try:
+        made = app.TopApp
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("textual", "rich"):
+            raise
+        print(f"Error: {NEEDS_TEXTUAL}", file=sys.stderr)
+        return 1
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("Error: pilothouse top needs a terminal; pilothouse get prints objects", file=sys.stderr)
+        return 1
+    return serve(program, _run(parsed, made), v=parsed["v"])
+
+
+async def _run(parsed: Parsed, make: "type[TopApp]") -> int:
+    env = Env()
+    try:
+        info = connect.find(kubeconfig=parsed["kubeconfig"], master=parsed["master"])
+    except errors.ConfigError as error:
+        raise UserError(str(error)) from error
+    async with connected(parsed, env, "pilothouse-top") as client:
+        screen = make(
+            client,
+            env,
+            server=f"{info.endpoint.host}:{info.endpoint.port}",
+            namespace=parsed["namespace"],
+            fallback=info.namespace or "default",
+            at=parsed["at"],
+        )
+        with _log_kept() as lines:
+            try:
+                await screen.run_async()
+            finally:
+                kept = list(lines)
+    for line in kept:
+        print(line, file=sys.stderr)
+    return screen.return_code or 0
+
+
+@contextmanager
+def _log_kept() -> Iterator[deque[str]]:
+    """Keep the log off the screen; its last lines are printed afterwards."""
+    kept: deque[str] = deque(maxlen=_KEPT_LOG_LINES)
+    root = logging.getLogger("pilothouse")
+    before = root.handlers[:]
+    handler = _Keeping(kept)
+    if before:
+        handler.setFormatter(before[0].formatter)
+    root.handlers[:] = [handler]
+    try:
+        yield kept
+    finally:
+        root.handlers[:] = before
+
+
+class _Keeping(logging.Handler):
+    def __init__(self, lines: deque[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(self.format(record))
