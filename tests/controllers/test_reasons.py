@@ -9,7 +9,8 @@ from tests.tables import cases
 from tests.workloads import pod_spec, workload
 
 from pilothouse.api.core import PODS
-from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.controllermanager.options import Options
+from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, TaskGroup
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore, Retention
@@ -250,13 +251,14 @@ async def test_reasons(env: Env, scenario: Scenario, expected: list[tuple[str, s
         assert sentence in found, f"{sentence} is none of\n" + "\n".join(found)
 
 
+SIDECARS = ("external-provisioner", "external-attacher", "external-resizer")
+"""Of a CSI driver, as their programs are called."""
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
 
 async def test_every_write_of_a_plane_has_a_reason(env: Env) -> None:
     """All that its programs write, and what the API server writes by itself."""
-    manager = Options(leader_election=LeaderElection(enabled=False))
-    options = PlaneOptions(nodes=2, profile=QUICK, storage=True, cloud=True, manager=manager)
+    options = PlaneOptions(nodes=2, profile=QUICK, storage=True, cloud=True, manager=Options())
     store = MemoryStore(env, retention=Retention(seconds=3600.0))
     plane = Plane(env, store, options)
     async with TaskGroup("test") as group:
@@ -278,12 +280,16 @@ async def test_every_write_of_a_plane_has_a_reason(env: Env) -> None:
         group.cancel()
     written = [change for prefix in store.counts() for change in store.changes(prefix)]
     assert len(written) > 500
-    lacking = set()
+    lacking, components = set(), set()
     for change in written:
         origin = change.origin
         if origin is not None and origin.user_agent == "pilothouse-testing":
             continue
         cause = None if origin is None else origin.cause
+        if cause is not None and not change.key.startswith("/events/"):  # those have upstream's event sources
+            components.add(cause.component)
         if cause is None or not cause.decision:
             lacking.add(f"{change.type} {change.key}: {origin}")
     assert not lacking, "\n".join(sorted(lacking))
+    others = {"default-scheduler", "kubelet", "kube-apiserver", "csi-driver", "leader-election", *SIDECARS}
+    assert components - {descriptor.name for descriptor in DESCRIPTORS} <= others

@@ -18,6 +18,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.machinery.causes import begin_sync, current_moment, record_decision, return_to
 from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.owners import object_reference
 from pilothouse.machinery.splice import replace_fields
@@ -107,6 +108,9 @@ class Record(msgspec.Struct, frozen=True):
             spec["preferredHolder"] = self.preferred_holder
         return spec
 
+
+COMPONENT = "leader-election"
+"""Of the writes of Leases."""
 
 _lease = msgspec.json.Decoder(Lease)
 
@@ -403,7 +407,7 @@ class LeaderElector:
         if self._labels:
             labels = {**self._meta.labels, **self._labels}
             body = replace_fields(body, {"metadata.labels": msgspec.json.encode(labels)})
-        return await self._write(self._client.update(LEASES.raw, self.name, body, self.namespace))
+        return await self._write(self._client.update(LEASES.raw, self.name, body, self.namespace), record)
 
     async def _post(self, record: Record) -> Exception | None:
         metadata: dict[str, Any] = {"name": self.name, "namespace": self.namespace}
@@ -415,9 +419,20 @@ class LeaderElector:
             "metadata": metadata,
             "spec": record.spec(),
         }
-        return await self._write(self._client.create(LEASES.raw, body, self.namespace))
+        return await self._write(self._client.create(LEASES.raw, body, self.namespace), record)
 
-    async def _write(self, request: Coroutine[Any, Any, msgspec.Raw]) -> Exception | None:
+    async def _write(self, request: Coroutine[Any, Any, msgspec.Raw], record: Record) -> Exception | None:
+        # This task also starts what is led: that is not done because of the lease.
+        moment = current_moment()
+        begin_sync(COMPONENT, f"{self.namespace}/{self.name}")
+        what = f"taken or renewed for {record.duration_seconds} s" if record.holder else "released"
+        record_decision(f"{self.identity}: the lease is {what}")
+        try:
+            return await self._send(request)
+        finally:
+            return_to(moment)
+
+    async def _send(self, request: Coroutine[Any, Any, msgspec.Raw]) -> Exception | None:
         self._undecided = True
         try:
             async with asyncio.timeout(self._request_seconds):
