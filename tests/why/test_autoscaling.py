@@ -29,6 +29,18 @@ async def test_a_target_that_was_deleted(cluster: Cluster) -> None:
     assert roots(found)[0] == "deployment/web was deleted, by kubernetes-admin with pilothouse-testing"
 
 
+async def test_a_target_that_was_scaled_to_zero(cluster: Cluster) -> None:
+    await cluster.deployment()
+    await cluster.create(_autoscaler())
+    await cluster.scale("web", 0)
+    await asyncio.sleep(60)
+    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert "can't scale: ScalingDisabled: " in found.steps[0].text
+    assert (
+        roots(found)[0] == "deployment/web changed: spec.replicas: 2 -> 0, by kubernetes-admin with pilothouse-testing"
+    )
+
+
 async def test_pods_without_requests(cluster: Cluster) -> None:
     await cluster.deployment()
     await cluster.create(_autoscaler())

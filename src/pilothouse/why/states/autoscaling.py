@@ -42,15 +42,17 @@ async def autoscaler(view: View) -> Finding | None:
 
 
 async def _target(view: View) -> list[Step]:
-    """That the target is not there, if it is not."""
+    """That the target is not there, or has no replicas."""
     target = view.spec.get("scaleTargetRef") or {}
     resource = view.evidence.resource_of(target.get("apiVersion") or "", target.get("kind") or "")
     name = target.get("name") or ""
     if not resource:
         return []
-    if await view.evidence.get(Reference(resource, view.reference.namespace, name)) is not None:
-        return []
-    about = view.of(resource, name, None)
+    there = await view.evidence.get(Reference(resource, view.reference.namespace, name))
+    about = view.of(resource, name, there)
+    if there is not None:
+        changed = await last_change(about) if about.spec.get("replicas") == 0 else None
+        return [changed] if changed is not None else []
     ended = next((each for each in reversed(await about.changes()) if each.type == "DELETED"), None)
     if ended is not None:
         return [await view.chain.step(ended, text="was deleted")]

@@ -49,6 +49,9 @@ def _ready(endpoint_slice: Document) -> int:
 async def _selects_nothing(view: View, selector: dict[str, str], pods: list[Document]) -> Step:
     text = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     step = view.step(f"selects {text}, and no pod in the namespace has these labels", root=STATE)
+    step.because = await _without_replicas(view, selector)
+    if step.because:
+        return step
     # A pod that has all but one of them is what was probably meant.
     for pod in pods:
         labels = (pod["metadata"].get("labels")) or {}
@@ -61,6 +64,23 @@ async def _selects_nothing(view: View, selector: dict[str, str], pods: list[Docu
     changed = await last_change(view)
     step.because += [changed] if changed is not None else []
     return step
+
+
+async def _without_replicas(view: View, selector: dict[str, str]) -> list[Step]:
+    """Workloads whose pods the Service would select, if they had any."""
+    found: list[Step] = []
+    for resource in ("deployments.apps", "statefulsets.apps"):
+        for each in await view.evidence.objects(resource, view.reference.namespace):
+            about = view.of(resource, each["metadata"]["name"], each)
+            template = (about.spec.get("template") or {}).get("metadata") or {}
+            if about.spec.get("replicas") == 0 and selector.items() <= (template.get("labels") or {}).items():
+                step = about.step("would have such pods, and spec.replicas is 0", root=STATE)
+                changed = await last_change(about)
+                step.because = [changed] if changed is not None else []
+                found.append(step)
+                if len(found) >= _SHOWN:
+                    return found
+    return found
 
 
 async def _not_ready(view: View, pod: Document) -> Step:
