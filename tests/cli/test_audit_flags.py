@@ -9,12 +9,12 @@ import pytest
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver.audit.options import AuditLogOptions
-from pilothouse.apiserver.audit.rotation import Rotation
-from pilothouse.apiserver.audit.writer import BatchConfig
 from pilothouse.cli import apiserver, kube_apiserver, up
 from pilothouse.cli.audit_flags import audit_options
 from pilothouse.cli.program import UserError
 from pilothouse.env import Env
+from pilothouse.env.log_files import Rotation
+from pilothouse.env.log_writer import BatchConfig
 
 POLICY = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"
 GROUP = "auditing"

@@ -62,6 +62,8 @@ KUBECONFIG = {
         ("apiserver --service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24", "there may be one range of each family"),
         ("apiserver --replica-lag=-1s", "--replica-lag must not be negative"),
         ("apiserver --history-retention=0s", "--history-retention must be positive"),
+        ("manager --decision-log=x --decision-log-maxsize=-1", "--decision-log-maxsize -1 can't be a negative number"),
+        ("scheduler --decision-log-maxage=3", "--decision-log-maxage needs --decision-log"),
         ("apiserver --history-max-bytes=1000", "--history-max-bytes must be at least 1048576, got 1000"),
         ("apiserver --feature-gates=Migration=true", "--feature-gates: unrecognized feature gate: Migration"),
         (

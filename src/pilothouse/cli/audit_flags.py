@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pilothouse.apiserver.audit.options import AuditLogOptions
 
 with lazy_imports():
-    from pilothouse.apiserver.audit import options, rotation, writer
+    from pilothouse.apiserver.audit import options
+    from pilothouse.env import log_files, log_writer
 
 _MODES = ("batch", "blocking", "blocking-strict")
 _FORMATS = ("legacy", "json")
@@ -129,13 +130,13 @@ def audit_options(parsed: Parsed) -> "AuditLogOptions | None":
         format=parsed["audit-log-format"],
         version=parsed["audit-log-version"],
         mode=parsed["audit-log-mode"],
-        rotation=rotation.Rotation(
+        rotation=log_files.Rotation(
             max_megabytes=parsed["audit-log-maxsize"],
             max_age_days=parsed["audit-log-maxage"],
             max_backups=parsed["audit-log-maxbackup"],
             compress=parsed["audit-log-compress"],
         ),
-        batch=writer.BatchConfig(
+        batch=log_writer.BatchConfig(
             buffer_size=parsed["audit-log-batch-buffer-size"],
             max_batch_size=parsed["audit-log-batch-max-size"],
             max_batch_wait=parsed["audit-log-batch-max-wait"],

@@ -5,12 +5,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from pilothouse.cli.program import UserError
+from pilothouse.client.decision_log_flags import decision_log_options
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import BOOL, FLOAT, INT32, LEVEL, STRING, Flag, FlagSet, FlagType, Parsed
+from pilothouse.machinery.flags import BOOL, FLOAT, INT32, LEVEL, STRING, Flag, FlagError, FlagSet, FlagType, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.client import Client
+    from pilothouse.client.decision_log import DecisionLog
+    from pilothouse.machinery.metrics import Registry
 
 with lazy_imports():
     from pilothouse.client import client as api_client
@@ -41,14 +44,19 @@ def common_flags(flags: FlagSet) -> None:
 
 
 @asynccontextmanager
-async def connected(parsed: Parsed, env: Env, agent: str) -> "AsyncIterator[Client]":
-    """A client of the API server that the flags name, once it answers. Raises ``UserError``."""
+async def connected(
+    parsed: Parsed, env: Env, agent: str, decisions: "DecisionLog | None" = None
+) -> "AsyncIterator[Client]":
+    """A client of the API server that the flags name, once it answers, whose writes are recorded in ``decisions``.
+
+    Raises ``UserError``.
+    """
     try:
         transport = connect.connect(env, kubeconfig=parsed["kubeconfig"], master=parsed["master"])
     except errors.ConfigError as error:
         raise UserError(str(error)) from error
     client = api_client.Client(
-        transport,
+        transport if decisions is None else decisions.wrap(transport),
         env,
         qps=parsed["kube-api-qps"],
         burst=parsed["kube-api-burst"],
@@ -59,6 +67,24 @@ async def connected(parsed: Parsed, env: Env, agent: str) -> "AsyncIterator[Clie
         yield client
     finally:
         await transport.close()
+
+
+@asynccontextmanager
+async def decision_log(
+    parsed: Parsed, env: Env, metrics: "Registry | None" = None
+) -> "AsyncIterator[DecisionLog | None]":
+    """The log that ``--decision-log`` asks for, closed in the end. Raises ``UserError``."""
+    try:
+        log = decision_log_options(parsed).open(env, metrics)
+    except FlagError as error:
+        raise UserError(str(error), code=2) from error
+    except OSError as error:
+        raise UserError(str(error)) from error
+    try:
+        yield log
+    finally:
+        if log is not None:
+            await log.close()
 
 
 async def wait(client: "Client", env: Env) -> None:

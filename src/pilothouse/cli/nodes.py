@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags
+from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags, decision_log
 from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, Flag, FlagSet, Parsed
@@ -91,6 +92,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("attach", BOOL, False, "With --storage: start pods only when a manager has had their volumes attached"),
     )
     connection_flags(flags, qps=0.0, burst=0)
+    add_decision_log_flags(flags)
     common_flags(flags)
     return flags
 
@@ -106,7 +108,7 @@ def run(program: str, words: Sequence[str]) -> int:
 async def _simulate(parsed: Parsed) -> int:
     env = Env()
     profile, stages = profile_from(parsed), stages_from(parsed)
-    async with connected(parsed, env, "pilothouse-nodes") as client:
+    async with decision_log(parsed, env) as decisions, connected(parsed, env, "pilothouse-nodes", decisions) as client:
         informers = informer.InformerFactory(client, env)
         names = [f"{parsed['node-prefix']}{index}" for index in range(parsed["nodes"])]
         nodes = simulator.NodeSimulator(

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags
+from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags, decision_log
 from pilothouse.cli.operator_file import load_app
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.webhooks import webhook_flags, webhook_settings
+from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, STRINGS, Flag, FlagSet, Parsed
@@ -89,6 +90,7 @@ def flag_set(program: str) -> FlagSet:
     )
     webhook_flags(flags)
     connection_flags(flags, qps=50.0, burst=100)
+    add_decision_log_flags(flags)
     common_flags(flags)
     return flags
 
@@ -132,7 +134,8 @@ async def run_app(app: "App", parsed: Parsed, health: "operator.Health | None" =
         probes = endpoints.Endpoints(endpoints.probes(health.waits_for))
         await stack.enter_async_context(_listening(metrics, "metrics-bind-address", parsed))
         await stack.enter_async_context(_listening(probes, "health-probe-bind-address", parsed))
-        client = await stack.enter_async_context(connected(parsed, env, app.name))
+        decisions = await stack.enter_async_context(decision_log(parsed, env, app.metrics))
+        client = await stack.enter_async_context(connected(parsed, env, app.name, decisions))
         try:
             webhooks = await webhook_settings(app, parsed, client)
             if parsed["install"] and webhooks is None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.clientside import common_flags, connected, connection_flags, decision_log
 from pilothouse.cli.program import parse, serve
+from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import STRING, Flag, FlagSet, Parsed
@@ -32,6 +33,7 @@ def flag_set(program: str) -> FlagSet:
         ),
     )
     connection_flags(flags, qps=50.0, burst=100)
+    add_decision_log_flags(flags)
     common_flags(flags)
     return flags
 
@@ -46,7 +48,10 @@ def run(program: str, words: Sequence[str]) -> int:
 
 async def _schedule(parsed: Parsed) -> int:
     env = Env()
-    async with connected(parsed, env, "pilothouse-scheduler") as client:
+    async with (
+        decision_log(parsed, env) as decisions,
+        connected(parsed, env, "pilothouse-scheduler", decisions) as client,
+    ):
         informers = informer.InformerFactory(client, env)
         scheduler = scheduling.Scheduler(
             env, client=client, informers=informers, scheduler_name=parsed["scheduler-name"]

@@ -15,19 +15,22 @@ from pilothouse.cli.apiserver import (
     start,
     warn_of_idle_gates,
 )
-from pilothouse.cli.clientside import PATHS, common_flags
+from pilothouse.cli.clientside import PATHS, common_flags, decision_log
 from pilothouse.cli.nodes import node_flags, profile_from, stages_from
 from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.memory import seldom_collecting
 from pilothouse.env.zones import local_zone
 from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.machinery.metrics import Registry
 
 if TYPE_CHECKING:
     from pilothouse.cli.manifests import AppliedObject, Manifest
     from pilothouse.cli.rollout import Progress
     from pilothouse.client import Client
+    from pilothouse.client.decision_log import DecisionLog
     from pilothouse.plane import Plane
     from pilothouse.plane.served import ServedApiServer
 
@@ -110,6 +113,7 @@ def flag_set(program: str) -> FlagSet:
         ),
     )
     server_flags(flags, service_range=plane.SERVICE_RANGE)
+    add_decision_log_flags(flags)
     node_flags(flags)
     common_flags(flags)
     return flags
@@ -136,9 +140,20 @@ async def _up(parsed: Parsed) -> int:
 @contextlib.asynccontextmanager
 async def running_plane(parsed: Parsed) -> AsyncIterator["RunningPlane"]:
     """The plane that the flags describe, ready, with its kubeconfig written. Raises ``UserError``."""
-    env = Env(zone=local_zone())
-    served = open_server(env, parsed, service_accounts=_makes_accounts(parsed))
-    plane = _plane(env, served, parsed)
+    env, metrics = Env(zone=local_zone()), Registry()
+    async with decision_log(parsed, env, metrics) as decisions:
+        served = open_server(env, parsed, service_accounts=_makes_accounts(parsed))
+        if decisions is not None:
+            served.server.metrics_sources.append(metrics.exposition)
+        plane = _plane(env, served, parsed, decisions)
+        async with _running(env, served, plane, parsed) as running:
+            yield running
+
+
+@contextlib.asynccontextmanager
+async def _running(
+    env: Env, served: "ServedApiServer", plane: "Plane", parsed: Parsed
+) -> AsyncIterator["RunningPlane"]:
     page = _page(env, served, plane) if parsed["ui"] else None
     try:
         async with contextlib.AsyncExitStack() as files, TaskGroup("up") as group:
@@ -183,7 +198,7 @@ def _makes_accounts(parsed: Parsed) -> bool:
     )
 
 
-def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> "Plane":
+def _plane(env: Env, served: "ServedApiServer", parsed: Parsed, decisions: "DecisionLog | None") -> "Plane":
     warn_of_idle_gates(parsed, {*manager_options.effective_gates(registry.DESCRIPTORS), *resources.BEHIND_GATES})
     unknown = controller_selection.unknown_names(parsed["controllers"], registry.DESCRIPTORS)
     if unknown:
@@ -216,7 +231,7 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> "Plane":
         manager=None if parsed["no-manager"] else manager,
         manager_identity=identity,
     )
-    return plane.Plane(env, served.store, options, server=served.server)
+    return plane.Plane(env, served.store, options, server=served.server, decisions=decisions)
 
 
 def _page(env: Env, served: "ServedApiServer", plane: "Plane") -> "ui.Page":

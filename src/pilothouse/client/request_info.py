@@ -46,7 +46,9 @@ _NAMESPACE_PARTS = {"status", "finalize"}
 def describe(request: wire.Request) -> RequestInfo:
     """What the request means (apiserver ``endpoints/request/requestinfo.go``, v0.36)."""
     path, _, query = request.target.partition("?")
-    parts = [unquote(part) for part in path.split("/") if part]
+    parts = [part for part in path.split("/") if part]
+    if "%" in path:
+        parts = [unquote(part) for part in parts]
     if len(parts) >= 3 and parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]
     elif len(parts) >= 4 and parts[0] == "apis":
@@ -59,9 +61,11 @@ def describe(request: wire.Request) -> RequestInfo:
         # /namespaces/x/status is about the namespace itself, /namespaces/x/pods about what is in it.
         if len(rest) > 2 and rest[2] not in _NAMESPACE_PARTS:
             rest = rest[2:]
-    resource, name, subresource = (*rest, "", "")[0], (*rest, "", "")[1], "/".join(rest[2:])
+    resource, name, subresource = rest[0], rest[1] if len(rest) > 1 else "", "/".join(rest[2:])
     verb = _VERBS.get(request.method, request.method.lower())
-    if not name:
+    if not name and verb == "get":
         watching = parse_qs(query).get("watch", [""])[0].lower() in {"true", "1"}
-        verb = {"get": "watch" if watching else "list", "delete": "deletecollection"}.get(verb, verb)
+        verb = "watch" if watching else "list"
+    elif not name and verb == "delete":
+        verb = "deletecollection"
     return RequestInfo(verb, path, group, version, resource, subresource, namespace, name)

@@ -58,11 +58,13 @@ async def run(
     build_metrics.install(metrics, options.gates)
     connection = connection_of(options)
     requests = RestClientMetrics(metrics, env.now)
+    decisions = options.decision_log.open(env, metrics)
     clients = RemoteClients(
         env,
         connection,
         use_service_accounts=options.use_service_account_credentials,
         metrics=requests,
+        decisions=decisions,
     )
     options = with_authority(options, bundle_of(connection.tls) if connection.endpoint.tls else b"")
     health, readiness, expressions = Health(), Health(), _Expressions()
@@ -83,6 +85,8 @@ async def run(
     finally:
         expressions.stop()
         await clients.close()
+        if decisions is not None:
+            await decisions.close()
 
 
 class _Expressions:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pilothouse.client.decision_log_flags import add_decision_log_flags, decision_log_options
 from pilothouse.controllermanager.feature_gates import (
     FeatureGates,
     described_gates,
@@ -76,6 +77,7 @@ def flag_set(program: str, descriptors: Sequence[Descriptor]) -> FlagSet:
             flags.add(group, msgspec.structs.replace(flag, ignored=True, note=note))
         else:
             flags.add(group, flag)
+    add_decision_log_flags(flags, extra=True)
     flags.add(
         "global",
         Flag("config", STRING, "", "YAML file with settings by the names of flags; the command line wins", extra=True),
@@ -144,6 +146,7 @@ def _options(parsed: Parsed, descriptors: Sequence[Descriptor], gates: FeatureGa
         gates=gates,
         leader_migration=load_migration(parsed["leader-migration-config"]) if migrates else None,
         metrics=metric_settings(parsed),
+        decision_log=decision_log_options(parsed),
         controller_options={d.name: _own(d, d.options, parsed, gates) for d in descriptors if d.options is not None},
         flag_values=flags.show(parsed) if flags is not None else {},
     )

@@ -8,7 +8,7 @@ for through TokenRequest when the controller first talks, and renewed when a fif
 import asyncio
 import datetime
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pilothouse.api.core import NAMESPACES
 from pilothouse.api.kinds import Kind
@@ -21,6 +21,9 @@ from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.env import Env, Log
 from pilothouse.runtime.client_metrics import RestClientMetrics
+
+if TYPE_CHECKING:
+    from pilothouse.client.decision_log import DecisionLog
 
 NAMESPACE = "kube-system"
 PROGRAM = "kube-controller-manager"
@@ -53,8 +56,10 @@ class RemoteClients:
         *,
         use_service_accounts: bool,
         metrics: RestClientMetrics | None = None,
+        decisions: "DecisionLog | None" = None,
     ) -> None:
         self._env = env
+        self._decisions = decisions
         self._connection = connection
         self._use_service_accounts = use_service_accounts
         self._metrics = metrics
@@ -111,7 +116,7 @@ class RemoteClients:
         fence: Callable[[], None] | None,
     ) -> Client:
         return Client(
-            transport,
+            transport if self._decisions is None else self._decisions.wrap(transport),
             self._env,
             qps=max(qps, 0.0),
             burst=burst,

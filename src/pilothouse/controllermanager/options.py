@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from pilothouse.client.decision_log_flags import DecisionLogOptions
 from pilothouse.controllermanager.feature_gates import (
     EFFECTS,
     UNSUPPORTED,
@@ -125,6 +126,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     gates: FeatureGates = FeatureGates()
     leader_migration: LeaderMigration | None = None
     metrics: MetricSettings = MetricSettings()
+    decision_log: DecisionLogOptions = DecisionLogOptions()
     controller_options: dict[str, msgspec.Struct] = {}
     """The options struct of each controller that has one, by the controller's name."""
     flag_values: dict[str, str] = {}

@@ -35,7 +35,7 @@ def _formatted(at: datetime.datetime) -> str:
 
 def format_micro_time(at: datetime.datetime) -> str:
     """``2026-01-01T00:00:00.000000Z``."""
-    return _utc(at).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return _utc(at).isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def _utc(at: datetime.datetime) -> datetime.datetime:

@@ -4,7 +4,7 @@ no sockets, no throttling, upstream's identities.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pilothouse.api import wire
 from pilothouse.apiserver import ApiServer
@@ -12,6 +12,9 @@ from pilothouse.client import Client
 from pilothouse.client.client import NOTHING_WIDER, default_user_agent
 from pilothouse.client.memo import DecodeMemo
 from pilothouse.env import Env
+
+if TYPE_CHECKING:
+    from pilothouse.client.decision_log import DecisionLog
 
 MANAGER_USER = "system:kube-controller-manager"
 SCHEDULER_USER = "system:kube-scheduler"
@@ -38,12 +41,15 @@ class LocalClients:
         server: ApiServer,
         wrap: Wrap = as_it_is,
         wider: Mapping[type[Any], type[Any]] = NOTHING_WIDER,
+        decisions: "DecisionLog | None" = None,
     ) -> None:
+        """``decisions`` records the writes of these clients."""
         self._env = env
         self._server = server
         self._wrap = wrap
         self._memo = DecodeMemo()
         self._wider = wider
+        self._decisions = decisions
 
     def client(
         self,
@@ -57,8 +63,9 @@ class LocalClients:
         """A client of ``program`` that the API server knows as ``user``."""
         user_agent = agent or default_user_agent(f"pilothouse-{program}")
         transport = self._server.transport(user, (*groups, AUTHENTICATED), user_agent=user_agent)
+        wrapped = self._wrap(program, transport)
         return Client(
-            self._wrap(program, transport),
+            wrapped if self._decisions is None else self._decisions.wrap(wrapped),
             self._env,
             user_agent=user_agent,
             fence=fence,

@@ -29,6 +29,7 @@ from pilothouse.runtime.watches import Watch
 from pilothouse.storage import Store
 
 if TYPE_CHECKING:
+    from pilothouse.client.decision_log import DecisionLog
     from pilothouse.controllers.shared.cloud import CloudProvider
     from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
     from pilothouse.nodes.driver import SimulatedDriver
@@ -95,13 +96,16 @@ class Plane:
         server: ApiServer | None = None,
         descriptors: Sequence[Descriptor] = DESCRIPTORS,
         wrap: Wrap = as_it_is,
+        decisions: "DecisionLog | None" = None,
     ) -> None:
+        """``decisions`` records the writes of the plane's programs."""
         self.env = env
         self.options = options or PlaneOptions()
         self._descriptors = descriptors
         self.server = server or ApiServer(env, store, options=_server_options(self.options))
         # With nodes everybody has the kubelets' pods: one that shows more, instead of two.
-        self.clients = LocalClients(env, self.server, wrap, {Pod: NodePod} if self.options.nodes else NOTHING_WIDER)
+        wider = {Pod: NodePod} if self.options.nodes else NOTHING_WIDER
+        self.clients = LocalClients(env, self.server, wrap, wider, decisions)
         self._outside = LocalClients(env, self.server)
         self.node_names = [f"{self.options.node_prefix}{index}" for index in range(self.options.nodes)]
         self.cloud = self._new_cloud()

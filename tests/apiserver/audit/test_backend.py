@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from pilothouse.apiserver.audit import backend as backend_module
-from pilothouse.apiserver.audit import writer as writer_module
 from pilothouse.apiserver.audit.backend import LogBackend
 from pilothouse.apiserver.audit.event import (
     AuthenticationMetadata,
@@ -23,9 +22,10 @@ from pilothouse.apiserver.audit.event import (
 )
 from pilothouse.apiserver.audit.metrics import AuditMetrics
 from pilothouse.apiserver.audit.options import AuditLogOptions
-from pilothouse.apiserver.audit.rotation import Rotation
-from pilothouse.apiserver.audit.writer import BatchConfig
 from pilothouse.env import Env
+from pilothouse.env import log_writer as writer_module
+from pilothouse.env.log_files import Rotation
+from pilothouse.env.log_writer import BatchConfig
 
 pytestmark = pytest.mark.real_loop
 

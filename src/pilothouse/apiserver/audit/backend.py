@@ -11,9 +11,9 @@ import msgspec
 from pilothouse.apiserver.audit.event import Event, event_json, event_string
 from pilothouse.apiserver.audit.metrics import AuditMetrics
 from pilothouse.apiserver.audit.options import BATCH, BLOCKING_STRICT, JSON, AuditLogOptions
-from pilothouse.apiserver.audit.rotation import open_sink
-from pilothouse.apiserver.audit.writer import BatchConfig, Writer
 from pilothouse.env import Env
+from pilothouse.env.log_files import open_sink
+from pilothouse.env.log_writer import BatchConfig, Writer
 from pilothouse.env.logging import Log
 
 _log = Log("audit")

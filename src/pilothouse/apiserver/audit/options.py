@@ -5,8 +5,8 @@ After apiserver's ``pkg/server/options/audit.go`` (v0.36).
 
 import msgspec
 
-from pilothouse.apiserver.audit.rotation import Rotation
-from pilothouse.apiserver.audit.writer import BatchConfig
+from pilothouse.env.log_files import Rotation
+from pilothouse.env.log_writer import BatchConfig
 
 BATCH, BLOCKING, BLOCKING_STRICT = "batch", "blocking", "blocking-strict"
 MODES = (BATCH, BLOCKING, BLOCKING_STRICT)

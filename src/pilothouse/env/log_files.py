@@ -1,8 +1,8 @@
-"""Where the audit log goes: a file that only grows, a file that is rotated, or standard output.
+"""Where the audit log and the decision log go: a file that only grows, a file that is rotated, or standard output.
 
 A rotated file follows gopkg.in/natefinch/lumberjack.v2 (v2.2.1), which upstream writes the audit log with: a full file
 is renamed to ``audit-2026-01-31T09-30-00.000.log``, in UTC, and old ones are removed by number and age, or compressed.
-All of it blocks, and is called by one thread (``writer``).
+All of it blocks, and is called by one thread (``log_writer``).
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import msgspec
 
 from pilothouse.env.logging import Log
 
-_log = Log("audit")
+_log = Log("logs")
 MEGABYTE = 1024 * 1024
 STANDARD_OUTPUT = "-"
 _DAY = datetime.timedelta(days=1)
@@ -163,7 +163,7 @@ class RotatedFile:
         with self._lock:
             self._due = True
             if self._cleaner is None:
-                self._cleaner = threading.Thread(target=self._clean, name="pilothouse-audit-backups", daemon=True)
+                self._cleaner = threading.Thread(target=self._clean, name="pilothouse-log-backups", daemon=True)
                 self._cleaner.start()
 
     def wait(self) -> None:
@@ -183,7 +183,7 @@ class RotatedFile:
                 self._remove_old_files()
             except OSError as error:
                 # It is tried again after the next rotation. The log itself goes on.
-                _log.warning("Old audit logs could not be removed or compressed", log=str(self._path), error=error)
+                _log.warning("Old log files could not be removed or compressed", log=str(self._path), error=error)
 
     def _remove_old_files(self) -> None:
         rotation = self._rotation

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pilothouse.apiserver.audit.rotation import MEGABYTE, RotatedFile, Rotation, open_sink
+from pilothouse.env.log_files import MEGABYTE, RotatedFile, Rotation, open_sink
 
 HALF = b"x" * (MEGABYTE // 2 - 1) + b"\n"
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)

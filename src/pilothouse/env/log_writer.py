@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from pilothouse.apiserver.audit.rotation import Sink
+from pilothouse.env.log_files import Sink
 
 MAX_BYTES = 64 * 1024 * 1024
 """Of all lines that are not written yet. Upstream bounds their number alone."""
@@ -37,7 +37,8 @@ class BatchConfig(msgspec.Struct, frozen=True, kw_only=True):
 class Writer:
     """One log. The thread is started with the first line, on whose loop ``written`` is called."""
 
-    def __init__(self, sink: Sink, config: BatchConfig) -> None:
+    def __init__(self, sink: Sink, config: BatchConfig, name: str = "audit") -> None:
+        self._name = name
         self._sink = sink
         self._config = config
         self._lines: deque[tuple[bytes, Written]] = deque()
@@ -53,14 +54,16 @@ class Writer:
         """Hand over a line; the reason why it is dropped, or an empty text. Never waits."""
         with self._changed:
             if self._closing:
-                return "audit backend shut down"
+                return f"{self._name} backend shut down"
             if len(self._lines) >= self._config.buffer_size or self._size + len(line) > MAX_BYTES:
-                return "audit buffer queue blocked"
+                return f"{self._name} buffer queue blocked"
             self._lines.append((line, written))
             self._size += len(line)
             if self._thread is None:
                 self._loop = asyncio.get_running_loop()
-                self._thread = threading.Thread(target=self._run, name="pilothouse-audit", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name=f"pilothouse-{self._name.replace(' ', '-')}", daemon=True
+                )
                 self._thread.start()
             self._changed.notify()
         return ""

@@ -1,0 +1,252 @@
+"""The decision log: which writes are in it, what a line says, and what happens when it cannot be written."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tables import cases
+
+from pilothouse.api import wire
+from pilothouse.api.core import CONFIG_MAPS, EVENTS, PODS
+from pilothouse.apiserver import ApiServer
+from pilothouse.client import Client, merge_patch
+from pilothouse.client.decision_log import DecisionLog
+from pilothouse.client.errors import AlreadyExists
+from pilothouse.env import Env, log_files, log_writer
+from pilothouse.env.log_files import Rotation
+from pilothouse.machinery.causes import Triggers, begin_sync, record_decision
+from pilothouse.machinery.metrics import Registry
+from pilothouse.storage import MemoryStore
+
+pytestmark = pytest.mark.real_loop  # the log is written by a thread
+
+
+class Ground:
+    """An API server in this process, a client of it, and the log of what it writes."""
+
+    def __init__(self, env: Env, directory: Path) -> None:
+        self.path = directory / "decisions.log"
+        self.metrics = Registry()
+        self.log = DecisionLog(env, str(self.path), Rotation(), self.metrics)
+        self.server = ApiServer(env, MemoryStore(env))
+        self.transport = self.log.wrap(self.server.transport("admin", ("system:masters",)))
+        self.client = Client(self.transport, env, user_agent="tests/1")
+
+    async def lines(self) -> list[dict[str, Any]]:
+        await self.log.close()
+        return [json.loads(line) for line in self.path.read_text().splitlines()]
+
+
+@pytest.fixture
+async def ground(env: Env, tmp_path: Path) -> AsyncIterator[Ground]:
+    made = Ground(env, tmp_path)
+    yield made
+    await made.log.close()
+    await made.server.close()
+
+
+def config_map(**metadata: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"password": "hunter2"}}
+
+
+def as_controller(decision: str) -> None:
+    triggers = Triggers()
+    triggers.add("ADDED", "configmaps")
+    begin_sync("web-controller", "default/web", triggers)
+    record_decision(decision)
+
+
+async def test_a_line_says_what_was_written_and_why(ground: Ground) -> None:
+    as_controller("wants 1, has 0: „web“ is missing")
+    raw = await ground.client.create(CONFIG_MAPS.raw, config_map(generateName="web-"), "default")
+    made = json.loads(bytes(raw))["metadata"]
+    record_decision("deleting it again")
+    await ground.client.delete(CONFIG_MAPS, made["name"], "default")
+    first, second = await ground.lines()
+    assert first.pop("time").endswith("Z")
+    assert first == {
+        "verb": "create",
+        "resource": "configmaps",
+        "namespace": "default",
+        "name": made["name"],
+        "uid": made["uid"],
+        "resourceVersion": made["resourceVersion"],
+        "code": 201,
+        "userAgent": "tests/1",
+        "cause": {
+            "component": "web-controller",
+            "key": "default/web",
+            "decision": "wants 1, has 0: „web“ is missing",
+            "triggers": [{"type": "ADDED", "resource": "configmaps"}],
+        },
+    }
+    assert (second["verb"], second["name"], second["uid"]) == ("delete", made["name"], made["uid"])
+    assert second["cause"]["decision"] == "deleting it again"
+
+
+async def test_the_values_of_objects_are_not_in_the_log(ground: Ground) -> None:
+    await ground.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
+    await ground.client.patch(CONFIG_MAPS, "web", merge_patch({"data": {"password": "hunter2!"}}), "default")
+    assert len(await ground.lines()) == 2
+    assert "hunter2" not in ground.path.read_text()
+
+
+async def test_a_rejected_write_is_recorded_with_its_reason(ground: Ground) -> None:
+    await ground.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
+    with pytest.raises(AlreadyExists):
+        await ground.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
+    _made, rejected = await ground.lines()
+    assert (rejected["code"], rejected["reason"]) == (409, "AlreadyExists")
+    assert rejected["message"] == 'configmaps "web" already exists'
+    assert "uid" not in rejected
+    assert "cause" not in rejected
+
+
+async def test_reads_events_renewals_reviews_and_dry_runs_are_left_out(ground: Ground) -> None:
+    client = ground.client
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    made = json.loads((await client.request("POST", path, body=json.dumps(lease).encode())).body)
+    renewed = json.dumps(made | {"spec": {"holderIdentity": "a"}}).encode()
+    await client.request("PUT", f"{path}/l", body=renewed)
+    for target in (
+        "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+        "/apis/authentication.k8s.io/v1/tokenreviews",
+        "/api/v1/namespaces/default/serviceaccounts/a/token",
+    ):
+        ground.log.add(wire.Request("POST", target), wire.Response(201))
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}
+    await client.create(EVENTS.raw, event, "default")
+    await client.create(CONFIG_MAPS.raw, config_map(name="dry"), "default", dry_run=True)
+    await client.list(PODS.raw, "default")
+    assert [(line["verb"], line["resource"]) for line in await ground.lines()] == [("create", "leases")]
+
+
+class Failing:
+    """A transport on which each request ends in the same way."""
+
+    def __init__(self, failure: BaseException) -> None:
+        self._failure = failure
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        raise self._failure
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        raise self._failure
+
+    async def close(self) -> None:
+        pass
+
+
+@cases(
+    "failure, message",
+    {
+        "a connection that breaks": (ConnectionResetError("reset by peer"), "reset by peer"),
+        "no answer in time": (TimeoutError(), "TimeoutError"),
+        "a caller that gives up": (asyncio.CancelledError(), "the request was cancelled before the answer came"),
+    },
+)
+async def test_a_write_that_may_have_happened_is_recorded_without_a_code(
+    env: Env, tmp_path: Path, failure: BaseException, message: str
+) -> None:
+    log = DecisionLog(env, str(tmp_path / "log"), Rotation())
+    with pytest.raises(type(failure)):
+        await log.wrap(Failing(failure)).request(wire.Request("DELETE", "/api/v1/namespaces/a/pods/b"))
+    await log.close()
+    (line,) = [json.loads(text) for text in (tmp_path / "log").read_text().splitlines()]
+    assert line["message"] == message
+    assert "code" not in line
+    assert (line["verb"], line["namespace"], line["name"]) == ("delete", "a", "b")
+
+
+async def test_a_disk_that_is_full_costs_lines_and_no_writes(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await ground.client.create(CONFIG_MAPS.raw, config_map(name="a"), "default")
+    await _until(lambda: ground.path.exists() and ground.path.read_bytes().endswith(b"\n"))
+
+    def full(_self: object, _line: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_files.RotatedFile, "write", full)
+        for name in "bcd":
+            await ground.client.create(CONFIG_MAPS.raw, config_map(name=name), "default")
+        await _until(lambda: ground.log.dropped == 3)
+    await ground.client.create(CONFIG_MAPS.raw, config_map(name="e"), "default")
+    assert [line["name"] for line in await ground.lines()] == ["a", "e"]
+    shown = ground.metrics.exposition()
+    assert "pilothouse_decision_log_lines_total 5" in shown
+    assert "pilothouse_decision_log_dropped_lines_total 3" in shown
+    assert "No space left on device" in caplog.text
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("it took more than ten seconds")
+
+
+async def test_lines_that_cannot_wait_are_dropped_and_counted(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "MAX_BYTES", 10)
+    await ground.client.create(CONFIG_MAPS.raw, config_map(name="a"), "default")
+    assert await ground.lines() == []
+    assert ground.log.dropped == 1
+
+
+async def test_the_log_is_rotated_between_lines(env: Env, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = DecisionLog(env, str(path), Rotation(max_megabytes=1, max_backups=2))
+    transport = log.wrap(Answering())
+    for number in range(12_000):
+        await transport.request(wire.Request("DELETE", f"/api/v1/namespaces/{'n' * 200}/pods/pod-{number}"))
+    await log.close()
+    sink = log._writer._sink
+    assert isinstance(sink, log_files.RotatedFile)
+    sink.wait()
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 3
+    assert all(each.stat().st_size <= 1024 * 1024 for each in files)
+    names = [json.loads(line)["name"] for each in files for line in each.read_text().splitlines()]
+    numbers = sorted(int(name.removeprefix("pod-")) for name in names)
+    assert numbers == list(range(numbers[0], 12_000))
+    assert log.dropped == 0
+
+
+class Answering:
+    """A transport on which each request is answered with a Status."""
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        return wire.Response(200, {}, b'{"kind":"Status","apiVersion":"v1","details":{"uid":"u"}}')
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
+
+@cases(
+    "body, expected",
+    {
+        "a status of a deletion": (b'{"kind":"Status","details":{"name":"b","uid":"u"}}', ("b", "u", "")),
+        "an object": (b'{"kind":"Pod","metadata":{"name":"b","uid":"u","resourceVersion":"7"}}', ("b", "u", "7")),
+        "a list": (b'{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[]}', ("b", "", "7")),
+        "no JSON": (b"k8s\x00\x0a", ("b", "", "")),
+        "a status without details": (b'{"kind":"Status"}', ("b", "", "")),
+        "nothing": (b"", ("b", "", "")),
+    },
+)
+async def test_answers_of_any_form_are_read(
+    env: Env, tmp_path: Path, body: bytes, expected: tuple[str, str, str]
+) -> None:
+    log = DecisionLog(env, str(tmp_path / "log"), Rotation())
+    log.add(wire.Request("DELETE", "/api/v1/namespaces/a/pods/b"), wire.Response(200, {}, body))
+    await log.close()
+    line = json.loads((tmp_path / "log").read_text())
+    assert (line["name"], line.get("uid", ""), line.get("resourceVersion", "")) == expected
