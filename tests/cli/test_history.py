@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +19,13 @@ from tests.tables import cases
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.core import CONFIG_MAPS, PODS
 from pilothouse.cli import main
-from pilothouse.cli.history import versions
+from pilothouse.cli.history import Origin, Version, version_lines, versions
 from pilothouse.cli.program import UserError
 from pilothouse.cli.resource_arguments import find_resource, type_and_name
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.connect import connect
 from pilothouse.env import Env, TaskGroup, loops
+from pilothouse.machinery.causes import Cause, Trigger
 from pilothouse.testing import AsyncCluster, async_plane
 
 ROLLOUTS = 4
@@ -135,10 +137,22 @@ def test_history_as_text(kubeconfig: str, tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "history", "cm/settings", f"--kubeconfig={kubeconfig}")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split("  ")[2:] for line in lines if not line.startswith(" ")] == [
-        ["ADDED", "by pilothouse"], ["MODIFIED", "by editor, pilothouse"], ["DELETED"], ["ADDED", "by pilothouse"],
-    ]  # fmt: skip
+    shown = [line.split("  ")[2:] for line in lines if not line.startswith(" ")]
+    assert [kind for kind, _by in shown] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
+    assert all(re.fullmatch(r"by admin \(\S+\)", by) for _kind, by in shown)
     assert [line for line in lines if line.startswith(" ")] == ['      data.a: "1" -> "2"']
+
+
+def test_the_origin_of_a_version_as_text() -> None:
+    cause = Cause("replicaset-controller", "default/web", "wants 2 of 3: \x1b]0;web-a", (Trigger("TIMER"),))
+    origin = Origin("system:serviceaccount:kube-system:replicaset-controller", "manager/v1.36 (linux)", cause=cause)
+    version = Version("DELETED", "7", "2026-01-01T00:00:00Z", (), (), origin)
+    first, second = version_lines(version, all_fields=True, triggers=True)
+    assert first == (
+        "7  2026-01-01T00:00:00Z  DELETED  by system:serviceaccount:kube-system:replicaset-controller (manager/v1.36): "
+        "replicaset-controller default/web: wants 2 of 3: ^[]0;web-a"
+    )
+    assert second == "    after TIMER"
 
 
 def test_objects_as_they_were(kubeconfig: str, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -14,7 +15,9 @@ from pilothouse.cli.resource_arguments import find_resource, times_of_revisions,
 from pilothouse.cli.terminal import escaped
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Gone
+from pilothouse.client.requests import with_query
 from pilothouse.env import Env
+from pilothouse.machinery.causes import Cause
 from pilothouse.machinery.differences import ABSENT, Difference, differences
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet, Parsed
 
@@ -27,6 +30,9 @@ _FORMATS = ("text", "json")
 _QUIET_SECONDS = 2
 """A watch of an object that is gone ends after that: nothing says which change was the last."""
 _ATTEMPTS = 5
+_CHANGES = "/debug/history/changes"
+_MOST = 5000
+"""Changes that the API server tells at once."""
 _SHOWN_FIELDS = 40
 _SHOWN_TEXT = 160
 
@@ -39,6 +45,34 @@ class Version(msgspec.Struct, frozen=True):
     time: str
     managers: tuple[str, ...]
     changes: tuple[Difference, ...]
+    origin: "Origin | None" = None
+    """Who wrote it and why, where the API server tells."""
+
+
+class Origin(msgspec.Struct, frozen=True, rename="camel"):
+    """Who made a change, and why."""
+
+    user: str = ""
+    user_agent: str = ""
+    verb: str = ""
+    subresource: str = ""
+    field_manager: str = ""
+    audit_id: str = msgspec.field(default="", name="auditID")
+    cause: Cause | None = None
+
+
+class _RecordedChange(msgspec.Struct, rename="camel"):
+    resource_version: str
+    time: str = ""
+    origin: Origin | None = None
+
+
+class _RecordedChanges(msgspec.Struct):
+    changes: list[_RecordedChange]
+
+
+Origins = Mapping[str, _RecordedChange]
+"""By resourceVersion."""
 
 
 def flag_set(program: str) -> FlagSet:
@@ -48,6 +82,7 @@ def flag_set(program: str) -> FlagSet:
         "history",
         Flag("namespace", STRING, "default", "Namespace of the object", shorthand="n"),
         Flag("output", STRING, "text", "Output format: text or json (a line for each version)", shorthand="o"),
+        Flag("triggers", BOOL, False, "Print the events that had the controller write, where the API server tells"),
         Flag("all-fields", BOOL, False, f"Print all changed fields; without it the first {_SHOWN_FIELDS} of a version"),
     )
     connection_flags(flags, qps=50.0, burst=100)
@@ -80,17 +115,31 @@ async def _run(parsed: Parsed) -> int:
         try:
             oldest, documents = await versions(client, resource.as_kind(), namespace, name)
             time_of = await times_of_revisions(client)
+            origins = await origins_of(client, resource.as_kind(), namespace, name)
         except ApiError as error:
             raise UserError(str(error)) from error
     if not documents:
         place = f" in namespace {namespace}" if namespace else ""
         raise UserError(f"there is no {resource.group_resource} {name}{place}, and was none since {oldest}")
-    for version in described(documents, time_of):
+    for version in described(documents, time_of, origins):
         if parsed["output"] == "json":
             print(json.dumps(_json(version)))
         else:
-            print("\n".join(version_lines(version, all_fields=parsed["all-fields"])))
+            lines = version_lines(version, all_fields=parsed["all-fields"], triggers=parsed["triggers"])
+            print("\n".join(lines))
     return 0
+
+
+async def origins_of(client: Client, kind: Kind[Any], namespace: str, name: str) -> Origins:
+    """Who made each change of the object; nothing where the API server does not tell, or not us."""
+    selected = {"group": kind.group, "resource": kind.resource, "namespace": namespace, "name": name}
+    query = with_query(_CHANGES, **selected, limit=str(_MOST))
+    try:
+        response = await client.request("GET", query)
+    except ApiError:
+        return {}
+    recorded = msgspec.json.decode(response.body, type=_RecordedChanges)
+    return {each.resource_version: each for each in recorded.changes}
 
 
 async def versions(
@@ -157,19 +206,26 @@ async def _oldest_kept(client: Client, kind: Kind[Any], namespace: str) -> int:
     return high
 
 
-def described(documents: Sequence[tuple[str, dict[str, Any]]], time_of: Callable[[int], str]) -> Iterator[Version]:
+def described(
+    documents: Sequence[tuple[str, dict[str, Any]]],
+    time_of: Callable[[int], str],
+    origins: Origins = MappingProxyType({}),
+) -> Iterator[Version]:
     """Each version with what it changed, from the object before it."""
     before: dict[str, Any] = {}
     for kind, document in documents:
         is_new, is_gone = kind in ("EXISTED", "ADDED") or not before, kind == "DELETED"
         managers = [] if is_gone else _managers({} if is_new else before, document)
         revision = _revision(document)
+        recorded = origins.get(str(revision)) if kind != "EXISTED" else None
+        written = _second(recorded.time) if recorded is not None else ""
         yield Version(
             kind,
             str(revision),
-            time_of(revision) or max((each.get("time") or "" for each in managers), default=""),
+            written or time_of(revision) or max((each.get("time") or "" for each in managers), default=""),
             tuple(dict.fromkeys(map(_manager, managers))),
             () if is_new else tuple(differences(before, document)),
+            recorded.origin if recorded is not None else None,
         )
         before = {} if is_gone else document
 
@@ -189,19 +245,38 @@ def _revision(document: dict[str, Any]) -> int:
     return int((document.get("metadata") or {}).get("resourceVersion") or 0)
 
 
-def version_lines(version: Version, *, all_fields: bool) -> Iterator[str]:
+def _second(time: str) -> str:
+    """A time without its fraction, as the other times are."""
+    return f"{time[:19]}Z" if time else ""
+
+
+def version_lines(version: Version, *, all_fields: bool, triggers: bool = False) -> Iterator[str]:
     """The version as text. Keys and managers may be any text, and are shown without control characters."""
-    return map(escaped, _lines(version, all_fields=all_fields))
+    return map(escaped, _lines(version, all_fields=all_fields, triggers=triggers))
 
 
-def _lines(version: Version, *, all_fields: bool) -> Iterator[str]:
-    managers = f"  by {', '.join(version.managers)}" if version.managers else ""
-    yield f"{version.revision}  {version.time or 'time unknown':20}  {version.type}{managers}"
+def _lines(version: Version, *, all_fields: bool, triggers: bool) -> Iterator[str]:
+    by = _author(version.origin) if version.origin is not None else ", ".join(version.managers)
+    yield f"{version.revision}  {version.time or 'time unknown':20}  {version.type}{f'  by {by}' if by else ''}"
+    cause = version.origin.cause if version.origin is not None else None
+    for trigger in cause.triggers if triggers and cause is not None else ():
+        about = "/".join(part for part in (trigger.namespace, trigger.name) if part)
+        at = f" at {trigger.resource_version}" if trigger.resource_version else ""
+        yield f"    after {' '.join(part for part in (trigger.type, trigger.resource, about) if part)}{at}"
     shown = version.changes if all_fields else version.changes[:_SHOWN_FIELDS]
     for each in shown:
         yield f"    {_line(each)}"
     if len(shown) < len(version.changes):
         yield f"    and {len(version.changes) - len(shown)} more fields; see --all-fields"
+
+
+def _author(origin: Origin) -> str:
+    agent = origin.user_agent.partition(" ")[0]
+    text = (origin.user or "unknown") + (f" ({agent})" if agent else "")
+    cause = origin.cause
+    if cause is None:
+        return text
+    return f"{text}: {cause.component} {cause.key}".rstrip() + (f": {cause.decision}" if cause.decision else "")
 
 
 def _line(change: Difference) -> str:
@@ -228,4 +303,5 @@ def _json(version: Version) -> dict[str, Any]:
         "time": version.time,
         "managers": version.managers,
         "changes": changes,
+        **({"origin": msgspec.to_builtins(version.origin)} if version.origin is not None else {}),
     }
