@@ -10,8 +10,8 @@ from pilothouse.api.core import Event
 from pilothouse.api.kinds import Kind
 from pilothouse.apiserver.resources import ResourceTable, storage_prefix
 from pilothouse.machinery.times import format_micro_time
-from pilothouse.storage import Change, Store
-from pilothouse.why.evidence import Document, ObjectChange, Origin, Reference
+from pilothouse.storage import Change, Compacted, FutureRevision, Store
+from pilothouse.why.evidence import MOST_OBJECTS, Document, ObjectChange, Origin, Reference
 
 _event = msgspec.json.Decoder(Event).decode
 
@@ -93,10 +93,15 @@ class StoreEvidence:
         record = self._store.get(_key(reference))
         return None if record is None else msgspec.json.decode(record.value)
 
-    async def objects(self, resource: str, namespace: str) -> list[Document]:
-        """The objects of a namespace, or of the cluster."""
+    async def objects(self, resource: str, namespace: str, *, revision: int = 0) -> list[Document]:
+        """The first ``MOST_OBJECTS`` of a namespace, or of the cluster, now or as they were at a revision."""
         prefix = _prefix(resource) + (f"{namespace}/" if namespace else "")
-        return [msgspec.json.decode(record.value) for record in self._store.list(prefix).records]
+        try:
+            page = self._store.list(prefix, limit=MOST_OBJECTS, revision=revision)
+        except (Compacted, FutureRevision):
+            self.unseen["states older than the history of the store"] = None
+            return []
+        return [msgspec.json.decode(record.value) for record in page.records]
 
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:
         """The events about an object, oldest first."""

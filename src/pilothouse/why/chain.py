@@ -10,7 +10,8 @@ the key's own object is considered too, unless the status said that it was fulfi
 import msgspec
 
 from pilothouse.machinery.causes import RETRY, TIMER, Cause, Trigger
-from pilothouse.why.changes import CREATED, FAILED, NOTHING, SPEC, is_fulfilled, summary
+from pilothouse.why.changes import CREATED, FAILED, NOTHING, PHASE, SPEC, is_fulfilled, summary
+from pilothouse.why.details import details
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Origin, Reference, newest_of_spec
 from pilothouse.why.steps import FAULT, PROGRAM, TIME, UNKNOWN, USER, Step
 
@@ -49,6 +50,10 @@ _FAULTS = frozenset({"kubelet", "node-lifecycle-controller"})
 """What these do without an event that led to it, they do because of something outside of the cluster's objects."""
 
 
+_STATUS_DRIVEN = frozenset({"node-lifecycle-controller"})
+"""These follow what an object's status says: nothing that they do is due to its spec."""
+
+
 class _Candidate(msgspec.Struct):
     change: ObjectChange
     text: str
@@ -66,8 +71,8 @@ class Chain:
         """A change, and what led to it. ``text`` replaces what is said of the change itself."""
         self._steps += 1
         evidence = self._evidence
-        if not text:
-            text = summary(change, await evidence.before(change), await evidence.after(change)).text
+        described = summary(change, await evidence.before(change), await evidence.after(change))
+        text = text or described.text
         reference = change.reference
         name = f"{evidence.kind_of(reference.resource)}/{reference.name}"
         origin = change.origin
@@ -78,24 +83,34 @@ class Chain:
             namespace=reference.namespace,
             resource_version=str(change.revision),
             time=change.time,
-            by=who(origin),
+            by=act(origin, text),
             decision=cause.decision if cause is not None else "",
         )
+        more = await details(evidence, change)
+        step.table = list(more.table)
         if cause is not None and len(seen) < _MOST_LINKS and self._steps < _MOST_STEPS:
             seen |= {change.revision}
-            for each in await self._reasons(change, cause, seen):
+            # What a kubelet was told is no reason for the end of a container.
+            own_fault = described.weight == FAILED and cause.component in _FAULTS
+            for each in await self._reasons(change, None if own_fault else cause, more.further, seen):
                 step.because.append(await self.step(each.change, text=each.text, seen=seen))
         if not step.because:
             step.root = root_of(origin)
         return step
 
-    async def _reasons(self, change: ObjectChange, cause: Cause, seen: frozenset[int]) -> list[_Candidate]:
+    async def _reasons(
+        self, change: ObjectChange, cause: Cause | None, further: list[ObjectChange], seen: frozenset[int]
+    ) -> list[_Candidate]:
+        """``further`` and, of a change with a cause, what that names."""
         found: dict[tuple[Reference, int], _Candidate] = {}
-        for trigger in cause.triggers:
+        for each in further:
+            described = summary(each, await self._evidence.before(each), await self._evidence.after(each))
+            found[each.reference, each.revision] = _Candidate(each, described.text, SPEC)
+        for trigger in cause.triggers if cause is not None else ():
             led = await self._change_of(trigger)
-            if led is not None and led.revision not in seen and led.revision < change.revision:
+            if cause is not None and led is not None and led.revision not in seen and led.revision < change.revision:
                 found.setdefault((led.reference, led.revision), await self._weighed(led, cause))
-        intent = await self._intent(change, cause)
+        intent = await self._intent(change, cause) if cause is not None else None
         if intent is not None and intent.change.revision not in seen:
             found.setdefault((intent.change.reference, intent.change.revision), intent)
         ordered = sorted(found.values(), key=lambda each: (each.weight, each.change.revision), reverse=True)
@@ -104,6 +119,8 @@ class Chain:
 
     async def _weighed(self, change: ObjectChange, cause: Cause) -> _Candidate:
         described = summary(change, await self._evidence.before(change), await self._evidence.after(change))
+        if change.origin is not None and change.origin.subresource == "binding":
+            return _Candidate(change, described.text, PHASE)
         made_by = change.origin.believed if change.origin is not None else None
         if made_by is not None and (made_by.component, made_by.key) == (cause.component, cause.key):
             # Its own doing: what it did before led to it, and that has the same reason.
@@ -122,7 +139,7 @@ class Chain:
     async def _intent(self, change: ObjectChange, cause: Cause) -> _Candidate | None:
         """The last change of the spec of the object that the component was working on, or its creation."""
         reference = key_reference(cause)
-        if reference is None:
+        if reference is None or cause.component in _STATUS_DRIVEN:
             return None
         changes = [each for each in await self._evidence.changes(reference) if each.revision < change.revision]
         if changes and await self._was_fulfilled(reference, changes[-1]):
@@ -190,6 +207,27 @@ def _component(name: str, user: str) -> str:
     if user.startswith("system:serviceaccount:") and not user.startswith("system:serviceaccount:kube-system:"):
         return f"{name} as {user}"
     return name
+
+
+_BY_CHANGE = {
+    "spec.unschedulable added (true)": "cordon or drain",
+    "spec.unschedulable removed": "uncordon",
+    "spec.paused added (true)": "rollout pause",
+    "spec.paused removed": "rollout resume",
+    "kubectl.kubernetes.io/restartedAt": "rollout restart",
+    "spec.taints": "taint",
+}
+"""What the commands change that give no name of their own as field manager (those of older releases)."""
+
+
+def act(origin: Origin | None, text: str) -> str:
+    """``who``, with the command of kubectl that makes a change like this one."""
+    found = who(origin)
+    if found.endswith(" with kubectl"):
+        for part, command in _BY_CHANGE.items():
+            if part in text:
+                return f"{found} {command}"
+    return found
 
 
 def root_of(origin: Origin | None) -> str:

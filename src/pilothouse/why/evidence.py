@@ -23,6 +23,8 @@ _LIMIT = 2000
 _PAGE = 5000
 _MOST_READ = 200
 """Of so many changes of an object its states before and after are read."""
+MOST_OBJECTS = 5000
+"""So many objects of a kind are looked at."""
 
 
 ADMINISTRATOR = "kubernetes-admin"
@@ -132,8 +134,8 @@ class Evidence(Protocol):
         """The object now; None if it is not there."""
         ...
 
-    async def objects(self, resource: str, namespace: str) -> list[Document]:
-        """The objects of a namespace, or of the cluster."""
+    async def objects(self, resource: str, namespace: str, *, revision: int = 0) -> list[Document]:
+        """The first ``MOST_OBJECTS`` of a namespace, or of the cluster, now or as they were at a revision."""
         ...
 
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:
@@ -164,7 +166,7 @@ class ServerEvidence:
         self.unseen: dict[str, None] = {}
         self._changes: dict[tuple[str, str, str], list[ObjectChange]] = {}
         self._objects: dict[tuple[Reference, int], Document | None] = {}
-        self._lists: dict[tuple[str, str], list[Document]] = {}
+        self._lists: dict[tuple[str, str, int], list[Document]] = {}
         self._events: dict[str, Sequence[Event]] = {}
         self._tells_origins = True
 
@@ -277,22 +279,33 @@ class ServerEvidence:
         found: Document = msgspec.json.decode(raw)
         return found
 
-    async def objects(self, resource: str, namespace: str) -> list[Document]:
-        """The objects of a namespace, or of the cluster."""
-        key = (resource, namespace)
+    async def objects(self, resource: str, namespace: str, *, revision: int = 0) -> list[Document]:
+        """The first ``MOST_OBJECTS`` of a namespace, or of the cluster, now or as they were at a revision."""
+        key = (resource, namespace, revision)
         if key not in self._lists:
-            self._lists[key] = await self._ask_list(resource, namespace)
+            self._lists[key] = await self._ask_list(*key)
         return self._lists[key]
 
-    async def _ask_list(self, resource: str, namespace: str) -> list[Document]:
+    async def _ask_list(self, resource: str, namespace: str, revision: int) -> list[Document]:
         served = self._resources.get(resource)
         if served is None:
             return []
         try:
-            found = await self._client.list(served.as_kind().raw, namespace if served.namespaced else "")
+            found = await self._client.list(
+                served.as_kind().raw,
+                namespace if served.namespaced else "",
+                limit=MOST_OBJECTS,
+                resource_version=str(revision) if revision else "",
+                resource_version_match="Exact" if revision else "",
+            )
+        except Gone:
+            self.unseen["states older than the API server's history"] = None
+            return []
         except ApiError as error:
             self.unseen[f"{resource}: {error}"] = None
             return []
+        if found.metadata.continue_:
+            self.unseen[f"{resource} beyond the first {MOST_OBJECTS}"] = None
         return [msgspec.json.decode(each) for each in found.items]
 
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:

@@ -2,13 +2,20 @@
 
 import datetime
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from pilothouse.why.chain import Chain
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference
 from pilothouse.why.steps import Step
+
+__all__ = ["Finding", "View", "condition", "controller_of", "is_owned_by", "typed"]
+
+T = TypeVar("T")
+
+_MOST_DEPTH = 4
+"""An explanation looks at an object, at what that depends on, and so on, so many times."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -19,7 +26,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class View:
-    """One object. ``now`` is None if it is gone."""
+    """One object. ``now`` is None if it is gone. ``find`` says what there is to say of another one."""
 
     def __init__(
         self,
@@ -29,6 +36,7 @@ class View:
         now: Document | None,
         time: datetime.datetime,
         find: "Callable[[View], Awaitable[Finding]]",
+        depth: int = 0,
     ) -> None:
         self.evidence = evidence
         self.chain = chain
@@ -38,6 +46,7 @@ class View:
         """When it is asked."""
         self.find = find
         """What there is to say of an object: what one waits for often has a reason of its own."""
+        self._depth = depth
 
     @property
     def title(self) -> str:
@@ -75,13 +84,41 @@ class View:
     def of(self, resource: str, name: str, now: Document | None, *, namespace: str | None = None) -> "View":
         """Another object, in the same namespace unless another is given."""
         place = self.reference.namespace if namespace is None else namespace
-        return View(self.evidence, self.chain, Reference(resource, place, name), now, self.time, self.find)
+        return View(
+            self.evidence, self.chain, Reference(resource, place, name), now, self.time, self.find, self._depth + 1
+        )
+
+    async def read(self, resource: str, name: str, *, namespace: str | None = None) -> "View":
+        """Another object as it is now, in the same namespace unless another is given."""
+        place = self.reference.namespace if namespace is None else namespace
+        now = await self.evidence.get(Reference(resource, place, name))
+        return self.of(resource, name, now, namespace=place)
+
+    async def finding(self) -> Finding:
+        """What there is to say of this object, for the explanation of another; nothing if that is too far away."""
+        return await self.find(self) if self._depth <= _MOST_DEPTH else Finding("", ())
+
+    async def owned(self, resource: str) -> "list[View]":
+        """The objects of a resource in the same namespace that this one controls."""
+        documents = await self.evidence.objects(resource, self.reference.namespace)
+        return [self.of(resource, each["metadata"]["name"], each) for each in documents if is_owned_by(each, self.uid)]
 
     def step(self, text: str, *, root: str = "", **details: Any) -> Step:
         """A step about this object that is no change."""
         return Step(
             text=f"{self.title} {text}", object=self.title, namespace=self.reference.namespace, root=root, **details
         )
+
+
+def typed(document: Document, type_: type[T]) -> T:
+    """A document as the struct of its kind."""
+    return msgspec.convert(document, type_, strict=False)
+
+
+def is_owned_by(document: Document, uid: str) -> bool:
+    """Whether the object with this uid controls another."""
+    references = (document.get("metadata") or {}).get("ownerReferences") or ()
+    return any(each.get("controller") and each.get("uid") == uid for each in references)
 
 
 def condition(document: Document | None, type_: str) -> dict[str, Any]:

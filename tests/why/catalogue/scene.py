@@ -53,7 +53,10 @@ class Scene:
         patch = merge_patch({"metadata": {"labels": {"scene": self.namespace}}})
         for name in names:
             self.place.run(self.place.client.patch(NODES.read_as(Object), name, patch))
-        return names, {"nodeSelector": {"scene": self.namespace}, "tolerations": [{"key": "scene"}]}
+        return names, {
+            "nodeSelector": {"scene": self.namespace},
+            "tolerations": [{"key": "scene", "operator": "Exists"}],
+        }
 
     # What is to be seen
 
@@ -90,6 +93,17 @@ class Scene:
             lambda: [is_ready(each) for each in self.objects("pods")] == [True] * count, f"{count} pods are ready"
         )
         return self.pods()
+
+    def until_some(self, resource: str, matches: Callable[[Doc], object], what: str) -> str:
+        """Wait for an object that matches; its name."""
+        found: list[str] = []
+
+        def look() -> list[str]:
+            found[:] = [each["metadata"]["name"] for each in self.objects(resource) if matches(each)]
+            return found
+
+        self.until(look, what)
+        return found[0]
 
     def until_gone(self, resource: str, name: str) -> None:
         """Wait until an object is gone."""

@@ -15,12 +15,17 @@ def scale(scene: Scene, replicas: int) -> tuple[set[str], set[str]]:
 def test_scaled_down(scene: Scene) -> None:
     scene.deployment(replicas=3)
     (gone,), _ = scale(scene, 2)
+    found = scene.why_by_command(f"pod/{gone}")
     assert_explains(
-        scene.why_by_command(f"pod/{gone}"),
+        found,
         "deleted",
         f"""pod/{gone} by replicaset-controller < replicaset/web-* by deployment-controller
             < deployment/web by {ADMIN} scale [user]""",
     )
+    assert "wants 2 of 3" in found.steps[0].decision
+    ranking = [line for line in found.steps[0].table if "created" in line]
+    assert len(ranking) == 3
+    assert ranking[0].startswith(f"-> {gone}, node-")
 
 
 def test_scaled_down_and_up_again(scene: Scene) -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from pilothouse.why.states import daemonsets, deployments, nodes, pods, replicas, scheduling, statefulsets
 from pilothouse.why.states.autoscaling import autoscaler
 from pilothouse.why.states.claims import claim
 from pilothouse.why.states.jobs import cron_job, job
 from pilothouse.why.states.namespaces import namespace
 from pilothouse.why.states.services import service
 from pilothouse.why.states.terminating import terminating
+from pilothouse.why.states.unprocessed import unprocessed
 from pilothouse.why.view import Finding, View
 
 Remark = Callable[[View], Awaitable[Finding | None]]
@@ -20,4 +22,12 @@ REMARKS: Mapping[str, Sequence[Remark]] = {
     "namespaces": (namespace,),
     "persistentvolumeclaims": (claim,),
     "services": (service,),
+    "pods": (scheduling.unscheduled, pods.ended, pods.not_ready),
+    "nodes": (nodes.not_ready, nodes.closed),
+    "replicasets.apps": (unprocessed, replicas.short_of_pods),
+    "replicationcontrollers": (unprocessed, replicas.short_of_pods),
+    "deployments.apps": (unprocessed, deployments.incomplete),
+    "statefulsets.apps": (unprocessed, statefulsets.waiting),
+    "daemonsets.apps": (unprocessed, daemonsets.incomplete),
 }
+"""The first remark that has something to say of an object is its explanation."""

@@ -1,0 +1,125 @@
+"""What is told of a change of a pod, beside what it was: the ranking in which it was chosen, the budget that its
+eviction was charged to, the pressure that the kubelet evicted it for."""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference
+
+_MOST_PODS = 10
+_SCALERS = frozenset({"replicaset-controller", "replicationcontroller-controller"})
+_COST = "controller.kubernetes.io/pod-deletion-cost"
+_BUDGETS = "poddisruptionbudgets.policy"
+_PRESSURES = {
+    "memory": "MemoryPressure",
+    "ephemeral-storage": "DiskPressure",
+    "inodes": "DiskPressure",
+    "pids": "PIDPressure",
+}
+
+
+class Details(msgspec.Struct, frozen=True):
+    """``further`` are changes that led to it, in addition to those that its cause names."""
+
+    table: list[str] = []
+    further: list[ObjectChange] = []
+
+
+async def details(evidence: Evidence, change: ObjectChange) -> Details:
+    """Those of a change; nothing for most."""
+    origin = change.origin
+    if change.reference.resource != "pods" or origin is None:
+        return Details()
+    if origin.subresource == "eviction":
+        return Details(await _charged(evidence, change))
+    cause = origin.believed
+    if cause is None:
+        return Details()
+    if cause.component in _SCALERS and change.type != "ADDED" and " chosen, " in cause.decision:
+        return Details(await _ranking(evidence, change))
+    if cause.component == "kubelet" and change.type == "MODIFIED":
+        return Details(further=await _pressure(evidence, change))
+    return Details()
+
+
+async def _charged(evidence: Evidence, change: ObjectChange) -> list[str]:
+    """The budgets that an eviction was charged to, by the last change that noted the pod before it."""
+    name = change.reference.name
+    lines = {}
+    for each in await evidence.changes_of_all(_BUDGETS, change.reference.namespace):
+        if each.type != "MODIFIED" or each.revision >= change.revision:
+            continue
+        before, after = await evidence.before(each), await evidence.after(each)
+        if name in _disrupted(after) and name not in _disrupted(before):
+            lines[each.reference.name] = _budget_line(each.reference.name, before or {}, after or {})
+    return list(lines.values())
+
+
+def _disrupted(budget: Document | None) -> dict[str, Any]:
+    return ((budget or {}).get("status") or {}).get("disruptedPods") or {}
+
+
+def _budget_line(name: str, before: Document, after: Document) -> str:
+    was, status = before.get("status") or {}, after.get("status") or {}
+    return (
+        f"charged to poddisruptionbudget/{name}: disruptionsAllowed {was.get('disruptionsAllowed', 0)} -> "
+        f"{status.get('disruptionsAllowed', 0)}, {status.get('currentHealthy', 0)} of {status.get('expectedPods', 0)} "
+        f"pods healthy, {status.get('desiredHealthy', 0)} desired"
+    )
+
+
+async def _ranking(evidence: Evidence, change: ObjectChange) -> list[str]:
+    """The pods of the owner when one was chosen, with what upstream's order looks at."""
+    pods = await evidence.objects("pods", change.reference.namespace, revision=change.revision - 1)
+    chosen = next((each for each in pods if each["metadata"]["name"] == change.reference.name), None)
+    owner = _controller(chosen)
+    rows = [each for each in pods if owner and _controller(each) == owner]
+    rows.sort(key=lambda each: (each is not chosen, each["metadata"]["name"]))
+    lines = [f"{'-> ' if each is chosen else '   '}{_row(each)}" for each in rows[:_MOST_PODS]]
+    if len(rows) > _MOST_PODS:
+        lines.append(f"   and {len(rows) - _MOST_PODS} more pods")
+    return lines if len(rows) > 1 else []
+
+
+def _controller(pod: Document | None) -> str:
+    references = ((pod or {}).get("metadata") or {}).get("ownerReferences") or ()
+    return next((str(each.get("uid")) for each in references if each.get("controller")), "")
+
+
+def _row(pod: Document) -> str:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    parts = [metadata["name"], (pod.get("spec") or {}).get("nodeName") or "no node", str(status.get("phase"))]
+    conditions: list[dict[str, Any]] = status.get("conditions") or []
+    ready = next((each for each in conditions if each.get("type") == "Ready"), {})
+    is_ready = ready.get("status") == "True"
+    parts.append(f"ready since {str(ready.get('lastTransitionTime'))[11:19]}" if is_ready else "not ready")
+    if cost := (metadata.get("annotations") or {}).get(_COST):
+        parts.append(f"deletion cost {cost}")
+    restarts = sum(int(each.get("restartCount") or 0) for each in status.get("containerStatuses") or ())
+    parts += [f"{restarts} restarts", f"created {str(metadata.get('creationTimestamp'))[11:19]}"]
+    if metadata.get("deletionTimestamp"):
+        parts.append("being deleted")
+    return ", ".join(parts)
+
+
+async def _pressure(evidence: Evidence, change: ObjectChange) -> list[ObjectChange]:
+    """For a pod that its kubelet evicts: the change that put the node under that pressure."""
+    before, after = await evidence.before(change), await evidence.after(change)
+    status = (after or {}).get("status") or {}
+    if status.get("reason") != "Evicted" or ((before or {}).get("status") or {}).get("phase") == "Failed":
+        return []
+    resource = str(status.get("message") or "").partition("low on resource: ")[2].partition(".")[0]
+    kind = _PRESSURES.get(resource, "")
+    node = Reference("nodes", "", str(((after or {}).get("spec") or {}).get("nodeName")))
+    for each in reversed(await evidence.changes(node)):
+        if each.revision >= change.revision or each.type != "MODIFIED":
+            continue
+        if _is_under(kind, await evidence.after(each)) and not _is_under(kind, await evidence.before(each)):
+            return [each]
+    return []
+
+
+def _is_under(kind: str, node: Document | None) -> bool:
+    conditions = ((node or {}).get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == kind and each.get("status") == "True" for each in conditions)

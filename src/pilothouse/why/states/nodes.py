@@ -1,0 +1,65 @@
+"""Nodes that are not ready, cordoned, tainted or under pressure."""
+
+from typing import Any
+
+from pilothouse.why.evidence import Reference
+from pilothouse.why.states.scheduling import UNSCHEDULABLE, node_act
+from pilothouse.why.steps import FAULT, STATE, Step
+from pilothouse.why.view import Finding, View
+
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+_OF_CONDITIONS = "node.kubernetes.io/"
+_MOST_TAINTS = 3
+
+
+async def not_ready(view: View) -> Finding | None:
+    """A node whose Ready is not True: since when it is silent, or what its kubelet says."""
+    ready = view.condition("Ready")
+    if ready.get("status") == "True":
+        return None
+    if not ready:
+        return Finding(
+            "not ready", (view.step("has no condition Ready: its kubelet has reported nothing", root=STATE),)
+        )
+    if ready.get("status") == "Unknown":
+        step = view.step(f"is silent: {await _last_heard(view, ready)}", root=FAULT)
+        step.table = [f"{ready.get('reason')}: {ready.get('message')}"]
+        return Finding("not ready", (step,))
+    return Finding("not ready", (view.step(f"is not ready, its kubelet says: {_said(ready)}", root=FAULT),))
+
+
+async def _last_heard(view: View, ready: dict[str, Any]) -> str:
+    lease = await view.evidence.get(Reference("leases.coordination.k8s.io", "kube-node-lease", view.reference.name))
+    renewed = ((lease or {}).get("spec") or {}).get("renewTime")
+    parts = [f"its last status is of {ready.get('lastHeartbeatTime')}"]
+    if renewed:
+        parts.append(f"its Lease was last renewed at {renewed}")
+    return f"{', '.join(parts)}, and it was found out at {ready.get('lastTransitionTime')}"
+
+
+def _said(condition: dict[str, Any]) -> str:
+    return ": ".join(str(text) for text in (condition.get("reason"), condition.get("message")) if text)
+
+
+async def closed(view: View) -> Finding | None:
+    """A ready node that takes no pods, or not all: cordoned, under pressure or tainted, and by whom."""
+    steps: list[Step] = []
+    states: list[str] = []
+    for kind in _PRESSURES:
+        condition = view.condition(kind)
+        if condition.get("status") == "True":
+            states.append("under pressure")
+            steps.append(view.step(f"has the condition {kind}: {_said(condition)}", root=FAULT))
+    if view.spec.get("unschedulable"):
+        states.append("cordoned")
+        steps.append(await node_act(view, UNSCHEDULABLE) or view.step("is cordoned", root=STATE))
+    for taint in (view.spec.get("taints") or ())[:_MOST_TAINTS]:
+        key, effect = taint.get("key", ""), taint.get("effect", "")
+        if key.startswith(_OF_CONDITIONS) and steps:
+            continue  # what the condition or the cordon says already
+        states.append("tainted")
+        step = await node_act(view, f"taint {key}")
+        steps.append(step or view.step(f"has the taint {key}:{effect}, since before the history", root=STATE))
+    if not steps:
+        return None
+    return Finding(", ".join(dict.fromkeys(states)), tuple(steps))

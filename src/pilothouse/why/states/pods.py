@@ -1,0 +1,189 @@
+"""Pods that do not run, are not ready, or have ended."""
+
+from typing import Any
+
+from pilothouse.why.changes import summary
+from pilothouse.why.states import lifetime
+from pilothouse.why.states.containers import Trouble, container_lines, troubles
+from pilothouse.why.steps import FAULT, STATE, Step
+from pilothouse.why.view import Finding, View
+
+_MOST_TROUBLES = 3
+_VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeResizeFailed"})
+
+
+async def ended(view: View) -> Finding | None:
+    """A pod that has failed or completed, and stays as a record of that."""
+    phase = view.status.get("phase")
+    if phase not in ("Failed", "Succeeded"):
+        return None
+    table = container_lines(view.now or {})
+    changed = await _phase_change(view, phase)
+    if changed is None:
+        reason = ": ".join(text for text in (view.status.get("reason"), view.status.get("message")) if text)
+        step = view.step(f"has ended as {phase}{f', {reason}' if reason else ''}", root=FAULT)
+    else:
+        step = changed
+    step.table = [*step.table, *table]
+    return Finding("failed" if phase == "Failed" else "completed", (step,))
+
+
+async def _phase_change(view: View, phase: str) -> Step | None:
+    for each in reversed(await view.changes()):
+        if each.uid != view.uid or each.type != "MODIFIED":
+            continue
+        before, after = await view.evidence.before(each), await view.evidence.after(each)
+        if _phase(after) == phase and _phase(before) not in (phase, ""):
+            text = summary(each, before, after).text
+            return await view.chain.step(each, text="completed" if phase == "Succeeded" else text)
+    return None
+
+
+def _phase(document: dict[str, Any] | None) -> str:
+    return str(((document or {}).get("status") or {}).get("phase") or "")
+
+
+async def not_ready(view: View) -> Finding | None:
+    """A pod that is on a node and not ready: its containers, probes, gates, volumes, or the node."""
+    if not view.spec.get("nodeName") or view.condition("Ready").get("status") == "True":
+        return None
+    steps = [await _trouble_step(view, each) for each in troubles(view.now or {})[:_MOST_TROUBLES]]
+    if not steps:
+        for remark in (_node_step, _volume_step, _probe_step, _gates_step):
+            step = await remark(view)
+            if step is not None:
+                steps.append(step)
+                break
+    if not steps:
+        steps.append(await _starting_step(view))
+    steps[0].table = [*steps[0].table, *container_lines(view.now or {})]
+    state = "not ready" if view.status.get("phase") == "Running" else "not started"
+    return Finding(state, tuple(steps))
+
+
+async def _trouble_step(view: View, trouble: Trouble) -> Step:
+    missing = await missing_object(view, trouble.text)
+    if missing is not None:
+        return view.step(f"is held up: {trouble.text}", because=[missing])
+    if trouble.in_spec and not await was_ready(view):
+        made = await lifetime.created(view)
+        if made is not None:
+            return view.step(f"is held up: {trouble.text}", because=[made])
+    return view.step(f"is held up: {trouble.text}", root=FAULT)
+
+
+async def missing_object(view: View, text: str) -> Step | None:
+    """For ``configmap "x" not found`` and the like: who deleted it, or that it never was."""
+    for plural, word in (("configmaps", "configmap"), ("secrets", "secret"), ("serviceaccounts", "serviceaccount")):
+        for named in (f'{word} "', f'{plural} "'):
+            _before, found, rest = text.partition(named)
+            name = rest.partition('"')[0]
+            if found and name and "not found" in rest:
+                other = await view.read(plural, name)
+                if other.now is not None:
+                    return None
+                return await _absent(view, other)
+    return None
+
+
+async def _absent(view: View, other: View) -> Step | None:
+    gone = (await other.finding()).steps
+    if gone and gone[0].by:
+        return gone[0]
+    made = await lifetime.created(view)
+    never = other.step("is not there, and no change of it is known")
+    if made is None:
+        never.root = STATE
+    else:
+        never.because = [made]
+    return never
+
+
+async def was_ready(view: View) -> bool:
+    """Whether history has the pod ready at some time."""
+    for each in await view.changes():
+        if each.uid == view.uid and each.type == "MODIFIED":
+            after = await view.evidence.after(each)
+            conditions = ((after or {}).get("status") or {}).get("conditions") or ()
+            if any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+                return True
+    return False
+
+
+async def _node_step(view: View) -> Step | None:
+    name = view.spec["nodeName"]
+    node = await view.read("nodes", name, namespace="")
+    if node.now is None:
+        finding = await node.finding()
+        return view.step(f"is bound to node {name}, which is gone", because=list(finding.steps))
+    if node.condition("Ready").get("status") == "True":
+        return None
+    finding = await node.finding()
+    return view.step(f"is on node {name}, which is not ready", because=list(finding.steps))
+
+
+async def _volume_step(view: View) -> Step | None:
+    for event in reversed(await view.evidence.events(view.reference, view.uid)):
+        if event.reason in _VOLUME_EVENTS:
+            step = view.step(f"waits for a volume: {event.message}")
+            missing = await missing_object(view, event.message)
+            if missing is not None:
+                step.because = [missing]
+            else:
+                step.root = FAULT
+            return step
+    waiting = [
+        each for each in (view.status.get("containerStatuses") or ()) if (each.get("state") or {}).get("waiting")
+    ]
+    claims = [each for each in view.spec.get("volumes") or () if each.get("persistentVolumeClaim")]
+    if waiting and claims and view.status.get("phase") == "Pending" and not _is_starting(view):
+        names = ", ".join(each["persistentVolumeClaim"].get("claimName", "") for each in claims)
+        return view.step(f"waits until the volumes of its claims {names} are attached", root=STATE)
+    return None
+
+
+def _is_starting(view: View) -> bool:
+    return view.condition("PodReadyToStartContainers").get("status") == "True"
+
+
+async def _probe_step(view: View) -> Step | None:
+    running = [
+        each
+        for each in view.status.get("containerStatuses") or ()
+        if (each.get("state") or {}).get("running") and not each.get("ready")
+    ]
+    if not running:
+        return None
+    names = ", ".join(str(each.get("name")) for each in running)
+    kind, fails = ("startup", "has not succeeded") if not running[0].get("started", True) else ("readiness", "fails")
+    messages = [
+        event.message
+        for event in await view.evidence.events(view.reference, view.uid)
+        if event.reason == "Unhealthy" and event.message
+    ]
+    said = f": {' '.join(messages[-1].split())}" if messages else ""
+    text = f"runs, but the {kind} probe of container {names} {fails}{said}"
+    if not await was_ready(view):
+        made = await lifetime.created(view)
+        if made is not None:
+            return view.step(text, because=[made])
+    return view.step(text, root=FAULT)
+
+
+async def _gates_step(view: View) -> Step | None:
+    gates = [each.get("conditionType", "") for each in view.spec.get("readinessGates") or ()]
+    missing = [each for each in gates if view.condition(each).get("status") != "True"]
+    if not missing:
+        return None
+    said = "; ".join(f"{each} is {view.condition(each).get('status') or 'not set'}" for each in missing)
+    return view.step(f"runs, but waits for its readiness gates, which another program sets: {said}", root=STATE)
+
+
+async def _starting_step(view: View) -> Step:
+    made = await lifetime.created(view)
+    step = view.step("is being started, nothing is known to hold it up")
+    if made is not None:
+        step.because = [made]
+    else:
+        step.root = STATE
+    return step

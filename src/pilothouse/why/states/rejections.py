@@ -1,0 +1,88 @@
+"""Pods that could not be created: what rejected them, and who had installed that."""
+
+import re
+
+from pilothouse.api.core import Event
+from pilothouse.why.states import lifetime
+from pilothouse.why.states.pods import missing_object
+from pilothouse.why.steps import STATE, Step
+from pilothouse.why.view import View
+
+_QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^,: ]+)")
+_WEBHOOK = re.compile(r'(?:admission webhook|failed calling webhook) "([^"]+)"')
+_POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']+)'(?: with binding '([^']+)')?")
+_SECURITY = re.compile(r'violates PodSecurity "([^"]+)"')
+_LIMITS = re.compile(r"(?:maximum|minimum) .* usage per|limit to request ratio")
+_WEBHOOK_RESOURCES = (
+    "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+)
+_POLICIES = "validatingadmissionpolicies.admissionregistration.k8s.io"
+_BINDINGS = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
+
+
+async def rejection(view: View) -> Step | None:
+    """The last pod or claim that the object's controller could not create; None if that is over or never was."""
+    message = str(view.condition("ReplicaFailure").get("message") or "")
+    if not message:
+        event = await _last_failure(view)
+        message = event.message if event is not None else ""
+    if not message:
+        return None
+    step = view.step(f"can't create what it needs: {_plain(message)}")
+    step.because = await rejected_by(view, message)
+    if not step.because:
+        step.root = STATE
+    return step
+
+
+async def _last_failure(view: View) -> Event | None:
+    """The last FailedCreate, unless something was created since."""
+    found = None
+    for event in await view.evidence.events(view.reference, view.uid):
+        if event.reason == "FailedCreate":
+            found = event
+        elif event.reason == "SuccessfulCreate":
+            found = None
+    return found
+
+
+def _plain(message: str) -> str:
+    text = " ".join(message.split())
+    return re.sub(r"^.*?\bError creating: ", "", text).removeprefix("Error creating: ")
+
+
+async def rejected_by(view: View, message: str) -> list[Step]:
+    """The objects that a rejection names, and who made them as they are."""
+    if found := _QUOTA.search(message):
+        return await _named(view, "resourcequotas", found[1], view.reference.namespace)
+    if found := _WEBHOOK.search(message):
+        return await _webhook(view, found[1])
+    if found := _POLICY.search(message):
+        steps = await _named(view, _POLICIES, found[1], "")
+        return steps + (await _named(view, _BINDINGS, found[2], "") if found[2] else [])
+    if _SECURITY.search(message):
+        return await _named(view, "namespaces", view.reference.namespace, "")
+    if _LIMITS.search(message):
+        steps = []
+        for each in (await view.evidence.objects("limitranges", view.reference.namespace))[:2]:
+            steps += await _named(view, "limitranges", each["metadata"]["name"], view.reference.namespace)
+        return steps
+    missing = await missing_object(view, message)
+    return [missing] if missing is not None else []
+
+
+async def _webhook(view: View, name: str) -> list[Step]:
+    for resource in _WEBHOOK_RESOURCES:
+        for each in await view.evidence.objects(resource, ""):
+            if any(hook.get("name") == name for hook in each.get("webhooks") or ()):
+                return await _named(view, resource, each["metadata"]["name"], "")
+    return [view.step(f"was rejected by the webhook {name}, whose configuration is not there any more", root=STATE)]
+
+
+async def _named(view: View, resource: str, name: str, namespace: str) -> list[Step]:
+    other = await view.read(resource, name, namespace=namespace)
+    if other.now is None:
+        return list((await other.finding()).steps)
+    step = await lifetime.last_change(other)
+    return [step if step is not None else other.step("is older than the history", root=STATE)]

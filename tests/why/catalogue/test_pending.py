@@ -1,0 +1,208 @@
+"""Pods that no node takes, and pods that nobody lets be created."""
+
+from typing import Any
+
+from tests.why.catalogue.expectations import assert_explains, whole_text
+from tests.why.catalogue.scene import ADMIN, Doc, Scene, quick_pod
+from tests.workloads import workload
+
+CREATED = f"< replicaset/web-* by deployment-controller < deployment/web by {ADMIN} apply [user]"
+
+
+def pending(scene: Scene, **spec: Any) -> str:
+    """A Deployment with a pod that is not scheduled, and has a reason."""
+    scene.apply(workload("Deployment", "web", pod=quick_pod(**spec), replicas=1))
+    scene.until(lambda: any(reason_of(each) for each in scene.objects("pods")), "it is not scheduled")
+    (name,) = scene.pods()
+    return name
+
+
+def reason_of(pod: Doc) -> str:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return next((each.get("reason", "") for each in conditions if each["type"] == "PodScheduled"), "")
+
+
+def wants(cpu: str) -> list[Doc]:
+    return [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": cpu}}}]
+
+
+def test_no_room(scene: Scene) -> None:
+    _, place = scene.nodes(2)
+    scene.deployment("other", containers=wants("2"), replicas=1, **place)
+    scene.apply(workload("Deployment", "web", pod=quick_pod(containers=wants("5"), **place), replicas=1))
+    name = scene.until_some("pods", lambda pod: reason_of(pod) == "Unschedulable", "it is not scheduled")
+    found = scene.why_by_command(f"pod/{name}")
+    assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
+    assert "2 nodes: Insufficient cpu (wants 5, at most 4 free)" in whole_text(found)
+
+
+def test_tainted_and_cordoned(scene: Scene) -> None:
+    """Two causes, each of which has its own root."""
+    (first, second), place = scene.nodes(2)
+    scene("taint", "node", first, "dedicated=gpu:NoSchedule")
+    scene("cordon", second)
+    name = pending(scene, **place)
+    found = scene.why(f"pod/{name}")
+    assert_explains(
+        found,
+        "pending",
+        f"pod/{name} < node/{first} by {ADMIN} taint [user]",
+        f"pod/{name} < node/{second} by {ADMIN} cordon or drain [user]",
+    )
+    assert f"taint dedicated=gpu:NoSchedule ({first})" in whole_text(found)
+    assert f"cordoned ({second})" in whole_text(found)
+
+
+def test_tainted_once(scene: Scene) -> None:
+    """A taint that was removed is no cause."""
+    (first, second), place = scene.nodes(2)
+    scene("taint", "node", first, "dedicated=gpu:NoSchedule")
+    scene("taint", "node", first, "dedicated-")
+    scene("cordon", first)
+    scene("cordon", second)
+    name = pending(scene, **place)
+    assert_explains(
+        scene.why(f"pod/{name}"),
+        "pending",
+        f"pod/{name} < node/* by {ADMIN} cordon or drain [user]",
+    )
+
+
+def test_selects_no_node(scene: Scene) -> None:
+    name = pending(scene, nodeSelector={"disk": "fast"})
+    found = scene.why(f"pod/{name}")
+    assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
+    assert "don't have what the pod selects: disk=fast" in whole_text(found)
+
+
+def test_scheduling_gates(scene: Scene) -> None:
+    name = pending(scene, schedulingGates=[{"name": "example.com/approved"}])
+    found = scene.why(f"pod/{name}")
+    assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
+    assert "waits until its scheduling gates are removed: example.com/approved" in whole_text(found)
+
+
+def test_another_scheduler(scene: Scene) -> None:
+    scene.apply(workload("Deployment", "web", pod=quick_pod(schedulerName="mine"), replicas=1))
+    scene.until(scene.pods, "the pod is there")
+    (name,) = scene.pods()
+    found = scene.why(f"pod/{name}")
+    assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
+    assert "waits for the scheduler mine" in whole_text(found)
+
+
+def test_a_quota_is_used_up(scene: Scene) -> None:
+    scene("create", "quota", "small", "--hard=pods=1")
+    scene.apply(workload("Deployment", "web", pod=quick_pod(), replicas=2))
+    scene.until(lambda: "ReplicaFailure" in str(scene.objects("replicasets")), "the second pod is rejected")
+    scene.until_ready(1)
+    (owner,) = scene.objects("replicasets")
+    found = scene.why(f"rs/{owner['metadata']['name']}")
+    held = "replicaset/web-*"
+    assert_explains(
+        found,
+        "not ready",
+        f"{held} < {held} < resourcequota/small by {ADMIN} create [user]",
+        f"{held} < {held} by deployment-controller < deployment/web by {ADMIN} apply [user]",
+    )
+    assert "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1" in whole_text(found)
+    assert_explains(
+        scene.why("deployment/web"),
+        "rolling out",
+        f"deployment/web < {held} < resourcequota/small by {ADMIN} create [user]",
+        f"deployment/web < deployment/web by {ADMIN} apply [user]",
+    )
+
+
+def test_a_webhook_rejects(scene: Scene) -> None:
+    name = f"{scene.namespace}.example.com"
+    scene.apply(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": name},
+            "webhooks": [
+                {
+                    "name": name,
+                    "clientConfig": {"url": "https://127.0.0.1:9/reject"},
+                    "rules": [
+                        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+                    ],
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}},
+                    "sideEffects": "None",
+                    "admissionReviewVersions": ["v1"],
+                    "timeoutSeconds": 1,
+                }
+            ],
+        },
+        workload("Deployment", "web", pod=quick_pod(), replicas=1),
+    )
+    scene.until(lambda: "ReplicaFailure" in str(scene.objects("replicasets")), "the pod is rejected")
+    found = scene.why("deployment/web")
+    assert_explains(
+        found,
+        "rolling out",
+        f"deployment/web < replicaset/web-* < validatingwebhookconfiguration/{name} by {ADMIN} apply [user]",
+        f"deployment/web < deployment/web by {ADMIN} apply [user]",
+    )
+
+
+def test_a_policy_rejects(scene: Scene) -> None:
+    name = f"{scene.namespace}.example.com"
+    group = "admissionregistration.k8s.io"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    scene.apply(
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "matchConstraints": {"resourceRules": [rule]},
+                "validations": [{"expression": "false", "message": "no pods today"}],
+            },
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {
+                "policyName": name,
+                "validationActions": ["Deny"],
+                "matchResources": {
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}}
+                },
+            },
+        },
+    )
+    scene.until(lambda: "no pods today" in try_pod(scene), "the policy is in force")
+    scene.apply(workload("StatefulSet", "web", pod=quick_pod(), serviceName="web", replicas=1))
+    scene.until(lambda: "FailedCreate" in scene("get", "events"), "the pod is rejected")
+    found = scene.why("statefulset/web")
+    assert_explains(
+        found,
+        "not ready",
+        f"statefulset/web < statefulset/web < validatingadmissionpolicy/{name} by {ADMIN} apply [user]",
+        f"statefulset/web < statefulset/web < validatingadmissionpolicybinding/{name} by {ADMIN} apply [user]",
+        f"statefulset/web < statefulset/web by {ADMIN} apply [user]",
+    )
+    assert "no pods today" in whole_text(found)
+
+
+def try_pod(scene: Scene) -> str:
+    try:
+        scene("run", "probe", "--image=pause", "--dry-run=server")
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+def test_pod_security_rejects(scene: Scene) -> None:
+    scene("label", "namespace", scene.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    scene.apply(workload("DaemonSet", "web", pod=quick_pod()))
+    scene.until(lambda: "FailedCreate" in scene("get", "events"), "the pods are rejected")
+    assert_explains(
+        scene.why("daemonset/web"),
+        "not ready",
+        f"daemonset/web < daemonset/web < namespace/{scene.namespace} by {ADMIN} label [user]",
+        f"daemonset/web < daemonset/web by {ADMIN} apply [user]",
+    )
