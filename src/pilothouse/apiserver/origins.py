@@ -88,6 +88,7 @@ def _origin(call: Call, env: Env) -> Origin:
         info.query.first("fieldManager")[:_MAX_AGENT],
         "" if audit is None else audit.audit_id,
         cause,
+        headers.get("kubectl-command", "")[:_MAX_AGENT],
     )
 
 

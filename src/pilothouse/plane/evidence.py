@@ -68,6 +68,7 @@ class StoreEvidence:
                 origin.field_manager,
                 origin.audit_id,
                 origin.cause,
+                origin.command,
             )
         return ObjectChange(
             Reference(f"{resource}.{group}" if group else resource, place[0] if len(place) > 1 else "", place[-1]),

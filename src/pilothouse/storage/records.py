@@ -25,6 +25,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     field_manager: str = ""
     audit_id: str = ""
     cause: Cause | None = None
+    command: str = ""
+    """The command of kubectl, as its header ``Kubectl-Command`` says: ``kubectl scale``."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

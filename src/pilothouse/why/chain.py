@@ -10,14 +10,17 @@ the key's own object is considered too, unless the status said that it was fulfi
 import msgspec
 
 from pilothouse.machinery.causes import RETRY, TIMER, Cause, Trigger
-from pilothouse.why.changes import CREATED, FAILED, NOTHING, PHASE, SPEC, is_fulfilled, summary
+from pilothouse.why.actors import FAULTS, act, root_of
+from pilothouse.why.changes import CREATED, FAILED, NOTHING, PHASE, SPEC, changed_paths, is_fulfilled, summary
 from pilothouse.why.details import details
-from pilothouse.why.evidence import Document, Evidence, ObjectChange, Origin, Reference, newest_of_spec
-from pilothouse.why.steps import FAULT, PROGRAM, TIME, UNKNOWN, USER, Step
+from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_of_spec
+from pilothouse.why.steps import UNKNOWN, Step
 
 _MOST_LINKS = 16
 _MOST_BRANCHES = 3
 _MOST_STEPS = 80
+_MOST_CHANGES = 60
+"""Of so many of the last changes of an object those of the status are read, too."""
 _BESIDES = CREATED
 """What weighs less than that is described of only if there is nothing else."""
 
@@ -46,9 +49,6 @@ KEY_RESOURCES = {
 }
 """What the keys of components name."""
 
-_FAULTS = frozenset({"kubelet", "node-lifecycle-controller"})
-"""What these do without an event that led to it, they do because of something outside of the cluster's objects."""
-
 
 _STATUS_DRIVEN = frozenset({"node-lifecycle-controller"})
 """These follow what an object's status says: nothing that they do is due to its spec."""
@@ -58,6 +58,23 @@ class _Candidate(msgspec.Struct):
     change: ObjectChange
     text: str
     weight: int
+
+
+class _Intents:
+    """Changes of a spec that still hold, the last first, and those that later ones have undone or replaced."""
+
+    def __init__(self) -> None:
+        self.candidates: list[_Candidate] = []
+        self.outdated: list[ObjectChange] = []
+        self._paths: set[str] = set()
+
+    def add(self, candidate: _Candidate, paths: set[str]) -> None:
+        """Add a change that came before those that are there."""
+        if paths and paths <= self._paths:
+            self.outdated.append(candidate.change)
+        elif len(self.candidates) < _MOST_BRANCHES:
+            self.candidates.append(candidate)
+        self._paths |= paths
 
 
 class Chain:
@@ -91,11 +108,12 @@ class Chain:
         if cause is not None and len(seen) < _MOST_LINKS and self._steps < _MOST_STEPS:
             seen |= {change.revision}
             # What a kubelet was told is no reason for the end of a container.
-            own_fault = described.weight == FAILED and cause.component in _FAULTS
+            own_fault = described.weight == FAILED and cause.component in FAULTS
             for each in await self._reasons(change, None if own_fault else cause, more.further, seen):
                 step.because.append(await self.step(each.change, text=each.text, seen=seen))
         if not step.because:
             step.root = root_of(origin)
+            step.table += _lost(cause, step.root)
         return step
 
     async def _reasons(
@@ -110,9 +128,12 @@ class Chain:
             led = await self._change_of(trigger)
             if cause is not None and led is not None and led.revision not in seen and led.revision < change.revision:
                 found.setdefault((led.reference, led.revision), await self._weighed(led, cause))
-        intent = await self._intent(change, cause) if cause is not None else None
-        if intent is not None and intent.change.revision not in seen:
-            found.setdefault((intent.change.reference, intent.change.revision), intent)
+        intents = await self._intents(change, cause) if cause is not None else _Intents()
+        for candidate in intents.candidates:
+            if candidate.change.revision not in seen:
+                found.setdefault((candidate.change.reference, candidate.change.revision), candidate)
+        for outdated in intents.outdated:
+            found.pop((outdated.reference, outdated.revision), None)
         ordered = sorted(found.values(), key=lambda each: (each.weight, each.change.revision), reverse=True)
         strong = [each for each in ordered if each.weight >= _BESIDES]
         return (strong or [each for each in ordered if each.weight > NOTHING][:1])[:_MOST_BRANCHES]
@@ -136,29 +157,44 @@ class Chain:
         changes = await self._evidence.changes(reference)
         return next((each for each in reversed(changes) if each.revision == wanted), None)
 
-    async def _intent(self, change: ObjectChange, cause: Cause) -> _Candidate | None:
-        """The last change of the spec of the object that the component was working on, or its creation."""
+    async def _intents(self, change: ObjectChange, cause: Cause) -> "_Intents":
+        """The changes of the spec of the object that the component was working on, since the status last said that it
+        was fulfilled; its creation, if there is none.
+
+        What a later one has changed again is no reason any more: the last value of each field is.
+        """
+        found = _Intents()
         reference = key_reference(cause)
         if reference is None or cause.component in _STATUS_DRIVEN:
-            return None
+            return found
         changes = [each for each in await self._evidence.changes(reference) if each.revision < change.revision]
-        if changes and await self._was_fulfilled(reference, changes[-1]):
-            return None
-        for each in reversed(newest_of_spec(self._evidence, changes)):
+        # Those of the status among the last ones, too: they say when the spec was fulfilled.
+        older = newest_of_spec(self._evidence, changes[:-_MOST_CHANGES])
+        for each in reversed([*older, *changes[-_MOST_CHANGES:]]):
             before, after = await self._evidence.before(each), await self._evidence.after(each)
+            if after is not None and is_fulfilled(reference.resource, after):
+                break
             described = summary(each, before, after)
-            if (
-                each.type == "ADDED"
-                or described.weight >= SPEC
-                or described.weight == FAILED
-                or _marks_deletion(before, after)
-            ):
-                return _Candidate(each, described.text, described.weight)
-        return None
+            candidate = _Candidate(each, described.text, described.weight)
+            if each.type == "ADDED" or described.weight == FAILED or _marks_deletion(before, after):
+                if not found.candidates or _marks_deletion(before, after):
+                    found.candidates.append(candidate)
+                break
+            if described.weight >= SPEC:
+                found.add(candidate, changed_paths(before, after))
+        return found
 
-    async def _was_fulfilled(self, reference: Reference, last: ObjectChange) -> bool:
-        document = await self._evidence.after(last)
-        return document is not None and is_fulfilled(reference.resource, document)
+
+def _lost(cause: Cause | None, root: str) -> list[str]:
+    """The events that a write followed from, if history does not have their changes any more."""
+    if cause is None or root != UNKNOWN:
+        return []
+    named = [each for each in cause.triggers if each.name]
+    if not named:
+        return []
+    first = named[0]
+    what = f"{first.type} {first.resource.partition('.')[0]}/{first.name} at resourceVersion {first.resource_version}"
+    return [f"what led to it is not in the history: {what}"]
 
 
 def _marks_deletion(before: Document | None, after: Document | None) -> bool:
@@ -176,69 +212,3 @@ def key_reference(cause: Cause) -> Reference | None:
         return None
     namespace, _slash, name = cause.key.rpartition("/")
     return Reference(resource, namespace, name) if name else None
-
-
-def who(origin: Origin | None) -> str:
-    """Who made a change, as people say it: ``jane with kubectl scale``, ``replicaset-controller``."""
-    if origin is None:
-        return ""
-    if origin.believed is not None:
-        return _component(origin.believed.component, origin.user)
-    program = origin.user_agent.partition("/")[0].rpartition("/")[2]
-    manager = origin.field_manager
-    if program == "kubectl" and manager.startswith("kubectl-"):
-        tool = f"kubectl {manager.removeprefix('kubectl-').replace('client-side-apply', 'apply')}"
-    elif program == "kubectl" and origin.subresource == "eviction":
-        tool = "kubectl drain (an eviction)"
-    elif program == "kubectl" and origin.verb.startswith("delete"):
-        tool = "kubectl delete"
-    else:
-        tool = program or manager
-    if program == "kubectl" and origin.subresource == "scale":
-        tool = "kubectl scale"
-    elif origin.subresource and "eviction" not in tool and origin.subresource != "status":
-        tool = f"{tool} ({origin.subresource})" if tool else f"the subresource {origin.subresource}"
-    claims = f", who claims to be {origin.cause.component}" if origin.cause is not None else ""
-    return (f"{origin.user} with {tool}" if tool else origin.user) + claims
-
-
-def _component(name: str, user: str) -> str:
-    """A component of Kubernetes is known by its name, a program of somebody else by its user as well."""
-    if user.startswith("system:serviceaccount:") and not user.startswith("system:serviceaccount:kube-system:"):
-        return f"{name} as {user}"
-    return name
-
-
-_BY_CHANGE = {
-    "spec.unschedulable added (true)": "cordon or drain",
-    "spec.unschedulable removed": "uncordon",
-    "spec.paused added (true)": "rollout pause",
-    "spec.paused removed": "rollout resume",
-    "kubectl.kubernetes.io/restartedAt": "rollout restart",
-    "spec.taints": "taint",
-}
-"""What the commands change that give no name of their own as field manager (those of older releases)."""
-
-
-def act(origin: Origin | None, text: str) -> str:
-    """``who``, with the command of kubectl that makes a change like this one."""
-    found = who(origin)
-    if found.endswith(" with kubectl"):
-        for part, command in _BY_CHANGE.items():
-            if part in text:
-                return f"{found} {command}"
-    return found
-
-
-def root_of(origin: Origin | None) -> str:
-    """What kind of beginning a change is that nothing known led to."""
-    if origin is None:
-        return UNKNOWN
-    cause = origin.believed
-    if cause is None:
-        return PROGRAM if origin.user.startswith("system:") else USER
-    if cause.component in _FAULTS:
-        return FAULT
-    if any(each.type == TIMER for each in cause.triggers):
-        return TIME
-    return UNKNOWN

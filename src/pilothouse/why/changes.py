@@ -119,6 +119,13 @@ def _short(value: Any) -> str:
     return text if len(text) <= _SHOWN_TEXT else f"{text[: _SHOWN_TEXT - 1]}…"
 
 
+def changed_paths(before: Document | None, after: Document | None) -> set[str]:
+    """The fields of the spec that a change has changed."""
+    if before is None or after is None:
+        return set()
+    return {each.path for each in differences(before, after) if each.path.startswith("spec.")}
+
+
 def is_fulfilled(resource: str, document: Document) -> bool:
     """Whether the status of an object says that its controller has done all that the spec asks for, so that what the
     controller does next has another reason."""

@@ -60,6 +60,8 @@ class Origin(msgspec.Struct, frozen=True, rename="camel"):
     field_manager: str = ""
     audit_id: str = msgspec.field(default="", name="auditID")
     cause: Cause | None = None
+    command: str = ""
+    """Of kubectl, as its header says: ``kubectl scale``."""
 
     @property
     def believed(self) -> Cause | None:

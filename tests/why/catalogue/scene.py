@@ -19,7 +19,7 @@ from pilothouse.why import Explanation, Reference, ServerEvidence, explain
 Doc = dict[str, Any]
 
 ADMIN = "kubernetes-admin with kubectl"
-"""Who types the commands."""
+"""Who types the commands. kubectl names the whole command (``set image``) since v1.22, older releases a part of it."""
 
 
 class Scene:

@@ -38,7 +38,7 @@ def test_a_job_whose_time_to_live_is_over(scene: Scene) -> None:
     assert_explains(
         scene.why("job/short"),
         "deleted",
-        f"job/short by ttl-after-finished-controller < job/short by {ADMIN} apply [user]",
+        f"job/short by ttl-after-finished-controller < job/short by {ADMIN} apply* [user]",
     )
 
 
@@ -54,7 +54,7 @@ def _cron_job(name: str, **spec: Any) -> dict[str, Any]:
 
 def test_a_cron_job_that_is_suspended(scene: Scene) -> None:
     scene.apply(_cron_job("never", suspend=True))
-    assert_explains(scene.why("cronjob/never"), "suspended", f"cronjob/never < cronjob/never by {ADMIN} apply [user]")
+    assert_explains(scene.why("cronjob/never"), "suspended", f"cronjob/never < cronjob/never by {ADMIN} apply* [user]")
 
 
 def test_a_cron_job_that_waits_for_its_time(scene: Scene) -> None:

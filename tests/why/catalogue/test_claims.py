@@ -54,5 +54,5 @@ def test_a_claim_in_use(scene: Scene) -> None:
         scene.why("pvc/data"),
         "terminating",
         "persistentvolumeclaim/data < pod/user [state]",
-        f"persistentvolumeclaim/data by {ADMIN} delete [user]",
+        f"persistentvolumeclaim/data by {ADMIN} delete* [user]",
     )

@@ -14,11 +14,11 @@ def test_a_finalizer_of_somebody_else(scene: Scene) -> None:
     scene.apply(_config_map("held", finalizers=["example.com/hold"]))
     scene("delete", "configmap", "held", "--wait=false")
     assert_explains(
-        scene.why("cm/held"), "terminating", "configmap/held [state]", f"configmap/held by {ADMIN} delete [user]"
+        scene.why("cm/held"), "terminating", "configmap/held [state]", f"configmap/held by {ADMIN} delete* [user]"
     )
     scene("patch", "configmap", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     scene.until_gone("configmaps", "held")
-    assert_explains(scene.why("cm/held"), "deleted", f"configmap/held by {ADMIN} delete [user]")
+    assert_explains(scene.why("cm/held"), "deleted", f"configmap/held by {ADMIN} delete* [user]")
 
 
 def test_a_namespace_with_an_object_that_is_held(scene: Scene) -> None:
@@ -43,7 +43,7 @@ def test_a_namespace_with_an_object_that_is_held(scene: Scene) -> None:
         scene.why("cm/held", namespace=name),
         "terminating",
         "configmap/held [state]",
-        f"configmap/held by namespace-controller < namespace/{name} by {ADMIN} delete [user]",
+        f"configmap/held by namespace-controller < namespace/{name} by {ADMIN} delete* [user]",
     )
     scene("-n", name, "patch", "configmap", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     scene.until_gone("namespaces", name)

@@ -37,7 +37,7 @@ def test_evicted_by_a_taint(scene: Scene) -> None:
     scene("taint", "node", node, "maintenance=soon:NoExecute")
     scene.until_gone("pods", name)
     (new,) = scene.until_ready(1)
-    taint = f"node/{node} by {ADMIN} taint [user]"
+    taint = f"node/{node} by {ADMIN} taint* [user]"
     assert_explains(scene.why(f"pod/{name}"), "deleted", f"pod/{name} by taint-eviction-controller < {taint}")
     assert_explains(
         scene.why(f"pod/{new}"),

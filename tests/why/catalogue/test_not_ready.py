@@ -6,7 +6,7 @@ from tests.why.catalogue.expectations import assert_explains, root_texts, whole_
 from tests.why.catalogue.scene import ADMIN, Doc, Scene, is_ready, quick_pod
 from tests.workloads import workload
 
-SET = f"< replicaset/web-* by deployment-controller < deployment/web by {ADMIN} set [user]"
+SET = f"< replicaset/web-* by deployment-controller < deployment/web by {ADMIN} set* [user]"
 SIMULATED = "simulated.pilothouse.dev"
 
 
@@ -51,7 +51,7 @@ def test_paused(scene: Scene) -> None:
     scene("set", "image", "deployment/web", "main=nginx:2")
     scene.until(lambda: is_processed(scene.get("deployments", "web") or {}), "the controller has seen it")
     found = scene.why("deployment/web")
-    assert_explains(found, "paused", f"deployment/web by {ADMIN} rollout [user]")
+    assert_explains(found, "paused", f"deployment/web by {ADMIN} rollout* [user]")
 
 
 def test_a_program_that_exits(scene: Scene) -> None:
@@ -67,7 +67,7 @@ def test_a_program_that_exits(scene: Scene) -> None:
         found,
         "not ready",
         f"""pod/{name} < pod/{name} by replicaset-controller < replicaset/web-* by deployment-controller
-            < deployment/web by {ADMIN} patch [user]""",
+            < deployment/web by {ADMIN} patch* [user]""",
     )
     assert "containers[name=main].command added" in root_texts(found)[0]
     assert "exited with 3 (Error)" in whole_text(found)
@@ -99,7 +99,7 @@ def test_a_statefulset_waits_for_its_first_pod(scene: Scene) -> None:
     assert_explains(
         found,
         "not ready",
-        f"statefulset/db < pod/db-0 < pod/db-0 by statefulset-controller < statefulset/db by {ADMIN} apply [user]",
+        f"statefulset/db < pod/db-0 < pod/db-0 by statefulset-controller < statefulset/db by {ADMIN} apply* [user]",
     )
     assert "db-0 has to be ready before the 2 pods after it" in whole_text(found)
 
@@ -111,7 +111,7 @@ def test_a_daemonset_that_leaves_nodes_out(scene: Scene) -> None:
     scene.until_ready(1)
     scene.until(lambda: (scene.get("ds", "agent") or {}).get("status", {}).get("numberReady") == 1, "it is reported")
     found = scene.why("daemonset/agent")
-    assert_explains(found, "as desired", f"daemonset/agent < node/{first} by {ADMIN} taint [user]")
+    assert_explains(found, "as desired", f"daemonset/agent < node/{first} by {ADMIN} taint* [user]")
     assert f"left out, 1 nodes: taint dedicated=gpu:NoSchedule ({first})" in whole_text(found)
 
 
@@ -120,6 +120,6 @@ def test_held_by_a_finalizer(scene: Scene) -> None:
     scene("patch", "pod", "kept", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/keep"]}}')
     scene("delete", "pod", "kept", "--wait=false")
     found = scene.why("pod/kept")
-    assert_explains(found, "terminating", "pod/kept [state]", f"pod/kept by {ADMIN} delete [user]")
+    assert_explains(found, "terminating", "pod/kept [state]", f"pod/kept by {ADMIN} delete* [user]")
     assert "held by the finalizer example.com/keep" in whole_text(found)
     scene("patch", "pod", "kept", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')

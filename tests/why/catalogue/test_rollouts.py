@@ -10,7 +10,7 @@ def test_replaced_by_a_rollout(scene: Scene) -> None:
     scene.until(lambda: not set(old) & set(scene.pods()), "the old pods are gone")
     new = scene.until_ready(2)
     path = f"""by replicaset-controller < replicaset/web-* by deployment-controller
-               < deployment/web by {ADMIN} set [user]"""
+               < deployment/web by {ADMIN} set* [user]"""
     for name in old:
         assert_explains(scene.why(f"pod/{name}"), "deleted", f"pod/{name} {path}")
     for name in new:

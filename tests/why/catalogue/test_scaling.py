@@ -20,7 +20,7 @@ def test_scaled_down(scene: Scene) -> None:
         found,
         "deleted",
         f"""pod/{gone} by replicaset-controller < replicaset/web-* by deployment-controller
-            < deployment/web by {ADMIN} scale [user]""",
+            < deployment/web by {ADMIN} scale* [user]""",
     )
     assert "wants 2 of 3" in found.steps[0].decision
     ranking = [line for line in found.steps[0].table if "created" in line]
@@ -42,11 +42,11 @@ def test_deleted_by_hand_and_replaced(scene: Scene) -> None:
     before = scene.deployment(replicas=2)
     scene("delete", "pod", before[0])
     (new,) = set(scene.until_ready(2)) - set(before)
-    assert_explains(scene.why(f"pod/{before[0]}"), "deleted", f"pod/{before[0]} by {ADMIN} delete [user]")
+    assert_explains(scene.why(f"pod/{before[0]}"), "deleted", f"pod/{before[0]} by {ADMIN} delete* [user]")
     assert_explains(
         scene.why(f"pod/{new}"),
         "as desired",
-        f"pod/{new} by replicaset-controller < pod/{before[0]} by {ADMIN} delete [user]",
+        f"pod/{new} by replicaset-controller < pod/{before[0]} by {ADMIN} delete* [user]",
     )
 
 
@@ -56,5 +56,5 @@ def test_never_touched(scene: Scene) -> None:
         scene.why(f"pod/{name}"),
         "as desired",
         f"""pod/{name} by replicaset-controller < replicaset/web-* by deployment-controller
-            < deployment/web by {ADMIN} apply [user]""",
+            < deployment/web by {ADMIN} apply* [user]""",
     )

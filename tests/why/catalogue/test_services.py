@@ -19,7 +19,7 @@ def test_a_selector_that_fits_no_pod(scene: Scene) -> None:
     (pod,) = scene.deployment("shop", replicas=1)
     scene.apply(_service({"app": "shopp"}))
     found = scene.why("service/web")
-    assert_explains(found, "no endpoints", f"service/web < service/web by {ADMIN} apply [user]")
+    assert_explains(found, "no endpoints", f"service/web < service/web by {ADMIN} apply* [user]")
     assert found.steps[0].table == [f"pod {pod} has app=shop"]
 
 

@@ -89,6 +89,7 @@ class _Origin(msgspec.Struct, rename="camel", omit_defaults=True):
     field_manager: str = ""
     audit_id: str = msgspec.field(default="", name="auditID")
     cause: Cause | None = None
+    command: str = ""
 
 
 class _Change(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -155,5 +156,6 @@ def _shown(change: Change) -> _Change:
             origin.field_manager,
             origin.audit_id,
             origin.cause,
+            origin.command,
         )
     return shown

@@ -1,6 +1,6 @@
 """What is said of objects of all kinds: that they are gone, are being deleted, were created or last changed."""
 
-from pilothouse.why.chain import who
+from pilothouse.why.actors import who
 from pilothouse.why.changes import METADATA, SPEC, summary
 from pilothouse.why.evidence import Document, ObjectChange, newest_of_spec
 from pilothouse.why.steps import NOT_FOUND, UNKNOWN, Step

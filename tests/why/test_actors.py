@@ -1,0 +1,76 @@
+"""Who made a change, as kubectl and others are told."""
+
+from tests.tables import cases
+from tests.why.cluster import Cluster
+
+from pilothouse.api.apps import DEPLOYMENTS
+from pilothouse.machinery.causes import Cause
+from pilothouse.why import Reference, ServerEvidence
+from pilothouse.why.actors import act, root_of, who
+from pilothouse.why.evidence import Origin
+
+KUBECTL = "kubectl/v1.20.2 (linux/amd64)"
+
+
+@cases(
+    "origin, told",
+    {
+        "the command as kubectl names it": (
+            Origin(user="jane", user_agent=KUBECTL, field_manager="kubectl-set", command="kubectl set image"),
+            "jane with kubectl set image",
+        ),
+        "an older kubectl, by its field manager": (
+            Origin(user="jane", user_agent=KUBECTL, field_manager="kubectl-client-side-apply"),
+            "jane with kubectl apply",
+        ),
+        "an older kubectl, by the subresource": (
+            Origin(user="jane", user_agent=KUBECTL, verb="update", subresource="scale"),
+            "jane with kubectl scale",
+        ),
+        "an older kubectl, by the verb": (
+            Origin(user="jane", user_agent=KUBECTL, verb="delete"),
+            "jane with kubectl delete",
+        ),
+        "an eviction": (
+            Origin(user="jane", user_agent=KUBECTL, subresource="eviction", command="kubectl drain"),
+            "jane with kubectl drain (an eviction)",
+        ),
+        "another program": (Origin(user="jane", user_agent="argocd/v3.1"), "jane with argocd"),
+        "a user of whom nothing else is known": (Origin(user="jane"), "jane"),
+        "what the API server remarks on a request of somebody": (
+            Origin(user="kubernetes-admin", command="kubectl drain", cause=Cause("kube-apiserver", "", "charged")),
+            "kubernetes-admin with kubectl drain",
+        ),
+        "what the API server does by itself": (
+            Origin(user="system:apiserver", cause=Cause("kube-apiserver", "", "expired")),
+            "kube-apiserver",
+        ),
+    },
+)
+def test_who_wrote(origin: Origin, told: str) -> None:
+    assert who(origin) == told
+
+
+def test_an_older_kubectl_by_what_it_changed() -> None:
+    origin = Origin(user="jane", user_agent=KUBECTL)
+    assert act(origin, "changed: spec.unschedulable added (true)") == "jane with kubectl cordon or drain"
+    assert act(origin, "changed: spec.replicas: 1 -> 2") == "jane with kubectl"
+
+
+def test_a_remark_of_the_api_server_leaves_the_act_to_the_user() -> None:
+    remark = Cause("kube-apiserver", "", "PodDisruptionBudget web is charged")
+    assert root_of(Origin(user="kubernetes-admin", cause=remark)) == "user"
+
+
+async def test_the_command_is_kept_with_the_change(cluster: Cluster) -> None:
+    await cluster.deployment(replicas=1)
+    await cluster.user.request(
+        "PATCH",
+        "/apis/apps/v1/namespaces/default/deployments/web",
+        body=b'{"spec": {"replicas": 2}}',
+        headers={"content-type": "application/merge-patch+json", "kubectl-command": "kubectl scale"},
+    )
+    evidence = ServerEvidence(cluster.user, await cluster.user.discover())
+    changes = await evidence.changes(Reference(DEPLOYMENTS.group_resource, "default", "web"))
+    commands = [each.origin.command for each in changes if each.origin is not None and each.origin.command]
+    assert commands == ["kubectl scale"]

@@ -1,0 +1,151 @@
+"""The right root, and no wrong one: restarts, retries, two causes at once, causes that were undone, silent nodes."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.why.cluster import NAMESPACE, Cluster, deployment, roots
+
+from pilothouse.api.apps import DEPLOYMENTS
+from pilothouse.api.core import NODES, PODS
+from pilothouse.env import Env
+from pilothouse.sim import Simulation, simulate
+from pilothouse.testing import async_plane
+from pilothouse.why import Explanation, Reference, ServerEvidence, explain, text_lines
+
+ADMIN = "kubernetes-admin with pilothouse-testing"
+SILENT = {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent"}}}
+CORDONED = {"spec": {"unschedulable": True}}
+
+
+def text(explanation: Explanation) -> str:
+    return "\n".join(text_lines(explanation))
+
+
+def test_controllers_that_restart_name_the_same_root() -> None:
+    """What a new controller does, it does for what it finds in its first list."""
+
+    async def scenario(simulation: Simulation) -> None:
+        user = simulation.user
+        await user.create(DEPLOYMENTS, deployment("web", replicas=3), NAMESPACE)
+        await asyncio.sleep(30)
+        before = {pod.metadata.name for pod in (await user.list(PODS, NAMESPACE)).items}
+        simulation.kill(down=30)
+        await Cluster(_Plane(user)).scale("web", 2)  # type: ignore[arg-type]
+        await asyncio.sleep(60)
+        (gone,) = before - {pod.metadata.name for pod in (await user.list(PODS, NAMESPACE)).items}
+        found = await explain(ServerEvidence(user, await user.discover()), Reference("pods", NAMESPACE, gone))
+        assert [each.partition(", by ")[0] for each in roots(found)] == [
+            "deployment/web changed: spec.replicas: 3 -> 2"
+        ], text(found)
+
+    simulate(scenario)
+
+
+class _Plane:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+
+async def test_two_causes_at_once(cluster: Cluster) -> None:
+    """A new template and a new size in different writes, before a controller has done anything: both are named."""
+    await cluster.deployment(replicas=3)
+    before = await cluster.pods()
+    image = {"spec": {"template": {"spec": {"containers": [{"name": "app", "image": "nginx:2"}]}}}}
+    await cluster.patch(DEPLOYMENTS, "web", image)
+    await cluster.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}})
+    await asyncio.sleep(60)
+    named = {root.partition(":")[2].split(":")[0] for name in before for root in roots(await cluster.why("pods", name))}
+    assert named == {
+        " spec.template.spec.containers[name=app].image",
+        " spec.replicas",
+    }
+
+
+async def test_a_template_that_was_changed_and_changed_back(cluster: Cluster) -> None:
+    """A pod that is created long after is due to neither."""
+    await cluster.deployment(replicas=2)
+    for image in ("nginx:2", "nginx"):
+        template = {"spec": {"containers": [{"name": "app", "image": image}]}}
+        await cluster.patch(DEPLOYMENTS, "web", {"spec": {"template": template}})
+        await asyncio.sleep(60)
+    before = await cluster.pods()
+    await cluster.user.delete(PODS, before[0], NAMESPACE)
+    await asyncio.sleep(60)
+    (new,) = set(await cluster.pods()) - set(before)
+    found = await cluster.why("pods", new)
+    assert roots(found) == [f"pod/{before[0]} was marked for deletion with 30 seconds of grace, by {ADMIN}"], text(
+        found
+    )
+
+
+async def test_a_quota_that_is_raised(cluster: Cluster) -> None:
+    """Pods that a quota had rejected are created by a retry: the size is their root, not what came between."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
+    await cluster.create(quota)
+    await asyncio.sleep(5)
+    await cluster.deployment(replicas=2)
+    (first,) = await cluster.pods()
+    await cluster.plane.client.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/resourcequotas/q")
+    await asyncio.sleep(120)
+    (second,) = set(await cluster.pods()) - {first}
+    found = await cluster.why("pods", second)
+    assert [each for each in roots(found) if "deployment/web was created" in each] == roots(found), text(found)
+
+
+async def test_the_pods_of_a_silent_node(cluster: Cluster) -> None:
+    """Silent node, taint, eviction, successor: one chain."""
+    unreachable = {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 5,
+    }
+    await cluster.deployment(replicas=1, tolerations=[unreachable])
+    (name,) = await cluster.pods()
+    node = (await cluster.user.get(PODS, name, NAMESPACE)).spec.node_name
+    await cluster.patch(NODES, node, SILENT, "")
+    await asyncio.sleep(120)
+    (new,) = set(await cluster.pods()) - {name}
+    found = await cluster.why("pods", new)
+    chain = text(found)
+    assert [each.root for each in found.roots()] == ["fault"], chain
+    for link in (f"pod/{name} was marked for deletion", "by taint-eviction-controller", "by node-lifecycle-controller"):
+        assert link in chain
+    waiting = await cluster.why("pods", name)
+    assert waiting.state == "terminating", text(waiting)
+
+
+async def test_no_nodes(env: Env) -> None:
+    async with async_plane(env=env, nodes=0) as plane:
+        cluster = Cluster(plane)
+        await cluster.deployment(replicas=1)
+        (name,) = await cluster.pods()
+        found = await cluster.why("pods", name)
+        assert (found.state, roots(found)) == ("pending", [f"pod/{name} is not scheduled: there are no nodes"])
+
+
+async def test_a_node_that_is_open_again(cluster: Cluster) -> None:
+    """Cordons that were lifted are not named, when the pods lack room for another reason."""
+    names = [node.metadata.name for node in (await cluster.user.list(NODES)).items]
+    for name in names:
+        await cluster.patch(NODES, name, CORDONED, "")
+    await asyncio.sleep(5)
+    for name in names:
+        await cluster.patch(NODES, name, {"spec": {"unschedulable": None}}, "")
+    container = {"name": "app", "image": "nginx", "resources": {"requests": {"cpu": "500"}}}
+    await cluster.deployment(replicas=1, containers=[container])
+    (pod,) = await cluster.pods()
+    found = await cluster.why("pods", pod)
+    assert roots(found) == [f"deployment/web was created, by {ADMIN}"], text(found)
+    assert "3 nodes: Insufficient cpu (wants 500, at most 32 free)" in text(found)
+
+
+@pytest.mark.parametrize("limit", [1, 40])
+async def test_many_pods_are_told_in_a_few_steps(cluster: Cluster, limit: int) -> None:
+    """The explanation of a Deployment does not grow with its pods."""
+    container = {"name": "app", "image": "nginx:404"}
+    await cluster.deployment(replicas=limit, containers=[container])
+    found = await cluster.why("deployments.apps", "web")
+    assert len(text_lines(found)) < 20
+    assert ("and 39 more pods alike" in text(found)) is (limit == 40)
