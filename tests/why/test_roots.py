@@ -113,7 +113,10 @@ async def test_the_pods_of_a_silent_node(cluster: Cluster) -> None:
     for link in (f"pod/{name} was marked for deletion", "by taint-eviction-controller", "by node-lifecycle-controller"):
         assert link in chain
     waiting = await cluster.why("pods", name)
-    assert waiting.state == "terminating", text(waiting)
+    assert waiting.state == "terminating"
+    assert [each.root for each in waiting.roots()] == ["fault", "fault"], text(waiting)
+    assert f"node/{node} is silent" in text(waiting)
+    assert f"node/{node} changed: taint node.kubernetes.io/unreachable:NoExecute added" in text(waiting)
 
 
 async def test_no_nodes(env: Env) -> None:
@@ -133,19 +136,40 @@ async def test_a_node_that_is_open_again(cluster: Cluster) -> None:
     await asyncio.sleep(5)
     for name in names:
         await cluster.patch(NODES, name, {"spec": {"unschedulable": None}}, "")
-    container = {"name": "app", "image": "nginx", "resources": {"requests": {"cpu": "500"}}}
-    await cluster.deployment(replicas=1, containers=[container])
+    await cluster.deployment(replicas=1, containers=[container("500")])
     (pod,) = await cluster.pods()
     found = await cluster.why("pods", pod)
     assert roots(found) == [f"deployment/web was created, by {ADMIN}"], text(found)
     assert "3 nodes: Insufficient cpu (wants 500, at most 32 free)" in text(found)
 
 
+async def test_a_cordon_of_a_node_without_room(cluster: Cluster) -> None:
+    """It would make no difference if it were lifted, so it is no cause. Of a node with room it is."""
+    names = [node.metadata.name for node in (await cluster.user.list(NODES)).items]
+    await cluster.patch(NODES, names[0], CORDONED, "")
+    await cluster.deployment("huge", replicas=1, containers=[container("500")])
+    (huge,) = await cluster.pods()
+    found = await cluster.why("pods", huge)
+    assert roots(found) == [f"deployment/huge was created, by {ADMIN}"], text(found)
+    assert f"1 node: cordoned, and Insufficient cpu ({names[0]})" in text(found)
+    await cluster.deployment("large", replicas=3, containers=[container("20")])
+    (waiting,) = [
+        pod.metadata.name
+        for pod in (await cluster.user.list(PODS, NAMESPACE)).items
+        if pod.metadata.name.startswith("large") and not pod.spec.node_name
+    ]
+    found = await cluster.why("pods", waiting)
+    assert f"node/{names[0]} changed: spec.unschedulable added (true), by {ADMIN}" in roots(found), text(found)
+
+
+def container(cpu: str) -> dict[str, Any]:
+    return {"name": "app", "image": "nginx", "resources": {"requests": {"cpu": cpu}}}
+
+
 @pytest.mark.parametrize("limit", [1, 40])
 async def test_many_pods_are_told_in_a_few_steps(cluster: Cluster, limit: int) -> None:
     """The explanation of a Deployment does not grow with its pods."""
-    container = {"name": "app", "image": "nginx:404"}
-    await cluster.deployment(replicas=limit, containers=[container])
+    await cluster.deployment(replicas=limit, image="nginx:404")
     found = await cluster.why("deployments.apps", "web")
     assert len(text_lines(found)) < 20
     assert ("and 39 more pods alike" in text(found)) is (limit == 40)

@@ -67,7 +67,7 @@ _BY_CHANGE = {
     "spec.paused added (true)": "rollout pause",
     "spec.paused removed": "rollout resume",
     "kubectl.kubernetes.io/restartedAt": "rollout restart",
-    "spec.taints": "taint",
+    "changed: taint ": "taint",
 }
 """What the commands change that give no name of their own as field manager (those of older releases)."""
 

@@ -39,6 +39,9 @@ def summary(change: ObjectChange, before: Document | None, after: Document | Non
     if _metadata(after).get("deletionTimestamp") and not _metadata(before).get("deletionTimestamp"):
         return Summary(_deletion_text(after), DELETED)
     found = [each for each in differences(before, after) if not each.path.endswith(_HEARTBEATS)]
+    if change.reference.resource == "nodes" and (taints := _taint_changes(before, after)):
+        others = [each for each in found if each.path.startswith("spec.") and not each.path.startswith("spec.taints")]
+        return Summary(f"changed: {'; '.join(taints)}{f'; {listed(others)}' if others else ''}", SPEC)
     if _failed(after) and not _failed(before):
         return Summary(f"failed{_reason(after)}", FAILED)
     for prefixes, weight in (
@@ -53,6 +56,22 @@ def summary(change: ObjectChange, before: Document | None, after: Document | Non
             return Summary(f"changed: {listed(these)}", weight)
     these = [each for each in found if each.path not in _UNREMARKABLE[:1]]
     return Summary(f"changed: {listed(these)}" if these else "was written unchanged", NOTHING)
+
+
+def _taint_changes(before: Document, after: Document) -> list[str]:
+    """``taint dedicated=gpu:NoSchedule added``."""
+    old, new = _taints(before), _taints(after)
+    return [
+        *(f"taint {each} added" for each in new if each not in old),
+        *(f"taint {each} removed" for each in old if each not in new),
+    ]
+
+
+def _taints(node: Document) -> list[str]:
+    return [
+        f"{each.get('key')}{'=' + each['value'] if each.get('value') else ''}:{each.get('effect')}"
+        for each in (node.get("spec") or {}).get("taints") or ()
+    ]
 
 
 def _metadata(document: Document) -> dict[str, Any]:

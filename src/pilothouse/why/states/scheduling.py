@@ -131,34 +131,48 @@ class NodeGroups:
         self._view = view
         self._pod = typed(view.now or {}, Pod)
         self._used = None if pods is None else _used(pods)
+        self._wants = effective_requests(self._pod)
         self._closed: dict[str, list[str]] = {}
         self._open: list[Node] = []
         self._acts: list[tuple[str, str]] = []
-        self._selected = 0
+        self.depends_on_pod = True
+        """Whether some of it is due to what the pod asks for, and not to what was done to the nodes."""
         for each in nodes:
             self._add(typed(each, Node))
-        self.depends_on_pod = not self._selected
-        """Whether some of it is due to what the pod asks for, and not to what was done to the nodes."""
+        if self._acts:
+            self.depends_on_pod = False
 
     def _add(self, node: Node) -> None:
         name = node.metadata.name
         if not matches_node_selection(self._pod.spec, node):
             self._close(f"don't have what the pod selects: {self._selection()}", name)
             return
-        self._selected += 1
         taints = [each for each in node.spec.taints if each.key != _CORDON]
         taint = untolerated_taint(taints, self._pod.spec.tolerations, (NO_SCHEDULE, NO_EXECUTE))
         if node.spec.unschedulable and untolerated_taint([_CORDONED], self._pod.spec.tolerations) is not None:
-            self._close("cordoned", name)
-            self._acts.append((name, UNSCHEDULABLE))
+            self._close_to_all(node, "cordoned", UNSCHEDULABLE)
         elif taint is not None:
-            self._close(f"taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}", name)
-            self._acts.append((name, f"taint {taint.key}"))
+            value = f"={taint.value}" if taint.value else ""
+            self._close_to_all(node, f"taint {taint.key}{value}:{taint.effect}", f"taint {taint.key}")
         else:
             self._open.append(node)
 
     def _close(self, reason: str, name: str) -> None:
         self._closed.setdefault(reason, []).append(name)
+
+    def _close_to_all(self, node: Node, reason: str, act: str) -> None:
+        """Whoever did that is named only if the pod would have room there otherwise."""
+        name = node.metadata.name
+        lacking = next((each for each, amount in self._wants.items() if self._free(node, each) < amount), "")
+        if lacking:
+            self._close(f"{reason}, and Insufficient {lacking}", name)
+        else:
+            self._close(reason, name)
+            self._acts.append((name, act))
+
+    def _free(self, node: Node, resource: str) -> int:
+        used = (self._used or {}).get(node.metadata.name, {}).get(resource, 0)
+        return _of(node.status.allocatable, resource) - used
 
     def closed_lines(self) -> list[str]:
         """``2 nodes: taint dedicated=gpu:NoSchedule (node-1, node-2)``."""
@@ -179,13 +193,10 @@ class NodeGroups:
         return lines
 
     def _room(self, resource: str) -> str:
-        wants = effective_requests(self._pod).get(resource, 0)
+        wants = self._wants.get(resource, 0)
         if self._used is None:
             return f" (wants {_amount(resource, wants)})"
-        free = [
-            _of(node.status.allocatable, resource) - self._used.get(node.metadata.name, {}).get(resource, 0)
-            for node in self._open
-        ]
+        free = [self._free(node, resource) for node in self._open]
         most = max(free, default=0)
         return f" (wants {_amount(resource, wants)}, at most {_amount(resource, most)} free)"
 

@@ -32,6 +32,8 @@ async def terminating(view: View) -> Finding | None:
         steps.append(view.step(f"is held by {len(finalizers) - _SHOWN} more finalizers", root=STATE))
     if finalizers:
         steps[0].because += await dependents(view, finalizers)
+    elif (silent := await _without_kubelet(view)) is not None:
+        steps.append(silent)
     elif metadata.get("deletionGracePeriodSeconds"):
         seconds = metadata["deletionGracePeriodSeconds"]
         steps.append(view.step(f"has {seconds} seconds of grace, until {metadata['deletionTimestamp']}", root=STATE))
@@ -39,6 +41,18 @@ async def terminating(view: View) -> Finding | None:
     if asked is not None:
         steps.append(await view.chain.step(asked))
     return Finding("terminating", tuple(steps))
+
+
+async def _without_kubelet(view: View) -> Step | None:
+    """A pod on a node whose kubelet does not end it."""
+    name = view.spec.get("nodeName") if view.reference.resource == "pods" else ""
+    if not name:
+        return None
+    node = await view.read("nodes", name, namespace="")
+    if node.condition("Ready").get("status") == "True":
+        return None
+    because = list((await node.finding()).steps)
+    return view.step(f"is there until the kubelet of its node {name} has ended it, which is not ready", because=because)
 
 
 async def dependents(view: View, finalizers: list[str]) -> list[Step]:
