@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.why.cluster import NAMESPACE, Cluster, deployment, roots
+from tests.why.cluster import NAMESPACE, Cluster, deployment, links, roots
 
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.core import NODES, PODS
@@ -173,3 +173,30 @@ async def test_many_pods_are_told_in_a_few_steps(cluster: Cluster, limit: int) -
     found = await cluster.why("deployments.apps", "web")
     assert len(text_lines(found)) < 20
     assert ("and 39 more pods alike" in text(found)) is (limit == 40)
+
+
+async def test_the_pods_of_a_node_that_is_gone(cluster: Cluster) -> None:
+    await cluster.deployment(replicas=1)
+    (name,) = await cluster.pods()
+    node = (await cluster.user.get(PODS, name, NAMESPACE)).spec.node_name
+    await cluster.patch(NODES, node, {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "gone"}}}, "")
+    await asyncio.sleep(120)
+    found = await cluster.why("pods", name)
+    chain = text(found)
+    assert found.state == "deleted"
+    assert [each.root for each in found.roots()] == ["fault"], chain
+    assert f"node/{node} was deleted, by kubelet" in chain
+    assert "by pod-garbage-collector-controller" in chain
+
+
+async def test_a_job_whose_time_to_live_is_over(cluster: Cluster) -> None:
+    container = {"name": "app", "image": "busybox", "command": ["true"]}
+    spec = {"ttlSecondsAfterFinished": 20, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    await cluster.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": spec})
+    await asyncio.sleep(5)
+    (name,) = await cluster.pods()
+    await asyncio.sleep(60)
+    found = await cluster.why("pods", name)
+    assert links(found)[:2] == [f"pod/{name}", "job/once"], text(found)
+    assert "by ttl-after-finished-controller" in text(found)
+    assert len(found.roots()) == 1, text(found)

@@ -1,5 +1,5 @@
 """What is told of a change of a pod, beside what it was: the ranking in which it was chosen, the budget that its
-eviction was charged to, the pressure that the kubelet evicted it for."""
+eviction was charged to, the pressure that the kubelet evicted it for, the node that is gone."""
 
 from typing import Any
 
@@ -38,6 +38,8 @@ async def details(evidence: Evidence, change: ObjectChange) -> Details:
         return Details()
     if cause.component in _SCALERS and change.type != "ADDED" and " chosen, " in cause.decision:
         return Details(await _ranking(evidence, change))
+    if cause.component == "pod-garbage-collector-controller":
+        return Details(further=await _lost_node(evidence, change))
     if cause.component == "kubelet" and change.type == "MODIFIED":
         return Details(further=await _pressure(evidence, change))
     return Details()
@@ -101,6 +103,16 @@ def _row(pod: Document) -> str:
     if metadata.get("deletionTimestamp"):
         parts.append("being deleted")
     return ", ".join(parts)
+
+
+async def _lost_node(evidence: Evidence, change: ObjectChange) -> list[ObjectChange]:
+    """For a pod that is deleted because its node is gone: the deletion of the node. The controller waits for a time."""
+    pod = await evidence.before(change)
+    name = ((pod or {}).get("spec") or {}).get("nodeName")
+    if not name or await evidence.get(Reference("nodes", "", name)) is not None:
+        return []
+    changes = await evidence.changes(Reference("nodes", "", name))
+    return [each for each in changes if each.type == "DELETED" and each.revision < change.revision][-1:]
 
 
 async def _pressure(evidence: Evidence, change: ObjectChange) -> list[ObjectChange]:
