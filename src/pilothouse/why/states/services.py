@@ -85,7 +85,7 @@ async def _without_replicas(view: View, selector: dict[str, str]) -> list[Step]:
 
 async def _not_ready(view: View, pod: Document) -> Step:
     about = view.of("pods", pod["metadata"]["name"], pod)
-    found = await about.find(about)
+    found = await about.finding()
     step = about.step(f"is {found.state}", root=STATE)
     step.because = list(found.steps)
     return step

@@ -73,7 +73,7 @@ async def _blocking(view: View) -> list[Step]:
                 about = view.of(resource, each["metadata"]["name"], each)
                 step = about.step("is there, and blocks the deletion of its owner", root=STATE)
                 if about.metadata.get("deletionTimestamp"):
-                    step.because = list((await about.find(about)).steps)
+                    step.because = list((await about.finding()).steps)
                 found.append(step)
                 if len(found) >= _SHOWN:
                     return found
