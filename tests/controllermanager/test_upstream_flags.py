@@ -25,7 +25,8 @@ TYPES = {
     "map": "stringToString",
     "multimap": "colonSeparatedMultimapStringString",
 }
-OURS = {"cloud-loops", "config"}
+DECISION_LOG = {"decision-log", "decision-log-maxage", "decision-log-maxbackup", "decision-log-maxsize"}
+OURS = {"cloud-loops", "config"} | DECISION_LOG
 
 
 @pytest.fixture(scope="module")

@@ -177,9 +177,9 @@ def parse(*words: str) -> Options:
 NUMERIC = {
     flag.name: flag
     for flag in flag_set("pilothouse manager", DESCRIPTORS)
-    if flag.type in (DURATION, FLOAT, INT, INT32) and not flag.ignored
+    if flag.type in (DURATION, FLOAT, INT, INT32) and not flag.ignored and not flag.extra
 }
-"""The flags that are a number or a period, and do something; without verbosity, which is a level."""
+"""Upstream's flags that are a number or a period, and do something; without verbosity, which is a level."""
 
 ROWS = [
     pytest.param(flag, value, outcome, id=f"{flag}={value}")

@@ -177,7 +177,7 @@ async def follows(core: client.CoreV1Api) -> None:
     await until_async(lambda: mirror.names == {"leaves", "stays"}, "it has listed")
     await asyncio.to_thread(ask_for_restart)
     await until_async(lambda: mirror.names == {"comes", "stays"}, "it has noticed what happened meanwhile")
-    assert mirror.expired == 1
+    assert mirror.expired  # more than once, if it is slower than the history is long
     await core.create_namespaced_config_map(NS, config_map("later", WATCHED))
     await until_async(lambda: "later" in mirror.names, "and it goes on")
     await core.delete_namespaced_config_map("later", NS)

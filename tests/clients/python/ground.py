@@ -14,6 +14,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -26,6 +27,7 @@ from pilothouse.serving.certificates import issue_client, load_or_make_authority
 
 NOBODY_TOKEN = "token-of-nobody"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+_RETENTION_SECONDS = 1
 _RULES = [
     {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["*"]},
     {"apiGroups": ["example.com"], "resources": ["*"], "verbs": ["*"]},
@@ -104,7 +106,8 @@ class Ground:
         return "".join(printed)
 
     def restart(self) -> None:
-        """The config map ``leaves`` goes and ``comes`` comes while the server of the clients is away."""
+        """The config map ``leaves`` goes and ``comes`` comes while the server of the clients is away. When it is back,
+        that is older than its history, so they have to list again."""
         page = self.ask("GET", f"{CONFIG_MAPS}?limit=1")
         before = page["metadata"]["resourceVersion"]
         self._stop()
@@ -112,7 +115,8 @@ class Ground:
         self.ask("DELETE", f"{CONFIG_MAPS}/leaves")
         self.ask("POST", CONFIG_MAPS, {"metadata": {"name": "comes", "labels": {"watched": "yes"}}})
         self._stop()
-        self._start(self.port)
+        time.sleep(_RETENTION_SECONDS)
+        self._start(self.port, f"--history-retention={_RETENTION_SECONDS}s")
         answer = self.ask("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion={before}&timeoutSeconds=1")
         assert answer["type"] == "ERROR" and answer["object"]["code"] == 410, answer
         self.gone_versions.append(before)
@@ -132,7 +136,7 @@ class Ground:
         token = (self.directory / "data" / "admin.token").read_text()
         return ask(self._url, (self.directory / "data" / "ca.crt").read_bytes(), token, method, path, body, refused)
 
-    def _start(self, port: int) -> None:
+    def _start(self, port: int, *flags: str) -> None:
         self._url = f"https://127.0.0.1:{port}"
         self._up = pilothouse(
             self.directory,
@@ -144,6 +148,7 @@ class Ground:
             "--nodes=1",
             "--pod-start-delay=20ms",
             "--pod-stop-delay=20ms",
+            *flags,
         )
         self._up.until("pilothouse is ready")
 

@@ -165,7 +165,7 @@ def follows(client: Client) -> None:
     until(lambda: mirror.names == {"leaves", "stays"}, "it has listed")
     ask_for_restart()
     until(lambda: mirror.names == {"comes", "stays"}, "it has noticed what happened meanwhile")
-    assert mirror.expired == 1
+    assert mirror.expired  # more than once, if it is slower than the history is long
     client.create(from_dict(config_map("later", WATCHED)))
     until(lambda: "later" in mirror.names, "and it goes on")
     client.delete(ConfigMap, "later")

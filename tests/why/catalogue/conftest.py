@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from tests.clients.test_kubectl import KUBECTL
@@ -28,7 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_scenario(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and "scene" in item.fixturenames
+    # Other directories have fixtures of that name, too.
+    here = Path(__file__).parent in item.path.parents
+    return here and isinstance(item, pytest.Function) and "scene" in item.fixturenames
 
 
 class Scenarios:

@@ -58,6 +58,7 @@ def test_a_program_that_exits(scene: Scene) -> None:
     """The rollout before this one, which went well, is not named."""
     scene.deployment(replicas=1)
     scene("set", "env", "deployment/web", "MODE=good")
+    scene("rollout", "status", "deployment/web")
     scene.until_ready(1)
     command = [{"op": "add", "path": "/spec/template/spec/containers/0/command", "value": ["sh", "-c", "exit 3"]}]
     scene("patch", "deployment", "web", "--type=json", "-p", json.dumps(command))
