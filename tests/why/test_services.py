@@ -1,5 +1,7 @@
 """Services that lead nowhere."""
 
+import asyncio
+
 from tests.why.cluster import Cluster, roots, texts
 
 
@@ -16,3 +18,15 @@ async def test_the_deployment_of_the_pods_was_scaled_to_zero(cluster: Cluster) -
         "deployment/web changed: spec.replicas: 2 -> 0, by kubernetes-admin with pilothouse-testing"
     ]
     assert found.steps[0].table == []
+
+
+async def test_a_target_port_that_no_pod_has(cluster: Cluster) -> None:
+    await cluster.deployment("web")
+    manifest = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    ports = [{"port": 80, "targetPort": "http"}]
+    await cluster.create({**manifest, "spec": {"selector": {"app": "web"}, "ports": ports}})
+    await asyncio.sleep(10)
+    found = await cluster.why("services", "web")
+    assert found.state == "no endpoints"
+    assert texts(found.steps) == ["service/web selects ready pods, and none of them has a container port named http"]
+    assert roots(found) == ["service/web was created, by kubernetes-admin with pilothouse-testing"]

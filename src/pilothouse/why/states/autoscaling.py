@@ -27,7 +27,11 @@ async def autoscaler(view: View) -> Finding | None:
             step = view.step(f"can't scale: {found.get('reason')}: {found.get('message')}", root=STATE)
             step.because = await _target(view)
             steps.append(step)
-    steps += [view.step(f"compares {line}", root=STATE) for line in _arithmetic(view.spec, view.status, current)]
+    compared = [f"compares {line}" for line in _arithmetic(view.spec, view.status, current)]
+    if not steps and compared:
+        steps.append(view.step(compared.pop(0), root=STATE))
+    if steps:
+        steps[0].table = compared
     if limited.get("status") == "True":
         text = f"wants other than it may: {limited.get('reason')}: {limited.get('message')}"
         bounds = await last_change(view)

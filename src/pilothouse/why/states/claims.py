@@ -40,10 +40,10 @@ async def _pending(view: View) -> list[Step]:
         steps.append(view.step('asks for a volume without a class (storageClassName is ""): none is made', root=STATE))
     else:
         steps.append(view.step("has no storageClassName, and there is no default StorageClass", root=STATE))
-    steps += await _events(view)
+    steps[0].table = await _event_lines(view)
     rejected = await _volumes(view)
     if rejected:
-        steps.append(view.step(f"fits none of the {len(rejected)} volumes", root=STATE, table=rejected[:_SHOWN]))
+        steps[0].table += [f"it fits none of the {len(rejected)} volumes:", *rejected[:_SHOWN]]
     made = await created(view)
     if made is not None:
         steps[0].because.append(made)
@@ -74,9 +74,10 @@ async def _consumer(view: View, class_: Document) -> list[Step]:
     return [view.step(f"waits until {', '.join(users[:_SHOWN])} is scheduled: {mode}", root=STATE)]
 
 
-async def _events(view: View) -> list[Step]:
+async def _event_lines(view: View) -> list[str]:
+    """The newest warning about the claim."""
     found = [each for each in await view.evidence.events(view.reference, view.uid) if each.type == "Warning"]
-    return [view.step(f"{each.reason}: {each.message}", root=STATE) for each in found[-1:]]
+    return [f"{each.reason}: {each.message}" for each in found[-1:]]
 
 
 async def _volumes(view: View) -> list[str]:

@@ -18,24 +18,36 @@ async def service(view: View) -> Finding | None:
         for each in await view.evidence.objects("endpointslices.discovery.k8s.io", view.reference.namespace)
         if ((each.get("metadata") or {}).get("labels") or {}).get("kubernetes.io/service-name") == view.reference.name
     ]
-    ready = sum(_ready(each) for each in slices)
+    needs_ports = bool(spec.get("ports")) and spec.get("clusterIP") != "None"
+    ready = sum(_ready(each) for each in slices if each.get("ports") or not needs_ports)
     if ready:
         return await _load_balancer(view)
     selector = spec.get("selector")
     if not selector:
-        text = "has no selector, so nobody but its author makes its EndpointSlices, and there is none with an address"
+        text = "has no selector, so no controller makes its EndpointSlices, and there is none with an address"
         return Finding("no endpoints", (view.step(text, root=STATE),))
     pods = await view.evidence.objects("pods", view.reference.namespace)
     selected = [pod for pod in pods if selector.items() <= ((pod["metadata"].get("labels")) or {}).items()]
     if not selected:
         return Finding("no endpoints", (await _selects_nothing(view, selector, pods),))
     waiting = [pod for pod in selected if condition(pod, "Ready").get("status") != "True"]
-    text = (
-        f"selects {len(selected)} pods, and none of them is ready" if waiting else "selects ready pods without a port"
-    )
-    step = view.step(text, root=STATE)
+    if len(waiting) < len(selected):
+        return Finding("no endpoints", (await _without_ports(view),))
+    step = view.step(f"selects {len(selected)} pods, and none of them is ready", root=STATE)
     step.because = [await _not_ready(view, pod) for pod in waiting[:_SHOWN]]
     return Finding("no endpoints", (step,))
+
+
+async def _without_ports(view: View) -> Step:
+    """Ready pods are selected, and none of them has a port of the name that the Service leads to."""
+    names = [
+        str(each["targetPort"]) for each in view.spec.get("ports") or () if isinstance(each.get("targetPort"), str)
+    ]
+    if not names:
+        return view.step("selects ready pods, which its EndpointSlices do not have yet", root=STATE)
+    changed = await last_change(view)
+    text = f"selects ready pods, and none of them has a container port named {', '.join(names)}"
+    return view.step(text, root=STATE, because=[changed] if changed is not None else [])
 
 
 def _ready(endpoint_slice: Document) -> int:
