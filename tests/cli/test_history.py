@@ -19,13 +19,13 @@ from tests.tables import cases
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.core import CONFIG_MAPS, PODS
 from pilothouse.cli import main
-from pilothouse.cli.history import Origin, Version, version_lines, versions
+from pilothouse.cli.history import Version, version_lines, versions
 from pilothouse.cli.program import UserError
 from pilothouse.cli.resource_arguments import find_resource, type_and_name
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.connect import connect
 from pilothouse.env import Env, TaskGroup, loops
-from pilothouse.machinery.causes import Cause, Trigger
+from pilothouse.machinery.causes import Cause, Origin, Trigger
 from pilothouse.testing import AsyncCluster, async_plane
 
 ROLLOUTS = 4

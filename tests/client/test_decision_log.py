@@ -225,7 +225,7 @@ class Answering:
         return wire.Response(200, {}, b'{"kind":"Status","apiVersion":"v1","details":{"uid":"u"}}')
 
     async def open(self, request: wire.Request) -> wire.Stream:
-        raise NotImplementedError
+        raise AssertionError(f"nothing is watched here: {request.target}")
 
     async def close(self) -> None:
         pass

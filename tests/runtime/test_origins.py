@@ -9,10 +9,9 @@ from tests.runtime.cluster import Cluster
 from pilothouse.api.core import CONFIG_MAPS
 from pilothouse.client import Client
 from pilothouse.env import Env, TaskGroup
-from pilothouse.machinery.causes import MAX_TRIGGERS, Cause, Trigger, record_decision
+from pilothouse.machinery.causes import MAX_TRIGGERS, Cause, Origin, Trigger, record_decision
 from pilothouse.runtime import InformerFactory, WorkQueue
 from pilothouse.runtime.controller import Requeue, WorkerPool
-from pilothouse.storage import Origin
 
 CHANGED = "default/source"
 

@@ -11,14 +11,13 @@ import pytest
 from tests.tables import cases
 
 from pilothouse.env import Env
-from pilothouse.machinery.causes import Cause, Trigger
+from pilothouse.machinery.causes import Cause, Origin, Trigger
 from pilothouse.storage import (
     Change,
     CommitFailed,
     Compacted,
     DamagedStore,
     DataDirectoryError,
-    Origin,
     Record,
     Retention,
     Staged,
@@ -27,13 +26,13 @@ from pilothouse.storage.history import KEPT
 from pilothouse.storage.sqlite import FILE_NAME, SqliteStore
 
 ORIGIN = Origin(
-    1000.0,
     "system:serviceaccount:kube-system:replicaset-controller",
     "manager/v1.36",
     "create",
     cause=Cause(
         "replicaset-controller", "shop/web", "wants 3: „2“ more", (Trigger("ADDED", "pods", "shop", "a", "4"),)
     ),
+    time=1000.0,
 )
 
 

@@ -4,10 +4,9 @@ from tests.tables import cases
 from tests.why.cluster import Cluster
 
 from pilothouse.api.apps import DEPLOYMENTS
-from pilothouse.machinery.causes import Cause
+from pilothouse.machinery.causes import Cause, Origin
 from pilothouse.why import Reference, ServerEvidence
 from pilothouse.why.actors import act, root_of, who
-from pilothouse.why.evidence import Origin
 
 KUBECTL = "kubectl/v1.20.2 (linux/amd64)"
 

@@ -2,9 +2,8 @@
 
 from tests.tables import cases
 
-from pilothouse.machinery.causes import Cause
+from pilothouse.machinery.causes import Cause, Origin
 from pilothouse.why.actors import root_of, who
-from pilothouse.why.evidence import Origin
 
 CLAIMED = Cause("replicaset-controller", "default/web", "it was too many")
 

@@ -10,8 +10,8 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.audit.context import add_audit_annotation, audit_context
 from pilothouse.apiserver.call import Call
 from pilothouse.env import Env
-from pilothouse.machinery.causes import ANNOTATION, Cause, InvalidCause, current_cause, encode_cause, read_cause
-from pilothouse.storage import Origin, Staged
+from pilothouse.machinery.causes import ANNOTATION, Cause, InvalidCause, Origin, current_cause, encode_cause, read_cause
+from pilothouse.storage import Staged
 
 _MAX_AGENT = 256
 """Characters of a User-Agent that are kept with a change."""
@@ -40,7 +40,7 @@ _SERVER = "system:apiserver"
 @contextmanager
 def own_writes(env: Env, key: str, decision: str) -> Iterator[None]:
     """What is staged inside is written by the server itself, and not for a request."""
-    origin = Origin(env.now().timestamp(), _SERVER, cause=Cause(COMPONENT, key, decision))
+    origin = Origin(_SERVER, cause=Cause(COMPONENT, key, decision), time=env.now().timestamp())
     before = _current.set(origin)
     try:
         yield
@@ -80,7 +80,6 @@ def _origin(call: Call, env: Env) -> Origin:
         add_audit_annotation(ANNOTATION, encode_cause(cause).decode())
     agent = headers.get("user-agent", "")
     return Origin(
-        env.now().timestamp(),
         call.identity.user,
         agent[:_MAX_AGENT],
         info.verb,
@@ -89,6 +88,7 @@ def _origin(call: Call, env: Env) -> Origin:
         "" if audit is None else audit.audit_id,
         cause,
         headers.get("kubectl-command", "")[:_MAX_AGENT],
+        env.now().timestamp(),
     )
 
 

@@ -1,7 +1,6 @@
 """``pilothouse history``: every change of one object that the API server still knows, as differences."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -10,14 +9,14 @@ import msgspec
 
 from pilothouse.api.kinds import Kind
 from pilothouse.cli.clientside import common_flags, connected, connection_flags
-from pilothouse.cli.program import UserError, parse, serve
-from pilothouse.cli.resource_arguments import find_resource, times_of_revisions, type_and_name
+from pilothouse.cli.program import UserError, serve
+from pilothouse.cli.resource_arguments import find_resource, parse_for_object, times_of_revisions, type_and_name
 from pilothouse.cli.terminal import escaped
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Gone
-from pilothouse.client.requests import with_query
+from pilothouse.client.history import RecordedChange, recorded_changes
 from pilothouse.env import Env
-from pilothouse.machinery.causes import Cause
+from pilothouse.machinery.causes import Origin
 from pilothouse.machinery.differences import ABSENT, Difference, differences
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet, Parsed
 
@@ -26,13 +25,9 @@ USAGE = """Prints the changes of an object, also of one that is gone, as far bac
 Usage:
   {program} TYPE/NAME [flags]
 """
-_FORMATS = ("text", "json")
 _QUIET_SECONDS = 2
 """A watch of an object that is gone ends after that: nothing says which change was the last."""
 _ATTEMPTS = 5
-_CHANGES = "/debug/history/changes"
-_MOST = 5000
-"""Changes that the API server tells at once."""
 _SHOWN_FIELDS = 40
 _SHOWN_TEXT = 160
 
@@ -45,33 +40,11 @@ class Version(msgspec.Struct, frozen=True):
     time: str
     managers: tuple[str, ...]
     changes: tuple[Difference, ...]
-    origin: "Origin | None" = None
+    origin: Origin | None = None
     """Who wrote it and why, where the API server tells."""
 
 
-class Origin(msgspec.Struct, frozen=True, rename="camel"):
-    """Who made a change, and why."""
-
-    user: str = ""
-    user_agent: str = ""
-    verb: str = ""
-    subresource: str = ""
-    field_manager: str = ""
-    audit_id: str = msgspec.field(default="", name="auditID")
-    cause: Cause | None = None
-
-
-class _RecordedChange(msgspec.Struct, rename="camel"):
-    resource_version: str
-    time: str = ""
-    origin: Origin | None = None
-
-
-class _RecordedChanges(msgspec.Struct):
-    changes: list[_RecordedChange]
-
-
-Origins = Mapping[str, _RecordedChange]
+Origins = Mapping[str, RecordedChange]
 """By resourceVersion."""
 
 
@@ -92,17 +65,8 @@ def flag_set(program: str) -> FlagSet:
 
 def run(program: str, words: Sequence[str]) -> int:
     """Print the history."""
-    parsed = parse(flag_set(program), program, words, most=2)
-    if isinstance(parsed, int):
-        return parsed
-    try:
-        if parsed["output"] not in _FORMATS:
-            raise UserError(f'--output must be text or json, got "{parsed["output"]}"', code=2)
-        type_and_name(parsed.arguments)
-    except UserError as error:
-        print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
-        return error.code
-    return serve(program, _run(parsed), v=parsed["v"])
+    parsed = parse_for_object(flag_set(program), program, words)
+    return parsed if isinstance(parsed, int) else serve(program, _run(parsed), v=parsed["v"])
 
 
 async def _run(parsed: Parsed) -> int:
@@ -131,15 +95,12 @@ async def _run(parsed: Parsed) -> int:
 
 
 async def origins_of(client: Client, kind: Kind[Any], namespace: str, name: str) -> Origins:
-    """Who made each change of the object; nothing where the API server does not tell, or not us."""
-    selected = {"group": kind.group, "resource": kind.resource, "namespace": namespace, "name": name}
-    query = with_query(_CHANGES, **selected, limit=str(_MOST))
+    """Who made each change of the object; nothing where the API server does not tell, or not this user."""
     try:
-        response = await client.request("GET", query)
+        recorded = await recorded_changes(client, kind.group, kind.resource, namespace, name)
     except ApiError:
         return {}
-    recorded = msgspec.json.decode(response.body, type=_RecordedChanges)
-    return {each.resource_version: each for each in recorded.changes}
+    return {each.resource_version: each for each in recorded}
 
 
 async def versions(

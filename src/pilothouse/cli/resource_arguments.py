@@ -1,20 +1,23 @@
 """Resources and times as the arguments of commands name them."""
 
 import datetime
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from pilothouse.cli.program import UserError
+from pilothouse.cli.program import UserError, parse
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.client.requests import with_query
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.durations import parse_duration
+from pilothouse.machinery.flags import FlagSet, Parsed
 from pilothouse.machinery.times import TimeError, format_micro_time, parse_time
 
 _HISTORY = "/debug/history"
+_FORMATS = ("text", "json")
 
 
 class _Mark(msgspec.Struct, rename="camel"):
@@ -37,6 +40,22 @@ def type_and_name(arguments: Sequence[str]) -> tuple[str, str]:
     if not kind or not name:
         raise UserError(f"expected TYPE/NAME, got {' '.join(arguments) or 'nothing'}", code=2)
     return kind, name
+
+
+def parse_for_object(flags: FlagSet, program: str, words: Sequence[str]) -> Parsed | int:
+    """The flags and the ``TYPE/NAME`` of a command about one object that prints text or JSON; an exit code if there is
+    nothing to do, or they are wrong, which is printed."""
+    parsed = parse(flags, program, words, most=2)
+    if isinstance(parsed, int):
+        return parsed
+    try:
+        if parsed["output"] not in _FORMATS:
+            raise UserError(f'--output must be text or json, got "{parsed["output"]}"', code=2)
+        type_and_name(parsed.arguments)
+    except UserError as error:
+        print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
+        return error.code
+    return parsed
 
 
 def find_resource(discovery: Discovery, text: str) -> Resource:

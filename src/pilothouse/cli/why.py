@@ -1,13 +1,12 @@
 """``pilothouse why``: why an object is as it is, or is gone."""
 
-import sys
 from collections.abc import Sequence
 
 import msgspec
 
 from pilothouse.cli.clientside import common_flags, connected, connection_flags
-from pilothouse.cli.program import UserError, parse, serve
-from pilothouse.cli.resource_arguments import find_resource, type_and_name
+from pilothouse.cli.program import UserError, serve
+from pilothouse.cli.resource_arguments import find_resource, parse_for_object, type_and_name
 from pilothouse.cli.terminal import escaped
 from pilothouse.client.errors import ApiError
 from pilothouse.env import Env
@@ -20,7 +19,6 @@ that led there back to the act or the fault that began it.
 Usage:
   {program} TYPE/NAME [flags]
 """
-_FORMATS = ("text", "json")
 
 
 def flag_set(program: str) -> FlagSet:
@@ -38,17 +36,8 @@ def flag_set(program: str) -> FlagSet:
 
 def run(program: str, words: Sequence[str]) -> int:
     """Print the explanation."""
-    parsed = parse(flag_set(program), program, words, most=2)
-    if isinstance(parsed, int):
-        return parsed
-    try:
-        if parsed["output"] not in _FORMATS:
-            raise UserError(f'--output must be text or json, got "{parsed["output"]}"', code=2)
-        type_and_name(parsed.arguments)
-    except UserError as error:
-        print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
-        return error.code
-    return serve(program, _run(parsed), v=parsed["v"])
+    parsed = parse_for_object(flag_set(program), program, words)
+    return parsed if isinstance(parsed, int) else serve(program, _run(parsed), v=parsed["v"])
 
 
 async def _run(parsed: Parsed) -> int:

@@ -66,6 +66,26 @@ class Cause(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults
     """Triggers that are left out."""
 
 
+NO_TIME = 0.0
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Who made a write, and why: what an API server knew of the request. All changes of one request share it."""
+
+    user: str = ""
+    user_agent: str = ""
+    verb: str = ""
+    """Of the request, as authorization and audit name it: ``create``, ``deletecollection``."""
+    subresource: str = ""
+    field_manager: str = ""
+    audit_id: str = msgspec.field(default="", name="auditID")
+    cause: Cause | None = None
+    command: str = ""
+    """The command of kubectl, as its header ``Kubectl-Command`` says: ``kubectl scale``."""
+    time: float = NO_TIME
+    """Seconds since the epoch, when the request began to be handled. ``NO_TIME``, that very object, is left out."""
+
+
 class InvalidCause(ValueError):
     """A header that holds no cause."""
 

@@ -11,7 +11,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.apiserver.resources import ResourceTable, storage_prefix
 from pilothouse.machinery.times import format_micro_time
 from pilothouse.storage import Change, Compacted, FutureRevision, Store
-from pilothouse.why.evidence import MOST_OBJECTS, Document, ObjectChange, Origin, Reference
+from pilothouse.why.evidence import MOST_OBJECTS, Document, ObjectChange, Reference
 
 _event = msgspec.json.Decoder(Event).decode
 
@@ -57,26 +57,16 @@ class StoreEvidence:
         self._by_revision[change.revision] = change
         group, resource, *place = change.key.split("/")
         metadata = msgspec.json.decode(change.value).get("metadata") or {}
-        origin, found, time = change.origin, None, ""
-        if origin is not None:
-            time = format_micro_time(datetime.datetime.fromtimestamp(origin.time, datetime.UTC))
-            found = Origin(
-                origin.user,
-                origin.user_agent,
-                origin.verb,
-                origin.subresource,
-                origin.field_manager,
-                origin.audit_id,
-                origin.cause,
-                origin.command,
-            )
+        time = ""
+        if change.origin is not None:
+            time = format_micro_time(datetime.datetime.fromtimestamp(change.origin.time, datetime.UTC))
         return ObjectChange(
             Reference(f"{resource}.{group}" if group else resource, place[0] if len(place) > 1 else "", place[-1]),
             change.type,
             change.revision,
             metadata.get("uid") or "",
             time,
-            found,
+            change.origin,
         )
 
     async def before(self, change: ObjectChange) -> Document | None:

@@ -34,7 +34,7 @@ from pilothouse.storage.errors import (
 )
 from pilothouse.storage.history import Retention
 from pilothouse.storage.memory import MemoryStore
-from pilothouse.storage.records import Change, Origin, Page, Record, Staged
+from pilothouse.storage.records import Change, Page, Record, Staged
 from pilothouse.storage.store import Store
 from pilothouse.storage.watchers import Watcher
 
@@ -49,7 +49,6 @@ __all__ = [
     "MemoryStore",
     "Mismatch",
     "NewerFormat",
-    "Origin",
     "Page",
     "Record",
     "Retention",

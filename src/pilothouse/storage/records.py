@@ -9,24 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pilothouse.machinery.causes import Cause
-
-
-class Origin(msgspec.Struct, frozen=True, gc=False):
-    """Who made a write, and why: what the API server knew of the request. All changes of one request share it."""
-
-    time: float
-    """Seconds since the epoch, when the request began to be handled."""
-    user: str = ""
-    user_agent: str = ""
-    verb: str = ""
-    """Of the request, as authorization and audit name it: ``create``, ``deletecollection``."""
-    subresource: str = ""
-    field_manager: str = ""
-    audit_id: str = ""
-    cause: Cause | None = None
-    command: str = ""
-    """The command of kubectl, as its header ``Kubectl-Command`` says: ``kubectl scale``."""
+from pilothouse.machinery.causes import Origin
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 
 from pilothouse.env import Log
+from pilothouse.machinery.causes import Origin
 from pilothouse.storage.errors import DamagedStore
-from pilothouse.storage.records import Change, Origin, Record
+from pilothouse.storage.records import Change, Record
 from pilothouse.storage.sqlite_format import WRITTEN, checksum, floor_checksum
 from pilothouse.storage.watchers import resource_end
 

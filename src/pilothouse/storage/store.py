@@ -49,7 +49,7 @@ class Store(ABC):
         revision: int = FIRST_REVISION,
         superseded: Superseded | None = None,
     ) -> None:
-        """``superseded`` is told what history lets go of."""
+        """``superseded`` is called with what history lets go of."""
         self.revision = revision
         """The newest committed revision."""
         self.compacted = revision if revision > FIRST_REVISION else 0

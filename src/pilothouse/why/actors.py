@@ -1,7 +1,6 @@
 """Who made a change, as people say it, and what kind of beginning it is. Pure."""
 
-from pilothouse.machinery.causes import TIMER, Cause
-from pilothouse.why.evidence import Origin
+from pilothouse.machinery.causes import TIMER, Cause, Origin
 from pilothouse.why.steps import FAULT, PROGRAM, TIME, UNKNOWN, USER
 
 FAULTS = frozenset({"kubelet", "node-lifecycle-controller"})
@@ -12,9 +11,21 @@ _SERVER = "kube-apiserver"
 _SERVER_USER = "system:apiserver"
 
 
+ADMINISTRATOR = "kubernetes-admin"
+"""As this one the parts of a plane write that no component of Kubernetes has an identity for, such as its nodes'
+hardware. It may impersonate everybody in any case."""
+
+
+def trusted_cause(origin: Origin | None) -> Cause | None:
+    """The cause, if the user is one who writes as a component: any client may send the header with any text."""
+    if origin is None or not (origin.user.startswith("system:") or origin.user == ADMINISTRATOR):
+        return None
+    return origin.cause
+
+
 def acting(origin: Origin) -> Cause | None:
     """The cause of a write by a component. What the API server remarks on the request of somebody is none."""
-    cause = origin.believed
+    cause = trusted_cause(origin)
     remark = cause is not None and cause.component == _SERVER and origin.user != _SERVER_USER
     return None if remark else cause
 
@@ -26,7 +37,7 @@ def who(origin: Origin | None) -> str:
     cause = acting(origin)
     if cause is not None:
         return _component(cause.component, origin.user)
-    claimed = origin.cause if origin.believed is None else None
+    claimed = origin.cause if trusted_cause(origin) is None else None
     claims = f", who claims to be {claimed.component}" if claimed is not None else ""
     tool = _tool(origin)
     return (f"{origin.user} with {tool}" if tool else origin.user) + claims

@@ -10,7 +10,7 @@ the key's own object is considered too, unless the status said that it was fulfi
 import msgspec
 
 from pilothouse.machinery.causes import RETRY, TIMER, Cause, Trigger
-from pilothouse.why.actors import FAULTS, act, root_of
+from pilothouse.why.actors import FAULTS, act, root_of, trusted_cause
 from pilothouse.why.changes import CREATED, FAILED, NOTHING, PHASE, SPEC, changed_paths, is_fulfilled, summary
 from pilothouse.why.details import details
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_of_spec
@@ -85,7 +85,7 @@ class Chain:
         self._steps = 0
 
     async def step(self, change: ObjectChange, *, text: str = "", seen: frozenset[int] = frozenset()) -> Step:
-        """A change, and what led to it. ``text`` replaces what is said of the change itself."""
+        """A change, and what led to it. ``text`` replaces the description of the change itself."""
         self._steps += 1
         evidence = self._evidence
         described = summary(change, await evidence.before(change), await evidence.after(change))
@@ -93,7 +93,7 @@ class Chain:
         reference = change.reference
         name = f"{evidence.kind_of(reference.resource)}/{reference.name}"
         origin = change.origin
-        cause = origin.believed if origin is not None else None
+        cause = trusted_cause(origin)
         step = Step(
             text=f"{name} {text}",
             object=name,
@@ -107,7 +107,7 @@ class Chain:
         step.table = list(more.table)
         if cause is not None and len(seen) < _MOST_LINKS and self._steps < _MOST_STEPS:
             seen |= {change.revision}
-            # What a kubelet was told is no reason for the end of a container.
+            # An event that a kubelet has received is no reason for the end of a container.
             own_fault = described.weight == FAILED and cause.component in FAULTS
             for each in await self._reasons(change, None if own_fault else cause, more.further, seen):
                 step.because.append(await self.step(each.change, text=each.text, seen=seen))
@@ -142,7 +142,7 @@ class Chain:
         described = summary(change, await self._evidence.before(change), await self._evidence.after(change))
         if change.origin is not None and change.origin.subresource == "binding":
             return _Candidate(change, described.text, PHASE)
-        made_by = change.origin.believed if change.origin is not None else None
+        made_by = trusted_cause(change.origin)
         if made_by is not None and (made_by.component, made_by.key) == (cause.component, cause.key):
             # Its own doing: what it did before led to it, and that has the same reason.
             return _Candidate(change, described.text, min(described.weight, 5))

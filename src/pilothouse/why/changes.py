@@ -27,7 +27,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def summary(change: ObjectChange, before: Document | None, after: Document | None) -> Summary:
-    """What a change was. Without the documents, which history may not have, only its type is told."""
+    """What a change was. Without the documents, which history may not have, only its type is known."""
     if change.type == "ADDED":
         return Summary("was created", CREATED)
     if change.type == "DELETED":

@@ -1,10 +1,11 @@
-"""What is told of a change of a pod, beside what it was: the ranking in which it was chosen, the budget that its
+"""What an explanation adds to a change of a pod: the ranking in which it was chosen, the budget that its
 eviction was charged to, the pressure that the kubelet evicted it for, the node that is gone."""
 
 from typing import Any
 
 import msgspec
 
+from pilothouse.why.actors import trusted_cause
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference
 
 _MOST_PODS = 10
@@ -33,7 +34,7 @@ async def details(evidence: Evidence, change: ObjectChange) -> Details:
         return Details()
     if origin.subresource == "eviction":
         return Details(await _charged(evidence, change))
-    cause = origin.believed
+    cause = trusted_cause(origin)
     if cause is None:
         return Details()
     if cause.component in _SCALERS and change.type != "ADDED" and " chosen, " in cause.decision:

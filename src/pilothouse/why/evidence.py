@@ -1,7 +1,7 @@
-"""What the API server can tell of the past: the changes of objects, who made them and why, and objects as they were.
+"""What is known of the past: the changes of objects, who made them and why, and objects as they were.
 
 pilothouse's API server answers ``/debug/history/changes``. Other API servers keep earlier versions for some minutes and
-tell nothing of their origin; decision logs and audit logs do (``why.logs``).
+tell nothing of their origin.
 """
 
 from collections.abc import Sequence
@@ -12,24 +12,18 @@ import msgspec
 from pilothouse.api.core import EVENTS, Event
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Gone, NotFound
-from pilothouse.client.requests import with_query
+from pilothouse.client.history import recorded_changes
 from pilothouse.machinery.api_resources import Discovery, Resource
-from pilothouse.machinery.causes import Cause
+from pilothouse.machinery.causes import Origin
 
 Document = dict[str, Any]
 
-CHANGES_PATH = "/debug/history/changes"
-_LIMIT = 2000
-_PAGE = 5000
+_MOST_CHANGES = 2000
+"""Of one object."""
 _MOST_READ = 200
 """Of so many changes of an object its states before and after are read."""
 MOST_OBJECTS = 5000
 """So many objects of a kind are looked at."""
-
-
-ADMINISTRATOR = "kubernetes-admin"
-"""As this one the parts of a plane write that no component of Kubernetes has an identity for, such as its nodes'
-hardware. It may impersonate everybody in any case."""
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -50,25 +44,6 @@ class Reference(msgspec.Struct, frozen=True):
         return self.resource.partition(".")[2]
 
 
-class Origin(msgspec.Struct, frozen=True, rename="camel"):
-    """Who made a change, as ``/debug/history/changes`` has it."""
-
-    user: str = ""
-    user_agent: str = ""
-    verb: str = ""
-    subresource: str = ""
-    field_manager: str = ""
-    audit_id: str = msgspec.field(default="", name="auditID")
-    cause: Cause | None = None
-    command: str = ""
-    """Of kubectl, as its header says: ``kubectl scale``."""
-
-    @property
-    def believed(self) -> Cause | None:
-        """The cause, if the user is one who writes as a component: any client may send the header with any text."""
-        return self.cause if self.user.startswith("system:") or self.user == ADMINISTRATOR else None
-
-
 class ObjectChange(msgspec.Struct, frozen=True):
     """One change of one object."""
 
@@ -78,23 +53,6 @@ class ObjectChange(msgspec.Struct, frozen=True):
     uid: str = ""
     time: str = ""
     origin: Origin | None = None
-
-
-class _Change(msgspec.Struct, rename="camel"):
-    resource_version: str
-    type: str
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    time: str = ""
-    origin: Origin | None = None
-
-
-class _Changes(msgspec.Struct):
-    changes: list[_Change]
-
-
-_changes = msgspec.json.Decoder(_Changes)
 
 
 class Evidence(Protocol):
@@ -204,14 +162,12 @@ class ServerEvidence:
 
     async def _ask_changes(self, resource: str, namespace: str, name: str) -> list[ObjectChange]:
         plural, _dot, group = resource.partition(".")
-        target = with_query(
-            CHANGES_PATH, group=group, resource=plural, namespace=namespace, name=name, limit=_LIMIT if name else _PAGE
-        )
+        most = _MOST_CHANGES if name else MOST_OBJECTS
         try:
-            response = await self._client.request("GET", target)
+            found = await recorded_changes(self._client, group, plural, namespace, name, most=most)
         except NotFound:
             self._tells_origins = False
-            self.unseen["who changed what: this API server does not tell (give --decision-log and --audit-log)"] = None
+            self.unseen["who changed what: this API server does not tell"] = None
             return []
         except ApiError as error:
             self._tells_origins = False
@@ -226,7 +182,7 @@ class ServerEvidence:
                 each.time,
                 each.origin,
             )
-            for each in _changes.decode(response.body).changes
+            for each in found
         ]
 
     async def before(self, change: ObjectChange) -> Document | None:

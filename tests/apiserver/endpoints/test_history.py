@@ -123,7 +123,7 @@ async def test_the_newest_changes_and_where_they_begin(world: World) -> None:
     "query, message",
     {
         "no resource": ("", 'the parameter "resource" is required, for example resource=pods'),
-        "too many": ("?resource=pods&limit=5001", 'invalid parameter "limit": must be between 1 and 5000'),
+        "too many": ("?resource=pods&limit=1001", 'invalid parameter "limit": must be between 1 and 1000'),
         "no number": ("?resource=pods&limit=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
     },
 )

@@ -88,7 +88,7 @@ async def test_an_object_that_cannot_be_read_leaves_the_others(env: Env) -> None
         model.put("/pods/a/bad", b'{"metadata":{"name":"bad"},"spec":7}')
         view.show(search="", namespace="", sort=0, reverse=False)
         assert [view.key(index) for index in range(len(view))] == ["/pods/a/good"]
-        assert list(model.troubles()) == ["1 objects can't be read, such as /pods/a/bad"]
+        assert list(model.errors()) == ["1 objects can't be read, such as /pods/a/bad"]
         model.drop("/pods/a/good")
         assert model.pods_by_state == {"pending": 0}
         assert list(view.cells(0)) == []

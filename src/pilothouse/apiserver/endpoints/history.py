@@ -5,6 +5,7 @@ a resource, and why. Neither shows objects: lists and watches do, for those who 
 """
 
 import datetime
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -15,14 +16,15 @@ from pilothouse.apiserver.request_info import Query
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.apiserver.serializers.json import JSON_HEADERS
 from pilothouse.env import Env
-from pilothouse.machinery.causes import Cause
+from pilothouse.machinery.causes import NO_TIME, Origin
 from pilothouse.machinery.times import TimeError, format_micro_time, format_time, parse_time
 from pilothouse.storage import Change, Compacted, Store
 
 PATH = "/debug/history"
 CHANGES_PATH = "/debug/history/changes"
 DEFAULT_CHANGES = 500
-MAX_CHANGES = 5000
+MAX_CHANGES = 1000
+"""As many are encoded in some milliseconds."""
 
 
 class _Mark(msgspec.Struct, rename="camel"):
@@ -81,17 +83,6 @@ class _Stored(msgspec.Struct):
     metadata: _Meta = _Meta()
 
 
-class _Origin(msgspec.Struct, rename="camel", omit_defaults=True):
-    user: str = ""
-    user_agent: str = ""
-    verb: str = ""
-    subresource: str = ""
-    field_manager: str = ""
-    audit_id: str = msgspec.field(default="", name="auditID")
-    cause: Cause | None = None
-    command: str = ""
-
-
 class _Change(msgspec.Struct, rename="camel", omit_defaults=True):
     resource_version: str
     type: str
@@ -99,7 +90,7 @@ class _Change(msgspec.Struct, rename="camel", omit_defaults=True):
     uid: str
     namespace: str = ""
     time: str = ""
-    origin: _Origin | None = None
+    origin: Origin | None = None
 
 
 class _Changes(msgspec.Struct):
@@ -113,7 +104,7 @@ _stored = msgspec.json.Decoder(_Stored)
 
 def changes_response(store: Store, query: Query) -> Response:
     """The changes of a resource that history has, oldest first: its ``group`` and ``resource``; with ``namespace``,
-    ``name`` and ``since`` (a resourceVersion) only those of them; of more than ``limit`` the newest.
+    ``name``, ``since`` and ``before`` (resourceVersions, not included) only those; of more than ``limit`` the newest.
 
     A change has an origin if a request asked for it. Raises ``StatusError`` 400.
     """
@@ -123,7 +114,7 @@ def changes_response(store: Store, query: Query) -> Response:
     limit = query.number("limit") or DEFAULT_CHANGES
     if not 0 < limit <= MAX_CHANGES:
         raise errors.bad_request(f'invalid parameter "limit": must be between 1 and {MAX_CHANGES}')
-    since = query.number("since") or 0
+    since, before = query.number("since") or 0, query.number("before") or math.inf
     namespace, name = query.first("namespace"), query.first("name")
     prefix = storage_prefix(query.first("group"), resource)
     floor = store.history_floor(prefix)
@@ -133,7 +124,7 @@ def changes_response(store: Store, query: Query) -> Response:
     for change in reversed(store.changes(prefix)):
         if change.revision <= since:
             break
-        if change.key.startswith(below) and change.key.endswith(end):
+        if change.revision < before and change.key.startswith(below) and change.key.endswith(end):
             if len(found) == limit:
                 floor = change.revision
                 break
@@ -148,14 +139,5 @@ def _shown(change: Change) -> _Change:
     origin = change.origin
     if origin is not None:
         shown.time = format_micro_time(datetime.datetime.fromtimestamp(origin.time, datetime.UTC))
-        shown.origin = _Origin(
-            origin.user,
-            origin.user_agent,
-            origin.verb,
-            origin.subresource,
-            origin.field_manager,
-            origin.audit_id,
-            origin.cause,
-            origin.command,
-        )
+        shown.origin = msgspec.structs.replace(origin, time=NO_TIME)  # the change has it, as text
     return shown

@@ -50,7 +50,7 @@ _EVENT = next({name: place for place, name in enumerate(table.columns)} for tabl
 
 
 class TopApp(App[None]):
-    """The screen. ``client`` is the user's; what it may not read is said in place of what would be there."""
+    """The screen. ``client`` is the user's; what it may not read is named in the place of what would be there."""
 
     CSS = """
     #head, #foot { height: auto; max-height: 4; }
@@ -238,7 +238,7 @@ class TopApp(App[None]):
         if not self.model.synced:
             foot.append("reading…")
         first = "   ".join([*foot, self._message or "? help"])
-        _set(self.query_one("#foot", Static), [first, *list(self.model.troubles())[:3]])
+        _set(self.query_one("#foot", Static), [first, *list(self.model.errors())[:3]])
 
     def _show(self, number: int) -> None:
         """Draw a view anew."""

@@ -106,7 +106,7 @@ def _wrapped(line: Cell, width: int) -> Iterator[Cell]:
 async def part_lines(
     client: Client, discovery: Discovery, place: Place, part: str, *, revision: str, now: datetime.datetime
 ) -> list[Cell]:
-    """A part of what there is to see of an object. ``revision`` is empty for now. What can't be read is said."""
+    """A part of what there is to see of an object. ``revision`` is empty for now. What can't be read is named."""
     try:
         if part == "yaml":
             found = await _yaml(client, place, revision)

@@ -1,7 +1,7 @@
 """Keeps the rows of one resource in step with the API server: list in pages, watch, and again after a failure.
 
 Of an object only its row is kept, and a page of a list at a time, so that memory grows with rows and not with
-objects. A feed never ends by itself: what goes wrong is in ``trouble`` until it is over, for the reader of the screen.
+objects. A feed never ends by itself: what goes wrong is in ``error`` until it is over, for the reader of the screen.
 A user who may not read all namespaces gets that of the kubeconfig's context.
 """
 
@@ -46,7 +46,7 @@ def prefix_of(kind: Kind[Any]) -> str:
 
 class Feed:
     """The rows of ``kind`` in ``namespace``, all of them if it is empty. ``put`` takes what is there, ``drop`` the
-    key of what is gone, ``changed`` is called after each of ``trouble`` and ``synced``.
+    key of what is gone, ``changed`` is called after each of ``error`` and ``synced``.
 
     ``fallback`` is read instead if all namespaces are forbidden. ``find`` asks the API server for the version that it
     has of a resource.
@@ -67,7 +67,7 @@ class Feed:
     ) -> None:
         self.kind = kind
         self.namespace = namespace if kind.namespaced else ""
-        self.trouble = ""
+        self.error = ""
         self.synced = False
         self.restricted = False
         """Whether it reads one namespace because the others are forbidden."""
@@ -112,7 +112,7 @@ class Feed:
                     raise
                 await self.read(revision=revision)
         except (ApiError, OSError, UndecodableObject, msgspec.MsgspecError) as error:
-            self.trouble = str(error)
+            self.error = str(error)
             self._changed()
 
     async def read(self, *, revision: str = "") -> str:
@@ -180,13 +180,13 @@ class Feed:
 
     def _is_well(self) -> None:
         self._pause = _FIRST_PAUSE
-        if self.trouble or not self.synced:
-            self.trouble, self.synced = "", True
+        if self.error or not self.synced:
+            self.error, self.synced = "", True
             self._changed()
 
-    async def _wait(self, trouble: str) -> None:
-        if trouble and trouble != self.trouble:
-            self.trouble = trouble
+    async def _wait(self, error: str) -> None:
+        if error and error != self.error:
+            self.error = error
             self._changed()
         pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE)
         await asyncio.sleep(pause)

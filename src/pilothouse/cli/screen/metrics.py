@@ -58,7 +58,7 @@ async def parse_metrics(text: str, prefixes: tuple[str, ...]) -> Samples:
 
 
 class Programs:
-    """Samples the metrics of controllers and scheduler. ``trouble`` says what can't be had."""
+    """Samples the metrics of controllers and scheduler. ``errors`` says what can't be had."""
 
     def __init__(self, client: Client, env: Env) -> None:
         self._client = client
@@ -66,23 +66,23 @@ class Programs:
         self._before: tuple[float, Samples] = (0.0, {})
         self.queues: list[Queue] = []
         self.scheduler: Samples = {}
-        self.trouble: dict[str, str] = {}
+        self.errors: dict[str, str] = {}
 
     async def sample(self, component: str) -> None:
         """Ask once."""
-        self.trouble.pop(component, None)
+        self.errors.pop(component, None)
         prefixes = ("workqueue_", "pilothouse_reconcile_errors_total", "scheduler_", _API_SERVER)
         try:
             response = await self._client.request("GET", with_query("/metrics", component=component))
         except (ApiError, OSError) as error:
-            self.trouble[component] = f"the metrics of {component} can't be read: {error}"
+            self.errors[component] = f"the metrics of {component} can't be read: {error}"
             return
         if len(response.body) > _SIZE:
-            self.trouble[component] = f"the metrics of {component} are larger than {_SIZE // 1024**2} MiB"
+            self.errors[component] = f"the metrics of {component} are larger than {_SIZE // 1024**2} MiB"
             return
         found = await parse_metrics(response.body.decode(errors="replace"), prefixes)
         if _API_SERVER in found:
-            self.trouble[component] = f"this API server does not serve the metrics of {component}, which runs elsewhere"
+            self.errors[component] = f"this API server does not serve the metrics of {component}, which runs elsewhere"
             found = {}
         if component == MANAGER:
             before, self._before = self._before, (self._env.monotonic(), found)

@@ -124,14 +124,14 @@ class Model:
     @property
     def synced(self) -> bool:
         """Whether every table has been read, or says why not."""
-        return all(feed.synced or feed.trouble for feed in self.feeds)
+        return all(feed.synced or feed.error for feed in self.feeds)
 
-    def troubles(self) -> Iterator[str]:
+    def errors(self) -> Iterator[str]:
         """What can't be read, and why; the same reason is there once."""
         by_reason: dict[str, list[str]] = {}
         for feed in self.feeds:
-            if feed.trouble:
-                by_reason.setdefault(feed.trouble, []).append(feed.kind.resource)
+            if feed.error:
+                by_reason.setdefault(feed.error, []).append(feed.kind.resource)
         for reason, resources in by_reason.items():
             yield f"{', '.join(resources)}: {reason}"
         restricted = sorted({feed.namespace for feed in self.feeds if feed.restricted})

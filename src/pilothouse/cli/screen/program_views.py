@@ -1,5 +1,6 @@
 """Controllers and scheduler: what their metrics say, and the events that they have written."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pilothouse.cli.screen.metrics import MANAGER, SCHEDULER, Programs, Queue
@@ -19,7 +20,7 @@ _SORTS: tuple[Callable[[Queue], tuple[float | str, ...]], ...] = (
 )
 
 
-class _Lines:
+class _Lines(ABC):
     """A view that is made anew at each change: it is short."""
 
     title = ""
@@ -55,9 +56,9 @@ class _Lines:
     def update(self, changes: Mapping[str, Iterable[str]]) -> None:
         self._lines = [line for line in self.lines() if self._fits(line[1])]
 
+    @abstractmethod
     def lines(self) -> Iterable[tuple[str, Sequence[Cell]]]:
         """All lines with their keys."""
-        raise NotImplementedError
 
     def _fits(self, cells: Sequence[Cell]) -> bool:
         text = " ".join(cell.text for cell in cells).lower()
@@ -83,9 +84,9 @@ class ControllersView(_Lines):
     sorting = ("name", "depth", "syncs", "sync time", "failures")
 
     def lines(self) -> Iterable[tuple[str, Sequence[Cell]]]:
-        trouble = self._programs.trouble.get(MANAGER)
-        if trouble:
-            yield "", (Cell(trouble, "pending"),)
+        error = self._programs.errors.get(MANAGER)
+        if error:
+            yield "", (Cell(error, "pending"),)
         for queue in sorted(self._programs.queues, key=_SORTS[self._sort], reverse=self._reverse):
             yield f"queue {queue.name}", _queue_line(queue)
         warnings = self._events(lambda type_, _reason: type_ == "Warning")
@@ -116,9 +117,9 @@ class SchedulerView(_Lines):
     columns = ("", "NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE", "WAITS FOR")
 
     def lines(self) -> Iterable[tuple[str, Sequence[Cell]]]:
-        trouble = self._programs.trouble.get(SCHEDULER)
-        if trouble:
-            yield "", (Cell(trouble, "pending"),)
+        error = self._programs.errors.get(SCHEDULER)
+        if error:
+            yield "", (Cell(error, "pending"),)
         samples = self._programs.scheduler
         attempts = samples.get("scheduler_schedule_attempts_total", {})
         by_result: dict[str, float] = {}

@@ -4,6 +4,7 @@ A view asks the model for the lines that are visible, so that it costs what is o
 has them: who draws them removes control characters.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -77,7 +78,7 @@ class View(Protocol):
         ...
 
 
-class _Rows:
+class _Rows(ABC):
     """A view of one table, in an order."""
 
     title = ""
@@ -138,17 +139,17 @@ class _Rows:
 
     # What each table defines
 
+    @abstractmethod
     def place(self, key: str, row: Row) -> Sequence[SortKey]:
         """The place of a row in each of the orders of ``sorting``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def text(self, key: str, row: Row) -> str:
         """What is searched."""
-        raise NotImplementedError
 
+    @abstractmethod
     def line(self, key: str, row: Row) -> Sequence[Cell]:
         """The cells of a row."""
-        raise NotImplementedError
 
 
 class _Descending(str):

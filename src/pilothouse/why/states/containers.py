@@ -15,7 +15,7 @@ CONFIGURATION = frozenset({"CreateContainerConfigError", "CreateContainerError",
 _USUAL = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True):
     """What keeps a container from running or from being ready."""
 
     text: str
@@ -28,14 +28,14 @@ def container_lines(pod: Document) -> list[str]:
     return [_line(status) for status in _statuses(pod)]
 
 
-def troubles(pod: Document) -> list[Trouble]:
+def failures(pod: Document) -> list[Failure]:
     """What keeps the containers from being ready, by container."""
     images = {each.get("name"): each.get("image") for each in _specs(pod)}
-    found = (_trouble(status, str(images.get(status.get("name")) or "")) for status in _statuses(pod))
+    found = (_failure(status, str(images.get(status.get("name")) or "")) for status in _statuses(pod))
     return [each for each in found if each is not None]
 
 
-def _trouble(status: dict[str, Any], image: str) -> Trouble | None:
+def _failure(status: dict[str, Any], image: str) -> Failure | None:
     name = f"container {status.get('name')}"
     state = status.get("state") or {}
     ended = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
@@ -43,17 +43,17 @@ def _trouble(status: dict[str, Any], image: str) -> Trouble | None:
     if waiting is not None:
         reason = waiting.get("reason") or ""
         if reason in PULLS:
-            return Trouble(f"the image {image} of {name} can't be pulled: {reason}{_message(waiting)}", True)
+            return Failure(f"the image {image} of {name} can't be pulled: {reason}{_message(waiting)}", True)
         if reason == "CrashLoopBackOff" and ended is not None:
             restarts = status.get("restartCount") or 0
-            return Trouble(
+            return Failure(
                 f"{name} {_ended(ended)}, and is restarted with back-off: {restarts} restarts", _fails(ended)
             )
         if reason not in _USUAL:
-            return Trouble(f"{name} can't be started: {reason}{_message(waiting)}", True)
+            return Failure(f"{name} can't be started: {reason}{_message(waiting)}", True)
         return None
     if state.get("terminated") and ended is not None and ended.get("exitCode"):
-        return Trouble(f"{name} {_ended(ended)}", _fails(ended))
+        return Failure(f"{name} {_ended(ended)}", _fails(ended))
     return None
 
 

@@ -1,4 +1,4 @@
-"""What is said of objects of all kinds: that they are gone, are being deleted, were created or last changed."""
+"""What holds for objects of all kinds: that they are gone, are being deleted, were created or last changed."""
 
 from pilothouse.why.actors import who
 from pilothouse.why.changes import METADATA, SPEC, summary

@@ -4,11 +4,11 @@ from typing import Any
 
 from pilothouse.why.changes import summary
 from pilothouse.why.states import lifetime
-from pilothouse.why.states.containers import Trouble, container_lines, troubles
+from pilothouse.why.states.containers import Failure, container_lines, failures
 from pilothouse.why.steps import FAULT, STATE, Step
 from pilothouse.why.view import Finding, View
 
-_MOST_TROUBLES = 3
+_MOST_FAILURES = 3
 _VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeResizeFailed"})
 
 
@@ -47,7 +47,7 @@ async def not_ready(view: View) -> Finding | None:
     """A pod that is on a node and not ready: its containers, probes, gates, volumes, or the node."""
     if not view.spec.get("nodeName") or view.condition("Ready").get("status") == "True":
         return None
-    steps = [await _trouble_step(view, each) for each in troubles(view.now or {})[:_MOST_TROUBLES]]
+    steps = [await _failure_step(view, each) for each in failures(view.now or {})[:_MOST_FAILURES]]
     if not steps:
         for remark in (_node_step, _volume_step, _probe_step, _gates_step):
             step = await remark(view)
@@ -61,15 +61,15 @@ async def not_ready(view: View) -> Finding | None:
     return Finding(state, tuple(steps))
 
 
-async def _trouble_step(view: View, trouble: Trouble) -> Step:
-    missing = await missing_object(view, trouble.text)
+async def _failure_step(view: View, failure: Failure) -> Step:
+    missing = await missing_object(view, failure.text)
     if missing is not None:
-        return view.step(f"is held up: {trouble.text}", because=[missing])
-    if trouble.in_spec and not await was_ready(view):
+        return view.step(f"is held up: {failure.text}", because=[missing])
+    if failure.in_spec and not await was_ready(view):
         made = await lifetime.created(view)
         if made is not None:
-            return view.step(f"is held up: {trouble.text}", because=[made])
-    return view.step(f"is held up: {trouble.text}", root=FAULT)
+            return view.step(f"is held up: {failure.text}", because=[made])
+    return view.step(f"is held up: {failure.text}", root=FAULT)
 
 
 async def missing_object(view: View, text: str) -> Step | None:

@@ -123,7 +123,7 @@ class NodeGroups:
     """The nodes by what keeps the pod off them.
 
     The scheduler stops at the first reason that a node has, so a node that the pod does not even select may be counted
-    as tainted. Selection, cordons and taints are therefore told from the nodes as they are, in this order, and all else
+    as tainted. Selection, cordons and taints are therefore read from the nodes as they are, in this order, and all else
     is the scheduler's.
     """
 

@@ -1,0 +1,50 @@
+"""What pilothouse's API server remembers of changes: who made each, and why (``/debug/history/changes``)."""
+
+import msgspec
+
+from pilothouse.client.client import Client
+from pilothouse.client.requests import with_query
+from pilothouse.machinery.causes import Origin
+
+PATH = "/debug/history/changes"
+_PAGE = 1000
+
+
+class RecordedChange(msgspec.Struct, frozen=True, rename="camel"):
+    """One change. ``time`` and ``origin`` are missing where no request asked for it."""
+
+    resource_version: str
+    type: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    time: str = ""
+    origin: Origin | None = None
+
+
+class _Page(msgspec.Struct):
+    changes: list[RecordedChange]
+
+
+_decode = msgspec.json.Decoder(_Page).decode
+
+
+async def recorded_changes(
+    client: Client, group: str, resource: str, namespace: str = "", name: str = "", *, most: int = 5 * _PAGE
+) -> list[RecordedChange]:
+    """The newest changes of a resource, of a namespace or of one object, oldest first.
+
+    Raises ``ApiError``: ``NotFound`` from an API server that is not pilothouse's.
+    """
+    found: list[RecordedChange] = []
+    while len(found) < most:
+        limit = min(_PAGE, most - len(found))
+        before = found[0].resource_version if found else ""
+        query = with_query(
+            PATH, group=group, resource=resource, namespace=namespace, name=name, before=before, limit=limit
+        )
+        page = _decode((await client.request("GET", query)).body).changes
+        found = page + found
+        if len(page) < limit:
+            break
+    return found
