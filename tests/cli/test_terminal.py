@@ -1,12 +1,43 @@
 """What objects say does not reach the terminal as commands."""
 
+import json
 from typing import Any
 
-from pilothouse.cli.get import _Column, _Row, _Table, table_lines
+import yaml
+from tests.tables import cases
+
+from pilothouse.cli.get import _Column, _Row, _Table, table_lines, yaml_text
 from pilothouse.cli.history import described, version_lines
+from pilothouse.cli.terminal import escaped, escaped_json
 
 HOSTILE = "\x1b]0;owned\x07\x9b2J"
 SHOWN = r"^[]0;owned\x07\x9b2J"
+
+
+HIDDEN = "nginx\u202e4.1\u200b\u2066\u2028\ufeff\xad\x9b\x7f\U000e0041é"
+HIDDEN_SHOWN = r"nginx\u202e4.1\u200b\u2066\u2028\ufeff\xad\x9b\x7f\U000e0041é"
+
+
+@cases(
+    "text, shown",
+    {
+        "directions, invisible characters and tags": (HIDDEN, HIDDEN_SHOWN),
+        "half of a character": ("\ud83d", r"\ud83d"),
+        "text in any script": ("naïve 日本語 עברית 🙂", "naïve 日本語 עברית 🙂"),
+    },
+)
+def test_text_looks_as_it_is(text: str, shown: str) -> None:
+    assert escaped(text) == shown
+
+
+def test_json_and_yaml_have_no_hidden_characters_and_the_same_value() -> None:
+    document = {"image": HIDDEN, HIDDEN: ["é"]}
+    text = escaped_json(json.dumps(document, ensure_ascii=False, indent=2))
+    written = yaml_text(document)
+    for found, decoded in ((text, json.loads(text)), (written, yaml.safe_load(written))):
+        assert decoded == document
+        assert [line for line in found.split("\n") if line != escaped(line)] == []
+    assert yaml_text({"image": "é"}) == "image: é\n"
 
 
 async def test_tables_show_control_characters() -> None:

@@ -2,8 +2,11 @@
 
 from tests.tables import cases
 
+from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.causes import Cause, Origin
 from pilothouse.why.actors import root_of, who
+from pilothouse.why.evidence import ObjectChange, Reference
+from pilothouse.why.trust import CONTROLLER_ACCOUNTS, believed_cause
 
 CLAIMED = Cause("replicaset-controller", "default/web", "it was too many")
 
@@ -18,11 +21,36 @@ CLAIMED = Cause("replicaset-controller", "default/web", "it was too many")
             "replicaset-controller",
             "unknown",
         ),
-        "an operator": (
+        "an operator that is trusted": (
             "system:serviceaccount:shop:operator",
             CLAIMED,
             "replicaset-controller as system:serviceaccount:shop:operator",
             "unknown",
+        ),
+        "any other service account": (
+            "system:serviceaccount:shop:web",
+            CLAIMED,
+            "system:serviceaccount:shop:web with curl, who claims to be replicaset-controller",
+            "program",
+        ),
+        "an add-on in kube-system": (
+            "system:serviceaccount:kube-system:coredns",
+            CLAIMED,
+            "system:serviceaccount:kube-system:coredns with curl, who claims to be replicaset-controller",
+            "program",
+        ),
+        "nobody": (
+            "system:anonymous",
+            CLAIMED,
+            "system:anonymous with curl, who claims to be replicaset-controller",
+            "program",
+        ),
+        "a kubelet": ("system:node:node-1", Cause("kubelet", "default/web", "it ended"), "kubelet", "fault"),
+        "a kubelet as a controller": (
+            "system:node:node-1",
+            CLAIMED,
+            "system:node:node-1 with curl, who claims to be replicaset-controller",
+            "program",
         ),
         "somebody": ("jane", CLAIMED, "jane with curl, who claims to be replicaset-controller", "user"),
         "somebody who claims nothing": ("jane", None, "jane with curl", "user"),
@@ -30,4 +58,10 @@ CLAIMED = Cause("replicaset-controller", "default/web", "it was too many")
 )
 def test_who_wrote(user: str, cause: Cause | None, by: str, root: str) -> None:
     origin = Origin(user=user, user_agent="curl/8.0", verb="update", cause=cause)
-    assert (who(origin), root_of(origin)) == (by, root)
+    believed = believed_cause(origin, {"system:serviceaccount:shop:operator"})
+    change = ObjectChange(Reference("pods", "default", "web"), "MODIFIED", 7, origin=origin, cause=believed)
+    assert (who(change), root_of(change)) == (by, root)
+
+
+def test_every_controller_is_believed() -> None:
+    assert {each.client_name for each in DESCRIPTORS} == CONTROLLER_ACCOUNTS

@@ -10,7 +10,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.cli.clientside import common_flags, connected, connection_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.resource_arguments import find_resource, revision_at
-from pilothouse.cli.terminal import cell, escaped
+from pilothouse.cli.terminal import cell, escaped, escaped_json
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
 from pilothouse.client.requests import collection_path, with_query
@@ -115,6 +115,14 @@ async def _check_reached(client: Client, kind: Kind[Any], revision: str) -> None
         raise UserError(f"the API server is at resourceVersion {newest}, before {revision}", code=2)
 
 
+def yaml_text(document: Any) -> str:
+    """YAML without invisible characters: a text that has some is written in ASCII, as its plain style cannot escape."""
+    text = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    if any(line != escaped(line) for line in text.split("\n")):
+        text = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=False))
+    return text
+
+
 async def _print(
     client: Client, kind: Kind[Any], namespace: str, query: dict[str, str], output: str, *, several: bool, name: str
 ) -> None:
@@ -126,7 +134,7 @@ async def _print(
         elif name:
             raise _missing(kind, name)
         text = msgspec.json.format(msgspec.json.encode(document), indent=4).decode() + "\n"
-        print(text if output == "json" else yaml.safe_dump(document, sort_keys=False, allow_unicode=True), end="")
+        print(escaped_json(text) if output == "json" else yaml_text(document), end="")
         return
     response = await client.request("GET", target, headers={"accept": _TABLE})
     table = msgspec.json.decode(response.body, type=_Table)

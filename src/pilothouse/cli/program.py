@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TextIO
 
+from pilothouse.cli.terminal import escaped
 from pilothouse.env import TaskGroup, logging, loops
 from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flag_types import quoted
@@ -124,7 +125,8 @@ async def _flush_every(seconds: float) -> None:
 
 def _print_error(message: str, program: str, code: int) -> None:
     hint = f'\nSee "{program} --help" for usage.' if code == 2 else ""
-    print(f"Error: {message}{hint}", file=sys.stderr)
+    shown = "\n".join(map(escaped, message.split("\n")))  # it may quote what an API server has said
+    print(f"Error: {shown}{hint}", file=sys.stderr)
 
 
 async def _until_signal(work: Coroutine[Any, Any, int], stopped: int) -> int:

@@ -1,15 +1,32 @@
 """Text of objects for a terminal, which would take some of it for commands."""
 
+import json
 import re
 
-_controls = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_controls = re.compile(
+    r"[\x00-\x1f\x7f-\x9f"
+    # What is invisible, or changes the direction of what follows: a text would look other than it is.
+    r"\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e0fff"
+    # Halves of characters cannot be printed at all.
+    r"\ud800-\udfff]"
+)
 _breaks = re.compile(r"[\f\n\r]")
 
 
 def escaped(text: str) -> str:
-    """The text on one line without control characters: escape is ``^[``, as kubectl prints it (cli-runtime
-    ``pkg/printers/terminal.go``), others are as in Python."""
+    """The text on one line without control and invisible characters: escape is ``^[``, as kubectl prints it
+    (cli-runtime ``pkg/printers/terminal.go``), others are as in Python."""
     return _controls.sub(lambda found: "^[" if found[0] == "\x1b" else repr(found[0])[1:-1], text)
+
+
+def escaped_json(text: str) -> str:
+    """The same JSON, with such characters in its strings as ``\\u202e``. Line breaks between its tokens stay."""
+    return _controls.sub(lambda found: found[0] if found[0] == "\n" else _json_escape(found[0]), text)
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1] if character > "\x7f" else f"\\u{ord(character):04x}"
 
 
 def cell(text: str) -> str:

@@ -7,10 +7,10 @@ import msgspec
 from pilothouse.cli.clientside import common_flags, connected, connection_flags
 from pilothouse.cli.program import UserError, serve
 from pilothouse.cli.resource_arguments import find_resource, parse_for_object, type_and_name
-from pilothouse.cli.terminal import escaped
+from pilothouse.cli.terminal import escaped, escaped_json
 from pilothouse.client.errors import ApiError
 from pilothouse.env import Env
-from pilothouse.machinery.flags import STRING, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.why import NOT_FOUND, Reference, ServerEvidence, explain, text_lines
 
 USAGE = """Explains why an object is as it is: deleted, pending, not ready, terminating, created. It follows the changes
@@ -28,6 +28,13 @@ def flag_set(program: str) -> FlagSet:
         "why",
         Flag("namespace", STRING, "default", "Namespace of the object", shorthand="n"),
         Flag("output", STRING, "text", "Output format: text or json", shorthand="o"),
+        Flag(
+            "trusted-users",
+            STRINGS,
+            (),
+            "Users whose causes are believed, in addition to Kubernetes' components, for example the service accounts "
+            "of operators that are run with pilothouse",
+        ),
     )
     connection_flags(flags, qps=200.0, burst=400)
     common_flags(flags)
@@ -48,11 +55,13 @@ async def _run(parsed: Parsed) -> int:
             resource = find_resource(discovery, text)
             namespace = parsed["namespace"] if resource.namespaced else ""
             reference = Reference(resource.group_resource, namespace, name)
-            explanation = await explain(ServerEvidence(client, discovery), reference)
+            explanation = await explain(
+                ServerEvidence(client, discovery, trusted_users=parsed["trusted-users"]), reference
+            )
         except ApiError as error:
             raise UserError(str(error)) from error
     if parsed["output"] == "json":
-        print(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode())
+        print(escaped_json(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode()))
     else:
         print("\n".join(map(escaped, text_lines(explanation))))
     return 1 if explanation.state == NOT_FOUND else 0

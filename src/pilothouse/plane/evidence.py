@@ -12,6 +12,7 @@ from pilothouse.apiserver.resources import ResourceTable, storage_prefix
 from pilothouse.machinery.times import format_micro_time
 from pilothouse.storage import Change, Compacted, FutureRevision, Store
 from pilothouse.why.evidence import MOST_OBJECTS, Document, ObjectChange, Reference
+from pilothouse.why.trust import believed_cause
 
 _event = msgspec.json.Decoder(Event).decode
 
@@ -67,6 +68,7 @@ class StoreEvidence:
             metadata.get("uid") or "",
             time,
             change.origin,
+            believed_cause(change.origin),
         )
 
     async def before(self, change: ObjectChange) -> Document | None:

@@ -1,6 +1,7 @@
 """Who made a change, as people say it, and what kind of beginning it is. Pure."""
 
 from pilothouse.machinery.causes import TIMER, Cause, Origin
+from pilothouse.why.evidence import ObjectChange
 from pilothouse.why.steps import FAULT, PROGRAM, TIME, UNKNOWN, USER
 
 FAULTS = frozenset({"kubelet", "node-lifecycle-controller"})
@@ -11,33 +12,22 @@ _SERVER = "kube-apiserver"
 _SERVER_USER = "system:apiserver"
 
 
-ADMINISTRATOR = "kubernetes-admin"
-"""As this one the parts of a plane write that no component of Kubernetes has an identity for, such as its nodes'
-hardware. It may impersonate everybody in any case."""
-
-
-def trusted_cause(origin: Origin | None) -> Cause | None:
-    """The cause, if the user is one who writes as a component: any client may send the header with any text."""
-    if origin is None or not (origin.user.startswith("system:") or origin.user == ADMINISTRATOR):
-        return None
-    return origin.cause
-
-
-def acting(origin: Origin) -> Cause | None:
+def acting(change: ObjectChange) -> Cause | None:
     """The cause of a write by a component. What the API server remarks on the request of somebody is none."""
-    cause = trusted_cause(origin)
-    remark = cause is not None and cause.component == _SERVER and origin.user != _SERVER_USER
+    cause, origin = change.cause, change.origin
+    remark = cause is not None and cause.component == _SERVER and origin is not None and origin.user != _SERVER_USER
     return None if remark else cause
 
 
-def who(origin: Origin | None) -> str:
+def who(change: ObjectChange) -> str:
     """Who made a change, as people say it: ``jane with kubectl scale``, ``replicaset-controller``."""
+    origin = change.origin
     if origin is None:
         return ""
-    cause = acting(origin)
+    cause = acting(change)
     if cause is not None:
         return _component(cause.component, origin.user)
-    claimed = origin.cause if trusted_cause(origin) is None else None
+    claimed = origin.cause if change.cause is None else None
     claims = f", who claims to be {claimed.component}" if claimed is not None else ""
     tool = _tool(origin)
     return (f"{origin.user} with {tool}" if tool else origin.user) + claims
@@ -83,9 +73,9 @@ _BY_CHANGE = {
 """What the commands change that give no name of their own as field manager (those of older releases)."""
 
 
-def act(origin: Origin | None, text: str) -> str:
+def act(change: ObjectChange, text: str) -> str:
     """``who``, with the command of kubectl that makes a change like this one."""
-    found = who(origin)
+    found = who(change)
     if found.endswith(" with kubectl"):
         for part, command in _BY_CHANGE.items():
             if part in text:
@@ -93,11 +83,12 @@ def act(origin: Origin | None, text: str) -> str:
     return found
 
 
-def root_of(origin: Origin | None) -> str:
+def root_of(change: ObjectChange) -> str:
     """What kind of beginning a change is that nothing known led to."""
+    origin = change.origin
     if origin is None:
         return UNKNOWN
-    cause = acting(origin)
+    cause = acting(change)
     if cause is None:
         return PROGRAM if origin.user.startswith("system:") else USER
     if cause.component in FAULTS:

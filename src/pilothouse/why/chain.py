@@ -10,7 +10,7 @@ the key's own object is considered too, unless the status said that it was fulfi
 import msgspec
 
 from pilothouse.machinery.causes import RETRY, TIMER, Cause, Trigger
-from pilothouse.why.actors import FAULTS, act, root_of, trusted_cause
+from pilothouse.why.actors import FAULTS, act, root_of
 from pilothouse.why.changes import CREATED, FAILED, NOTHING, PHASE, SPEC, changed_paths, is_fulfilled, summary
 from pilothouse.why.details import details
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_of_spec
@@ -92,15 +92,14 @@ class Chain:
         text = text or described.text
         reference = change.reference
         name = f"{evidence.kind_of(reference.resource)}/{reference.name}"
-        origin = change.origin
-        cause = trusted_cause(origin)
+        cause = change.cause
         step = Step(
             text=f"{name} {text}",
             object=name,
             namespace=reference.namespace,
             resource_version=str(change.revision),
             time=change.time,
-            by=act(origin, text),
+            by=act(change, text),
             decision=cause.decision if cause is not None else "",
         )
         more = await details(evidence, change)
@@ -112,7 +111,7 @@ class Chain:
             for each in await self._reasons(change, None if own_fault else cause, more.further, seen):
                 step.because.append(await self.step(each.change, text=each.text, seen=seen))
         if not step.because:
-            step.root = root_of(origin)
+            step.root = root_of(change)
             step.table += _lost(cause, step.root)
         return step
 
@@ -142,7 +141,7 @@ class Chain:
         described = summary(change, await self._evidence.before(change), await self._evidence.after(change))
         if change.origin is not None and change.origin.subresource == "binding":
             return _Candidate(change, described.text, PHASE)
-        made_by = trusted_cause(change.origin)
+        made_by = change.cause
         if made_by is not None and (made_by.component, made_by.key) == (cause.component, cause.key):
             # Its own doing: what it did before led to it, and that has the same reason.
             return _Candidate(change, described.text, min(described.weight, 5))

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.why.actors import trusted_cause
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference
 
 _MOST_PODS = 10
@@ -34,7 +33,7 @@ async def details(evidence: Evidence, change: ObjectChange) -> Details:
         return Details()
     if origin.subresource == "eviction":
         return Details(await _charged(evidence, change))
-    cause = trusted_cause(origin)
+    cause = change.cause
     if cause is None:
         return Details()
     if cause.component in _SCALERS and change.type != "ADDED" and " chosen, " in cause.decision:

@@ -4,7 +4,7 @@ pilothouse's API server answers ``/debug/history/changes``. Other API servers ke
 tell nothing of their origin.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -14,7 +14,8 @@ from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Gone, NotFound
 from pilothouse.client.history import recorded_changes
 from pilothouse.machinery.api_resources import Discovery, Resource
-from pilothouse.machinery.causes import Origin
+from pilothouse.machinery.causes import Cause, Origin
+from pilothouse.why.trust import believed_cause
 
 Document = dict[str, Any]
 
@@ -53,6 +54,8 @@ class ObjectChange(msgspec.Struct, frozen=True):
     uid: str = ""
     time: str = ""
     origin: Origin | None = None
+    cause: Cause | None = None
+    """That of the origin, if the evidence believes it."""
 
 
 class Evidence(Protocol):
@@ -115,8 +118,10 @@ def newest_of_spec(evidence: Evidence, changes: Sequence[ObjectChange]) -> list[
 class ServerEvidence:
     """``Evidence`` from an API server. It remembers what it has read: make a new one for each explanation."""
 
-    def __init__(self, client: Client, discovery: Discovery) -> None:
+    def __init__(self, client: Client, discovery: Discovery, *, trusted_users: Collection[str] = ()) -> None:
+        """Causes are believed of Kubernetes' components, and of ``trusted_users``."""
         self._client = client
+        self._trusted_users = frozenset(trusted_users)
         self._resources: dict[str, Resource] = {}
         self._by_kind: dict[tuple[str, str], str] = {}
         for each in discovery.preferred_resources():
@@ -181,6 +186,7 @@ class ServerEvidence:
                 each.uid,
                 each.time,
                 each.origin,
+                believed_cause(each.origin, self._trusted_users),
             )
             for each in found
         ]

@@ -30,7 +30,7 @@ async def deletion(view: View, changes: list[ObjectChange], ended: ObjectChange)
 def _end_lines(asked: ObjectChange, ended: ObjectChange) -> list[str]:
     if ended.revision == asked.revision:
         return []
-    by = who(ended.origin)
+    by = who(ended)
     return [f"removed at {ended.time[11:19]}{f' by {by}' if by else ''}, when its deletion was complete"]
 
 
