@@ -1,4 +1,5 @@
-# Everything a newcomer needs: `make up` runs the plane, `make test` the tests that need only Python. Both set up .venv first.
+# Everything a newcomer needs: `make up` runs the plane, `make test` the tests that need only Python. Both set up .venv
+# first: the one with what running needs, the other with the tools of development besides.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,21 +18,28 @@ OWNS ?=
 setup: $(VENV)/.ready
 
 # pip would compile what it installs on one processor.
-$(VENV)/.ready: pyproject.toml requirements-dev.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
+$(VENV)/.installed: pyproject.toml requirements.txt requirements-build.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements-dev.txt
+	$(INSTALL) --require-hashes -r requirements.txt -r requirements-build.txt
+	$(INSTALL) --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.ready: $(VENV)/.installed requirements-dev.txt
+	$(INSTALL) --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	touch $@
 
 # An installation comes compiled, a clone does not, and where PYTHONDONTWRITEBYTECODE is set it never would: every start
 # compiled 450 modules, which takes twice as long as all the rest of it.
-$(VENV)/.compiled: $(VENV)/.ready $(shell find $(SRC) -name '*.py')
+$(VENV)/.compiled: $(VENV)/.installed $(shell find $(SRC) -name '*.py')
 	$(BIN)/python -m compileall -q -j 0 $(SRC)
 	touch $@
 
 # Likewise the tests: each of the workers would rewrite the asserts of all of them, 13 seconds of a processor.
-$(VENV)/.compiled-tests: $(VENV)/.compiled $(shell find tests -name '*.py' 2>/dev/null)
+$(VENV)/.compiled-tests: $(VENV)/.ready $(VENV)/.compiled $(shell find tests -name '*.py' 2>/dev/null)
 	$(BIN)/python scripts/compile_tests.py tests
 	touch $@
 

@@ -34,9 +34,10 @@ def printed(**environment: str) -> str:
     ).stdout
 
 
-def test_an_installation_is_a_part_of_the_development_environment() -> None:
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-build.txt"])
+def test_an_installation_is_a_part_of_the_development_environment(name: str) -> None:
     """Versions and hashes alike: what was tested is what is installed."""
-    ours, tested = pins("requirements.txt"), pins("requirements-dev.txt")
+    ours, tested = pins(name), pins("requirements-dev.txt")
     assert ours
     assert all(tested[name] == pin for name, pin in ours.items())
 
@@ -48,7 +49,7 @@ def test_every_dependency_is_locked_with_hashes() -> None:
     assert all(hashes for _version, hashes in ours.values())
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-build.txt", "requirements-dev.txt"])
 def test_a_lock_names_no_index(name: str) -> None:
     assert "://" not in (ROOT / name).read_text(encoding="utf-8")
 

@@ -25,7 +25,7 @@ def make(directory: Path, *words: str) -> str:
 def clone(tmp_path: Path) -> Path:
     """A folder with a module, and with an environment that is ready: that of this test, whose ``pilothouse`` does
     nothing."""
-    for name in ("pyproject.toml", "requirements-dev.txt"):
+    for name in ("pyproject.toml", "requirements.txt", "requirements-build.txt"):
         (tmp_path / name).write_text("")
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "module.py").write_text("A = 1\n")
@@ -34,7 +34,7 @@ def clone(tmp_path: Path) -> Path:
     (programs / "python").symlink_to(shutil.which("python3") or "python3")
     (programs / "pilothouse").write_text("#!/bin/sh\n")
     (programs / "pilothouse").chmod(0o755)
-    (tmp_path / ".venv" / ".ready").write_text("")
+    (tmp_path / ".venv" / ".installed").write_text("")
     return tmp_path
 
 
@@ -54,3 +54,10 @@ def test_up_compiles_what_has_changed_and_nothing_else(clone: Path) -> None:
     os.utime(clone / "src" / "other.py", (2_000_000_000, 2_000_000_000))
     assert "compileall" in make(clone, "up")
     assert compiled(clone) == ["module", "other"]
+
+
+def test_up_installs_no_tools_of_development(clone: Path) -> None:
+    (clone / ".venv" / ".installed").unlink()
+    planned = make(clone, "--dry-run", "up")
+    assert "requirements.txt" in planned
+    assert "requirements-dev.txt" not in planned
