@@ -139,6 +139,7 @@ class Route:
         call = describe(request)
         self._wire.check()
         if call.verb == "list" and _query(request, "resourceVersion") and self._wire.replica is not None:
+            self._wire.story.requested(Origin(self._wire.name, _controller(request), call))
             return await self._replica_transport(self._wire.replica).request(request)
         death = self._wire.death if call.is_write and call.resource not in {"events", "leases"} else None
         if death is not None:
@@ -149,7 +150,9 @@ class Route:
             self._wire.story.record(f"{self._wire.name} dies before: {call}")
             self._wire.die()
         self._wire.check()
-        before = CURRENT.set(Origin(self._wire.name, _controller(request), call, request.body))
+        origin = Origin(self._wire.name, _controller(request), call, request.body)
+        self._wire.story.requested(origin)
+        before = CURRENT.set(origin)
         try:
             response = await self._transport.request(request)
         finally:
@@ -162,6 +165,8 @@ class Route:
     async def open(self, request: wire.Request) -> wire.Stream:
         """To the server that this process watches."""
         self._wire.check()
+        if self._wire.story.on_request:
+            self._wire.story.requested(Origin(self._wire.name, _controller(request), describe(request)))
         initial = _query(request, "sendInitialEvents") == "true"
         if initial and not self._wire.streams:
             return ErrorStream(422, _NO_STREAMS)
@@ -199,13 +204,17 @@ class ErrorStream:
 class Marked:
     """The transport of a program that has no faults of its own: its writes are known by its name."""
 
-    def __init__(self, name: str, transport: wire.Transport) -> None:
+    def __init__(self, name: str, transport: wire.Transport, story: Story | None = None) -> None:
         self._name = name
         self._transport = transport
+        self._story = story
 
     async def request(self, request: wire.Request) -> wire.Response:
         """Send, as this program."""
-        before = CURRENT.set(Origin(self._name, "", describe(request)))
+        origin = Origin(self._name, "", describe(request))
+        if self._story is not None:
+            self._story.requested(origin)
+        before = CURRENT.set(origin)
         try:
             return await self._transport.request(request)
         finally:
@@ -213,6 +222,8 @@ class Marked:
 
     async def open(self, request: wire.Request) -> wire.Stream:
         """Open a watch."""
+        if self._story is not None and self._story.on_request:
+            self._story.requested(Origin(self._name, "", describe(request)))
         return await self._transport.open(request)
 
     async def close(self) -> None:

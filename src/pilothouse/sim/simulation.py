@@ -124,9 +124,9 @@ class Simulation:
                 on_demand=program is not None,
                 manager=self._manager_options() if program is not None else None,
             ),
-            wrap=Marked,
+            wrap=lambda name, transport: Marked(name, transport, self.story),
         )
-        self.user = Client(Spared(env, self.plane.server.transport("admin", ("system:masters",))), env)
+        self.user = Client(Spared(env, self.plane.server.transport("admin", ("system:masters",)), self.story), env)
         """An administrator, spared by all faults."""
         self.webhooks: SimulatedWebhooks | None = None
         """How the API servers call the program's webhooks, if it has any."""

@@ -7,6 +7,7 @@ and a digest of all writes, to compare two runs.
 import contextvars
 import hashlib
 from collections import Counter, deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -49,6 +50,13 @@ class Story:
         """How many changes were committed."""
         self.written_by: Counter[str] = Counter()
         """Committed changes by program and resource, as ``manager pods``."""
+        self.on_request: list[Callable[[Origin], None]] = []
+        """Called with each request that reaches a server; of a watch, when it is opened. They must change nothing."""
+
+    def requested(self, origin: Origin) -> None:
+        """A request has reached a server."""
+        for observe in self.on_request:
+            observe(origin)
 
     def record(self, line: str) -> None:
         """Add a line."""

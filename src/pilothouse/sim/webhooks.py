@@ -168,9 +168,10 @@ def _lost(target: "Target") -> Exception:
 class Spared:
     """The transport of the administrator. Reads that a failed conversion has spoilt are repeated."""
 
-    def __init__(self, env: Env, transport: wire.Transport) -> None:
+    def __init__(self, env: Env, transport: wire.Transport, story: Story) -> None:
         self._env = env
         self._transport = transport
+        self._story = story
 
     async def request(self, request: wire.Request) -> wire.Response:
         """Send, as the administrator."""
@@ -184,7 +185,9 @@ class Spared:
         return response
 
     async def _request(self, request: wire.Request) -> wire.Response:
-        before = CURRENT.set(_of_user(request))
+        origin = _of_user(request)
+        self._story.requested(origin)
+        before = CURRENT.set(origin)
         try:
             return await self._transport.request(request)
         finally:
@@ -193,6 +196,7 @@ class Spared:
     async def open(self, request: wire.Request) -> wire.Stream:
         """Open a watch, whose objects are converted for the administrator, too."""
         origin = _of_user(request)
+        self._story.requested(origin)
         before = CURRENT.set(origin)
         try:
             return _MarkedStream(origin, await self._transport.open(request))

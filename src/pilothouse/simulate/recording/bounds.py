@@ -1,0 +1,50 @@
+"""How many pods of a workload have to be ready, by its own strategy and by disruption budgets. Pure."""
+
+from typing import NamedTuple
+
+from pilothouse.api.policy import PodDisruptionBudgetSpec
+from pilothouse.controllers.policy.disruption import decide
+from pilothouse.machinery.int_or_percent import InvalidBound, scaled
+from pilothouse.simulate.recording.views import Owner
+
+
+class Demand(NamedTuple):
+    """What is demanded, by what."""
+
+    name: str
+    least: int
+
+
+def strategy_demand(kind: str, owner: Owner, desired: int) -> Demand | None:
+    """What the strategy of a Deployment, DaemonSet or StatefulSet keeps ready during a rollout; None if it keeps
+    nothing.
+
+    Of 10 replicas and ``maxUnavailable`` 25 %, a Deployment keeps 8, a DaemonSet 7: as upstream they round differently.
+    """
+    strategy = owner.spec.strategy if kind == "Deployment" else owner.spec.update_strategy
+    if kind not in ("Deployment", "DaemonSet", "StatefulSet") or strategy is None or strategy.type != "RollingUpdate":
+        return None
+    rolling = strategy.rolling_update
+    unavailable = rolling.max_unavailable if rolling is not None else None
+    surge = rolling.max_surge if rolling is not None else None
+    try:
+        most = scaled(unavailable, desired, up=kind == "DaemonSet")
+        if kind == "StatefulSet":
+            most = max(1, most)
+        elif most == 0 and scaled(surge, desired, up=True) == 0:
+            most = 1
+    except InvalidBound:
+        return None
+    shown = unavailable if isinstance(unavailable, str) else most
+    return Demand(f"maxUnavailable {shown}", max(0, desired - most))
+
+
+def budget_demand(name: str, spec: PodDisruptionBudgetSpec, desired: int) -> Demand | None:
+    """What a PodDisruptionBudget demands of a workload of this size; None if it demands nothing."""
+    if spec.min_available is None and spec.max_unavailable is None:
+        return None
+    try:
+        least = decide.count(spec, desired, desired).desired
+    except InvalidBound:
+        return None
+    return Demand(f"PodDisruptionBudget {name}", least)

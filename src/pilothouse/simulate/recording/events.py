@@ -1,0 +1,89 @@
+"""``Events``: what was reported, grouped: ten thousand pods of one owner, or all nodes, take one line."""
+
+import msgspec
+
+from pilothouse.simulate.recording import structs, views
+from pilothouse.simulate.recording.series import RateSeries
+from pilothouse.simulate.recording.workloads import Workloads, Write
+
+MOST_GROUPS = 300
+MOST_OBJECTS = 2000
+"""So many objects of a group are told apart."""
+LONGEST_MESSAGE = 400
+_read_event = msgspec.json.Decoder(views.Event).decode
+_Group = tuple[str, str, str, str, str]
+
+
+class _GroupTracker:
+    def __init__(self, at: float, event: views.Event) -> None:
+        self.first = self.last = at
+        self.event = event
+        self.count = 0
+        self.uids: set[str] = set()  # only counted
+
+
+class Events:
+    """The first ``MOST_GROUPS`` groups: of one type and reason, about objects of one kind and owner."""
+
+    def __init__(self, workloads: Workloads) -> None:
+        self._workloads = workloads
+        self._groups: dict[_Group, _GroupTracker] = {}
+        self._counts: dict[str, int] = {}
+        """Of the events that are there, by key: how often each has happened so far."""
+        self._rates = RateSeries(most_names=4)
+        self._more = 0
+
+    def changed(self, write: Write) -> None:
+        """An Event was written."""
+        if write.type == "DELETED":
+            self._counts.pop(write.key, None)
+            return
+        event = _read_event(write.value)
+        count = max(event.count or 0, (event.series.count or 0) if event.series is not None else 0, 1)
+        more = count - self._counts.get(write.key, 0)
+        self._counts[write.key] = count
+        if more <= 0 or not write.is_new:
+            return
+        self._rates.add(write.at, event.type or "Normal", more)
+        about = event.involved_object
+        key = (event.type or "Normal", event.reason or "", about.kind, about.namespace, self._owner(about))
+        group = self._groups.get(key)
+        if group is None:
+            if len(self._groups) >= MOST_GROUPS:
+                self._more += more
+                return
+            group = self._groups[key] = _GroupTracker(write.at, event)
+        group.last = write.at
+        group.count += more
+        if len(group.uids) < MOST_OBJECTS:
+            group.uids.add(about.uid or about.name)
+
+    def _owner(self, about: views.InvolvedObject) -> str:
+        if about.kind == "Node":
+            return ""
+        owner = self._workloads.owner_of(f"/pods/{about.namespace}/{about.name}") if about.kind == "Pod" else ""
+        return owner or about.name
+
+    def events(self) -> tuple[list[structs.Event], int]:
+        """The groups in the order of their first event, and how many events were of none of them."""
+        found = []
+        for (type_, reason, kind, namespace, _owner), group in self._groups.items():
+            message = group.event.message or ""
+            found.append(
+                structs.Event(
+                    first=round(group.first, 3),
+                    last=round(group.last, 3),
+                    type=type_,
+                    reason=reason,
+                    object=f"{kind.lower()}/{group.event.involved_object.name}",
+                    namespace=namespace,
+                    message=message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 1]}…",
+                    count=group.count,
+                    objects=len(group.uids),
+                )
+            )
+        return found, self._more
+
+    def rates(self) -> structs.Rates:
+        """How many there were, by type."""
+        return self._rates.rates()

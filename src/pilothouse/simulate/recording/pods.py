@@ -1,0 +1,46 @@
+"""What a pod counts as in the series of its owner. Pure."""
+
+from typing import NamedTuple
+
+from pilothouse.simulate.recording.views import Pod
+
+_HASHES = ("pod-template-hash", "controller-revision-hash")
+
+
+class PodState(NamedTuple):
+    """One pod, as far as it is counted."""
+
+    revision: str
+    image: str
+    active: bool
+    """Neither terminating nor at its end."""
+    ready: bool
+    """Active, and its condition Ready is true."""
+    pending: bool
+    """Active, and without a node."""
+    terminating: bool
+    phase: str
+    restarts: int
+    evicted: bool
+    """It says that it was evicted, by whomever."""
+
+
+def pod_state(pod: Pod) -> PodState:
+    """What the pod counts as."""
+    labels, status = pod.metadata.labels or {}, pod.status
+    phase = status.phase or ""
+    ended = phase in ("Succeeded", "Failed")
+    terminating = pod.metadata.deletion_timestamp is not None and not ended
+    active = not ended and not terminating
+    conditions = {each.type: each.status for each in status.conditions or ()}
+    return PodState(
+        revision=next((labels[name] for name in _HASHES if name in labels), ""),
+        image=next((each.image or "" for each in pod.spec.containers or ()), ""),
+        active=active,
+        ready=active and conditions.get("Ready") == "True",
+        pending=active and not pod.spec.node_name,
+        terminating=terminating,
+        phase=phase,
+        restarts=sum(each.restart_count for each in status.container_statuses or ()),
+        evicted=conditions.get("DisruptionTarget") == "True" or status.reason == "Evicted",
+    )

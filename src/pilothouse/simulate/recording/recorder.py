@@ -1,0 +1,199 @@
+"""``Recorder``: observes a simulation, and keeps what its report shows.
+
+Everything happens in the hooks of commits and requests. A change costs the decoding of one object, whatever the size of
+the cluster.
+"""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.machinery.times import format_micro_time
+from pilothouse.sim import Origin, Simulation
+from pilothouse.sim.story import CURRENT
+from pilothouse.simulate.recording import structs
+from pilothouse.simulate.recording.clients import client_name
+from pilothouse.simulate.recording.events import Events
+from pilothouse.simulate.recording.nodes import Nodes
+from pilothouse.simulate.recording.series import OTHERS, RateSeries, StepSeries
+from pilothouse.simulate.recording.workloads import Workloads, Write
+from pilothouse.storage import Change
+
+MOST_MARKS = 1000
+MOST_WRITERS = 300
+MOST_CLIENTS = 300
+MOST_QUEUES = 100
+LONGEST_TEXT = 1000
+LONGEST_WHY = 20_000
+_COMMITS_BETWEEN_SAMPLES = 8
+_SAMPLES_OF_A_RUN = 512
+"""A cluster at rest has its queues read so often; one at work more often."""
+_FIRST = (
+    *("batch/cronjobs", "apps/deployments", "apps/statefulsets", "apps/daemonsets", "apps/replicasets", "batch/jobs"),
+    *("/replicationcontrollers", "apps/controllerrevisions", "policy/poddisruptionbudgets", "/nodes", "/pods"),
+    "/events",
+)
+"""What is there already is read in this order: owners before what they own."""
+_COLUMNS = {"ADDED": 0, "MODIFIED": 1, "DELETED": 2}
+
+
+class Recorder:
+    """Observes from its creation until ``finish``. Objects that are there already are read once."""
+
+    def __init__(self, simulation: Simulation, *, name: str = "", seed: int = 0, variant: str = "") -> None:
+        """``name`` of the scenario, ``variant``: what is different from other runs of the same."""
+        self._simulation = simulation
+        self._env = simulation.env
+        self._names = {"name": name, "seed": seed, "variant": variant}
+        self._began = self._env.monotonic()
+        self._began_at = format_micro_time(self._env.now())
+        self._workloads = Workloads()
+        self._nodes = Nodes()
+        self._events = Events(self._workloads)
+        self._handlers = {**self._workloads.handlers, "/nodes": self._nodes.changed, "/events": self._events.changed}
+        self._requests = RateSeries(most_names=MOST_CLIENTS)
+        self._writes: dict[tuple[str, str], list[int]] = {}
+        self._queues: dict[str, StepSeries] = {}
+        self._unsampled = 0
+        self._next_sample = 0.0
+        self._marks: list[structs.Mark] = []
+        self._more_marks = 0
+        self._clients: dict[tuple[str, str], str] = {}
+        self._read_what_is_there()
+        simulation.store.on_commit.append(self._committed)
+        simulation.story.on_request.append(self._requested)
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self._env.monotonic() - self._began
+
+    def mark(self, kind: str, text: str, object: str = "", *, why: str = "") -> None:  # noqa: A002  # as in ``Mark``
+        """Put an ACTION, FAULT or VIOLATION on the axis, now. ``why`` explains a violation, in the lines of a tree."""
+        if len(self._marks) >= MOST_MARKS and kind != structs.VIOLATION:
+            self._more_marks += 1
+            return
+        self._marks.append(
+            structs.Mark(
+                at=round(self.now, 3),
+                kind=kind,
+                text=_short(text, LONGEST_TEXT),
+                object=_short(object, LONGEST_TEXT),
+                why=_short(why, LONGEST_WHY),
+            )
+        )
+
+    def finish(self, *, failure: str = "") -> structs.Recording:
+        """Stop observing, and return what was seen. ``failure``: why the run has failed, if it has."""
+        self._simulation.store.on_commit.remove(self._committed)
+        self._simulation.story.on_request.remove(self._requested)
+        now = self.now
+        workloads, more_workloads = self._workloads.workloads(now)
+        events, more_events = self._events.events()
+        writes = [
+            structs.Writes(
+                client=client,
+                resource=_group_resource(resource),
+                created=counts[0],
+                modified=counts[1],
+                deleted=counts[2],
+            )
+            for (client, resource), counts in self._writes.items()
+        ]
+        names: dict[str, Any] = self._names
+        return structs.Recording(
+            **names,
+            began=self._began_at,
+            seconds=round(now, 3),
+            failure=failure,
+            digest=self._simulation.story.digest,
+            workloads=workloads,
+            more_workloads=more_workloads,
+            nodes=self._nodes.nodes(),
+            node_states=self._nodes.states(),
+            requests=self._requests.rates(),
+            queues={name: steps for name, each in sorted(self._queues.items()) if (steps := each.steps()).most},
+            events=events,
+            more_events=more_events,
+            event_rates=self._events.rates(),
+            marks=self._marks,
+            more_marks=self._more_marks,
+            writes=sorted(writes, key=lambda each: (-each.total, each.client, each.resource)),
+        )
+
+    # Hooks
+
+    def _read_what_is_there(self) -> None:
+        for resource in _FIRST:
+            for record in self._simulation.store.list(f"{resource}/").records:
+                self._handlers[resource](Write(0.0, record.key, "ADDED", record.value, "", False, False))
+
+    def _committed(self, changes: list[Change]) -> None:
+        origin = CURRENT.get()
+        client = self._client(origin)
+        at = self.now
+        evicts = origin is not None and origin.call.subresource == "eviction"
+        for change in changes:
+            key = change.key
+            resource = key[: key.index("/", key.index("/") + 1)]
+            self._count_write(client, resource, change.type)
+            handler = self._handlers.get(resource)
+            if handler is not None:
+                handler(Write(at, key, change.type, change.value, client, evicts, True))
+        self._unsampled += 1
+        if self._unsampled >= _COMMITS_BETWEEN_SAMPLES or at >= self._next_sample:
+            self._sample_queues(at)
+
+    def _requested(self, origin: Origin) -> None:
+        self._requests.add(self.now, f"{self._client(origin)} {origin.call.verb}")
+
+    def _client(self, origin: Origin | None) -> str:
+        if origin is None:
+            return client_name(None)
+        key = (origin.program, origin.controller)
+        found = self._clients.get(key)
+        if found is None:
+            found = self._clients[key] = client_name(origin)
+        return found
+
+    def _count_write(self, client: str, resource: str, type_: str) -> None:
+        key = (client, resource)
+        counts = self._writes.get(key)
+        if counts is None:
+            if len(self._writes) >= MOST_WRITERS:
+                key = (OTHERS, OTHERS)
+            counts = self._writes.setdefault(key, [0, 0, 0])
+        counts[_COLUMNS[type_]] += 1
+
+    def _sample_queues(self, at: float) -> None:
+        """Read the depths of the manager's queues. Between commits there is nobody to do it: a timer would change the
+        order of what is due at one instant."""
+        self._unsampled = 0
+        self._next_sample = at + at / _SAMPLES_OF_A_RUN
+        process = self._simulation.process
+        manager = process.manager if process is not None else None
+        if manager is None:
+            return
+        for controller in manager.controllers.values():
+            for pool in getattr(controller, "pools", ()):
+                depth = len(pool.queue)
+                series = self._queues.get(pool.queue.name)
+                if series is not None:
+                    series.set(at, depth)
+                elif depth and len(self._queues) < MOST_QUEUES:
+                    series = self._queues[pool.queue.name] = StepSeries()
+                    series.set(at, depth)
+
+
+def _group_resource(stored: str) -> str:
+    """``replicasets.apps`` for ``apps/replicasets``."""
+    group, _slash, plural = stored.partition("/")
+    return f"{plural}.{group}" if group and plural else plural or group
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+encode = msgspec.json.Encoder().encode
+"""A recording as JSON."""

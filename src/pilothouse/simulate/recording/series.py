@@ -1,0 +1,146 @@
+"""Series of bounded length: however long a run is, each takes no more than some thousand numbers.
+
+``StepSeries`` follows a number, ``RateSeries`` counts by name, ``Durations`` has percentiles. When there is too much,
+neighbours are merged; the extremes between them stay.
+"""
+
+import math
+from array import array
+from collections import Counter
+
+from pilothouse.simulate.recording.structs import Percentiles, Rates, Steps
+
+MOST_POINTS = 600
+MOST_BUCKETS = 512
+MOST_NAMES = 64
+OTHERS = "others"
+_FIRST_WIDTH = 0.125
+"""Seconds of a bucket of rates. A power of two: buckets of any run can be merged to those of any other."""
+_FINEST = 2.0**-10
+"""Seconds of a bucket, when points have to be merged for the first time."""
+
+
+class StepSeries:
+    """A number over time, with at most ``MOST_POINTS`` changes. A change costs O(1) on average."""
+
+    __slots__ = ("_at", "_high", "_last", "_low", "_width", "value")
+
+    def __init__(self, at: float = 0.0, value: int = 0) -> None:
+        self.value = value
+        self._width = 0.0
+        self._at = array("d", (round(at, 3),))
+        self._last = array("q", (value,))
+        self._low = array("q", (value,))
+        self._high = array("q", (value,))
+
+    def set(self, at: float, value: int) -> None:
+        """It is ``value`` from now on, to the millisecond. ``at`` is never earlier than it was."""
+        if value == self.value:
+            return
+        at = round(at, 3)
+        self.value = value
+        if len(self._at) >= MOST_POINTS and self._bucket(self._at[-1]) != self._bucket(at):
+            self._merge()
+        self._put(at, value, value, value)
+
+    def add(self, at: float, difference: int) -> None:
+        """It has changed by so much."""
+        self.set(at, self.value + difference)
+
+    def _put(self, at: float, last: int, low: int, high: int) -> None:
+        """Add a point, or make it a part of the last one."""
+        if self._at and self._bucket(self._at[-1]) == self._bucket(at):
+            self._last[-1] = last
+            self._low[-1] = min(self._low[-1], low)
+            self._high[-1] = max(self._high[-1], high)
+            return
+        self._at.append(at)
+        self._last.append(last)
+        self._low.append(low)
+        self._high.append(high)
+
+    def _bucket(self, at: float) -> float:
+        return math.floor(at / self._width) if self._width else at
+
+    def _merge(self) -> None:
+        """Make buckets so wide that at least half of the points are free."""
+        self._width = self._width or _FINEST
+        while (count := self._count()) > MOST_POINTS // 2:
+            self._width *= max(2.0, 2.0 ** math.floor(math.log2(count / (MOST_POINTS // 2))))
+        columns = zip(self._at, self._last, self._low, self._high, strict=True)
+        self._at, self._last, self._low, self._high = array("d"), array("q"), array("q"), array("q")
+        for at, last, low, high in columns:
+            self._put(at, last, low, high)
+
+    def _count(self) -> int:
+        return len({self._bucket(at) for at in self._at})
+
+    def steps(self) -> Steps:
+        """What is known, as values."""
+        return Steps(self._at.tolist(), self._last.tolist(), self._low.tolist(), self._high.tolist())
+
+
+class RateSeries:
+    """Counts by name in at most ``MOST_BUCKETS`` buckets of equal width. Names beyond ``MOST_NAMES`` are one."""
+
+    def __init__(self, *, most_names: int = MOST_NAMES) -> None:
+        self._width = _FIRST_WIDTH
+        self._most_names = most_names
+        self._counts: dict[str, list[int]] = {}
+
+    def add(self, at: float, name: str, count: int = 1) -> None:
+        """It happened."""
+        counts = self._counts.get(name)
+        if counts is None:
+            if len(self._counts) >= self._most_names:
+                name = OTHERS
+            counts = self._counts.setdefault(name, [])
+        bucket = int(max(at, 0.0) / self._width)
+        if bucket >= MOST_BUCKETS:
+            self._merge(at)
+            bucket = int(at / self._width)
+        if bucket >= len(counts):
+            counts.extend([0] * (bucket + 1 - len(counts)))
+        counts[bucket] += count
+
+    def _merge(self, at: float) -> None:
+        while at / self._width >= MOST_BUCKETS:
+            self._width *= 2
+            for counts in self._counts.values():
+                if len(counts) % 2:
+                    counts.append(0)
+                counts[:] = [a + b for a, b in zip(counts[::2], counts[1::2], strict=True)]
+
+    def rates(self) -> Rates:
+        """What is known, as values."""
+        return Rates(width=self._width, counts={name: list(counts) for name, counts in sorted(self._counts.items())})
+
+
+class Durations:
+    """Durations, rounded to three digits: some thousand different ones, from a millisecond to a year."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[float] = Counter()
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self._counts[float(f"{seconds:.3g}")] += 1
+
+    def percentiles(self) -> Percentiles:
+        """By the nearest rank."""
+        ordered = sorted(self._counts.items())
+        total = sum(self._counts.values())
+        if not total:
+            return Percentiles()
+
+        def percentile(share: float) -> float:
+            rank, seen = max(1, math.ceil(share * total)), 0
+            for seconds, count in ordered:
+                seen += count
+                if seen >= rank:
+                    return seconds
+            raise AssertionError("the rank is at most the number of all")
+
+        return Percentiles(
+            count=total, p50=percentile(0.5), p95=percentile(0.95), p99=percentile(0.99), most=ordered[-1][0]
+        )

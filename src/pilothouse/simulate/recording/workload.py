@@ -1,0 +1,279 @@
+"""``WorkloadTracker``: the pods of one owner, counted with each change."""
+
+from pilothouse.simulate.recording import structs
+from pilothouse.simulate.recording.bounds import Demand
+from pilothouse.simulate.recording.pods import PodState
+from pilothouse.simulate.recording.series import Durations, StepSeries
+
+MOST_REVISIONS = 12
+MOST_ROLLOUTS = 50
+MOST_BOUNDS = 4
+MOST_CLIENTS = 12
+OTHERS = "others"
+_JOBS = ("Job", "CronJob")
+
+
+class _RevisionTracker:
+    def __init__(self, name: str, at: float) -> None:
+        self.name = name
+        self.numbers: list[str] = []
+        self.image = ""
+        self.pods = StepSeries(at)
+
+    def number(self) -> str:
+        return ", ".join(self.numbers)
+
+
+class _BoundTracker:
+    """A demand, and for how long it was not met after it was met once."""
+
+    def __init__(self, name: str, at: float) -> None:
+        self.name = name
+        self.least = StepSeries(at)
+        self.seconds_below = 0.0
+        self.most_below = 0
+        self._below_since: float | None = None
+
+    def recount(self, at: float, ready: int, owed: int) -> None:
+        """``owed``: as many were ready once."""
+        least = self.least.value
+        below = least - ready if owed >= least else 0
+        if below > 0:
+            self.most_below = max(self.most_below, below)
+            if self._below_since is None:
+                self._below_since = at
+        else:
+            self.close(at)
+
+    def close(self, at: float) -> None:
+        """It is met, or nobody counts any more."""
+        if self._below_since is not None:
+            self.seconds_below += at - self._below_since
+            self._below_since = None
+
+
+class _RolloutTracker:
+    def __init__(self, revision: str, number: str, at: float) -> None:
+        self.revision = revision
+        self.number = number
+        self.began = at
+        self.finished: float | None = None
+        self.fewest_ready: int | None = None
+        self.most_pods = 0
+
+    def recount(self, ready: int, pods: int) -> None:
+        self.fewest_ready = ready if self.fewest_ready is None else min(self.fewest_ready, ready)
+        self.most_pods = max(self.most_pods, pods)
+
+
+class WorkloadTracker:
+    """One workload. Times are those of the run; nothing is ever earlier than what came before."""
+
+    def __init__(self, kind: str, namespace: str, name: str, at: float) -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.name = name
+        self.labels: dict[str, str] = {}
+        """Of the last pod that was created: what budgets select."""
+        self.created_in_run = True
+        self._created = at
+        self._deleted: float | None = None
+        self._revisions: dict[str, _RevisionTracker] = {}
+        self._desired = StepSeries(at)
+        self._parts: dict[str, int] = {}
+        """Desired pods by the uid of what desires them: a CronJob has several Jobs."""
+        self._ready = StepSeries(at)
+        self._unavailable = StepSeries(at)
+        self._pending = StepSeries(at)
+        self._terminating = StepSeries(at)
+        self._succeeded = StepSeries(at)
+        self._failed = StepSeries(at)
+        self._active = 0
+        self._owed = 0
+        """So many of the desired pods were ready at once, since the number of desired ones was last smaller."""
+        self._most_unavailable = 0
+        self._bounds: dict[str, _BoundTracker] = {}
+        self._target: tuple[int, str] | None = None
+        self._rollouts: list[_RolloutTracker] = []
+        self._durations = Durations()
+        self._waiting = 0
+        self._pods_created = self._pods_deleted = self._restarts = self._evictions = 0
+        self._deleted_by: dict[str, int] = {}
+
+    # What the owner says
+
+    @property
+    def desired(self) -> int:
+        """How many pods are desired now."""
+        return self._desired.value
+
+    def desire(self, at: float, uid: str, pods: int) -> None:
+        """So many are desired by the object of that uid."""
+        if pods:
+            self._parts[uid] = pods
+        else:
+            self._parts.pop(uid, None)
+        self._desired.set(at, sum(self._parts.values()))
+        self._recount(at)
+
+    def demand(self, at: float, demands: list[Demand]) -> None:
+        """These and no others hold from now on."""
+        names = {each.name: each.least for each in demands[:MOST_BOUNDS]}
+        for name, least in names.items():
+            if name not in self._bounds and len(self._bounds) < 2 * MOST_BOUNDS:
+                self._bounds[name] = _BoundTracker(name, at)
+            if name in self._bounds:
+                self._bounds[name].least.set(at, least)
+        for name, bound in self._bounds.items():
+            if name not in names:
+                bound.least.set(at, 0)
+        self._recount(at)
+
+    def revise(self, at: float, revision: str, number: int) -> None:
+        """This revision has that number now. The one with the highest is rolled out."""
+        tracker = self._revision(revision, at)
+        if str(number) not in tracker.numbers:
+            tracker.numbers = [*tracker.numbers, str(number)][-3:]
+        if self._target is not None and number <= self._target[0]:
+            return
+        first, self._target = self._target is None, (number, revision)
+        if first and not self.created_in_run:
+            return
+        if len(self._rollouts) < MOST_ROLLOUTS:
+            self._rollouts.append(_RolloutTracker(revision, str(number), at))
+        self._recount(at)
+
+    def delete(self, at: float) -> None:
+        """The owner is gone."""
+        self._deleted = at
+
+    # What its pods say
+
+    def pod_changed(self, at: float, before: PodState | None, now: PodState | None) -> None:
+        """Count a pod anew."""
+        if before is not None and before.active:
+            self._count_active(at, before, -1)
+        if now is not None and now.active:
+            self._count_active(at, now, 1)
+        was_terminating = before is not None and before.terminating
+        is_terminating = now is not None and now.terminating
+        self._terminating.add(at, is_terminating - was_terminating)
+        if now is not None:
+            phase = before.phase if before is not None else ""
+            self._succeeded.add(at, now.phase == "Succeeded" != phase)
+            self._failed.add(at, now.phase == "Failed" != phase)
+            self._restarts += max(0, now.restarts - (before.restarts if before is not None else 0))
+        self._recount(at)
+
+    def _count_active(self, at: float, pod: PodState, sign: int) -> None:
+        self._active += sign
+        revision = self._revision(pod.revision, at)
+        revision.pods.add(at, sign)
+        revision.image = pod.image or revision.image
+        if pod.ready:
+            self._ready.add(at, sign)
+        if pod.pending:
+            self._pending.add(at, sign)
+
+    def _revision(self, name: str, at: float) -> _RevisionTracker:
+        found = self._revisions.get(name)
+        if found is None:
+            if len(self._revisions) >= MOST_REVISIONS:
+                name = OTHERS
+            found = self._revisions.setdefault(name, _RevisionTracker(name, at))
+        return found
+
+    def pod_created(self) -> None:
+        """One more, in this run."""
+        self._pods_created += 1
+        self._waiting += 1
+
+    def pod_became_ready(self, seconds: float) -> None:
+        """For the first time, so long after its creation."""
+        self._durations.add(seconds)
+        self._waiting -= 1
+
+    def pod_stopped_waiting(self) -> None:
+        """It has ended, or is being deleted, and was never ready."""
+        self._waiting -= 1
+
+    def pod_deleted(self, client: str, *, evicted: bool) -> None:
+        """It was marked for deletion, or removed without."""
+        self._pods_deleted += 1
+        self._evictions += evicted
+        if client not in self._deleted_by and len(self._deleted_by) >= MOST_CLIENTS:
+            client = OTHERS
+        self._deleted_by[client] = self._deleted_by.get(client, 0) + 1
+
+    # Derived
+
+    def _recount(self, at: float) -> None:
+        ready, desired = self._ready.value, self._desired.value
+        if self.kind not in _JOBS:
+            self._owed = min(max(self._owed, ready), desired)
+            missing = max(0, self._owed - ready)
+            self._unavailable.set(at, missing)
+            self._most_unavailable = max(self._most_unavailable, missing)
+            for bound in self._bounds.values():
+                bound.recount(at, ready, self._owed)
+        if self._rollouts and self._rollouts[-1].finished is None and self._target is not None:
+            rollout = self._rollouts[-1]
+            rollout.recount(ready, self._active + self._terminating.value)
+            target = self._revisions.get(rollout.revision)
+            of_target = target.pods.value if target is not None else 0
+            if rollout.revision == self._target[1] and of_target == self._active and ready >= desired > 0:
+                rollout.finished = at
+
+    def workload(self, at: float) -> structs.Workload:
+        """What is known at the end of the run."""
+        for bound in self._bounds.values():
+            bound.close(at)
+        jobs = self.kind in _JOBS
+        nothing = structs.Steps()
+        return structs.Workload(
+            kind=self.kind,
+            namespace=self.namespace,
+            name=self.name,
+            created=self._created,
+            deleted=self._deleted,
+            revisions=[
+                structs.Revision(name=each.name, number=each.number(), image=each.image, pods=each.pods.steps())
+                for each in self._revisions.values()
+                if each.pods.steps().most
+            ],
+            desired=self._desired.steps(),
+            ready=self._ready.steps(),
+            unavailable=nothing if jobs else self._unavailable.steps(),
+            pending=self._pending.steps(),
+            terminating=self._terminating.steps(),
+            succeeded=self._succeeded.steps() if jobs else nothing,
+            failed=self._failed.steps(),
+            bounds=[
+                structs.Bound(
+                    name=each.name,
+                    least=each.least.steps(),
+                    seconds_below=round(each.seconds_below, 3),
+                    most_below=each.most_below,
+                )
+                for each in self._bounds.values()
+            ],
+            rollouts=[
+                structs.Rollout(
+                    revision=each.revision,
+                    number=each.number,
+                    began=round(each.began, 3),
+                    finished=None if each.finished is None else round(each.finished, 3),
+                    fewest_ready=each.fewest_ready or 0,
+                    most_pods=each.most_pods,
+                )
+                for each in self._rollouts
+            ],
+            time_to_ready=self._durations.percentiles(),
+            never_ready=self._waiting,
+            most_unavailable=self._most_unavailable,
+            pods_created=self._pods_created,
+            pods_deleted=self._pods_deleted,
+            restarts=self._restarts,
+            evictions=self._evictions,
+            deleted_by=dict(sorted(self._deleted_by.items(), key=lambda each: (-each[1], each[0]))),
+        )

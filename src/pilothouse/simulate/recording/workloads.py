@@ -1,0 +1,278 @@
+"""``Workloads``: which pods there are, whose each is, and what their owners and budgets demand.
+
+A pod of a ReplicaSet of a Deployment is the Deployment's, one of a Job of a CronJob the CronJob's. Pods without an
+owner are counted together for each namespace. An owner of a kind that is not built in is known by the reference alone.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pilothouse.api.policy import PodDisruptionBudgetSpec
+from pilothouse.machinery.labels import Selector, selector_from
+from pilothouse.simulate.recording import structs, views
+from pilothouse.simulate.recording.bounds import budget_demand, strategy_demand
+from pilothouse.simulate.recording.pods import PodState, pod_state
+from pilothouse.simulate.recording.workload import WorkloadTracker
+
+MOST_WORKLOADS = 500
+_NUMBER = "deployment.kubernetes.io/revision"
+_KINDS = {
+    "apps/deployments": "Deployment",
+    "apps/statefulsets": "StatefulSet",
+    "apps/daemonsets": "DaemonSet",
+    "apps/replicasets": "ReplicaSet",
+    "/replicationcontrollers": "ReplicationController",
+    "batch/jobs": "Job",
+    "batch/cronjobs": "CronJob",
+}
+_ABOVE = {"ReplicaSet": "Deployment", "Job": "CronJob"}
+"""What owners of these kinds are looked for."""
+
+_read_pod = msgspec.json.Decoder(views.Pod).decode
+_read_owner = msgspec.json.Decoder(views.Owner).decode
+_read_revision = msgspec.json.Decoder(views.ControllerRevision).decode
+_read_budget = msgspec.json.Decoder(views.Budget).decode
+
+
+class Write(NamedTuple):
+    """One change, as the trackers get it. ``is_new`` is false for what was there before the recorder."""
+
+    at: float
+    key: str
+    type: str
+    value: bytes
+    client: str
+    evicts: bool
+    is_new: bool
+
+
+class _Pod(NamedTuple):
+    state: PodState
+    created: float | None
+    """None if it was there before the recorder."""
+    waits: bool
+    """It was created in the run, and was neither ready nor at its end so far."""
+    is_counted_as_deleted: bool
+    tracker: WorkloadTracker | None
+
+
+class _Budget(NamedTuple):
+    selector: Selector
+    spec: PodDisruptionBudgetSpec
+
+
+class Workloads:
+    """All workloads of the cluster, of which the first ``MOST_WORKLOADS`` are kept."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Callable[[Write], None]] = {
+            "/pods": self._pod_changed,
+            "apps/controllerrevisions": self._controller_revision_changed,
+            "policy/poddisruptionbudgets": self._budget_changed,
+            **dict.fromkeys(_KINDS, self._owner_changed),
+        }
+        """By ``group/resource``."""
+        self._trackers: list[WorkloadTracker] = []
+        self._more = 0
+        self._by_uid: dict[str, WorkloadTracker | None] = {}
+        """By the uid of each owner that lives. None: there were too many already."""
+        self._owners: dict[str, views.Owner] = {}
+        """The owners that live, by the uid."""
+        self._pods: dict[str, _Pod] = {}
+        self._budgets: dict[str, dict[str, _Budget]] = {}
+        """By namespace and name."""
+
+    # Owners
+
+    def _owner_changed(self, write: Write) -> None:
+        kind = _KINDS[write.key[: write.key.index("/", write.key.index("/") + 1)]]
+        owner = _read_owner(write.value)
+        uid = owner.metadata.uid
+        tracker = self._tracker_of(kind, owner.metadata, write)
+        if write.type == "DELETED":
+            self._by_uid.pop(uid, None)
+            self._owners.pop(uid, None)
+            if tracker is not None:
+                tracker.desire(write.at, uid, 0)
+                if tracker.kind == kind:
+                    tracker.demand(write.at, [])
+                    tracker.delete(write.at)
+            return
+        if tracker is None:
+            return
+        if tracker.kind == kind:
+            self._owners[uid] = owner
+        if kind == "ReplicaSet" and tracker.kind == "Deployment":
+            number = (owner.metadata.annotations or {}).get(_NUMBER, "")
+            revision = (owner.metadata.labels or {}).get("pod-template-hash", "")
+            if number.isdecimal() and len(number) < 10:
+                tracker.revise(write.at, revision, int(number))
+            return
+        tracker.desire(write.at, uid, _desired(kind, owner))
+        if tracker.kind == kind:
+            self._demand(write.at, tracker, owner)
+
+    def _tracker_of(self, kind: str, metadata: views.Metadata, write: Write) -> WorkloadTracker | None:
+        """Of the owner with this metadata, or of what owns it in turn."""
+        uid = metadata.uid
+        if uid in self._by_uid:
+            return self._by_uid[uid]
+        above = views.controller_of(metadata)
+        if above is not None and above.kind == _ABOVE.get(kind) and above.uid in self._by_uid:
+            found = self._by_uid[uid] = self._by_uid[above.uid]
+            return found
+        found = self._by_uid[uid] = self._new_tracker(kind, metadata.namespace, metadata.name, write)
+        return found
+
+    def _new_tracker(self, kind: str, namespace: str, name: str, write: Write) -> WorkloadTracker | None:
+        if len(self._trackers) >= MOST_WORKLOADS:
+            self._more += 1
+            return None
+        tracker = WorkloadTracker(kind, namespace, name, write.at)
+        tracker.created_in_run = write.is_new
+        self._trackers.append(tracker)
+        return tracker
+
+    def _controller_revision_changed(self, write: Write) -> None:
+        if write.type == "DELETED":
+            return
+        revision = _read_revision(write.value)
+        reference = views.controller_of(revision.metadata)
+        tracker = self._by_uid.get(reference.uid) if reference is not None else None
+        if tracker is not None:
+            # Pods of a StatefulSet are labelled with the name of their revision, those of a DaemonSet with its hash.
+            labels = revision.metadata.labels or {}
+            name = labels.get("controller-revision-hash") if tracker.kind == "DaemonSet" else revision.metadata.name
+            tracker.revise(write.at, name or revision.metadata.name, revision.revision)
+
+    # Budgets
+
+    def _budget_changed(self, write: Write) -> None:
+        budget = _read_budget(write.value)
+        namespace, name = budget.metadata.namespace, budget.metadata.name
+        budgets = self._budgets.setdefault(namespace, {})
+        before = budgets.pop(name, None)
+        if write.type != "DELETED":
+            if before is not None and before.spec == budget.spec:
+                budgets[name] = before  # only its status, which changes with the pods
+                return
+            budgets[name] = _Budget(selector_from(budget.spec.selector), budget.spec)
+        for uid, owner in self._owners.items():
+            tracker = self._by_uid.get(uid)
+            if owner.metadata.namespace == namespace and tracker is not None:
+                self._demand(write.at, tracker, owner)
+
+    def _demand(self, at: float, tracker: WorkloadTracker, owner: views.Owner) -> None:
+        strategy = strategy_demand(tracker.kind, owner, tracker.desired)
+        demands = [strategy] if strategy is not None else []
+        if tracker.labels:
+            for name, budget in self._budgets.get(tracker.namespace, {}).items():
+                if budget.selector.matches(tracker.labels):
+                    demand = budget_demand(name, budget.spec, tracker.desired)
+                    demands += [demand] if demand is not None else []
+        tracker.demand(at, demands)
+
+    # Pods
+
+    def _pod_changed(self, write: Write) -> None:
+        before = self._pods.pop(write.key, None)
+        pod = _read_pod(write.value)
+        tracker = before.tracker if before is not None else self._tracker_of_pod(pod, write)
+        if write.type == "DELETED":
+            self._pod_gone(write, before, tracker)
+            return
+        state = pod_state(pod)
+        created = before.created if before is not None else write.at if write.is_new else None
+        waits = before.waits if before is not None else write.is_new
+        counted = before.is_counted_as_deleted if before is not None else False
+        if tracker is not None:
+            if before is None:
+                self._pod_created(write, tracker, pod)
+            tracker.pod_changed(write.at, before.state if before is not None else None, state)
+            if state.terminating and not counted:
+                counted = True
+                evicted = write.evicts or state.evicted
+                tracker.pod_deleted(write.client, evicted=evicted)
+            elif state.phase == "Failed" and state.evicted and before is not None and before.state.phase != "Failed":
+                counted = True
+                tracker.pod_deleted(write.client, evicted=True)
+            if waits and state.ready and created is not None:
+                waits = False
+                tracker.pod_became_ready(write.at - created)
+            elif waits and not state.active:
+                waits = False
+                tracker.pod_stopped_waiting()
+        self._pods[write.key] = _Pod(state, created, waits, counted, tracker)
+
+    def _pod_created(self, write: Write, tracker: WorkloadTracker, pod: views.Pod) -> None:
+        labels = pod.metadata.labels or {}
+        if write.is_new:
+            tracker.pod_created()
+        if labels != tracker.labels:
+            tracker.labels = labels
+            reference = _controller_uid(pod)
+            owner = self._owners.get(self._top_uid(reference))
+            if owner is not None:
+                self._demand(write.at, tracker, owner)
+
+    def _top_uid(self, uid: str) -> str:
+        """Of the owner whose demands are known: the one of a ReplicaSet's tracker may be its Deployment."""
+        tracker = self._by_uid.get(uid)
+        if uid in self._owners or tracker is None:
+            return uid
+        return next((each for each in self._owners if self._by_uid.get(each) is tracker), uid)
+
+    def _pod_gone(self, write: Write, before: _Pod | None, tracker: WorkloadTracker | None) -> None:
+        if tracker is None or before is None:
+            return
+        tracker.pod_changed(write.at, before.state, None)
+        if not before.is_counted_as_deleted and before.state.active:
+            tracker.pod_deleted(write.client, evicted=write.evicts or before.state.evicted)
+        if before.waits:
+            tracker.pod_stopped_waiting()
+
+    def _tracker_of_pod(self, pod: views.Pod, write: Write) -> WorkloadTracker | None:
+        reference: Any = next((each for each in pod.metadata.owner_references or () if each.controller), None)
+        namespace = pod.metadata.namespace
+        uid, kind, name = f"pods of {namespace}", "Pods", "without owner"
+        if reference is not None:
+            uid, kind, name = reference.uid, reference.kind, reference.name
+        if uid not in self._by_uid:
+            self._by_uid[uid] = self._new_tracker(kind, namespace, name, write)
+        return self._by_uid[uid]
+
+    def owner_of(self, pod_key: str) -> str:
+        """``deployment/web`` for the key of a pod; empty if it is not there, or nobody's."""
+        found = self._pods.get(pod_key)
+        if found is None or found.tracker is None or found.tracker.kind == "Pods":
+            return ""
+        return f"{found.tracker.kind.lower()}/{found.tracker.name}"
+
+    # The end
+
+    def workloads(self, at: float) -> tuple[list[structs.Workload], int]:
+        """Those that are known, and how many more there were."""
+        return [tracker.workload(at) for tracker in self._trackers], self._more
+
+
+def _controller_uid(pod: views.Pod) -> str:
+    return next((each.uid for each in pod.metadata.owner_references or () if each.controller), "")
+
+
+def _desired(kind: str, owner: views.Owner) -> int:
+    """How many pods an owner desires by itself: a CronJob none, its Jobs do."""
+    spec, status = owner.spec, owner.status
+    if kind == "DaemonSet":
+        return status.desired_number_scheduled or 0
+    if kind == "CronJob":
+        return 0
+    if kind == "Job":
+        ended = any(each.type in ("Complete", "Failed") and each.status == "True" for each in status.conditions or ())
+        if ended or spec.suspend:
+            return 0
+        parallelism = 1 if spec.parallelism is None else spec.parallelism
+        left = parallelism if spec.completions is None else spec.completions - (status.succeeded or 0)
+        return max(0, min(parallelism, left))
+    return 1 if spec.replicas is None else spec.replicas
