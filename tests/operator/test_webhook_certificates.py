@@ -138,6 +138,9 @@ class Shifted:
     def now(self) -> datetime.datetime:
         return self._clock.now() + datetime.timedelta(days=self.days)
 
+    def timestamp(self) -> float:
+        return self.now().timestamp()
+
 
 def the_app() -> App:
     app = App("pages")

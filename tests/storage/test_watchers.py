@@ -29,7 +29,7 @@ def test_watchers_of_other_prefixes_are_not_bothered() -> None:
     others = [watcher(index, f"coordination.k8s.io/leases/kube-node-lease/node-{i}") for i in range(100)]
     others += [watcher(index, f"/configmaps/ns-{i}/") for i in range(100)]
     mine = watcher(index, "/pods/")
-    index.publish([change("/pods/default/a"), change("/pods/default/b", 3)])
+    index.publish([change("/pods/default/a"), change("/pods/default/b", 3)], ["/pods/", "/pods/"])
     assert mine.bothered == 1
     assert sum(other.bothered for other in others) == 0
 
@@ -57,6 +57,6 @@ def test_watchers_may_close_others_while_a_commit_is_handed_out() -> None:
             second.close()
 
     index.add(Closing(index, "", 1, [], 10))
-    index.publish([change("/pods/default/a")])
-    index.publish([change("/pods/default/b", 3)])
+    index.publish([change("/pods/default/a")], ["/pods/"])
+    index.publish([change("/pods/default/b", 3)], ["/pods/"])
     assert first.take() == [] and second.take() == []

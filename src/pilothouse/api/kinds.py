@@ -11,7 +11,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Kind(msgspec.Struct, Generic[T], frozen=True):
+class Kind(msgspec.Struct, Generic[T], frozen=True, cache_hash=True):
     """One served resource, read as ``view``.
 
     ``group`` is empty for the core group. ``metadata_only`` asks the server for ``PartialObjectMetadata``.

@@ -118,9 +118,9 @@ class Core:
         try:
             await self.store.commit(staged)
         except StoreError:
-            storage.failed(change, clock() - began)
+            storage.failed(staged, clock() - began)
             raise
-        storage.wrote(change, clock() - began)
+        storage.wrote(staged, clock() - began)
         return change.value
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:

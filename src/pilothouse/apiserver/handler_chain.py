@@ -19,6 +19,7 @@ from pilothouse.apiserver.authentication.service_account_tokens import ServiceAc
 from pilothouse.apiserver.authentication.token_use import TokenUse
 from pilothouse.apiserver.authorization.authorizer import (
     RBAC_GROUP,
+    ROLE_RESOURCES,
     AlwaysAllow,
     Attributes,
     Authorizer,
@@ -121,7 +122,8 @@ class HandlerChain:
         self._rbac: RbacAuthorizer | None = None
         if "RBAC" in modes:
             self._rbac = RbacAuthorizer(self._stored_roles)
-            core.store.on_commit.append(self._notice_roles)
+            for resource in ROLE_RESOURCES:
+                core.store.follow(storage_prefix(RBAC_GROUP, resource), self._notice_roles)
         if self._allows_all:
             self.authorizer = AlwaysAllow()
         else:
@@ -319,8 +321,8 @@ class HandlerChain:
     def _stored_roles(self, resource: str) -> list[bytes]:
         return [record.value for record in self._server.core.store.list(storage_prefix(RBAC_GROUP, resource)).records]
 
-    def _notice_roles(self, changes: list[Change]) -> None:
-        if self._rbac is not None and any(change.key.startswith(f"{RBAC_GROUP}/") for change in changes):
+    def _notice_roles(self, _changes: list[Change]) -> None:
+        if self._rbac is not None:
             self._rbac.changed()
 
 

@@ -6,6 +6,7 @@ put into the last state by replacing the first occurrence (everything before it 
 """
 
 import datetime
+import math
 from typing import Any
 
 import msgspec
@@ -13,7 +14,6 @@ import msgspec
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.env import Env, Log
-from pilothouse.env.clock import whole_seconds
 from pilothouse.machinery.times import add_seconds
 from pilothouse.storage import Record, Staged, Store
 
@@ -133,21 +133,21 @@ def next_generation(metadata: Object) -> int:
 class Timestamps:
     """Now, as objects carry it: RFC 3339, whole seconds, UTC."""
 
-    __slots__ = ("_begin", "_end", "_env", "_text")
+    __slots__ = ("_env", "_second", "_text", "_timestamp")
 
     def __init__(self, env: Env) -> None:
         self._env = env
-        # The second that the text is about, without its end.
-        self._begin = self._end = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+        self._timestamp = env.clock.timestamp
+        self._second = math.nan
+        """That the text is about."""
         self._text = ""
 
     def now(self) -> str:
         """``2026-01-01T00:00:00Z``."""
-        moment = self._env.now()
-        if not self._begin <= moment < self._end:
-            self._begin = whole_seconds(moment)
-            self._end = add_seconds(self._begin, 1)
-            self._text = format_seconds(moment)
+        second = self._timestamp() // 1.0
+        if second != self._second:
+            self._second = second
+            self._text = format_seconds(datetime.datetime.fromtimestamp(second, datetime.UTC))
         return self._text
 
     def after(self, seconds: int) -> str:

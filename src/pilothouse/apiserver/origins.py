@@ -1,6 +1,6 @@
 """Who makes the writes of a request, and why: the origin that the store keeps with each change."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 
@@ -10,24 +10,34 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.audit.context import add_audit_annotation, audit_context
 from pilothouse.apiserver.call import Call
 from pilothouse.env import Env
-from pilothouse.machinery.causes import ANNOTATION, Cause, InvalidCause, Origin, current_cause, encode_cause, read_cause
+from pilothouse.machinery.causes import (
+    ANNOTATION,
+    HEADER,
+    Cause,
+    InvalidCause,
+    Origin,
+    current_cause,
+    encode_cause,
+    read_cause,
+)
 from pilothouse.storage import Staged
 
 _MAX_AGENT = 256
 """Characters of a User-Agent that are kept with a change."""
 
 _current: ContextVar[Origin | None] = ContextVar("pilothouse origin of writes", default=None)
+_get, _set = _current.get, _current.set
 
 
 def stamp_origin(staged: Staged) -> None:
     """Give a staged write the origin of the request under way. A hook of the store."""
-    staged.change.origin = _current.get()
+    staged.change.origin = _get()
 
 
 def begin_writes(call: Call, env: Env) -> Token[Origin | None]:
     """What this task stages until ``end_writes`` comes from this request. Raises ``StatusError`` 400 for a header that
     is no cause."""
-    return _current.set(_origin(call, env))
+    return _set(_origin(call, env))
 
 
 end_writes = _current.reset
@@ -40,7 +50,7 @@ _SERVER = "system:apiserver"
 @contextmanager
 def own_writes(env: Env, key: str, decision: str) -> Iterator[None]:
     """What is staged inside is written by the server itself, and not for a request."""
-    origin = Origin(_SERVER, cause=Cause(COMPONENT, key, decision), time=env.now().timestamp())
+    origin = Origin(_SERVER, cause=Cause(COMPONENT, key, decision), time=env.timestamp())
     before = _current.set(origin)
     try:
         yield
@@ -74,26 +84,31 @@ def reason(sentence: str) -> Iterator[None]:
 
 def _origin(call: Call, env: Env) -> Origin:
     headers, info = call.request.headers, call.request_info
-    cause = _cause(call)
+    cause = _claimed_cause(headers) if HEADER in headers else None
+    if cause is None:
+        cause = current_cause()
+    audit_id = ""
     audit = audit_context()
-    if audit is not None and cause is not None:
-        add_audit_annotation(ANNOTATION, encode_cause(cause).decode())
-    agent = headers.get("user-agent", "")
+    if audit is not None:
+        audit_id = audit.audit_id
+        if cause is not None:
+            add_audit_annotation(ANNOTATION, encode_cause(cause).decode())
+    query = info.query
     return Origin(
         call.identity.user,
-        agent[:_MAX_AGENT],
+        headers.get("user-agent", "")[:_MAX_AGENT],
         info.verb,
         info.subresource,
-        info.query.first("fieldManager")[:_MAX_AGENT],
-        "" if audit is None else audit.audit_id,
+        query.first("fieldManager")[:_MAX_AGENT] if query else "",
+        audit_id,
         cause,
         headers.get("kubectl-command", "")[:_MAX_AGENT],
-        env.now().timestamp(),
+        env.timestamp(),
     )
 
 
-def _cause(call: Call) -> Cause | None:
+def _claimed_cause(headers: Mapping[str, str]) -> Cause | None:
     try:
-        return read_cause(call.request.headers) or current_cause()
+        return read_cause(headers)
     except InvalidCause as error:
         raise errors.bad_request(f"the header Pilothouse-Cause is invalid: {error}") from error

@@ -37,7 +37,7 @@ from pilothouse.apiserver.origins import begin_writes, end_writes, own_writes, s
 from pilothouse.apiserver.registry.core.services.allocation import ServiceAddresses
 from pilothouse.apiserver.request_info import TOO_MANY, RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.apiserver.serializers.json import JSON, failure
+from pilothouse.apiserver.serializers.json import JSON, PLAIN, failure
 from pilothouse.apiserver.serializers.presenter import NegotiatingPresenter
 from pilothouse.apiserver.serializers.results import (
     ListResult,
@@ -272,7 +272,9 @@ class ApiServer:
             handler, info = self._find(request, request_info)
             if read_body is not None:
                 request = Request(request.method, request.target, request.headers, await read_body())
-            request = await self.core.long_work.run(len(request.body), self.presenter.read, request, request_info)
+            is_plain = self.presenter.is_plain(request, request_info)
+            if not is_plain:
+                request = await self.core.long_work.run(len(request.body), self.presenter.read, request, request_info)
             namespace = request_info.namespace if info.namespaced else ""
             strategy = self.core.strategy(info)
             call = Call(
@@ -302,6 +304,8 @@ class ApiServer:
                 return result.answer
             if self.audit is not None:
                 await self._record_response(request, request_info, result)
+            if is_plain:
+                return PLAIN.show(request, request_info, result)
             if isinstance(result, ListResult) or (isinstance(result, ObjectResult) and len(result.value) > LONG_BYTES):
                 return await self.presenter.show_long(request, request_info, result)
             return self.presenter.show(request, request_info, result)

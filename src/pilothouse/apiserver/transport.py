@@ -55,11 +55,11 @@ class LocalTransport:
         await asyncio.sleep(0)
         if self._agent and "user-agent" not in request.headers:
             request = Request(request.method, request.target, {**request.headers, **self._agent}, request.body)
-        metrics = self._core.metrics
+        metrics, is_read = self._core.metrics, request.method in _READS
         if metrics is None:
             answer = await self._handle(request, self._identity)
         else:
-            requests, is_read = metrics.requests, request.method in _READS
+            requests = metrics.requests
             in_flight = requests.reading if is_read else requests.writing
             began = requests.clock()
             in_flight.enter(began)
@@ -67,22 +67,15 @@ class LocalTransport:
                 answer = await self._handle(request, self._identity)
             finally:
                 in_flight.leave()
-            answer = self._observed(requests, request, answer, began)
-        if request.method not in _READS:
+            info = self._core.requests.read(request.method, request.target)
+            if isinstance(answer, Response):
+                requests.observe(request, info, answer.status, requests.clock() - began, len(answer.body))
+            elif isinstance(answer, Pieces):
+                requests.observe(request, info, answer.status, requests.clock() - began, answer.length)
+            else:
+                answer = MeasuredStream(answer, requests, request, info, began)
+        if not is_read:
             await asyncio.sleep(0)
-        return answer
-
-    def _observed(
-        self, metrics: RequestMetrics, request: Request, answer: Response | Stream, began: float
-    ) -> Response | Stream:
-        """Count the request; a watch is counted by what this returns."""
-        info = self._core.requests.read(request.method, request.target)
-        if isinstance(answer, Response):
-            metrics.observe(request, info, answer.status, metrics.clock() - began, len(answer.body))
-        elif isinstance(answer, Pieces):
-            metrics.observe(request, info, answer.status, metrics.clock() - began, answer.length)
-        else:
-            return MeasuredStream(answer, metrics, request, info, began)
         return answer
 
     async def close(self) -> None:

@@ -6,6 +6,7 @@ later (fence).
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -71,6 +72,7 @@ def _segment(name: str) -> str:
     return quote(name, safe=":")
 
 
+@lru_cache(maxsize=1024)
 def collection_path(kind: Kind[Any], namespace: str) -> str:
     """The path of all objects of a kind, in a namespace or everywhere."""
     prefix = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"

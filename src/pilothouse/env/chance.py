@@ -17,11 +17,12 @@ _HEX = "0123456789abcdef"
 class Chance:
     """All randomness of one process, from one seed. Without a seed it is drawn from the operating system."""
 
-    __slots__ = ("_streams", "seed")
+    __slots__ = ("_streams", "_uid_bits", "seed")
 
     def __init__(self, seed: int | None = None) -> None:
         self.seed = seed if seed is not None else int.from_bytes(os.urandom(16), "big")
         self._streams: dict[str, random.Random] = {}
+        self._uid_bits = self.stream("uid").getrandbits
 
     def stream(self, name: str) -> random.Random:
         """The random stream of that name; the same object every time."""
@@ -33,7 +34,7 @@ class Chance:
 
     def uid(self) -> str:
         """A new RFC 4122 version 4 uid."""
-        bits = self.stream("uid").getrandbits(128)
+        bits = self._uid_bits(128)
         text = f"{bits:032x}"
         return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_HEX[8 | (bits & 3)]}{text[17:20]}-{text[20:]}"
 

@@ -19,6 +19,10 @@ class Clock(Protocol):
         """The current instant, aware, in UTC, with microseconds."""
         ...
 
+    def timestamp(self) -> float:
+        """The same as seconds since the epoch, for frequent callers."""
+        ...
+
 
 class SystemClock:
     """The machine's own clock."""
@@ -27,6 +31,9 @@ class SystemClock:
 
     def now(self) -> datetime.datetime:
         return datetime.datetime.fromtimestamp(time.time(), UTC)
+
+    def timestamp(self) -> float:
+        return time.time()
 
 
 class LoopClock(ABC):
@@ -40,6 +47,10 @@ class LoopClock(ABC):
     @abstractmethod
     def now(self) -> datetime.datetime:
         """The current instant, aware, in UTC, with microseconds."""
+
+    def timestamp(self) -> float:
+        """The same as seconds since the epoch."""
+        return self.now().timestamp()
 
 
 def whole_seconds(instant: datetime.datetime) -> datetime.datetime:

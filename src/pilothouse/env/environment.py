@@ -36,6 +36,10 @@ class Env(msgspec.Struct, frozen=True):
         """Wall time, aware, in UTC. It may jump, also against ``monotonic``."""
         return self.clock.now()
 
+    def timestamp(self) -> float:
+        """Wall time as seconds since the epoch."""
+        return self.clock.timestamp()
+
     def monotonic(self) -> float:
         """Seconds on the running loop's own clock: never goes back, says nothing about the date."""
         return asyncio.get_running_loop().time()

@@ -237,7 +237,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 class VirtualClock(LoopClock):
     """Wall time on the virtual loop: a start, plus loop time, plus the jumps made so far."""
 
-    __slots__ = ("_at", "_loop", "_now", "_start", "jumps")
+    __slots__ = ("_at", "_loop", "_now", "_seconds", "_start", "jumps")
 
     zone = datetime.UTC  # the same on every machine
 
@@ -245,6 +245,8 @@ class VirtualClock(LoopClock):
         self._loop = loop
         self._start = self._now = start
         self._at = 0.0
+        self._seconds: float | None = None
+        """Of ``_now``, once somebody has asked."""
         self.jumps: list[tuple[float, float]] = []
         """All so far, oldest first: at what loop time, and how many seconds forwards."""
 
@@ -254,13 +256,22 @@ class VirtualClock(LoopClock):
         if at != self._at:
             self._at = at
             self._now = self._start + datetime.timedelta(seconds=at)
+            self._seconds = None
         return self._now
+
+    def timestamp(self) -> float:
+        now = self.now()
+        seconds = self._seconds
+        if seconds is None:
+            seconds = self._seconds = now.timestamp()
+        return seconds
 
     def jump(self, seconds: float) -> None:
         """Move the wall clock forwards, or back, without loop time noticing."""
         self.jumps.append((self._loop.time(), seconds))
         self._start += datetime.timedelta(seconds=seconds)
         self._now = self._start + datetime.timedelta(seconds=self._at)
+        self._seconds = None
 
 
 def run(main: Callable[[Env], Coroutine[Any, Any, T]], *, seed: int = 0, start: datetime.datetime = START) -> T:

@@ -147,12 +147,16 @@ def _trigger(event: tuple[str, str, Any]) -> Trigger:
 
 
 class _Sync:
-    __slots__ = ("component", "key", "triggers")
+    __slots__ = ("cause", "component", "decision", "key", "triggers")
 
     def __init__(self, component: str, key: object, triggers: Triggers | None) -> None:
         self.component = component
         self.key = key
         self.triggers = triggers
+        self.cause: Cause | None = None
+        """Of the last write, and all that follow until another decision is made: they share it."""
+        self.decision: str | None = None
+        """That this cause has."""
 
 
 _sync: ContextVar[_Sync | None] = ContextVar("pilothouse sync", default=None)
@@ -204,15 +208,19 @@ def current_cause() -> Cause | None:
     sync = _sync.get()
     if sync is None:
         return None
-    triggers = sync.triggers
     decision = _decision.get()
-    return Cause(
+    if sync.cause is not None and sync.decision is decision:
+        return sync.cause
+    triggers = sync.triggers
+    sync.decision = decision
+    sync.cause = cause = Cause(
         sync.component,
         _short(key if isinstance(key := sync.key, str) else _joined(key)),
         decision if len(decision) <= MAX_DECISION else f"{decision[: MAX_DECISION - 1]}…",
         triggers.built() if triggers is not None else (),
         triggers.more if triggers is not None else 0,
     )
+    return cause
 
 
 def _joined(key: object) -> str:

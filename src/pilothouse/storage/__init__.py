@@ -35,7 +35,7 @@ from pilothouse.storage.errors import (
 from pilothouse.storage.history import Retention
 from pilothouse.storage.memory import MemoryStore
 from pilothouse.storage.records import Change, Page, Record, Staged
-from pilothouse.storage.store import Store
+from pilothouse.storage.store import Store, resource_prefix
 from pilothouse.storage.watchers import Watcher
 
 __all__ = [
@@ -58,4 +58,5 @@ __all__ = [
     "StoreError",
     "Watcher",
     "WatcherOverrun",
+    "resource_prefix",
 ]

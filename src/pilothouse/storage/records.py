@@ -64,6 +64,8 @@ class Staged(msgspec.Struct, eq=False):
     change: Change
     record: Record | None
     """What the key holds once this is committed; None for a deletion."""
+    resource: str
+    """The prefix of the key's resource (``/pods/``)."""
     committed: bool = False
     failure: str = ""
     waiter: "asyncio.Future[None] | None" = None

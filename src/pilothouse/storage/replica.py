@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.env import Env
 from pilothouse.storage.records import Change, Record, Staged
-from pilothouse.storage.store import Store
+from pilothouse.storage.store import Store, resource_prefix
 
 
 class ReplicaStore(Store):
@@ -70,4 +70,4 @@ def _as_staged(change: Change) -> Staged:
     if change.type != "DELETED":
         record = Record(change.key, change.value, change.revision, change.created)
     # What was encoded for the first server's watchers belongs to that server.
-    return Staged(msgspec.structs.replace(change, memo=None), record)
+    return Staged(msgspec.structs.replace(change, memo=None), record, resource_prefix(change.key))

@@ -64,6 +64,8 @@ class Store(ABC):
         self.on_stage: list[Callable[[Staged], None]] = []
         """Called with each write once it is staged, before ``stage`` returns. May stage what belongs to it: both are
         of one turn, and so become visible in one commit."""
+        self.on_stage_of: dict[str, list[Callable[[Staged], None]]] = {}
+        """The same by the prefix of a whole resource."""
         self._env = env
         self._records: dict[str, Record] = {}
         self._collections: dict[str, Collection] = {}
@@ -89,7 +91,7 @@ class Store(ABC):
         keys: dict[str, list[str]] = {}
         for record in records:
             self._records[record.key] = record
-            keys.setdefault(_resource(record.key), []).append(record.key)
+            keys.setdefault(resource_prefix(record.key), []).append(record.key)
         for prefix, found in keys.items():
             self._collections[prefix] = Collection(prefix, self.compacted, OrderedKeys(found), self._superseded)
 
@@ -104,6 +106,13 @@ class Store(ABC):
         if resource_end(prefix) != len(prefix):
             raise ValueError(f"{prefix!r} is not the prefix of a whole resource")
         self.on_commit_of.setdefault(prefix, []).append(hook)
+
+    def follow_staged(self, prefix: str, hook: Callable[[Staged], None]) -> None:
+        """Have ``hook`` called with each write under the prefix of a whole resource once it is staged, after those of
+        ``on_stage``."""
+        if resource_end(prefix) != len(prefix):
+            raise ValueError(f"{prefix!r} is not the prefix of a whole resource")
+        self.on_stage_of.setdefault(prefix, []).append(hook)
 
     def staged(self, key: str) -> Record | None:
         """The newest staged record, committed or not: what the next ``stage`` of this key is checked against."""
@@ -212,29 +221,32 @@ class Store(ABC):
         current = self._records.get(key) if newest is None else newest.record
         if expected is not None and expected != (0 if current is None else current.revision):
             raise Mismatch(key, expected, current)
-        revision = self._next
+        revision, resource = self._next, key[: resource_end(key)]
         if make is None:
             if current is None:
                 raise Mismatch(key, expected, None)
             value = current.value if last is None else last(revision)
-            staged = Staged(Change(revision, current.key, "DELETED", value, current), None)
+            staged = Staged(Change(revision, current.key, "DELETED", value, current), None, resource)
         elif current is None:
-            if newest is None:
-                _resource(key)
+            if not resource or resource == key:
+                raise _no_key(key)
             value = make(revision)
-            staged = Staged(Change(revision, key, "ADDED", value, None), Record(key, value, revision, revision))
+            record = Record(key, value, revision, revision)
+            staged = Staged(Change(revision, key, "ADDED", value, None), record, resource)
         else:
             value = make(revision)
             key = current.key
-            staged = Staged(
-                Change(revision, key, "MODIFIED", value, current), Record(key, value, revision, current.created)
-            )
+            record = Record(key, value, revision, current.created)
+            staged = Staged(Change(revision, key, "MODIFIED", value, current), record, resource)
         assert self._next == revision, "what makes a value must not stage another"
         self._next = revision + 1
         self._newest_staged[key] = staged
         self._queue.append(staged)
         for hook in self.on_stage:
             hook(staged)
+        if resource in self.on_stage_of:
+            for hook in self.on_stage_of[resource]:
+                hook(staged)
         return staged
 
     @abstractmethod
@@ -248,14 +260,15 @@ class Store(ABC):
     def _apply(self, group: Sequence[Staged]) -> None:
         """Make a group of writes visible: state, history, watchers, in that order, in one step."""
         records, collections, retention = self._records, self._collections, self.retention
-        newest = self._newest_staged
-        changes = []
+        newest, hooked = self._newest_staged, self.on_commit_of
+        changes: Changes = []
+        names: list[str] = []
         followed: dict[str, Changes] | None = None
         for staged in group:
             change = staged.change
             key = change.key
-            name = key[: resource_end(key)]
-            if name in self.on_commit_of:
+            name = staged.resource
+            if name in hooked:
                 if followed is None:
                     followed = {}
                 followed.setdefault(name, []).append(change)
@@ -277,16 +290,20 @@ class Store(ABC):
             self._history_size += collection.size - size
             staged.committed = True
             changes.append(change)
+            names.append(name)
         self.revision = changes[-1].revision
         if self._history_size > retention.total_bytes:
             self._shrink(retention.total_bytes)
-        self._marks.add(self._env.monotonic(), self.revision)
-        self._expire()
-        self._call_hooks(self.on_commit, changes)
+        now = self._env.monotonic()
+        self._marks.add(now, self.revision)
+        if now - self._checked_at >= marks.SECONDS:
+            self._expire()
+        if self.on_commit:
+            self._call_hooks(self.on_commit, changes)
         if followed is not None:
             for name, of_one in followed.items():
                 self._call_hooks(self.on_commit_of[name], of_one)
-        self._watchers.publish(changes)
+        self._watchers.publish(changes, names)
         if self._awaited:
             self._notify_awaited()
 
@@ -345,7 +362,7 @@ class Store(ABC):
             raise StoreClosed("the store is closed")
         one_key = bool(prefix) and not prefix.endswith("/")
         if one_key:
-            _resource(prefix)
+            resource_prefix(prefix)
         backlog: list[Change] = []
         if after < self.revision:
             self._check_kept(prefix, after)
@@ -473,11 +490,17 @@ def _is_in_a_loop() -> bool:
     return True
 
 
-def _resource(key: str) -> str:
+def resource_prefix(key: str) -> str:
+    """``<group>/<resource>/``, what the keys of all objects of that resource begin with. Raises ``ValueError`` for what
+    is no key."""
     end = resource_end(key)
     if not end or end == len(key):
-        raise ValueError(f"{key!r} is no key: <group>/<resource>/[<namespace>/]<name> is")
+        raise _no_key(key)
     return key[:end]
+
+
+def _no_key(key: str) -> ValueError:
+    return ValueError(f"{key!r} is no key: <group>/<resource>/[<namespace>/]<name> is")
 
 
 def _end_of(prefix: str) -> str | None:

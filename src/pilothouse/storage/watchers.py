@@ -181,14 +181,22 @@ class WatcherIndex:
     def __iter__(self) -> Iterator[Watcher]:
         return iter([watcher for served in self._by_prefix.values() for watcher in served])
 
-    def publish(self, changes: list[Change]) -> None:
-        """Hand one commit's changes to those they concern."""
+    def publish(self, changes: list[Change], resources: list[str]) -> None:
+        """Hand one commit's changes to those they concern. ``resources`` has the prefix of each one's resource."""
         by_prefix = self._by_prefix
         if not by_prefix:
             return
+        if len(changes) == 1 and not self._wide and resources[0] not in self._narrow:
+            # Nearly every commit in memory: its one change is for those who read the whole resource.
+            served = by_prefix.get(resources[0])
+            if served is not None:
+                size = len(changes[0].value)
+                for watcher in list(served):
+                    watcher.deliver(changes, size)
+            return
         batches: dict[str, list[Change]] = {}
-        for change in changes:
-            for prefix in self._prefixes(change.key):
+        for change, resource in zip(changes, resources, strict=True):
+            for prefix in self._prefixes(change.key, resource):
                 if prefix in by_prefix:
                     batch = batches.get(prefix)
                     if batch is None:
@@ -200,15 +208,13 @@ class WatcherIndex:
             for watcher in list(by_prefix[prefix]):
                 watcher.deliver(batch, size)
 
-    def _prefixes(self, key: str) -> list[str]:
+    def _prefixes(self, key: str, resource: str) -> list[str]:
         """The prefixes of a key that a watcher may have, as far as there are watchers that wide or narrow."""
-        end = resource_end(key)
-        resource = key[:end]
         prefixes = [resource]
         if self._wide:
             prefixes += ["", key[: key.index("/") + 1]]
         if self._narrow and resource in self._narrow:
-            end = key.find("/", end) + 1
+            end = key.find("/", len(resource)) + 1
             while end:
                 prefixes.append(key[:end])
                 end = key.find("/", end) + 1

@@ -29,6 +29,8 @@ class AdmissionAttributes(msgspec.Struct):
     old: Object | None = None
     dry_run: bool = False
     warnings: list[str] = []
+    steps: "Steps | None" = None
+    """What the write passes; set by the chain that it passes first."""
 
     @property
     def pod(self) -> Object | None:
@@ -77,8 +79,24 @@ class Plugin:
 
 
 Step = Callable[[AdmissionAttributes], Awaitable[None] | None]
-Steps = tuple[tuple[Step, ...], tuple[Callable[[AdmissionAttributes], None], ...], tuple[Step, ...]]
-"""The ``admit``, ``allocate`` and ``validate`` methods that the writes of one resource pass."""
+
+
+class Steps:
+    """The ``admit``, ``allocate`` and ``validate`` methods that the writes of one resource pass, and what counts them,
+    by operation."""
+
+    __slots__ = ("admit", "admit_phases", "allocate", "chain", "reads_updates", "validate", "validate_phases")
+
+    def __init__(self, chain: "Chain", plugins: Sequence[Plugin], resource: str) -> None:
+        self.chain = chain
+        self.admit: tuple[Step, ...] = tuple(one.admit for one in plugins if type(one).admit is not Plugin.admit)
+        self.allocate = tuple(one.allocate for one in plugins if type(one).allocate is not Plugin.allocate)
+        self.validate: tuple[Step, ...] = tuple(
+            one.validate for one in plugins if type(one).validate is not Plugin.validate
+        )
+        self.reads_updates = any(one.reads_updates(resource) for one in plugins if _acts(type(one)))
+        self.admit_phases: dict[str, Phase] = {}
+        self.validate_phases: dict[str, Phase] = {}
 
 
 class Chain:
@@ -88,55 +106,62 @@ class Chain:
         self.plugins = list(plugins)
         self._seen: list[Plugin] = []
         self._steps: dict[str, Steps] = {}
-        self._reads_updates: dict[str, bool] = {}
         self.metrics: AdmissionMetrics | None = None
         """Counts what the plugins do; None where nothing shows it."""
-        self._phases: dict[tuple[StepType, str, str], Phase] = {}
+        self._phases: list[Phase] = []
 
     def reads_updates(self, write: AdmissionAttributes) -> bool:
         """Whether a plugin reads or changes the object in an update of that resource."""
-        self._of(write)
-        return self._reads_updates[write.info.group_resource]
+        return self._of(write).reads_updates
 
     async def admit(self, write: AdmissionAttributes) -> None:
         """Run the plugins that may change the object."""
-        steps = self._of(write)[0]
+        steps = self._of(write)
         if self.metrics is not None:
-            pending = self._run(self.metrics, "admit", steps, write)
+            phase = steps.admit_phases.get(write.operation)
+            if phase is None:
+                phase = self._new_phase(self.metrics, "admit", steps.admit, write.operation)
+                steps.admit_phases[write.operation] = phase
+            pending = self._run(self.metrics, phase, steps.admit, write)
             if pending is not None:
                 await pending
             return
-        for step in steps:
+        for step in steps.admit:
             pending = step(write)
             if pending is not None:
                 await pending
 
     def allocate(self, write: AdmissionAttributes) -> None:
         """Run the plugins that allocate something for the object."""
-        for step in self._of(write)[1]:
+        for step in self._of(write).allocate:
             step(write)
 
     async def validate(self, write: AdmissionAttributes) -> None:
         """Run the plugins that only validate."""
-        steps = self._of(write)[2]
+        steps = self._of(write)
         if self.metrics is not None:
-            pending = self._run(self.metrics, "validate", steps, write)
+            phase = steps.validate_phases.get(write.operation)
+            if phase is None:
+                phase = self._new_phase(self.metrics, "validate", steps.validate, write.operation)
+                steps.validate_phases[write.operation] = phase
+            pending = self._run(self.metrics, phase, steps.validate, write)
             if pending is not None:
                 await pending
             return
-        for step in steps:
+        for step in steps.validate:
             pending = step(write)
             if pending is not None:
                 await pending
 
+    def _new_phase(self, metrics: AdmissionMetrics, kind: StepType, steps: tuple[Step, ...], operation: str) -> Phase:
+        phase = metrics.phase(kind, operation, [_name(step) for step in steps])
+        self._phases.append(phase)
+        return phase
+
     def _run(
-        self, metrics: AdmissionMetrics, kind: StepType, steps: tuple[Step, ...], write: AdmissionAttributes
+        self, metrics: AdmissionMetrics, phase: Phase, steps: tuple[Step, ...], write: AdmissionAttributes
     ) -> Awaitable[None] | None:
         """Run the steps and count them. What is left when one has to wait is an awaitable."""
-        key = (kind, write.operation, write.info.group_resource)
-        phase = self._phases.get(key)
-        if phase is None:
-            phase = self._phases[key] = metrics.phase(kind, write.operation, [_name(step) for step in steps])
         clock = metrics.clock
         began, index = clock(), 0
         try:
@@ -178,22 +203,21 @@ class Chain:
 
     def _of(self, write: AdmissionAttributes) -> Steps:
         # Each write passes here, and most plugins have nothing to do with it: they cost nothing this way.
+        steps = write.steps
+        if steps is not None and steps.chain is self:
+            return steps
         if self.plugins != self._seen:
             self._seen = list(self.plugins)
             self._steps.clear()
             if self.metrics is not None:
-                self.metrics.forget(list(self._phases.values()))
+                self.metrics.forget(self._phases)
             self._phases.clear()
         resource = write.info.group_resource
         steps = self._steps.get(resource)
         if steps is None:
             plugins = [one for one in self.plugins if one.resources is None or resource in one.resources]
-            steps = self._steps[resource] = (
-                tuple(one.admit for one in plugins if type(one).admit is not Plugin.admit),
-                tuple(one.allocate for one in plugins if type(one).allocate is not Plugin.allocate),
-                tuple(one.validate for one in plugins if type(one).validate is not Plugin.validate),
-            )
-            self._reads_updates[resource] = any(one.reads_updates(resource) for one in plugins if _acts(type(one)))
+            steps = self._steps[resource] = Steps(self, plugins, resource)
+        write.steps = steps
         return steps
 
 

@@ -14,6 +14,8 @@ from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.request_info import RequestInfo
 
 RBAC_GROUP = "rbac.authorization.k8s.io"
+ROLE_RESOURCES = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
+"""All of the group."""
 _SELECTING = ("list", "watch", "deletecollection")
 _REMEMBERED = 10_000
 _LONGEST_REMEMBERED = 1024

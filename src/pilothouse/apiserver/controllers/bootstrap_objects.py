@@ -20,7 +20,7 @@ from pilothouse.apiserver.registry.core.services.address_pools import family_of,
 from pilothouse.apiserver.registry.core.services.allocation import OWN_RANGE
 from pilothouse.apiserver.registry.flowcontrol import bootstrap
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.storage import Staged
+from pilothouse.storage import Staged, resource_prefix
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _NETWORKING = "networking.k8s.io"
@@ -80,7 +80,8 @@ def keep(core: Core, keys: Collection[str], stage: Callable[[], object]) -> None
         if staged.record is None and staged.change.key in keys:
             stage()
 
-    core.store.on_stage.append(follow)
+    for prefix in dict.fromkeys(map(resource_prefix, sorted(keys))):
+        core.store.follow_staged(prefix, follow)
 
 
 def _stage_own_range(core: Core) -> Staged | None:

@@ -41,8 +41,9 @@ async def create_object(
     for field in _SERVER_FIELDS:
         meta.pop(field, None)
     sent = meta.pop("managedFields", None)
-    meta["uid"] = core.env.uid()
-    meta["creationTimestamp"] = core.time.now()
+    now = core.time.now()
+    meta["uid"] = core.env.chance.uid()
+    meta["creationTimestamp"] = now
     obj["kind"], obj["apiVersion"] = info.kind, info.api_version
     await core.run_converting(info, call.size, _complete, core, call, obj, options, sent, owners)
 
@@ -73,9 +74,10 @@ async def create_object(
             meta.pop("generation", None)
     strategy.drop_disabled_fields(obj, None)
     strategy.record_requester(obj, call.identity)
-    strategy.set_timestamps(obj, core.time.now())
-    strategy.prepare_for_create(obj, core.time.now())
-    call.warnings += object_meta.without_duplicate_owners(meta, admitted=True)
+    strategy.set_timestamps(obj, now)
+    strategy.prepare_for_create(obj, now)
+    if "ownerReferences" in meta:
+        call.warnings += object_meta.without_duplicate_owners(meta, admitted=True)
     call.warnings += await core.long_work.run(call.size, _check, call, obj)
     write.name = meta["name"]
     await core.admission.validate(write)
@@ -92,7 +94,8 @@ def _complete(core: Core, call: Call, obj: Object, options: WriteOptions, sent: 
     """Fill in defaults and the managed fields. ``sent`` is the managedFields that the body had."""
     call.strategy.set_defaults(obj)
     if owners is None:
-        call.warnings += object_meta.without_duplicate_owners(obj["metadata"], admitted=False)
+        if "ownerReferences" in obj["metadata"]:
+            call.warnings += object_meta.without_duplicate_owners(obj["metadata"], admitted=False)
         core.managed_fields.created(call, obj, options, sent)
     else:
         put_entries(obj, owners)

@@ -13,7 +13,7 @@ import msgspec
 from pilothouse.api import schema
 from pilothouse.api.schema import Definition, definition_of
 from pilothouse.apiserver import errors, field_errors
-from pilothouse.apiserver.audit.context import audit_context
+from pilothouse.apiserver.audit.context import AuditContext, audit_context
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions
@@ -100,9 +100,11 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
 def _record(call: Call, info: ResourceInfo, obj: Object, kind: str, api_version: str) -> None:
     """Give the audit the object of a request: decoded, with defaults, as upstream's decoder gives it."""
     context = audit_context()
-    if context is None:
-        return
+    if context is not None:
+        _record_in(context, call, info, obj, kind, api_version)
 
+
+def _record_in(context: AuditContext, call: Call, info: ResourceInfo, obj: Object, kind: str, api_version: str) -> None:
     def encode() -> bytes:
         shown = copy.deepcopy(obj)
         shown.setdefault("metadata", {})

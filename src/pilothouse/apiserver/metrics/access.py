@@ -61,13 +61,14 @@ class AccessMetrics:
         self.legacy_tokens = registry.counter(
             "serviceaccount_legacy_tokens_total", "[ALPHA] Cumulative legacy service account tokens used"
         ).labels()
+        self._succeeded = self._authentication.labels("success")
         self.allowed: Histogram = self._authorization.labels("allowed")
         """For the most frequent decision, without a look-up of its label."""
         registry.on_collect(self._derive)
 
     def authenticated(self, user: str, seconds: float) -> None:
         """A request is authenticated as this user, also as the anonymous one."""
-        self._authentication.labels("success").observe(seconds)
+        self._succeeded.observe(seconds)
         self._users.labels(compressed(user)).value += 1.0
 
     def rejected(self, seconds: float, *, credentials: bool) -> None:

@@ -5,12 +5,13 @@ The families of apiserver ``pkg/storage/etcd3/metrics/metrics.go`` and ``pkg/sto
 never leave the memory: they are lists from the cache.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.metrics import Counter, Histogram, Registry
-from pilothouse.storage import Change
+from pilothouse.storage import Staged
 
 _LATENCIES = (
     *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0),
@@ -126,32 +127,32 @@ class StorageMetrics:
             _OF,
         )
         self._written: list[tuple[str, str, float]] = []
-        """What is not counted yet: type of the change, key, seconds."""
+        """What is not counted yet: type of the change, prefix of the resource, seconds."""
         self._writes: dict[str, dict[str, Histogram]] = {kind: {} for kind in _OPERATIONS}
-        """By type of the change, and ``<group>/<resource>``."""
+        """By type of the change, and prefix of the resource."""
         registry.on_collect(self._derive)
 
-    def wrote(self, change: Change, seconds: float) -> None:
+    def wrote(self, staged: Staged, seconds: float) -> None:
         """A write is durable and visible."""
-        self._written.append((change.type, change.key, seconds))
+        self._written.append((staged.change.type, staged.resource, seconds))
         if len(self._written) >= _AT_ONCE:
             self._count()
 
     def _count(self) -> None:
         """Count the writes. Many at once cost half of what they cost one by one."""
         written, self._written = self._written, []
-        for kind, key, seconds in written:
+        for kind, resource, seconds in written:
             histograms = self._writes[kind]
-            histogram = histograms.get(key[: key.find("/", key.find("/") + 1)])
+            histogram = histograms.get(resource)
             if histogram is None:
-                names = _names(key)
-                histogram = histograms["/".join(names)] = self._seconds.labels(_OPERATIONS[kind], *names)
-            histogram.observe(seconds)
+                histogram = histograms[resource] = self._seconds.labels(_OPERATIONS[kind], *_names(resource))
+            histogram.counts[0 if seconds <= _LATENCIES[0] else bisect_left(_LATENCIES, seconds)] += 1
+            histogram.sum += seconds
 
-    def failed(self, change: Change, seconds: float) -> None:
+    def failed(self, staged: Staged, seconds: float) -> None:
         """A write could not be made durable."""
-        self.wrote(change, seconds)
-        self._errors.labels(_OPERATIONS[change.type], *_names(change.key)).inc()
+        self.wrote(staged, seconds)
+        self._errors.labels(_OPERATIONS[staged.change.type], *_names(staged.resource)).inc()
 
     def listed(self, info: ResourceInfo, fetched: int, returned: int) -> None:
         """A list has read so many objects, and returns so many."""
@@ -196,7 +197,7 @@ class StorageMetrics:
             self._size.labels("etcd-0").set(size)
 
 
-def _names(key: str) -> tuple[str, str]:
-    """Group and resource of a key or prefix: ``<group>/<resource>/…``."""
-    group, resource, _rest = key.split("/", 2)
+def _names(prefix: str) -> tuple[str, str]:
+    """Group and resource of a prefix: ``<group>/<resource>/``."""
+    group, resource, _rest = prefix.split("/", 2)
     return group, resource

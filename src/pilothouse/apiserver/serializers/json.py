@@ -240,6 +240,9 @@ class LineStream:
 class PlainPresenter:
     """Bodies are JSON, and so are answers."""
 
+    def is_plain(self, request: Request, info: RequestInfo) -> bool:
+        return True
+
     def read(self, request: Request, info: RequestInfo) -> Request:
         return request
 
@@ -256,6 +259,9 @@ class PlainPresenter:
 
     def fail(self, request: Request, info: RequestInfo | None, error: StatusError) -> Response:
         return failure(error)
+
+
+PLAIN = PlainPresenter()
 
 
 def failure(error: StatusError) -> Response:

@@ -34,6 +34,8 @@ with lazy_imports():
     from pilothouse.apiserver.serializers import protobuf
 
 
+_AS_STORED = frozenset(("", "*/*", JSON))
+"""Accept headers that ask for nothing but JSON."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -51,6 +53,16 @@ class NegotiatingPresenter:
         self._plain = PlainPresenter()
         self._work = work or LongWork()
         self._lists = asyncio.Semaphore(_LISTS_AT_A_TIME)
+
+    def is_plain(self, request: Request, info: RequestInfo) -> bool:
+        """Whether nothing has to be chosen or converted: so it is with programs of the same process."""
+        headers, body = request.headers, request.body
+        return (
+            headers.get("accept", "") in _AS_STORED
+            and (not body or headers.get("content-type", "") == JSON or request.method == "PATCH")
+            and "pretty" not in info.query
+            and not negotiation.wants_pretty("", headers.get("user-agent", ""))
+        )
 
     def read(self, request: Request, info: RequestInfo) -> Request:
         """The request with a protobuf body turned into JSON.
@@ -158,7 +170,7 @@ class NegotiatingPresenter:
         """The failure in the form the request asked for; JSON if that was none."""
         response = self._plain.fail(request, info, error)
         accept, pretty = request.headers.get("accept", ""), _pretty(request, info)
-        if not pretty and accept in ("", "*/*", JSON):
+        if not pretty and accept in _AS_STORED:
             return response
         try:
             choice = negotiation.choose(accept, protobuf=True, table=True, pretty=pretty)
@@ -272,7 +284,7 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
     accept = request.headers.get("accept", "")
     pretty = _pretty(request, info)
     watch = info.verb == "watch"
-    if not pretty and accept in ("", "*/*", JSON):
+    if not pretty and accept in _AS_STORED:
         return negotiation.PLAIN
     resource = info.info
     if resource is None:

@@ -86,6 +86,11 @@ Result = ObjectResult | ListResult | StatusResult | Watching
 class Presenter(Protocol):
     """The forms in which requests come and answers go."""
 
+    def is_plain(self, request: Request, info: RequestInfo) -> bool:
+        """Whether the body is read as it is, and the answer shown as JSON, as it is: with ``serializers.json.PLAIN``,
+        and nothing else of this presenter."""
+        ...
+
     def read(self, request: Request, info: RequestInfo) -> Request:
         """The request with its body as JSON (or YAML or a patch, as its content type then says).
 

@@ -73,6 +73,8 @@ class AttributeCache:
         return index.keys(value)
 
     def _follow(self, changes: list[Change]) -> None:
+        if not self._known:
+            return
         for change in changes:
             key = change.key
             prefix = key[: key.index("/", key.index("/") + 1) + 1]

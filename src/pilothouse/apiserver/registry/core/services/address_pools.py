@@ -78,7 +78,8 @@ class Taken:
         self._complete = False
         for record in store.list(SERVICES).records:
             self._note(record.key, record.value)
-        store.on_stage.append(self._follow)
+        for prefix in (SERVICES, self._info.prefix):
+            store.follow_staged(prefix, self._follow)
 
     def repair(self) -> Staged | None:
         """Stage the IPAddress of every service that has none, as upstream's repair controller; the last write.
@@ -126,7 +127,7 @@ class Taken:
     def _follow(self, staged: Staged) -> None:
         change = staged.change
         if not change.key.startswith(SERVICES):
-            if staged.record is None and change.key.startswith(self._info.prefix):
+            if staged.record is None:
                 self._restore(change.key.removeprefix(self._info.prefix))
             return
         before: tuple[str, ...] = ()
