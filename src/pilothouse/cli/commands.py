@@ -12,6 +12,7 @@ COMMANDS = {
     "get": "print objects, also as they were at an earlier time",
     "history": "print the changes of an object, also of one that is gone",
     "why": "explain why an object is as it is, or is gone",
+    "snapshot": "save a cluster into a file, and restore it",
     "top": "show the cluster on the screen of a terminal",
     "ui": "print a link to the page of `up --ui`",
     "envtest-assets": "create a directory for KUBEBUILDER_ASSETS, for test suites in any language",

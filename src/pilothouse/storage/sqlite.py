@@ -9,16 +9,16 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
 from pilothouse.env import Env, Log
 from pilothouse.storage import marks
 from pilothouse.storage.data_directory import DataDirectory
-from pilothouse.storage.errors import CommitFailed, DamagedStore, StoreClosed
+from pilothouse.storage.errors import CommitFailed, DamagedStore, DataDirectoryError, StoreClosed
 from pilothouse.storage.history import KEPT, Retention, Superseded
-from pilothouse.storage.records import Staged
+from pilothouse.storage.records import Change, Record, Staged
 from pilothouse.storage.sqlite_file import Pruning, SqliteFile
 from pilothouse.storage.sqlite_loading import Loaded
 from pilothouse.storage.store import FIRST_REVISION, Store
@@ -264,6 +264,31 @@ class SqliteStore(Store):
         else:
             await self._writer.stop(self._file.close)
         self._directory.release()
+
+
+def create_store(directory: str | os.PathLike[str], records: Sequence[Record]) -> None:
+    """Make the directory, if need be, and in it a store of these records, in the order of their revisions, without a
+    history. All or nothing.
+
+    Raises ``DataDirectoryError`` when it holds a store already that is not empty, or can't be written.
+    """
+    held = DataDirectory(directory)
+    try:
+        file = SqliteFile(held.path / FILE_NAME)
+        loaded = file.load()
+        try:
+            if loaded.revision:
+                raise DataDirectoryError(f"there is a cluster in the data directory {held.path} already: name another")
+            newest = records[-1].revision
+            changes = [Change(each.revision, each.key, "ADDED", each.value, None) for each in records]
+            failure = file.write(changes, 0.0, Pruning((), {"": (newest, None)}))
+            if failure:
+                raise DataDirectoryError(f"the store could not be written: {failure}")
+            held.acknowledge(newest)
+        finally:
+            file.close()
+    finally:
+        held.release()
 
 
 class _Writer:

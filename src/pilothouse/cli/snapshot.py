@@ -1,0 +1,133 @@
+"""``pilothouse snapshot``: a cluster as a file, and a file as a cluster."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.terminal import escaped
+from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.flags import BOOL, STRING, STRINGS, Flag, FlagSet, Parsed
+
+if TYPE_CHECKING:
+    from pilothouse.snapshots.file_format import Skipped
+
+with lazy_imports():
+    from pilothouse.client import errors
+    from pilothouse.snapshots import data_directory, file_format, reading, restoring, saving
+
+USAGE = """Saves a cluster into a file, and restores it.
+
+``save`` reads everything that may be listed. ``show`` says what is in a file. ``restore`` makes a data directory of
+it, for ``up --data-dir``; ``up --snapshot`` does without one.
+
+Usage:
+  {program} save FILE [flags]
+  {program} show FILE
+  {program} restore FILE --data-dir DIR [flags]
+"""
+_PARTIAL = 3
+"""Saved, but not all of it."""
+_SHOWN = 20
+
+
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
+    flags = FlagSet(USAGE.format(program=program), plain=True)
+    flags.add(
+        "snapshot",
+        Flag(
+            "include-secret-values",
+            BOOL,
+            False,
+            "save: with the values of Secrets. Without it their keys are saved, and placeholders",
+        ),
+        Flag("exclude", STRINGS, (), "save: resources to leave out, such as events or widgets.example.com"),
+        Flag("data-dir", STRING, "", "restore: the data directory to make; it must be empty or not exist"),
+    )
+    connection_flags(flags, qps=50.0, burst=100)
+    common_flags(flags)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Save, show or restore."""
+    parsed = parse(flag_set(program), program, words, most=2)
+    if isinstance(parsed, int):
+        return parsed
+    return serve(program, _run(parsed, program), v=parsed["v"], stopped=130)
+
+
+async def _run(parsed: Parsed, program: str) -> int:
+    actions = {"save": _save, "show": _show, "restore": _restore}
+    if len(parsed.arguments) != 2 or parsed.arguments[0] not in actions:
+        expected = ", ".join(f'"{program} {name} FILE"' for name in actions)
+        raise UserError(f"expected one of {expected}, got {' '.join(parsed.arguments) or 'nothing'}", code=2)
+    action, path = parsed.arguments
+    if parsed["data-dir"] and action != "restore":
+        raise UserError("--data-dir is for restore", code=2)
+    try:
+        return await actions[action](parsed, Path(path))
+    except file_format.SnapshotError as error:
+        raise UserError(escaped(str(error))) from error
+    except OSError as error:
+        raise UserError(f"{error.filename or path}: {error.strerror or error}") from error
+
+
+async def _save(parsed: Parsed, path: Path) -> int:
+    if await asyncio.to_thread(path.is_dir):
+        raise UserError(f"{path} is a directory: name a file", code=2)
+    env = Env()
+    options = saving.SaveOptions(secret_values=parsed["include-secret-values"], exclude=tuple(parsed["exclude"]))
+    async with connected(parsed, env, "pilothouse-snapshot") as client:
+        try:
+            saved = await saving.save(client, env, path, options)
+        except (errors.ApiError, ConnectionError, TimeoutError) as error:
+            raise UserError(f"no snapshot was saved: {error}") from error
+    totals = saved.totals
+    moment = f"resourceVersion {totals.newest}"
+    if totals.oldest != totals.newest:
+        moment = f"resourceVersions {totals.oldest} to {totals.newest}, so not all of one moment"
+    print(f"saved {totals.objects:,} objects of {saved.resources} resources in {path} ({saved.size:,} bytes), {moment}")
+    print_skipped(totals.skipped, "could not be saved")
+    return _PARTIAL if totals.skipped else 0
+
+
+async def _show(parsed: Parsed, path: Path) -> int:
+    file = reading.SnapshotFile(path)
+    header = file.header
+    counts = Counter(entry.resource.group_resource for entry in file.entries())
+    secrets = "with the values of Secrets" if header.secret_values else "without the values of Secrets"
+    names = ", anonymized" if header.anonymized else ""
+    print(escaped(f"{path}: Kubernetes {header.server_version}, {header.time}, {secrets}{names}"))
+    for name, count in sorted(counts.items()):
+        print(f"{count:>8,}  {escaped(name)}")
+    print(f"{counts.total():>8,}  objects")
+    print_skipped(file.totals.skipped if file.totals is not None else (), "could not be saved")
+    return 0
+
+
+async def _restore(parsed: Parsed, path: Path) -> int:
+    directory = parsed["data-dir"]
+    if not directory:
+        raise UserError("restore needs --data-dir: the data directory to make", code=2)
+    found = restoring.restored(path)
+    data_directory.create(directory, found)
+    print(f"restored {len(found.records):,} objects into {directory}: start it with")
+    print(f"  pilothouse up --data-dir {directory}")
+    print_skipped(found.skipped, "is not in it")
+    return 0
+
+
+def print_skipped(skipped: "Iterable[Skipped]", what: str) -> None:
+    """Warn of what was left out."""
+    lines = [f"warning: {each.resource} {what}: {each.reason}" for each in skipped]
+    for line in lines[:_SHOWN]:
+        print(escaped(line), file=sys.stderr)
+    if len(lines) > _SHOWN:
+        print(f"warning: {len(lines) - _SHOWN} more", file=sys.stderr)

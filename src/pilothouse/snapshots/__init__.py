@@ -1,0 +1,31 @@
+"""Snapshots of clusters: saved from any API server, restored into an embedded one.
+
+``saving`` reads a cluster through the client and ``writing`` makes a file of it; ``file_format`` says what is in it,
+line by line. ``reading`` takes it back, and believes nothing of it. ``restoring`` makes the records of a store of it,
+with uids, resourceVersions and status as they were saved, so that controllers go on where those of the cluster were.
+``secret_values`` leaves out what is not to leave a cluster.
+"""
+
+from pilothouse.env.lazy import lazy_exports
+
+with lazy_exports():
+    from pilothouse.snapshots.file_format import FORMAT, Header, ResourceLine, SnapshotError
+    from pilothouse.snapshots.reading import Entry, SnapshotFile, load
+    from pilothouse.snapshots.restoring import Restored, SavedNode, restored
+    from pilothouse.snapshots.saving import Saved, SaveOptions, save
+
+__all__ = [
+    "FORMAT",
+    "Entry",
+    "Header",
+    "ResourceLine",
+    "Restored",
+    "SaveOptions",
+    "Saved",
+    "SavedNode",
+    "SnapshotError",
+    "SnapshotFile",
+    "load",
+    "restored",
+    "save",
+]

@@ -1,0 +1,75 @@
+"""Objects of API versions that this server does not store, as it stores them. Pure.
+
+A cluster that is older than v1.36 serves some kinds in no other version. What is here is upstream's conversion, for
+versions that a release since v1.19 has preferred; for others nothing is guessed.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Object = dict[str, Any]
+_HOSTNAME = "kubernetes.io/hostname"
+_ZONE = "topology.kubernetes.io/zone"
+
+
+def _same(obj: Object) -> Object:
+    return obj
+
+
+def _disruption_budget(obj: Object) -> Object:
+    """In policy/v1beta1 an empty selector selects nothing, in v1 everything; there an absent one selects nothing."""
+    spec = dict(obj.get("spec") or {})
+    if spec.get("selector") == {}:
+        del spec["selector"]
+    return {**obj, "spec": spec}
+
+
+def _endpoint_slice(obj: Object) -> Object:
+    """``topology`` has become three fields (``pkg/apis/discovery/v1beta1/conversion.go``)."""
+    return {**obj, "endpoints": [_endpoint(each) for each in obj.get("endpoints") or ()]}
+
+
+def _endpoint(endpoint: Object) -> Object:
+    left = {key: value for key, value in endpoint.items() if key != "topology"}
+    topology = dict(endpoint.get("topology") or {})
+    hostname, zone = topology.pop(_HOSTNAME, None), topology.pop(_ZONE, None)
+    if hostname and not left.get("nodeName"):
+        left["nodeName"] = hostname
+    if zone:
+        left["zone"] = zone
+    if topology:
+        left["deprecatedTopology"] = topology
+    return left
+
+
+def _priority_level(obj: Object) -> Object:
+    """``assuredConcurrencyShares`` was renamed in v1beta3."""
+    spec = dict(obj.get("spec") or {})
+    limited = spec.get("limited")
+    if isinstance(limited, dict) and "assuredConcurrencyShares" in limited:
+        limited = dict(limited)
+        limited.setdefault("nominalConcurrencyShares", limited.pop("assuredConcurrencyShares"))
+        spec["limited"] = limited
+    return {**obj, "spec": spec}
+
+
+_FLOW = "flowcontrol.apiserver.k8s.io"
+_POLICIES = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+_DEVICES = ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+CONVERSIONS: Mapping[tuple[str, str, str], Callable[[Object], Object]] = {
+    ("batch", "v1beta1", "cronjobs"): _same,
+    ("policy", "v1beta1", "poddisruptionbudgets"): _disruption_budget,
+    ("discovery.k8s.io", "v1beta1", "endpointslices"): _endpoint_slice,
+    **{(_FLOW, version, "flowschemas"): _same for version in ("v1beta1", "v1beta2", "v1beta3")},
+    **{
+        (_FLOW, version, "prioritylevelconfigurations"): _priority_level
+        for version in ("v1beta1", "v1beta2", "v1beta3")
+    },
+    ("storage.k8s.io", "v1beta1", "csistoragecapacities"): _same,
+    ("storage.k8s.io", "v1beta1", "volumeattributesclasses"): _same,
+    ("networking.k8s.io", "v1beta1", "ipaddresses"): _same,
+    ("networking.k8s.io", "v1beta1", "servicecidrs"): _same,
+    **{("admissionregistration.k8s.io", "v1beta1", resource): _same for resource in _POLICIES},
+    **{("resource.k8s.io", "v1beta2", resource): _same for resource in _DEVICES},
+}
+"""By group, version and resource: what makes a v1 object of one. Kind, apiVersion and metadata are the caller's."""

@@ -1,0 +1,212 @@
+"""Reads a snapshot file, line by line, and believes nothing of it.
+
+Every line is bounded before it is decoded: in bytes, so that a file that inflates without end ends here, in depth and
+in the number of its parts. What is wrong is a ``SnapshotError`` with the number of the line.
+"""
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import msgspec
+
+from pilothouse.machinery.json_bounds import exceeded
+from pilothouse.snapshots.file_format import (
+    END_START,
+    FORMAT,
+    HEADER_START,
+    MAX_BYTES,
+    MAX_LINE,
+    MAX_OBJECTS,
+    RESOURCE_START,
+    Header,
+    ResourceLine,
+    SnapshotError,
+    Totals,
+    decode_end,
+    decode_header,
+    decode_resource,
+)
+
+_TRUNCATED = "the file ends here, in the middle of the snapshot: it was cut off, or is still being written"
+_GZIP = b"\x1f\x8b"
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """An object, not decoded yet."""
+
+    line: int
+    resource: ResourceLine
+    raw: bytes
+
+
+class SnapshotFile:
+    """One snapshot. ``header`` is read at once, the objects one after the other by ``entries``.
+
+    Raises ``SnapshotError``, and ``OSError`` when there is no such file.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        max_line: int = MAX_LINE,
+        max_objects: int = MAX_OBJECTS,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self.path = Path(path)
+        self._max_line = max_line
+        self._max_objects = max_objects
+        self._max_bytes = max_bytes
+        self.totals: Totals | None = None
+        """What the end says; None until all entries were read."""
+        with self._open() as file:
+            self.header = self._header(_Lines(self, file))
+
+    def error(self, reason: str, line: int = 0) -> SnapshotError:
+        """An error about this file."""
+        return SnapshotError(self.path, reason, line=line)
+
+    def entries(self) -> Iterator[Entry]:
+        """All objects, in the order of the file. May be called again, and then begins anew."""
+        with self._open() as file:
+            lines = _Lines(self, file)
+            self._header(lines)
+            yield from self._entries(lines)
+
+    def _open(self) -> BinaryIO:
+        with self.path.open("rb") as file:
+            start = file.read(2)
+        if start != _GZIP:
+            raise self.error("this is no snapshot: it is not compressed by gzip")
+        return cast(BinaryIO, gzip.open(self.path, "rb"))
+
+    def _header(self, lines: "_Lines") -> Header:
+        line = lines.next()
+        if not line.startswith(HEADER_START):
+            raise self.error("this is no snapshot of pilothouse: the first line is no header", 1)
+        try:
+            header = decode_header(line)
+        except msgspec.MsgspecError as error:
+            raise self.error(f"the header can't be read: {error}", 1) from None
+        if header.format != FORMAT:
+            what = "a newer" if header.format > FORMAT else "no"
+            written = f" (written by {header.written_by[:100]})" if header.written_by else ""
+            raise self.error(
+                f"the snapshot has format {header.format}{written}, and this pilothouse reads format {FORMAT}; "
+                f"that is {what} format of it: use the pilothouse that wrote the file"
+                if header.format > FORMAT
+                else f"the snapshot says that it has format {header.format}, and there is no such format",
+                1,
+            )
+        return header
+
+    def _entries(self, lines: "_Lines") -> Iterator[Entry]:
+        resource: ResourceLine | None = None
+        count, max_objects = 0, self._max_objects
+        while True:
+            line = lines.next()
+            if line.startswith(RESOURCE_START):
+                resource = self._resource(line, lines.number)
+            elif line.startswith(END_START):
+                self._end(line, lines, count)
+                return
+            elif resource is None:
+                raise self.error("an object comes before the line that says of what resource it is", lines.number)
+            else:
+                count += 1
+                if count > max_objects:
+                    raise self.error(f"there are more than {max_objects:,} objects", lines.number)
+                wrong = exceeded(line)
+                if wrong:
+                    raise self.error(f"the object can't be taken: {wrong}", lines.number)
+                yield Entry(lines.number, resource, line)
+
+    def _resource(self, line: bytes, number: int) -> ResourceLine:
+        try:
+            found = decode_resource(line)
+        except msgspec.MsgspecError as error:
+            raise self.error(f"the line that names a resource can't be read: {error}", number) from None
+        for text in (found.resource, found.group, found.version, found.kind):
+            if len(text) > 253 or (not text.replace(".", "").replace("-", "").isalnum() and text):
+                raise self.error(f"the line that names a resource has {text[:80]!r} in it", number)
+        if not found.resource or not found.version or not found.kind:
+            raise self.error("the line that names a resource lacks a resource, version or kind", number)
+        return found
+
+    def _end(self, line: bytes, lines: "_Lines", count: int) -> None:
+        number = lines.number
+        try:
+            totals = decode_end(line).end
+        except msgspec.MsgspecError as error:
+            raise self.error(f"the end can't be read: {error}", number) from None
+        if totals.objects != count:
+            raise self.error(f"the end says that there are {totals.objects} objects, and there are {count}", number)
+        if lines.rest():
+            raise self.error("something comes after the end", number + 1)
+        self.totals = totals
+
+
+class _Lines:
+    """The lines of an open file, each bounded."""
+
+    def __init__(self, snapshot: SnapshotFile, file: BinaryIO) -> None:
+        self._snapshot = snapshot
+        self._file = file
+        self._left = snapshot._max_bytes
+        self.number = 0
+
+    def next(self) -> bytes:
+        """The next line, without its newline."""
+        snapshot, most = self._snapshot, self._snapshot._max_line
+        self.number += 1
+        line = self._read(most + 1)
+        self._left -= len(line)
+        if line[-1:] == b"\n":
+            if self._left < 0:
+                raise snapshot.error(f"it is larger than {snapshot._max_bytes:,} bytes, uncompressed", self.number)
+            return line[:-1]
+        if len(line) > most:
+            raise snapshot.error(f"the line is longer than {most:,} bytes", self.number)
+        raise snapshot.error(_TRUNCATED, self.number)
+
+    def rest(self) -> bytes:
+        """What is left, or the beginning of it. Has the checksum verified."""
+        return self._read(100)
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._file.readline(size)
+        except EOFError:
+            raise self._snapshot.error(_TRUNCATED, self.number) from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise self._snapshot.error(f"the compressed data is damaged: {error}", self.number) from None
+
+
+def load(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """All objects of a snapshot, decoded; CustomResourceDefinitions first. Raises ``SnapshotError``, ``OSError``."""
+    file = SnapshotFile(path)
+    return [decoded(file, entry) for entry in file.entries()]
+
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def decoded(file: SnapshotFile, entry: Entry) -> dict[str, Any]:
+    """The object of an entry, which must be of its resource. Raises ``SnapshotError``."""
+    try:
+        obj = _decode(entry.raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise file.error(f"the object is no JSON object: {error}", entry.line) from None
+    resource = entry.resource
+    if obj.get("kind") != resource.kind or obj.get("apiVersion") != resource.api_version:
+        found = f"{obj.get('apiVersion')} {obj.get('kind')}"[:100]
+        raise file.error(
+            f"expected a {resource.kind} of {resource.api_version} ({resource.group_resource}), got {found}", entry.line
+        )
+    if not isinstance(obj.get("metadata"), dict):
+        raise file.error(f"the {resource.kind} has no metadata", entry.line)
+    return obj

@@ -1,0 +1,55 @@
+"""Which resources of a server are saved, in which version, and in which order. Pure.
+
+Each resource once: Events are one kind under two groups, and older servers serve Deployments, Ingresses and others
+under ``extensions`` as well.
+"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from pilothouse.api.schema import load
+from pilothouse.machinery.api_resources import Discovery, Resource
+
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+_SHADOWED = "extensions"
+_ALSO_EVENTS = ("events.k8s.io", "events")
+_COMPUTED = (("", "componentstatuses"),)
+"""Listed, and not stored."""
+_stable = re.compile(r"v\d+").fullmatch
+_AGGREGATED = ("metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io")
+
+
+NONE_KNOWN: Mapping[str, str] = MappingProxyType({})
+
+
+def listed_resources(discovery: Discovery, storage_versions: Mapping[str, str] = NONE_KNOWN) -> list[Resource]:
+    """What to list, CustomResourceDefinitions first.
+
+    ``storage_versions``: by the names of definitions (``widgets.example.com``) the version that objects are stored in.
+    Built-in kinds are listed in the version that this server stores, if it is served, otherwise in the preferred one.
+    """
+    chosen: dict[tuple[str, str], Resource] = {}
+    for resource in discovery.resources():
+        key = (resource.group, resource.name)
+        if key in _COMPUTED or key == _ALSO_EVENTS or resource.group in _AGGREGATED or not resource.supports("list"):
+            continue
+        known = chosen.get(key)
+        if known is None or (_is_stored(resource, storage_versions) and not _is_stored(known, storage_versions)):
+            chosen[key] = resource
+    names = {resource.name for resource in chosen.values() if resource.group != _SHADOWED}
+    found = [each for each in chosen.values() if each.group != _SHADOWED or each.name not in names]
+    return sorted(found, key=_rank)
+
+
+def _rank(resource: Resource) -> tuple[int, str, str]:
+    first = (resource.group, resource.name)
+    return (0 if first == DEFINITIONS else 1 if first == ("", "namespaces") else 2, resource.group, resource.name)
+
+
+def _is_stored(resource: Resource, storage_versions: Mapping[str, str]) -> bool:
+    stored = storage_versions.get(resource.group_resource)
+    if stored is not None:
+        return resource.version == stored
+    known = (resource.group, resource.version, resource.kind) in load().kinds
+    return known and _stable(resource.version) is not None

@@ -1,0 +1,278 @@
+"""A snapshot as the records of a store: uids, resourceVersions, generations, managed fields, status and owners as they
+were saved.
+
+Nothing is admitted or defaulted, and no controller sees anything happen: a store of these records is the cluster as it
+was. Each object is decoded as the API server decodes what it is sent, so that what is not an object of its kind is
+refused, with its line. What this server has no place for is left out and named.
+
+Objects of one etcd have different resourceVersions; if a snapshot has two of the same (another etcd, an aggregated
+server), the later one is moved up, so that the order stays.
+"""
+
+import datetime
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.schema import Definition, definition_of, load
+from pilothouse.apiserver.apiextensions import serving
+from pilothouse.apiserver.objects import encode_object
+from pilothouse.apiserver.registry import registration_of
+from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
+from pilothouse.apiserver.serializers.omitempty import drop_empty
+from pilothouse.machinery.bodies import DecodeError, decode_body
+from pilothouse.machinery.names import path_segment_errors
+from pilothouse.machinery.times import TimeError, parse_time
+from pilothouse.snapshots.file_format import Skipped
+from pilothouse.snapshots.leases import released
+from pilothouse.snapshots.older_versions import CONVERSIONS
+from pilothouse.snapshots.reading import Entry, SnapshotFile, decoded
+from pilothouse.snapshots.resource_order import DEFINITIONS
+from pilothouse.snapshots.service_ranges import service_range_of
+from pilothouse.storage import Record
+
+Object = dict[str, Any]
+MAX_REVISION = 1 << 62
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f]*').fullmatch
+"""What precedes the resourceVersion in a stored object must not have to be escaped (``apiserver.objects``)."""
+_LONGEST = 253
+_ENTRY = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource")
+"""The fields of an entry of managedFields, in upstream's order."""
+_encode = msgspec.json.Encoder().encode
+
+
+class SavedNode(msgspec.Struct, frozen=True):
+    """A node of the snapshot, to be simulated."""
+
+    name: str
+    ready: bool
+
+
+class Restored(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store is made of, and what else the programs of a plane have to know."""
+
+    records: list[Record]
+    """In the order of their revisions."""
+    revision: int
+    time: datetime.datetime | None
+    """When the snapshot was taken."""
+    nodes: tuple[SavedNode, ...] = ()
+    service_range: str = ""
+    """What the cluster IPs of its Services are of, for ``--service-cluster-ip-range``; empty if it has none."""
+    provisioners: tuple[str, ...] = ()
+    """Of its StorageClasses."""
+    skipped: tuple[Skipped, ...] = ()
+    """What could not be restored; with how many objects of the resource."""
+
+
+def restored(path: str | os.PathLike[str], *, gates: tuple[str, ...] = ()) -> Restored:
+    """Read and check a whole snapshot. Raises ``SnapshotError``, or ``OSError`` when there is no such file.
+
+    ``gates`` are the feature gates of the API server, which may serve further resources.
+    """
+    file = SnapshotFile(path)
+    reading = _Restoring(file, ResourceTable(gates))
+    for entry in file.entries():
+        reading.add(entry)
+    return reading.done()
+
+
+class _Custom(msgspec.Struct, frozen=True):
+    """A resource of a definition of the snapshot."""
+
+    info: ResourceInfo
+    versions: frozenset[str]
+
+
+class _Restoring:
+    def __init__(self, file: SnapshotFile, table: ResourceTable) -> None:
+        self._file = file
+        self._built_in: dict[tuple[str, str], ResourceInfo] = {}
+        self._by_version: dict[tuple[str, str, str], ResourceInfo] = {}
+        for info in table:
+            self._built_in.setdefault((info.group, info.resource), info)
+            self._by_version[info.group, info.version, info.resource] = info
+        self._custom: dict[tuple[str, str], _Custom] = {}
+        self._lines: dict[str, int] = {}
+        self._uids: dict[str, str] = {}
+        self._encoded: dict[str, tuple[int, bytes]] = {}
+        self._unknown: dict[tuple[str, str], int] = {}
+        self._nodes: list[SavedNode] = []
+        self._services: list[Object] = []
+        self._ranges: list[Object] = []
+        self._provisioners: dict[str, None] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Take the next object."""
+        resource, line = entry.resource, entry.line
+        where = (resource.group, resource.resource)
+        info = self._built_in.get(where)
+        if info is not None:
+            found = self._of_built_in(entry, info)
+        elif where in self._custom:
+            found = self._of_custom(entry, self._custom[where])
+        else:
+            found = "this API server has no such resource"
+        if isinstance(found, str):
+            key = (resource.group_resource, found)
+            self._unknown[key] = self._unknown.get(key, 0) + 1
+            return
+        obj, stored = found
+        meta = obj["metadata"]
+        if stored.namespaced != bool(meta.get("namespace")):
+            what = "needs a namespace" if stored.namespaced else "can't be in a namespace"
+            raise self._file.error(f"{resource.kind} {meta.get('name')!r} {what}", line)
+        self._store(entry, stored, obj, self._revision(entry, meta))
+        if where == DEFINITIONS:
+            self._define(obj, line)
+        self._note(where, obj)
+
+    def _of_built_in(self, entry: Entry, info: ResourceInfo) -> "tuple[Object, ResourceInfo] | str":
+        resource = entry.resource
+        same = self._by_version.get((resource.group, resource.version, resource.resource))
+        if "create" not in info.verbs or "list" not in info.verbs:
+            return "objects of this kind are not stored"
+        if same is not None:
+            if same.kind != resource.kind:
+                raise self._file.error(f"{resource.group_resource} are {same.kind} and not {resource.kind}", entry.line)
+            obj = self._decode(entry, entry.raw, definition_of(same.group, same.version, same.kind))
+            strategy = registration_of(same.group, same.resource).strategy
+            stored = strategy.stored_as(same)
+            # A conversion takes the object without kind and apiVersion, which it is given anew.
+            obj.pop("kind", None)
+            obj.pop("apiVersion", None)
+            return (strategy.to_storage(same, obj) if stored is not same else obj), stored
+        convert = CONVERSIONS.get((resource.group, resource.version, resource.resource))
+        if convert is None:
+            return f"objects of version {resource.version} can't be converted to {info.version}"
+        obj = decoded(self._file, entry)
+        try:
+            changed = convert(obj)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise self._file.error(f"the {resource.kind} is none: {error}", entry.line) from None
+        changed["apiVersion"] = info.api_version
+        raw = _encode(changed)
+        return self._decode(entry, raw, definition_of(info.group, info.version, info.kind)), info
+
+    def _of_custom(self, entry: Entry, custom: _Custom) -> "tuple[Object, ResourceInfo] | str":
+        resource, info = entry.resource, custom.info
+        if resource.version not in custom.versions:
+            return f"its definition has no version {resource.version}"
+        if resource.kind != info.kind:
+            raise self._file.error(f"{resource.group_resource} are {info.kind} and not {resource.kind}", entry.line)
+        obj = decoded(self._file, entry)
+        obj["metadata"] = self._decode(entry, _encode(obj["metadata"]), load().definition(_OBJECT_META))
+        if resource.version != info.version:
+            # Stored as it was served; the API server converts it when it is read.
+            info = msgspec.structs.replace(info, version=resource.version)
+        return obj, info
+
+    def _decode(self, entry: Entry, raw: bytes, definition: Definition) -> Object:
+        try:
+            obj = decode_body(raw, definition).document
+        except DecodeError as error:
+            raise self._file.error(f"the {entry.resource.kind} can't be decoded: {error}", entry.line) from None
+        drop_empty(obj, definition)
+        if definition.name != _OBJECT_META:
+            given = (obj.get("apiVersion"), obj.get("kind"))
+            expected = entry.resource.kind
+            if given[1] != expected:
+                raise self._file.error(f"expected a {expected}, got {given[0]} {given[1]}"[:200], entry.line)
+            if not isinstance(obj.get("metadata"), dict):
+                raise self._file.error(f"the {expected} has no metadata", entry.line)
+        return obj
+
+    def _revision(self, entry: Entry, meta: Mapping[str, Any]) -> int:
+        text = meta.get("resourceVersion") or ""
+        if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < MAX_REVISION and len(text) < 20):
+            name = meta.get("name")
+            raise self._file.error(
+                f"{entry.resource.kind} {name!r} has the resourceVersion {text[:40]!r}, which is no number of a store",
+                entry.line,
+            )
+        return int(text)
+
+    def _store(self, entry: Entry, info: ResourceInfo, obj: Object, revision: int) -> None:
+        kind, line, meta = entry.resource.kind, entry.line, obj["metadata"]
+        for field in ("name", "namespace", "generateName", "uid"):
+            text = meta.get(field) or ""
+            if len(text) > _LONGEST or not _PLAIN(text) or (text and field != "uid" and path_segment_errors(text)):
+                raise self._file.error(f"the {kind} has an impossible metadata.{field}: {text[:80]!r}", line)
+        name, uid = meta.get("name") or "", meta.get("uid") or ""
+        if not name or not uid:
+            raise self._file.error(f"the {kind} {name!r} has no {'uid' if name else 'name'}", line)
+        key = info.key(meta.get("namespace") or "", name)
+        if key in self._lines:
+            raise self._file.error(f"{kind} {key.split('/', 2)[2]} is there already, in line {self._lines[key]}", line)
+        if uid in self._uids:
+            raise self._file.error(f"{kind} {name} has the uid of {self._uids[uid]}", line)
+        self._lines[key] = line
+        self._uids[uid] = key
+        if meta.get("managedFields"):
+            meta["managedFields"] = [{k: each[k] for k in _ENTRY if k in each} for each in meta["managedFields"]]
+        self._encoded[key] = (revision, encode_object(info, released(info, obj)))
+
+    def _define(self, definition: Object, line: int) -> None:
+        """Make room for the objects of a definition."""
+        try:
+            infos = serving.versions_of(definition)
+            names = definition["spec"]["names"]
+            versions = frozenset(version["name"] for version in definition["spec"]["versions"])
+            where = (definition["spec"]["group"], names["plural"])
+            stored = infos[0].custom.strategy.storage if infos else None
+        except (LookupError, TypeError, ValueError, AttributeError, StopIteration, RuntimeError) as error:
+            name = definition["metadata"].get("name")
+            raise self._file.error(
+                f"the CustomResourceDefinition {name} can't be served: {type(error).__name__}: {error}", line
+            ) from None
+        if stored is not None and where not in self._built_in:
+            self._custom[where] = _Custom(stored, versions)
+
+    def _note(self, where: tuple[str, str], obj: Object) -> None:
+        """Keep what the programs have to know."""
+        if where == ("", "nodes"):
+            conditions = (obj.get("status") or {}).get("conditions") or ()
+            ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+            self._nodes.append(SavedNode(obj["metadata"]["name"], ready))
+        elif where == ("", "services"):
+            self._services.append({"metadata": {"name": obj["metadata"]["name"]}, "spec": obj.get("spec") or {}})
+        elif where == ("networking.k8s.io", "servicecidrs"):
+            self._ranges.append(obj)
+        elif where == ("storage.k8s.io", "storageclasses"):
+            self._provisioners[obj.get("provisioner") or ""] = None
+
+    def done(self) -> Restored:
+        """The whole snapshot."""
+        if not self._encoded:
+            raise self._file.error("there is no object in it that this API server can store")
+        records: list[Record] = []
+        newest = 1
+        for key, (revision, value) in sorted(self._encoded.items(), key=lambda item: (item[1][0], item[0])):
+            given = max(revision, newest + 1)
+            if given != revision:
+                value = value.replace(b'"resourceVersion":"%d"' % revision, b'"resourceVersion":"%d"' % given, 1)
+            newest = given
+            records.append(Record(key, value, given, given))
+        self._encoded.clear()
+        skipped = list(self._file.totals.skipped if self._file.totals is not None else ())
+        for (name, reason), count in self._unknown.items():
+            skipped.append(Skipped(name, f"{count} {'object' if count == 1 else 'objects'}: {reason}"))
+        return Restored(
+            records=records,
+            revision=newest,
+            time=self._time(),
+            nodes=tuple(self._nodes),
+            service_range=service_range_of(self._services, self._ranges),
+            provisioners=tuple(self._provisioners),
+            skipped=tuple(skipped),
+        )
+
+    def _time(self) -> datetime.datetime | None:
+        try:
+            return parse_time(self._file.header.time)
+        except (TimeError, ValueError):
+            return None

@@ -1,0 +1,331 @@
+"""Saves a cluster: lists every resource, page by page, and writes each object as it comes.
+
+All lists are of one moment where the API server allows that (``resourceVersionMatch=Exact``, kube-apiserver 1.19 and
+later, as long as etcd has not compacted that revision); ``Totals`` says from which resourceVersions they are. No more
+than a page is in memory.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import pilothouse
+from pilothouse.api.meta import Object, Status
+from pilothouse.client import Client
+from pilothouse.client.errors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    Gone,
+    InternalError,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    ServiceUnavailable,
+    Timeout,
+    UndecodableObject,
+)
+from pilothouse.client.requests import collection_path, with_query
+from pilothouse.env import Env
+from pilothouse.machinery.api_resources import Resource
+from pilothouse.machinery.json_bounds import exceeded
+from pilothouse.machinery.times import format_time
+from pilothouse.snapshots.file_format import (
+    FORMAT,
+    MAX_BYTES,
+    MAX_LINE,
+    MAX_OBJECTS,
+    Header,
+    ResourceLine,
+    Skipped,
+    SnapshotError,
+    Totals,
+)
+from pilothouse.snapshots.resource_order import DEFINITIONS, listed_resources
+from pilothouse.snapshots.secret_values import without_values
+from pilothouse.snapshots.writing import SnapshotWriter
+
+PAGE = 500
+_EMPTY_PAGES = 20
+"""So many pages without an object, one after the other, are a server that never ends."""
+_EXPIRED_TOKENS = 10
+"""A list is given up when it has expired so often on the way."""
+_NOT_AT_THAT_VERSION = (Gone, BadRequest, Invalid, Timeout)
+"""What a server answers that can't list at a given resourceVersion: compacted, not known, of another etcd."""
+_UNREADABLE = (
+    Forbidden,
+    Gone,
+    NotFound,
+    MethodNotAllowed,
+    InternalError,
+    ServiceUnavailable,
+    Timeout,
+    BadRequest,
+    Invalid,
+)
+
+Change = Callable[[ResourceLine, dict[str, Any]], dict[str, Any]]
+"""Makes what is saved of an object."""
+
+
+class SaveOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is saved."""
+
+    secret_values: bool = False
+    """With the values of Secrets."""
+    anonymize: Change | None = None
+    """Applied to each object last (``anonymizing``)."""
+    exclude: tuple[str, ...] = ()
+    """Resources that are left out, as ``events`` or ``widgets.example.com``."""
+    page_size: int = PAGE
+    max_objects: int = MAX_OBJECTS
+    max_bytes: int = MAX_BYTES
+
+
+DEFAULTS = SaveOptions()
+
+
+class Saved(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    totals: Totals
+    resources: int
+    """How many have objects."""
+    size: int
+    """Bytes of the file."""
+
+
+class _Page(msgspec.Struct, frozen=True):
+    resource_version: str
+    items: list[msgspec.Raw]
+    next: str
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    items: list[msgspec.Raw] | None = None
+
+
+_list = msgspec.json.Decoder(_List).decode
+_object = msgspec.json.Decoder(Object).decode
+_any = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+async def save(client: Client, env: Env, path: Path, options: SaveOptions = DEFAULTS) -> Saved:
+    """Write a snapshot of everything that may be listed. Needs ``list`` of all resources; what is refused is left out
+    and named in ``totals.skipped``.
+
+    Raises ``ApiError``, ``ConnectionError`` or ``TimeoutError`` when the server stops answering, ``SnapshotError`` when
+    the cluster is larger than a snapshot may be, ``OSError`` when the file can't be written. Then there is no file.
+    """
+    version = (await client.server_version()).get("gitVersion") or ""
+    header = Header(
+        format=FORMAT,
+        time=format_time(env.now()),
+        written_by=f"pilothouse v{pilothouse.__version__}",
+        server_version=version,
+        secret_values=options.secret_values,
+        anonymized=options.anonymize is not None,
+    )
+    discovery = await client.discover()
+    with SnapshotWriter(path, header) as writer:
+        saving = _Saving(client, path, writer, options)
+        for name, reason in sorted(discovery.failures.items()):
+            saving.skipped.append(Skipped(name, f"discovery failed: {reason}"))
+        resources = listed_resources(discovery)
+        definitions = [each for each in resources if (each.group, each.name) == DEFINITIONS]
+        for resource in definitions:
+            await saving.save(resource)
+        for resource in listed_resources(discovery, saving.storage_versions):
+            if (resource.group, resource.name) != DEFINITIONS:
+                await saving.save(resource)
+        totals = saving.totals()
+        return Saved(totals=totals, resources=saving.resources, size=writer.finish(totals))
+
+
+class _Saving:
+    """One snapshot on its way."""
+
+    def __init__(self, client: Client, path: Path, writer: SnapshotWriter, options: SaveOptions) -> None:
+        self._client = client
+        self._path = path
+        self._writer = writer
+        self._options = options
+        self._moment = ""
+        """The resourceVersion of the first list."""
+        self._uids: set[str] = set()
+        """All so far: an object that is served under two resources is saved once."""
+        self._versions: list[int] = []
+        self._objects = 0
+        self.resources = 0
+        self.skipped: list[Skipped] = []
+        self.storage_versions: dict[str, str] = {}
+        """By the names of definitions."""
+
+    def totals(self) -> Totals:
+        """What was saved so far."""
+        return Totals(
+            objects=self._objects,
+            oldest=min(self._versions, default=0),
+            newest=max(self._versions, default=0),
+            skipped=tuple(self.skipped),
+        )
+
+    async def save(self, resource: Resource) -> None:
+        """Save the objects of one resource, or note why they can't be read."""
+        name = resource.group_resource
+        if name in self._options.exclude or resource.name in self._options.exclude:
+            return
+        begun = False
+        try:
+            async for page in self._pages(resource):
+                self._note_version(page.resource_version)
+                line = _line(resource, page.resource_version)
+                for raw in page.items:
+                    text = self._saved(line, raw)
+                    if text is None:
+                        continue
+                    if not begun:
+                        self._writer.resource(line)
+                        self.resources += 1
+                        begun = True
+                    self._writer.object(text)
+                    self._objects += 1
+                    self._check_bounds(name)
+        except _UNREADABLE as error:
+            part = "only part of it was saved: " if begun else ""
+            self.skipped.append(Skipped(name, f"{part}{error}"[:500]))
+        except UndecodableObject as error:
+            self.skipped.append(Skipped(name, f"the list can't be read: {error.error}"[:500]))
+
+    def _note_version(self, version: str) -> None:
+        if version.isascii() and version.isdigit():
+            self._versions.append(int(version))
+            self._moment = self._moment or version
+
+    def _check_bounds(self, name: str) -> None:
+        options = self._options
+        if self._objects > options.max_objects:
+            reason = f"there are more than {options.max_objects:,} objects, with those of {name}"
+        elif self._writer.bytes > options.max_bytes:
+            reason = f"it would be larger than {options.max_bytes:,} bytes, with the objects of {name}"
+        else:
+            return
+        raise SnapshotError(self._path, f"{reason}: leave some out with --exclude")
+
+    async def _pages(self, resource: Resource) -> AsyncIterator[_Page]:
+        """Pages of a list, at the moment of the snapshot if that can be had, without objects that come twice."""
+        token, exact = "", self._moment
+        empty, expired, seen = 0, 0, {""}
+        while True:
+            try:
+                page = await self._page(resource, token, exact)
+            except _NOT_AT_THAT_VERSION as error:
+                if token and isinstance(error, Gone):
+                    # kube-apiserver says how to go on from that name, with what is there now. Without that everything
+                    # is listed anew, and what is saved already is known by its uid.
+                    token, exact = _next_token(error), ""
+                    expired += 1
+                    if expired > _EXPIRED_TOKENS:
+                        raise
+                    seen = seen if token else {""}
+                    continue
+                if not exact or token:
+                    raise
+                exact = ""
+                continue
+            yield page
+            token = page.next
+            empty = 0 if page.items else empty + 1
+            if not token:
+                return
+            if token in seen or empty > _EMPTY_PAGES:
+                raise SnapshotError(self._path, f"the list of {resource.group_resource} has no end: leave it out")
+            seen.add(token)
+
+    async def _page(self, resource: Resource, token: str, exact: str) -> _Page:
+        kind = resource.as_kind()
+        target = with_query(
+            collection_path(kind, ""),
+            limit=self._options.page_size,
+            continue_=token,
+            resourceVersion="" if token else exact,
+            resourceVersionMatch="Exact" if exact and not token else "",
+        )
+        body = (await self._client.request("GET", target)).body
+        try:
+            found = _list(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise UndecodableObject(f"a list of {resource.group_resource}", str(error), b"") from error
+        return _Page(found.metadata.resource_version, found.items or [], found.metadata.continue_)
+
+    def _saved(self, line: ResourceLine, raw: msgspec.Raw) -> bytes | None:
+        """The line of an object; None for one that is not saved."""
+        text = bytes(raw)
+        if len(text) > MAX_LINE:
+            self._skip_object(line, f"an object of {len(text):,} bytes; one of {MAX_LINE:,} is the largest")
+            return None
+        wrong = exceeded(text)
+        if wrong:
+            self._skip_object(line, f"an object: {wrong}")
+            return None
+        try:
+            meta = _object(text).metadata
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self._skip_object(line, f"an object that can't be read: {error}")
+            return None
+        if not meta.uid or meta.uid in self._uids:
+            return None  # computed, not stored; or saved as an object of another resource
+        self._uids.add(meta.uid)
+        head = f'{{"kind":"{line.kind}","apiVersion":"{line.api_version}",'.encode()
+        changes = (line.resource, line.group) in _CHANGED or self._options.anonymize is not None
+        if not changes and text.startswith(b'{"metadata":') and b"\n" not in text:
+            return head + text[1:]
+        obj = {"kind": line.kind, "apiVersion": line.api_version, **_any(text)}
+        obj["kind"], obj["apiVersion"] = line.kind, line.api_version
+        return _encode(self._changed(line, obj))
+
+    def _changed(self, line: ResourceLine, obj: dict[str, Any]) -> dict[str, Any]:
+        if not line.group and line.resource == "secrets" and not self._options.secret_values:
+            obj = without_values(obj)
+        elif line.group_resource == ".".join(reversed(DEFINITIONS)):
+            self._note_storage_version(obj)
+        return self._options.anonymize(line, obj) if self._options.anonymize is not None else obj
+
+    def _note_storage_version(self, definition: Mapping[str, Any]) -> None:
+        """In which version a custom resource is stored."""
+        name = (definition.get("metadata") or {}).get("name")
+        for version in (definition.get("spec") or {}).get("versions") or ():
+            if isinstance(version, dict) and version.get("storage") and isinstance(name, str):
+                self.storage_versions[name] = str(version.get("name"))
+
+    def _skip_object(self, line: ResourceLine, reason: str) -> None:
+        self.skipped.append(Skipped(line.group_resource, reason[:500]))
+
+
+_CHANGED = (("secrets", ""), DEFINITIONS[::-1])
+"""Resources whose objects are always decoded."""
+
+
+def _line(resource: Resource, version: str) -> ResourceLine:
+    return ResourceLine(
+        resource=resource.name,
+        group=resource.group,
+        version=resource.version,
+        kind=resource.kind,
+        namespaced=resource.namespaced,
+        resource_version=version,
+    )
+
+
+def _next_token(error: ApiError) -> str:
+    status: Status = error.status
+    return status.metadata.continue_

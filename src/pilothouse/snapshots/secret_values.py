@@ -1,0 +1,47 @@
+"""Secrets without their values: what controllers go by stays, what opens doors does not. Pure.
+
+Keys stay, so that whoever asks whether a token is there finds one. A value is replaced by ``PLACEHOLDER``, or by the
+emptiest one that the type of the Secret allows.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+PLACEHOLDER = base64.b64encode(b"redacted").decode()
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""Has a copy of the values."""
+_EMPTY = {
+    ("kubernetes.io/dockerconfigjson", ".dockerconfigjson"): base64.b64encode(b'{"auths":{}}').decode(),
+    ("kubernetes.io/dockercfg", ".dockercfg"): base64.b64encode(b"{}").decode(),
+}
+_BOOTSTRAP_TOKEN = "bootstrap.kubernetes.io/token"  # noqa: S105  # a type
+_TOKEN_SECRET = "token-secret"  # noqa: S105  # a key
+_SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105  # a type
+_PUBLIC = ("ca.crt", "namespace")
+
+
+def without_values(secret: Mapping[str, Any]) -> dict[str, Any]:
+    """The Secret with the same keys and other values."""
+    kind = secret.get("type") or ""
+    left: dict[str, Any] = {key: value for key, value in secret.items() if key not in ("data", "stringData")}
+    data = secret.get("data")
+    if isinstance(data, dict):
+        left["data"] = {key: value if _is_public(kind, key) else _empty(kind, key) for key, value in data.items()}
+    meta = secret.get("metadata")
+    annotations = meta.get("annotations") if isinstance(meta, dict) else None
+    if isinstance(meta, dict) and isinstance(annotations, dict) and LAST_APPLIED in annotations:
+        kept = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
+        left["metadata"] = {**meta, "annotations": kept}
+    return left
+
+
+def _is_public(kind: str, key: str) -> bool:
+    """The expiry of a bootstrap token and what it is for, but not the token; the authority of a service account's."""
+    if kind == _BOOTSTRAP_TOKEN:
+        return key != _TOKEN_SECRET
+    return kind == _SERVICE_ACCOUNT_TOKEN and key in _PUBLIC
+
+
+def _empty(kind: str, key: str) -> str:
+    return _EMPTY.get((kind, key), PLACEHOLDER)

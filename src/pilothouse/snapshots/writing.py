@@ -1,0 +1,66 @@
+"""``SnapshotWriter``: a snapshot file, whole or not at all, that only its owner can read."""
+
+import gzip
+import os
+import secrets
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pilothouse.snapshots.file_format import End, Header, ResourceLine, Totals, encode
+
+_LEVEL = 6
+
+
+class SnapshotWriter:
+    """Writes line after line under a draft's name; ``finish`` gives the file its own.
+
+    A context manager: what was not finished is removed. Raises ``OSError``.
+    """
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self._path = path
+        self._draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+        self._raw = os.fdopen(os.open(self._draft, flags, 0o600), "wb")
+        # Neither name nor time of the draft: the same objects give the same file.
+        self._file = gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=self._raw, mtime=0)
+        self._finished = False
+        self.bytes = 0
+        """Of all lines, uncompressed."""
+        self._write(encode(header))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._finished:
+            self._raw.close()
+            self._draft.unlink(missing_ok=True)
+
+    def resource(self, line: ResourceLine) -> None:
+        """Begin the objects of a resource."""
+        self._write(encode(line))
+
+    def object(self, raw: bytes) -> None:
+        """An object of the resource, as JSON in one line."""
+        self._write(raw)
+
+    def finish(self, totals: Totals) -> int:
+        """Write the end, make it durable and put the file in its place. Returns its size."""
+        self._write(encode(End(totals)))
+        self._file.close()
+        self._raw.flush()
+        os.fsync(self._raw.fileno())
+        size = self._raw.tell()
+        self._raw.close()
+        self._draft.replace(self._path)
+        self._finished = True
+        return size
+
+    def _write(self, line: bytes) -> None:
+        self.bytes += len(line) + 1
+        self._file.write(line)
+        self._file.write(b"\n")

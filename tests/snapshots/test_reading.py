@@ -1,0 +1,143 @@
+"""What a snapshot file may be, and what it may not."""
+
+import gzip
+import io
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.snapshots.files import CONFIG_MAPS, HEADER, config_map, end, lines, snapshot_of, write
+from tests.tables import cases
+
+from pilothouse.snapshots.file_format import MAX_LINE, SnapshotError
+from pilothouse.snapshots.reading import SnapshotFile, load
+
+DEEP = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{},"data":' + b'{"a":' * 400 + b"1" + b"}" * 401
+
+
+def test_the_objects_of_a_snapshot_are_read_in_its_order(tmp_path: Path) -> None:
+    path = snapshot_of(tmp_path / "s", config_map("a"), config_map("b"))
+    assert [each["metadata"]["name"] for each in load(path)] == ["a", "b"]
+    file = SnapshotFile(path)
+    assert file.header.server_version == "v1.36.2"
+    assert [entry.line for entry in file.entries()] == [3, 4]
+    assert file.totals is not None
+    assert file.totals.objects == 2
+
+
+@cases(
+    "documents, error",
+    {
+        "no header": ((CONFIG_MAPS,), ":1: this is no snapshot of pilothouse: the first line is no header"),
+        "a newer format": (
+            ({**HEADER, "pilothouseSnapshot": 2, "writtenBy": "pilothouse v9"},),
+            ":1: the snapshot has format 2 (written by pilothouse v9), and this pilothouse reads format 1",
+        ),
+        "no such format": (({**HEADER, "pilothouseSnapshot": 0},), ":1: the snapshot says that it has format 0"),
+        "a header of something else": (({"pilothouseSnapshot": "x"},), ":1: the header can't be read"),
+        "no end": ((HEADER, CONFIG_MAPS, config_map("a")), ":4: the file ends here"),
+        "an end that counts wrongly": ((HEADER, CONFIG_MAPS, config_map("a"), end(2)), ":4: the end says that there"),
+        "something after the end": ((HEADER, end(0), config_map("a")), ":3: something comes after the end"),
+        "an object of no resource": ((HEADER, config_map("a"), end(1)), ":2: an object comes before the line"),
+        "a resource without a kind": ((HEADER, {**CONFIG_MAPS, "kind": ""}, end(0)), ":2: the line that names a reso"),
+        "a resource with a path": ((HEADER, {**CONFIG_MAPS, "resource": "a/b"}, end(0)), ":2: the line that names a r"),
+        "an object of another kind": (
+            (HEADER, CONFIG_MAPS, {**config_map("a"), "kind": "Secret"}, end(1)),
+            ":3: expected a ConfigMap of v1 (configmaps), got v1 Secret",
+        ),
+        "an object that is a list": ((HEADER, CONFIG_MAPS, b"[]", end(1)), ":3: the object is no JSON object"),
+        "half an object": ((HEADER, CONFIG_MAPS, b'{"kind":', end(1)), ":3: the object is no JSON object"),
+        "an object without metadata": (
+            (HEADER, CONFIG_MAPS, {"kind": "ConfigMap", "apiVersion": "v1"}, end(1)),
+            ":3: the ConfigMap has no metadata",
+        ),
+        "an object that nests too deep": (
+            (HEADER, CONFIG_MAPS, DEEP, end(1)),
+            ":3: the object can't be taken: exceeded",
+        ),
+        "an object that is too long": (
+            (HEADER, CONFIG_MAPS, {**config_map("a"), "data": {"a": "x" * MAX_LINE}}, end(1)),
+            f":3: the line is longer than {MAX_LINE:,} bytes",
+        ),
+        "not UTF-8": ((HEADER, CONFIG_MAPS, b'{"a":"\xff"}', end(1)), ":3: the object is no JSON object"),
+    },
+)
+def test_a_file_that_is_no_snapshot_is_refused_with_the_line(
+    documents: tuple[Any, ...], error: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "s", *documents)
+    with pytest.raises(SnapshotError) as raised:
+        load(path)
+    assert str(raised.value).startswith(f"{path}{error}")
+
+
+def test_a_file_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    path.write_bytes(lines(HEADER, end(0)))
+    with pytest.raises(SnapshotError, match="not compressed by gzip"):
+        load(path)
+
+
+def test_every_damage_is_noticed(tmp_path: Path) -> None:
+    """One byte after the other is changed, and the file cut off at each place."""
+    whole = gzip.compress(lines(HEADER, CONFIG_MAPS, config_map("a"), end(1)), mtime=0)
+    path = tmp_path / "s"
+    path.write_bytes(whole)
+    expected = load(path)
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place])
+        with pytest.raises(SnapshotError):
+            load(path)
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            found = load(path)
+        except SnapshotError:
+            continue
+        assert found == expected, place  # the time, the system and the flags in the head of gzip say nothing
+
+
+@cases(
+    "bounds, error",
+    {
+        "objects": ({"max_objects": 10}, "there are more than 10 objects"),
+        "bytes": ({"max_bytes": 100_000}, "it is larger than 100,000 bytes, uncompressed"),
+    },
+)
+def test_the_number_and_the_size_of_all_objects_are_bounded(bounds: Any, error: str, tmp_path: Path) -> None:
+    objects = [config_map(f"{number:05}") for number in range(2000)]
+    path = snapshot_of(tmp_path / "s", *objects)
+    assert len(list(SnapshotFile(path).entries())) == 2000
+    with pytest.raises(SnapshotError, match=error):
+        list(SnapshotFile(path, **bounds).entries())
+
+
+def test_a_file_that_inflates_without_end_costs_one_line(tmp_path: Path) -> None:
+    """300 MB of nothing in a few kilobytes."""
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file:
+        file.write(lines(HEADER, CONFIG_MAPS))
+        file.write(b'{"data":"')
+        for _ in range(300):
+            file.write(b"x" * 1_000_000)
+    path = tmp_path / "s"
+    path.write_bytes(buffer.getvalue())
+    assert path.stat().st_size < 400_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(SnapshotError, match="the line is longer"):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_LINE
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_snapshot_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none")
+
+
+def test_the_json_of_a_line_may_be_written_in_any_way(tmp_path: Path) -> None:
+    spaced = json.dumps(config_map("a"), indent=None, separators=(" , ", " : ")).encode()
+    assert load(snapshot_of(tmp_path / "s", spaced)) == [config_map("a")]

@@ -1,0 +1,244 @@
+"""A snapshot becomes the records of a store, or is refused."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.custom_resources import definition, version
+from tests.snapshots.files import CONFIG_MAPS, HEADER, Object, config_map, end, snapshot_of, write
+from tests.tables import cases
+
+from pilothouse.cli import main
+from pilothouse.env import Env
+from pilothouse.snapshots import data_directory
+from pilothouse.snapshots.file_format import SnapshotError
+from pilothouse.snapshots.restoring import restored
+from pilothouse.snapshots.saving import SaveOptions, save
+from pilothouse.storage.sqlite import SqliteStore
+from pilothouse.testing import AsyncCluster, async_plane
+
+LABELS = {"app": "web"}
+TEMPLATE = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}}
+WORKLOADS: tuple[Object, ...] = (
+    definition("Widget", version("v1", storage=False), version("v2")),
+    {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1.0}},
+    {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": LABELS}, "template": TEMPLATE},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"type": "NodePort", "selector": LABELS, "ports": [{"port": 80}]},
+    },
+    {
+        "apiVersion": "autoscaling/v1",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 3,
+            "maxReplicas": 5,
+        },
+    },
+)
+
+
+async def create(cluster: AsyncCluster, objects: tuple[Object, ...] = WORKLOADS) -> None:
+    for each in objects:
+        await cluster.create(each)
+    await asyncio.sleep(20)
+
+
+async def test_the_records_are_those_of_the_cluster(env: Env, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    async with async_plane(env=env, nodes=2) as cluster:
+        await create(cluster)
+        await save(cluster.client, env, path, SaveOptions(secret_values=True))
+        stored = {each.key: each for each in cluster.plane.server.store.list("").records}
+    found = restored(path)
+    assert {each.key: json.loads(each.value) for each in found.records} == {
+        key: json.loads(each.value) for key, each in stored.items()
+    }
+    assert {each.key: each.revision for each in found.records} == {key: each.revision for key, each in stored.items()}
+    assert [each.revision for each in found.records] == sorted(each.revision for each in found.records)
+    assert found.revision == found.records[-1].revision
+    assert found.skipped == ()
+    assert [(each.name, each.ready) for each in found.nodes] == [("node-0", True), ("node-1", True)]
+    assert found.service_range == "10.0.0.0/16"
+
+
+async def test_a_data_directory_has_the_records_and_no_history(env: Env, tmp_path: Path) -> None:
+    path, directory = tmp_path / "s", tmp_path / "data"
+    async with async_plane(env=env, nodes=1) as cluster:
+        await create(cluster)
+        await save(cluster.client, env, path)
+    found = restored(path)
+    data_directory.create(directory, found)
+    store = SqliteStore.open(env, directory, inline=True)
+    try:
+        assert store.revision == store.compacted == found.revision
+        assert sorted(each.key for each in found.records) == [each.key for each in store.list("").records]
+        assert {each.key: each for each in store.list("").records} == {each.key: each for each in found.records}
+    finally:
+        await store.close()
+    origin = data_directory.origin_of(directory)
+    assert origin is not None
+    assert [each.name for each in origin.nodes] == ["node-0"]
+
+
+def test_a_directory_with_a_cluster_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(snapshot_of(tmp_path / "s", config_map("a")))
+    directory = str(tmp_path / "data")
+    assert main(["snapshot", "restore", path, "--data-dir", directory]) == 0
+    before = (tmp_path / "data" / "pilothouse.db").read_bytes()
+    assert main(["snapshot", "restore", path, "--data-dir", directory]) == 1
+    assert "there is a cluster in the data directory" in capsys.readouterr().err
+    assert (tmp_path / "data" / "pilothouse.db").read_bytes() == before
+
+
+WIDGETS: Object = {
+    "resource": "widgets",
+    "group": "example.com",
+    "version": "v1",
+    "kind": "Widget",
+    "namespaced": True,
+}
+DEFINITIONS: Object = {
+    "resource": "customresourcedefinitions",
+    "group": "apiextensions.k8s.io",
+    "version": "v1",
+    "kind": "CustomResourceDefinition",
+}
+
+
+def _definition(**changes: Any) -> Object:
+    found = definition("Widget", version("v1"))
+    meta = {**found["metadata"], "uid": "of-definition", "resourceVersion": "7"}
+    conditions = [{"type": each, "status": "True"} for each in ("NamesAccepted", "Established")]
+    return {**found, "metadata": meta, "status": {"conditions": conditions}, **changes}
+
+
+def _widget(name: str) -> Object:
+    return {**config_map(name), "kind": "Widget", "apiVersion": "example.com/v1"}
+
+
+@cases(
+    "objects, error",
+    {
+        "a field of another type": (
+            [{**config_map("a"), "data": {"a": 1}}],
+            ":3: the ConfigMap can't be decoded: json: cannot unmarshal number",
+        ),
+        "no uid": ([config_map("a", uid="")], ":3: the ConfigMap 'a' has no uid"),
+        "no name": ([config_map("", resourceVersion="5")], ":3: the ConfigMap '' has no name"),
+        "a name with a slash": ([config_map("a/b")], ":3: the ConfigMap has an impossible metadata.name: 'a/b'"),
+        "a name with a quote": ([config_map('a"b')], ":3: the ConfigMap has an impossible metadata.name"),
+        "a uid with a quote": ([config_map("a", uid='"')], ":3: the ConfigMap has an impossible metadata.uid"),
+        "a namespace that goes up": (
+            [config_map("a", namespace="..")],
+            ":3: the ConfigMap has an impossible metadata.n",
+        ),
+        "a name without end": ([config_map("a" * 300)], ":3: the ConfigMap has an impossible metadata.name"),
+        "no namespace": ([config_map("a", namespace="")], ":3: ConfigMap 'a' needs a namespace"),
+        "no resourceVersion": ([config_map("a", resourceVersion="")], ":3: ConfigMap 'a' has the resourceVersion ''"),
+        "a resourceVersion of 0": ([config_map("a", resourceVersion="0")], ":3: ConfigMap 'a' has the resourceVersion"),
+        "one that no integer holds": (
+            [config_map("a", resourceVersion="9" * 4000)],
+            ":3: ConfigMap 'a' has the resourceVersion",
+        ),
+        "a resourceVersion of letters": ([config_map("a", resourceVersion="x")], ":3: ConfigMap 'a' has the resourceV"),
+        "a name twice": (
+            [config_map("a"), config_map("a", uid="other")],
+            ":4: ConfigMap default/a is there already, in line 3",
+        ),
+        "a uid twice": (
+            [config_map("a"), config_map("b", uid="uid-a")],
+            ":4: ConfigMap b has the uid of /configmaps/d",
+        ),
+        "metadata of a wrong type": ([{**config_map("a"), "metadata": []}], ":3: the ConfigMap can't be decoded"),
+        "no metadata": ([{"kind": "ConfigMap", "apiVersion": "v1"}], ":3: the ConfigMap has no metadata"),
+        "nothing": ([], ": there is no object in it"),
+    },
+)
+def test_what_is_no_object_is_refused_with_its_line(objects: list[Object], error: str, tmp_path: Path) -> None:
+    path = snapshot_of(tmp_path / "s", *objects)
+    with pytest.raises(SnapshotError) as raised:
+        restored(path)
+    assert str(raised.value).startswith(f"{path}{error}")
+
+
+@cases(
+    "spec",
+    {
+        "no spec": None,
+        "no versions": {"group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}},
+        "no version that is stored": {
+            "group": "example.com",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": True, "storage": False}],
+        },
+    },
+)
+def test_a_definition_that_cant_be_served_is_refused(spec: Any, tmp_path: Path) -> None:
+    path = snapshot_of(tmp_path / "s", _definition(spec=spec), resource=DEFINITIONS)
+    with pytest.raises(SnapshotError, match=r":3: the CustomResourceDefinition widgets.example.com can't be served"):
+        restored(path)
+
+
+def test_custom_resources_are_those_of_a_definition_before_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "s", HEADER, DEFINITIONS, _definition(), WIDGETS, _widget("a"), _widget("b"), end(3))
+    assert [each.key for each in restored(path).records] == [
+        "apiextensions.k8s.io/customresourcedefinitions/widgets.example.com",
+        "example.com/widgets/default/a",
+        "example.com/widgets/default/b",
+    ]
+
+
+def test_what_this_server_has_no_place_for_is_named(tmp_path: Path) -> None:
+    beta = {**WIDGETS, "resource": "cronjobs", "group": "batch", "version": "v2alpha1", "kind": "CronJob"}
+    job = {**config_map("c"), "kind": "CronJob", "apiVersion": "batch/v2alpha1"}
+    documents = (HEADER, CONFIG_MAPS, config_map("z"), WIDGETS, _widget("a"), _widget("b"), beta, job, end(4))
+    found = restored(write(tmp_path / "s", *documents))
+    assert [(each.resource, each.reason) for each in found.skipped] == [
+        ("widgets.example.com", "2 objects: this API server has no such resource"),
+        ("cronjobs.batch", "1 object: objects of version v2alpha1 can't be converted to v1"),
+    ]
+    assert len(found.records) == 1
+
+
+def test_objects_of_several_stores_keep_their_order(tmp_path: Path) -> None:
+    """No two objects have a revision in common, and what an object says of itself is what it has."""
+    versions = {"a": "5", "b": "5", "c": "6", "d": "9", "e": "5"}
+    path = snapshot_of(tmp_path / "s", *[config_map(name, resourceVersion=each) for name, each in versions.items()])
+    found = restored(path).records
+    names = [each.key[-1] for each in found]
+    assert names == ["a", "b", "e", "c", "d"]
+    assert [each.revision for each in found] == [5, 6, 7, 8, 9]
+    assert [int(json.loads(each.value)["metadata"]["resourceVersion"]) for each in found] == [5, 6, 7, 8, 9]
+
+
+def test_a_leader_that_is_not_there_holds_no_lease(tmp_path: Path) -> None:
+    line = {"resource": "leases", "group": "coordination.k8s.io", "version": "v1", "kind": "Lease", "namespaced": True}
+
+    def lease(name: str, namespace: str, **labels: str) -> Object:
+        meta = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": str(len(name)), "labels": labels}
+        spec = {"holderIdentity": "x", "leaseDurationSeconds": 15}
+        return {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": meta, "spec": spec}
+
+    path = snapshot_of(
+        tmp_path / "s",
+        lease("leader", "kube-system"),
+        lease("node-1234", "kube-node-lease"),
+        lease("apiserver", "kube-system", **{"apiserver.kubernetes.io/identity": "kube-apiserver"}),
+        resource=line,
+    )
+    holders = {
+        each.key.rpartition("/")[2]: json.loads(each.value)["spec"]["holderIdentity"] for each in restored(path).records
+    }
+    assert holders == {"leader": "", "node-1234": "x", "apiserver": "x"}
