@@ -122,6 +122,32 @@ async def test_many_cancelled_timers_do_not_pile_up() -> None:
     assert len(loop._timers) < 2_100
 
 
+async def test_what_is_cancelled_does_not_run_whether_it_is_due_or_not() -> None:
+    loop = asyncio.get_running_loop()
+    ran: list[str] = []
+    for number in range(2):
+        soon, later = loop.call_soon(ran.append, f"soon {number}"), loop.call_later(1, ran.append, f"later {number}")
+        assert later.when() == 1.0
+        if number:
+            soon.cancel()
+            later.cancel()
+        assert soon.cancelled() is later.cancelled() is bool(number)
+    due = loop.call_later(1, ran.append, "due")
+    loop.call_at(1, due.cancel)
+    loop.call_later(1, lambda: loop.call_soon(ran.append, "the end"))
+    await asyncio.sleep(2)
+    assert ran == ["soon 0", "later 0", "due", "the end"]
+
+
+def test_an_exception_in_a_callback_stops_the_run() -> None:
+    async def main(_env: Env) -> None:
+        asyncio.get_running_loop().call_later(1, int, "x")
+        await asyncio.sleep(2)
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        run(main)
+
+
 def test_log_lines_carry_the_time_of_the_run() -> None:
     stream = io.StringIO()
     configure(stream=stream)

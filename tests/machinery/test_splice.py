@@ -2,8 +2,9 @@
 
 import msgspec
 import pytest
+from tests.tables import cases
 
-from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.machinery.splice import replace_fields, replace_spec, take_field
 
 RAW = b'{"kind" : "Pod", "metadata": {"name":"a",  "x": 1.0}, "spec":{ "n" : 1e2 },"status":{"u":"\\u00e9"}}'
 
@@ -30,6 +31,20 @@ def test_one_level_down() -> None:
 
 def test_a_null_object_is_made_when_something_is_put_into_it() -> None:
     assert replace_fields(b'{"metadata":null}', {"metadata.name": b'"x"'}) == b'{"metadata":{"name":"x"}}'
+
+
+@cases(
+    "raw, before, changed",
+    {
+        "at its end": (b'{"a":1,"spec":{"n":1}}', b'{"n":1}', b'{"a":1,"spec":{"n":2}}'),
+        "not sent before": (b'{"a":1,"spec":{"n":1}}', b"", b'{"a":1,"spec":{"n":2}}'),
+        "changed by others": (b'{"a":1,"spec":{"n":3}}', b'{"n":1}', b'{"a":1,"spec":{"n":2}}'),
+        "elsewhere": (b'{"spec":{"n":1},"a":1}', b'{"n":1}', b'{"spec":{"n":2},"a":1}'),
+        "within another": (b'{"a":{"spec":{"n":1}},"spec":{}}', b'{"n":1}', b'{"a":{"spec":{"n":1}},"spec":{"n":2}}'),
+    },
+)
+def test_the_spec_is_replaced_wherever_it_is(raw: bytes, before: bytes, changed: bytes) -> None:
+    assert replace_spec(raw, before, b'{"n":2}') == changed
 
 
 def test_take_field_finds_values_by_path() -> None:

@@ -71,6 +71,17 @@ async def test_the_first_creates_the_lease_and_renews_it_by_put_alone_every_two_
     running.cancel()
 
 
+async def test_all_but_the_first_renewal_take_the_short_path_of_the_server(env: Env) -> None:
+    server = Cluster(env)
+    running = Member(env, server, "one").run()
+    await asyncio.sleep(5)
+    (record,) = server.store.list("coordination.k8s.io/leases/kube-system/").records
+    revision, owner = server.server.core.renewed[record.key]
+    assert revision == record.revision
+    assert owner.time == "2026-01-01T00:00:04Z"
+    running.cancel()
+
+
 async def test_a_second_waits_a_full_lease_duration_after_the_last_change_it_saw(env: Env, seed: int) -> None:
     server = Cluster(env)
     first, second = Member(env, server, "one", release_on_stop=False), Member(env, server, "two")

@@ -4,6 +4,8 @@ import copy
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
+import msgspec
+
 from pilothouse.api.logs import PodLogs
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import Chain
@@ -32,6 +34,14 @@ _NO_PLUGINS = Chain()
 _MOST_CONVERSIONS = 100
 Handler = Callable[["Core", Call], Awaitable[Result | RawResult]]
 """Answers one verb of one resource or subresource; raises ``StatusError`` for anything that is not success."""
+
+
+class Owner(msgspec.Struct, frozen=True, gc=False):
+    """Of all that a Lease says: the one entry of its managedFields, as far as renewals need it."""
+
+    manager: str
+    api_version: str
+    time: str
 
 
 class Core:
@@ -65,6 +75,8 @@ class Core:
         """How admission webhooks and conversions are reached, in place of the network (``webhook_calls.Send``)."""
         self.pod_logs: PodLogs | None = None
         """The logs of containers; set by the program that runs the nodes."""
+        self.renewed: dict[str, tuple[int, Owner]] = {}
+        """Of Leases that are renewed, by their key: the revision, and who owns all of it (``renewal``)."""
         self.watches: dict[Any, ResourceInfo] = {}
         """Active watches, in the order of their start."""
         self.quiet: dict[Callable[[], None], None] = {}

@@ -88,6 +88,7 @@ def creation_path(kind: Kind[Any], namespace: str) -> str:
     return collection_path(kind, namespace)
 
 
+@lru_cache(maxsize=4096)
 def object_path(kind: Kind[Any], namespace: str, name: str, subresource: str = "") -> str:
     """The path of one object. Rejects what the server would read as something else, such as an empty name."""
     if not name:

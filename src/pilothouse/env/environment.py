@@ -31,6 +31,8 @@ class Env(msgspec.Struct, frozen=True):
     chance: Chance = msgspec.field(default_factory=Chance)
     zone: datetime.tzinfo = datetime.UTC
     """The local time zone, for the few times that are meant in it. Programs take ``local_zone()``."""
+    loop_time: Callable[[], float] | None = None
+    """The time of the one loop on which all of this runs; None where loops come and go."""
 
     def now(self) -> datetime.datetime:
         """Wall time, aware, in UTC. It may jump, also against ``monotonic``."""
@@ -42,11 +44,14 @@ class Env(msgspec.Struct, frozen=True):
 
     def monotonic(self) -> float:
         """Seconds on the running loop's own clock: never goes back, says nothing about the date."""
-        return asyncio.get_running_loop().time()
+        time = self.loop_time
+        return asyncio.get_running_loop().time() if time is None else time()
 
     def perf_counter(self) -> float:
         """Seconds by which to measure how long something takes, for metrics: ``monotonic`` as fine as the machine has
         it. Never compare the two."""
+        if self.loop_time is not None:
+            return self.loop_time()
         loop = asyncio.get_running_loop()
         return time.monotonic() if _is_coarse(loop) else loop.time()
 

@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+import msgspec
+
 from pilothouse.env.chance import Chance
 from pilothouse.env.clock import LoopClock
 from pilothouse.env.environment import Env
@@ -32,12 +34,48 @@ class Stuck(RuntimeError):
     """Nothing can run and no timer is set: the program waits for something that cannot happen."""
 
 
+class _Handle(msgspec.Struct, eq=False):
+    """``asyncio.Handle``, as far as programs use it: there are several for each request, and making one of asyncio's
+    costs four times as much."""
+
+    callback: Callable[..., object] | None
+    """None once it is cancelled."""
+    args: tuple[Any, ...]
+    context: contextvars.Context
+
+    def cancel(self) -> None:
+        self.callback, self.args = None, ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+    def get_context(self) -> contextvars.Context:
+        return self.context
+
+
+class _Timer(_Handle, eq=False):
+    """``asyncio.TimerHandle``."""
+
+    at: float
+    loop: "VirtualLoop"
+    waits: bool = True
+    """Whether its time has not come yet."""
+
+    def when(self) -> float:
+        return self.at
+
+    def cancel(self) -> None:
+        if self.waits and self.callback is not None:
+            self.loop._count_cancelled()
+        self.callback, self.args = None, ()
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """An event loop without I/O. Only what coroutines, futures, tasks and timers need is there."""
 
     def __init__(self) -> None:
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._ready: deque[_Handle] = deque()
+        self._timers: list[tuple[float, int, _Timer]] = []
         self._timer_count = 0
         self._time = 0.0
         self._running = False
@@ -62,28 +100,33 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]  # typeshed ties args to the callback with a TypeVarTuple
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, contextvars.copy_context() if context is None else context)
         self._ready.append(handle)
-        return handle
+        return handle  # type: ignore[return-value]  # it does what one does
 
     def call_later(  # type: ignore[override]  # typeshed ties args to the callback with a TypeVarTuple
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._time + delay, callback, *args, context=context)
+        at = self._time + delay if delay > 0 else self._time
+        return self._set_timer(at, callback, args, context)
 
     def call_at(  # type: ignore[override]  # typeshed ties args to the callback with a TypeVarTuple
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(max(when, self._time), callback, args, self, context)
-        timer._scheduled = True  # type: ignore[attr-defined]  # read by TimerHandle.cancel to notify the loop
-        self._timer_count += 1
-        heapq.heappush(self._timers, (timer.when(), self._timer_count, timer))
-        return timer
+        return self._set_timer(max(when, self._time), callback, args, context)
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+    def _set_timer(
+        self, at: float, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(callback, args, contextvars.copy_context() if context is None else context, at, self)
+        self._timer_count += 1
+        heapq.heappush(self._timers, (at, self._timer_count, timer))
+        return timer  # type: ignore[return-value]  # it does what one does
+
+    def _count_cancelled(self) -> None:
         self._cancelled_timers += 1
         if self._cancelled_timers > 1000 and self._cancelled_timers * 2 > len(self._timers):
-            self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
+            self._timers = [entry for entry in self._timers if entry[2].callback is not None]
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
 
@@ -149,8 +192,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             while not self._stopping:
                 while ready:
                     handle = popleft()
-                    if not handle.cancelled():
-                        handle._run()
+                    callback = handle.callback
+                    if callback is not None:
+                        try:
+                            handle.context.run(callback, *handle.args)
+                        except (SystemExit, KeyboardInterrupt):
+                            raise
+                        except BaseException as error:  # noqa: BLE001  # what asyncio's handles do
+                            self._report(handle, error)
                         if self._failure is not None:
                             failure, self._failure = self._failure, None
                             raise failure
@@ -164,7 +213,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _jump(self) -> None:
         """Move to the next timer and make everything due at that instant ready, in the order it was set."""
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
             self._cancelled_timers -= 1
         if not timers:
@@ -177,11 +226,16 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         timers = self._timers
         while timers and timers[0][0] <= self._time:
             _when, _count, timer = heapq.heappop(timers)
-            timer._scheduled = False  # type: ignore[attr-defined]
-            if timer.cancelled():
+            timer.waits = False
+            if timer.callback is None:
                 self._cancelled_timers -= 1
             else:
                 self._ready.append(timer)
+
+    def _report(self, handle: _Handle, error: BaseException) -> None:
+        self.call_exception_handler(
+            {"message": f"Exception in callback {handle.callback!r}", "exception": error, "handle": handle}
+        )
 
     def stall(self, seconds: float) -> None:
         """Let time pass in which nothing runs, as while somebody keeps a real loop busy. What became due meanwhile runs
@@ -281,7 +335,7 @@ def run(main: Callable[[Env], Coroutine[Any, Any, T]], *, seed: int = 0, start: 
     """
     loop = VirtualLoop()  # type: ignore[abstract]  # what needs sockets or processes is absent on purpose
     clock = loop.clock = VirtualClock(loop, start)
-    env = Env(clock=clock, chance=Chance(seed))
+    env = Env(clock=clock, chance=Chance(seed), loop_time=loop.time)
     try:
         with seldom_collecting():
             return _run_and_drain(loop, main(env))

@@ -33,6 +33,7 @@ def _formatted(at: datetime.datetime) -> str:
     return _utc(at).isoformat()[:19] + "Z"  # a fifth of what strftime takes
 
 
+@lru_cache(maxsize=64)
 def format_micro_time(at: datetime.datetime) -> str:
     """``2026-01-01T00:00:00.000000Z``."""
     return _utc(at).isoformat(timespec="microseconds")[:26] + "Z"

@@ -24,7 +24,7 @@ from pilothouse.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from pilothouse.env import Env, Log
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import is_newer
-from pilothouse.machinery.splice import replace_fields
+from pilothouse.machinery.splice import replace_spec
 from pilothouse.nodes import node_object
 from pilothouse.nodes.commands import Commands, commands_of
 from pilothouse.nodes.eviction_manager import EvictionManager
@@ -409,7 +409,7 @@ class Heartbeats:
             except NotFound:
                 return await client.create(LEASES.raw, node_object.new_lease(name, uid, self._env.now()), namespace)
         spec = msgspec.json.encode(node_object.lease_spec(name, self._env.now()))
-        body = _with_spec(bytes(lease), node_state.lease_spec, spec)
+        body = replace_spec(bytes(lease), node_state.lease_spec, spec)
         node_state.lease_spec = spec
         return await client.update(LEASES.raw, name, body, namespace)
 
@@ -429,11 +429,3 @@ class Heartbeats:
     def _reference(self, name: str) -> ObjectReference:
         # A kubelet uses the name as uid, which it knows before the Node exists (v1.36 ``pkg/kubelet/kubelet.go``).
         return ObjectReference(kind="Node", name=name, uid=name)
-
-
-def _with_spec(lease: bytes, before: bytes, after: bytes) -> bytes:
-    """The Lease with another spec, where it had ``before`` when it was sent last."""
-    end = b'"spec":' + before + b"}"
-    if before and lease.endswith(end):
-        return lease[: -len(end)] + b'"spec":' + after + b"}"
-    return replace_fields(lease, {"spec": after})

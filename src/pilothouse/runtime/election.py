@@ -21,7 +21,7 @@ from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.machinery.causes import begin_sync, current_moment, record_decision, return_to
 from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.owners import object_reference
-from pilothouse.machinery.splice import replace_fields
+from pilothouse.machinery.splice import replace_fields, replace_spec
 from pilothouse.machinery.times import format_micro_time
 from pilothouse.runtime.errors import LostLease
 from pilothouse.runtime.events import NORMAL, EventRecorder
@@ -95,17 +95,18 @@ class Record(msgspec.Struct, frozen=True):
 
     def spec(self) -> dict[str, Any]:
         """The Lease's ``spec``."""
+        # In the order in which our own server stores them: a renewal is then the same text but for its time.
         spec: dict[str, Any] = {
+            "acquireTime": format_micro_time(self.acquired_at) if self.acquired_at is not None else None,
             "holderIdentity": self.holder,
             "leaseDurationSeconds": self.duration_seconds,
-            "acquireTime": format_micro_time(self.acquired_at) if self.acquired_at is not None else None,
-            "renewTime": format_micro_time(self.renewed_at) if self.renewed_at is not None else None,
             "leaseTransitions": self.transitions,
         }
-        if self.strategy:
-            spec["strategy"] = self.strategy
         if self.preferred_holder:
             spec["preferredHolder"] = self.preferred_holder
+        spec["renewTime"] = format_micro_time(self.renewed_at) if self.renewed_at is not None else None
+        if self.strategy:
+            spec["strategy"] = self.strategy
         return spec
 
 
@@ -185,6 +186,8 @@ class LeaderElector:
         self._log = Log("leaderelection")
         self._lock = f"{namespace}/{name}"
         self._cached: bytes = b""
+        self._sent = b""
+        """The spec that was written last."""
         self._meta = ObjectMeta(name=name, namespace=namespace)
         self._observed: Record | None = None
         self._observed_at = 0.0
@@ -401,10 +404,10 @@ class LeaderElector:
         self._meta = _lease.decode(self._cached).metadata
 
     async def _put(self, record: Record) -> Exception | None:
-        body = replace_fields(
-            self._cached, {"spec": msgspec.json.encode(record.spec()), "metadata.managedFields": None}
-        )
-        if self._labels:
+        before, self._sent = self._sent, msgspec.json.encode(record.spec())
+        # With the managedFields that were read, as client-go sends them.
+        body = replace_spec(self._cached, before, self._sent)
+        if not self._labels.items() <= self._meta.labels.items():
             labels = {**self._meta.labels, **self._labels}
             body = replace_fields(body, {"metadata.labels": msgspec.json.encode(labels)})
         return await self._write(self._client.update(LEASES.raw, self.name, body, self.namespace), record)

@@ -8,12 +8,13 @@ bytes.
 
 import datetime
 import re
+from functools import lru_cache
 
 import msgspec
 
 from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.call import Call
-from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.core import Core, Owner
 from pilothouse.apiserver.objects import with_revision
 from pilothouse.apiserver.options import WriteOptions
 from pilothouse.apiserver.registry.generic.managed_fields import manager_of
@@ -24,6 +25,7 @@ _SPEC = b',"spec":{'
 _RENEWED = b'"renewTime":"'
 _ENTRIES = b',"managedFields":['
 _instant = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z").fullmatch
+_MOST_KNOWN = 16_384
 _LENGTH = len("2026-01-01T00:00:00.000000Z")
 
 
@@ -60,13 +62,9 @@ async def renew(core: Core, call: Call, record: Record, options: WriteOptions) -
     """The answer, or None for a request that is not a plain renewal. Raises ``StatusError`` where admission does."""
     if options.dry_run or not _is_ours(core, call, record) or not _is_renewal(call.request.body, record.value):
         return None
-    entry = _only_entry(record.value)
-    if (
-        entry is None
-        or (entry.manager, entry.operation, entry.subresource) != (manager_of(call, options), "Update", "")
-        or entry.api_version != call.info.api_version
-        or not entry.fields.spec.renewed
-    ):
+    known = core.renewed.get(record.key)
+    owner = known[1] if known is not None and known[0] == record.revision else _only_owner(record.value)
+    if owner is None or owner.manager != manager_of(call, options) or owner.api_version != call.info.api_version:
         return None
     admission = core.admission_of(call)
     write = AdmissionAttributes("UPDATE", call.info, call.namespace, call.name, call.identity, warnings=call.warnings)
@@ -79,12 +77,16 @@ async def renew(core: Core, call: Call, record: Record, options: WriteOptions) -
 
     def make(revision: int) -> bytes:
         head, mark, rest = with_revision(body, record.revision, revision).partition(_ENTRIES)
-        return head + mark + rest.replace(b'"time":"%s"' % entry.time.encode(), b'"time":"%s"' % now.encode(), 1)
+        return head + mark + rest.replace(b'"time":"%s"' % owner.time.encode(), b'"time":"%s"' % now.encode(), 1)
 
     try:
-        value = await core.commit(core.store.stage(record.key, make, expected=record.revision))
+        staged = core.store.stage(record.key, make, expected=record.revision)
     except Mismatch:
         return None
+    value = await core.commit(staged)
+    if known is None and len(core.renewed) >= _MOST_KNOWN:
+        core.renewed.clear()
+    core.renewed[record.key] = (staged.revision, Owner(owner.manager, owner.api_version, now))
     return ObjectResult(200, call.info, value, tuple(call.warnings))
 
 
@@ -107,19 +109,31 @@ def _is_renewal(body: bytes, value: bytes) -> bool:
     renewed = body[start:end]
     if renewed == value[start:end] or not body.startswith(value[:start]) or not body.endswith(value[end:]):
         return False
-    if _instant(renewed) is None:
+    return _is_instant(renewed)
+
+
+@lru_cache(maxsize=64)
+def _is_instant(text: bytes) -> bool:
+    """Of many nodes that renew at the same time, the first asks."""
+    if _instant(text) is None:
         return False
     try:
-        datetime.datetime.fromisoformat(renewed.decode())
+        datetime.datetime.fromisoformat(text.decode())
     except ValueError:
         return False
     return True
 
 
-def _only_entry(value: bytes) -> _Entry | None:
-    """The one entry of managedFields; None where there are several or none, or where the object is being deleted."""
+def _only_owner(value: bytes) -> Owner | None:
+    """Who has made the one entry of managedFields with an update of spec.renewTime; None where there are several
+    entries or none, and where the object is being deleted."""
     try:
         meta = _read(value).metadata
     except msgspec.DecodeError:
         return None  # the decoder of the object reports the error
-    return meta.managed_fields[0] if len(meta.managed_fields) == 1 and not meta.deletion_timestamp else None
+    if len(meta.managed_fields) != 1 or meta.deletion_timestamp:
+        return None
+    entry = meta.managed_fields[0]
+    if entry.operation != "Update" or entry.subresource or not entry.fields.spec.renewed:
+        return None
+    return Owner(entry.manager, entry.api_version, entry.time)
