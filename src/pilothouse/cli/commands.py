@@ -2,6 +2,14 @@
 
 COMMANDS = {
     "up": "run API server, manager, scheduler and simulated nodes in one process",
+    "create": "create a cluster that runs in the background",
+    "list": "list the clusters in the background",
+    "load": "apply manifests to a cluster in the background",
+    "kubeconfig": "print the kubeconfig of a cluster in the background",
+    "logs": "print what a cluster in the background has printed",
+    "stop": "stop a cluster in the background",
+    "start": "start a cluster that was stopped",
+    "delete": "delete a cluster in the background",
     "manager": "run the controllers against any API server (kube-controller-manager's flags)",
     "apiserver": "run the embedded API server alone",
     "scheduler": "run the scheduler against any API server",

@@ -8,7 +8,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from pilothouse.cli.commands import COMMANDS
-from pilothouse.cli.programs import ALIAS, WITHOUT_FLAGS, first_sentence, flag_sets, kind_of_value, shown_flags
+from pilothouse.cli.programs import (
+    ALIAS,
+    NAMES_CLUSTERS,
+    WITHOUT_FLAGS,
+    first_sentence,
+    flag_sets,
+    kind_of_value,
+    shown_flags,
+)
 from pilothouse.machinery.flags import Flag, FlagSet
 
 USAGE = """Prints a script that completes commands, flags and their values.
@@ -36,6 +44,20 @@ def run(program: str, words: Sequence[str]) -> int:
 
 def _arguments(command: str) -> str:
     return {"completion": " ".join(SHELLS), "man": f"pilothouse {ALIAS}"}.get(command, "")
+
+
+_CLUSTERS = "$(ls ${XDG_STATE_HOME:-$HOME/.local/state}/pilothouse/clusters 2>/dev/null)"
+"""The clusters in the background, in any shell but fish: each is a directory."""
+_FISH_CLUSTERS = (
+    "(set -q XDG_STATE_HOME; or set -l XDG_STATE_HOME ~/.local/state; "
+    "ls $XDG_STATE_HOME/pilothouse/clusters 2>/dev/null)"
+)
+
+
+def _words(command: str, clusters: str = _CLUSTERS) -> str:
+    """What may stand behind a command besides its flags."""
+    nouns = ["cluster"] if command in {"create", "delete"} else []
+    return " ".join([*nouns, *([clusters] if command in NAMES_CLUSTERS else [])])
 
 
 # bash
@@ -94,7 +116,8 @@ def _bash(sets: dict[str, FlagSet]) -> Iterator[str]:
         yield f'        {command}) COMPREPLY=($(compgen -W "{_arguments(command)}" -- "$current")) ;;'
     for command, flags in sets.items():
         every = " ".join(f"--{flag.name}" for flag in shown_flags(flags))
-        yield f'        {command}) COMPREPLY=($(compgen -W "{every}" -- "$current")) ;;'
+        words = _words(command)
+        yield f'        {command}) COMPREPLY=($(compgen -W "{every}{words and f" {words}"}" -- "$current")) ;;'
     yield "    esac"
     yield "}"
     yield r"""# Completes one of several words, also after a comma.
@@ -123,6 +146,8 @@ def _zsh(sets: dict[str, FlagSet]) -> Iterator[str]:
         yield "    _arguments -S \\"
         for flag in shown_flags(flags):
             yield f"        {_zsh_flag(flag)} \\"
+        if _words(command):
+            yield f"        '*:name:compadd -- {_words(command)}' \\"
         yield "        && return 0"
         yield "}"
     yield "_pilothouse() {"
@@ -179,6 +204,8 @@ def _fish(sets: dict[str, FlagSet]) -> Iterator[str]:
         if _arguments(command):
             yield f"complete -c pilothouse -n '__fish_seen_subcommand_from {command}' -a '{_arguments(command)}'"
     for command, flags in sets.items():
+        if words := _words(command, _FISH_CLUSTERS):
+            yield f"complete -c pilothouse -n '__fish_seen_subcommand_from {command}' -a {_fish_quoted(words)}"
         for flag in shown_flags(flags):
             yield f"complete -c pilothouse -n '__fish_seen_subcommand_from {command}' {_fish_flag(flag)}"
     yield f"complete -c {ALIAS} -f"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
+from pilothouse.cli import apply_manifests, up
 from pilothouse.cli import manifests as manifest_files
-from pilothouse.cli import up
 from pilothouse.cli.clientside import connected
 from pilothouse.cli.dev_process import LoadFailed, OperatorProcess
 from pilothouse.cli.file_changes import Stamp, Watched, changed, stamps
@@ -81,7 +81,7 @@ class _Session:
         manifests: Sequence[Path],
     ) -> None:
         self._folder = file.parent
-        self._client = client.with_warning_handler(lambda text: _say(up.warning_text(text)))
+        self._client = client.with_warning_handler(lambda text: _say(apply_manifests.warning_text(text)))
         self._kubeconfig = kubeconfig
         # Before those that were given, which win.
         self._words = (
@@ -197,7 +197,7 @@ class _Session:
         for path in self._manifests:
             try:
                 for manifest in manifest_files.load(str(path)):
-                    _say(up.applied_text(await manifest_files.apply_manifest(self._client, manifest)))
+                    _say(apply_manifests.applied_text(await manifest_files.apply_manifest(self._client, manifest)))
             except (UserError, OSError) as error:
                 applied = False
                 _say(f"Error: {error}")

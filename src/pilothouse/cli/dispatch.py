@@ -30,10 +30,19 @@ with lazy_imports():
         up,
         why,
     )
+    from pilothouse.cli.clusters import commands as clusters
     from pilothouse.machinery import flags
 
 _PROGRAMS: Mapping[str, Callable[[str, Sequence[str]], int]] = {
     "up": lambda program, words: up.run(program, words),
+    "create": lambda program, words: clusters.create(program, words),
+    "list": lambda program, words: clusters.list_(program, words),
+    "load": lambda program, words: clusters.load(program, words),
+    "kubeconfig": lambda program, words: clusters.kubeconfig(program, words),
+    "logs": lambda program, words: clusters.logs(program, words),
+    "stop": lambda program, words: clusters.stop(program, words),
+    "start": lambda program, words: clusters.start(program, words),
+    "delete": lambda program, words: clusters.delete(program, words),
     "manager": lambda program, words: manager.run(program, words),
     "apiserver": lambda program, words: apiserver.run(program, words),
     "scheduler": lambda program, words: scheduler.run(program, words),

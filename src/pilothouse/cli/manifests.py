@@ -51,7 +51,7 @@ def load(path: str, *, recursive: bool = False) -> list[Manifest]:
     is standard input. Lists (``kind: List``) are taken apart. Raises ``UserError``."""
     files = [path]
     if path != "-" and pathlib.Path(path).is_dir():
-        files = [str(file) for file in _manifests_in(pathlib.Path(path), recursive=recursive)]
+        files = [str(file) for file in _files_in(pathlib.Path(path), recursive=recursive)]
         if not files:
             raise UserError(f"no manifests found in {path}; the names of manifests end with {', '.join(ENDINGS)}")
     manifests = [manifest for file in files for manifest in _load_file(file)]
@@ -60,7 +60,7 @@ def load(path: str, *, recursive: bool = False) -> list[Manifest]:
     return manifests
 
 
-def _manifests_in(folder: pathlib.Path, *, recursive: bool) -> list[pathlib.Path]:
+def _files_in(folder: pathlib.Path, *, recursive: bool) -> list[pathlib.Path]:
     """In the order in which Go walks: by name, folders among the files."""
     try:
         entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
@@ -69,7 +69,7 @@ def _manifests_in(folder: pathlib.Path, *, recursive: bool) -> list[pathlib.Path
     found: list[pathlib.Path] = []
     for entry in entries:
         if entry.is_dir() and not entry.is_symlink():
-            found += _manifests_in(entry, recursive=True) if recursive else []
+            found += _files_in(entry, recursive=True) if recursive else []
         elif entry.name.endswith(ENDINGS):
             found.append(entry)
     return found
@@ -81,6 +81,11 @@ def _load_file(path: str) -> list[Manifest]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UserError(f"unable to read manifest {path}: {reason}") from error
+    return manifests_in(text, path)
+
+
+def manifests_in(text: str, path: str) -> list[Manifest]:
+    """The objects of a text, which comes from ``path``. Lists are taken apart. Raises ``UserError``."""
     try:
         documents = documents_of(text)
     except ManifestError as error:

@@ -22,6 +22,7 @@ from pilothouse.cli import (
     up,
     why,
 )
+from pilothouse.cli.clusters import commands as clusters
 from pilothouse.cli.commands import COMMANDS
 from pilothouse.machinery.flag_types import BOOL, NAMED_CERTIFICATES, STRING
 from pilothouse.machinery.flags import Flag, FlagSet
@@ -30,6 +31,14 @@ ALIAS = "kube-controller-manager"
 """The manager under upstream's name."""
 _FLAG_SETS: Mapping[str, Callable[[str], FlagSet]] = {
     "up": up.flag_set,
+    "create": clusters.create_flag_set,
+    "list": clusters.list_flag_set,
+    "load": clusters.load_flag_set,
+    "kubeconfig": clusters.kubeconfig_flag_set,
+    "logs": clusters.logs_flag_set,
+    "stop": clusters.stop_flag_set,
+    "start": clusters.start_flag_set,
+    "delete": clusters.delete_flag_set,
     "manager": manager.flag_set,
     "apiserver": apiserver.flag_set,
     "scheduler": scheduler.flag_set,
@@ -46,6 +55,8 @@ _FLAG_SETS: Mapping[str, Callable[[str], FlagSet]] = {
     "envtest-assets": envtest_assets.flag_set,
 }
 """In the order of ``COMMANDS``."""
+NAMES_CLUSTERS = ("load", "kubeconfig", "logs", "stop", "start", "delete")
+"""Commands whose arguments are names of clusters."""
 WITHOUT_FLAGS = tuple(name for name in COMMANDS if name not in _FLAG_SETS)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,9 +26,7 @@ from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, Fl
 from pilothouse.machinery.metrics import Registry
 
 if TYPE_CHECKING:
-    from pilothouse.cli.manifests import AppliedObject, Manifest
-    from pilothouse.cli.rollout import Progress
-    from pilothouse.client import Client
+    from pilothouse.cli.manifests import AppliedObject
     from pilothouse.client.decision_log import DecisionLog
     from pilothouse.plane import Plane
     from pilothouse.plane.served import ServedApiServer
@@ -37,19 +34,16 @@ if TYPE_CHECKING:
 with lazy_imports():
     import socket  # noqa: TID251  # the name of the host
 
-    import msgspec
-
     from pilothouse import ui
     from pilothouse.apiserver import resources
+    from pilothouse.cli import apply_manifests, rollout, written_kubeconfig
     from pilothouse.cli import manifests as manifest_files
-    from pilothouse.cli import rollout, terminal, written_kubeconfig
-    from pilothouse.client import errors
     from pilothouse.controllermanager import options as manager_options
     from pilothouse.controllermanager import root_authority
     from pilothouse.controllermanager import selection as controller_selection
     from pilothouse.controllers import registry
     from pilothouse.controllers.identity import serviceaccount
-    from pilothouse.plane import explain, plane
+    from pilothouse.plane import plane
     from pilothouse.plane import served as served_plane
 
 USAGE = """A Kubernetes control plane in one process: API server, controllers, scheduler and simulated nodes.
@@ -57,9 +51,6 @@ USAGE = """A Kubernetes control plane in one process: API server, controllers, s
 Usage:
   {program} [flags]
 """
-_CHECK_SECONDS = 0.1
-_STANDS_SECONDS = 1.0
-"""An object that has come no further for so long has a reason."""
 
 
 def run(program: str, words: Sequence[str]) -> int:
@@ -130,8 +121,13 @@ async def _up(parsed: Parsed) -> int:
         manifest for path in parsed["filename"] for manifest in manifest_files.load(path, recursive=parsed["recursive"])
     ]
     async with running_plane(parsed) as running:
-        _say(f"{running.greeting}\nCtrl-C stops it.")
-        code = await _apply_all(running.plane.client(agent="pilothouse-up"), manifests, parsed)
+        print(f"{running.greeting}\nCtrl-C stops it.", flush=True)
+        code = await apply_manifests.apply_all(
+            running.plane.client(agent="pilothouse-up"),
+            manifests,
+            limit=parsed["timeout"] if parsed["wait"] else None,
+            missing_controller=lambda one: _missing_controller(one, parsed),
+        )
         if not parsed["wait"]:
             await asyncio.get_running_loop().create_future()
     return code
@@ -266,30 +262,6 @@ def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path, context: st
     ).rstrip("\n")
 
 
-async def _apply_all(client: "Client", manifests: Sequence["Manifest"], parsed: Parsed) -> int:
-    applied_objects = []
-    warned = client.with_warning_handler(lambda text: _say(warning_text(text)))
-    for manifest in manifests:
-        one = await manifest_files.apply_manifest(warned, manifest)
-        applied_objects.append(one)
-        _say(applied_text(one))
-        missing = _missing_controller(one, parsed)
-        if missing:
-            _say(f"{_title(one)}: it will not be reconciled, because {missing} is not running")
-    if not applied_objects:
-        return 0
-    rollout = _Rollout(client, applied_objects)
-    try:
-        async with asyncio.timeout(parsed["timeout"] if parsed["wait"] else None):
-            await rollout.watch()
-    except TimeoutError:
-        await rollout.explain()
-        _say(f"not converged after {parsed['timeout']:g} s: {'; '.join(rollout.left)}")
-        return 1
-    _say("converged")
-    return 0
-
-
 def _missing_controller(one: "AppliedObject", parsed: Parsed) -> str:
     """The controller that the object needs and that this plane does not start. Without a manager of its own the plane
     leaves that job to other programs."""
@@ -298,79 +270,3 @@ def _missing_controller(one: "AppliedObject", parsed: Parsed) -> str:
     if parsed["no-manager"] or any(found.name == needed and selection.enables(found) for found in registry.DESCRIPTORS):
         return ""
     return needed
-
-
-class _Rollout:
-    """Shows how far objects have come, whenever that changes, and why one does not come further."""
-
-    def __init__(self, client: "Client", applied_objects: Sequence["AppliedObject"]) -> None:
-        self._client = client
-        self._explainer = explain.Explainer(client)
-        self._left = dict(enumerate(applied_objects))
-        self._shown: dict[int, str] = {}
-        self._since: dict[int, float] = {}
-        self._why: dict[int, list[str]] = {}
-
-    @property
-    def left(self) -> list[str]:
-        """What is not done, how far it has come, and why no further."""
-        lines = []
-        for number, text in sorted(self._shown.items()):
-            reason = self._why.get(number)
-            lines.append(f"{_title(self._left[number])}: {text}{f' ({reason[0]})' if reason else ''}")
-        return lines
-
-    async def watch(self) -> None:
-        """Return when all are done."""
-        now = asyncio.get_running_loop().time
-        while self._left:
-            for number, one in list(self._left.items()):
-                progress = await self._progress_of(one)
-                if self._shown.get(number) != progress.text:
-                    self._shown[number], self._since[number] = progress.text, now()
-                    _say(f"{_title(one)}: {progress.text}")
-                if progress.done:
-                    del self._left[number], self._shown[number]
-                elif now() - self._since[number] >= _STANDS_SECONDS:
-                    self._since[number] = now()
-                    await self._explain(number, one)
-            if self._left:
-                await asyncio.sleep(_CHECK_SECONDS)
-
-    async def explain(self) -> None:
-        """Say why what is left is not done, as far as that has not been said."""
-        for number, one in list(self._left.items()):
-            await self._explain(number, one)
-
-    async def _explain(self, number: int, one: "AppliedObject") -> None:
-        warnings = await self._explainer.warnings(one.kind.kind, one.name, one.namespace, one.uid)
-        if warnings and warnings != self._why.get(number):
-            self._why[number] = warnings
-            for warning in warnings:
-                _say(f"  {_title(one)}: {warning}")
-
-    async def _progress_of(self, one: "AppliedObject") -> "Progress":
-        try:
-            raw = await self._client.get(one.kind.raw, one.name, one.namespace)
-        except errors.NotFound:
-            return rollout.Progress("is gone", False)
-        return rollout.progress_of(msgspec.json.decode(raw))
-
-
-def applied_text(one: "AppliedObject") -> str:
-    """What has become of the object of a manifest."""
-    return f"{_title(one)} {one.verb}"
-
-
-def warning_text(text: str) -> str:
-    """A warning of the API server, as kubectl prints it."""
-    return f"Warning: {terminal.escaped(text)}"
-
-
-def _title(one: "AppliedObject") -> str:
-    name = f"{one.kind.group_resource}/{one.name}"
-    return f"{name} in {one.namespace}" if one.namespace else name
-
-
-def _say(text: str) -> None:
-    print(text, flush=True, file=sys.stdout)

@@ -87,6 +87,44 @@ async def merged_kubeconfig(path: Path, server: Server) -> AsyncIterator[str]:
                 _take_out(path, name, server, before, after)
 
 
+async def add_context(path: Path, server: Server, name: str) -> None:
+    """Have a context of that name in the user's file, as the current one. One that this program has added before is
+    replaced. Raises ``UserError``, also if the name is somebody else's."""
+    path = _home(path)
+    async with _locked(path):
+        before = _read(path) or ""
+        try:
+            document = kubeconfig_text.read(before)
+            if kubeconfig_text.has(document, name) and not kubeconfig_text.is_marked(document, name):
+                raise UserError(
+                    f"{path} has a cluster, user or context named {name} that pilothouse has not added; rename it, or "
+                    "choose another name for the cluster"
+                )
+            _rewrite(path, kubeconfig_text.put_in(before, server.document(name)))
+        except NoKubeconfig as error:
+            raise UserError(f"unable to add a context to {path}: {error}; the file is not changed") from None
+
+
+async def remove_context(path: Path, name: str) -> None:
+    """Take a context out of the user's file that ``add_context`` has added, if it is still there. A file with nothing
+    else in it is removed. Raises ``UserError``."""
+    path = _home(path)
+    if not path.exists():
+        return
+    async with _locked(path):
+        text = _read(path)
+        try:
+            if text is None or not kubeconfig_text.is_marked(kubeconfig_text.read(text), name):
+                return
+            left = kubeconfig_text.take_out(text, name)
+            if kubeconfig_text.is_empty(left):
+                path.unlink()
+            else:
+                _rewrite(path, left)
+        except NoKubeconfig as error:
+            raise UserError(f"unable to take {name} out of {path}: {error}; the file is not changed") from None
+
+
 def _take_out(path: Path, name: str, server: Server, before: str | None, after: str) -> None:
     text = _read(path)
     if text is None or kubeconfig_text.server_of(kubeconfig_text.read(text), name) != server.url:

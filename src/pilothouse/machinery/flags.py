@@ -95,6 +95,8 @@ class Parsed(msgspec.Struct, frozen=True):
     given: tuple[str, ...]
     arguments: tuple[str, ...]
     help: bool = False
+    texts: Mapping[str, tuple[str, ...]] = {}
+    """What was given for a flag, each time it was, as it was written."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[normalize(name)]
@@ -151,7 +153,8 @@ class FlagSet:
         reading.read()
         values = {name: flag.default for name, flag in self._by_name.items()}
         values.update(reading.values)
-        return Parsed(values, tuple(reading.values), tuple(reading.arguments), reading.wants_help)
+        texts = {name: tuple(texts) for name, texts in reading.texts.items()}
+        return Parsed(values, tuple(reading.values), tuple(reading.arguments), reading.wants_help, texts)
 
     def similar(self, name: str) -> str:
         """The closest flag that is not deprecated; empty if there is none."""
@@ -184,6 +187,7 @@ class _Reading:
 
     def __init__(self, flags: FlagSet, argv: Sequence[str]) -> None:
         self.values: dict[str, Any] = {}
+        self.texts: dict[str, list[str]] = {}
         self.arguments: list[str] = []
         self.wants_help = False
         self._flags = flags
@@ -257,6 +261,7 @@ class _Reading:
         if flag.type.join is not None and name in self.values:
             value = flag.type.join(self.values[name], value)
         self.values[name] = value
+        self.texts.setdefault(name, []).append(text)
 
 
 def _describe(flag: Flag, columns: int) -> list[str]:

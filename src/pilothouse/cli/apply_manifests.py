@@ -1,0 +1,132 @@
+"""Manifests applied to a cluster, and their rollout shown until it is complete, with the reasons while it is not."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.cli import manifests as manifest_files
+from pilothouse.cli import rollout, terminal
+from pilothouse.client import errors
+from pilothouse.plane import explain
+
+if TYPE_CHECKING:
+    from pilothouse.cli.manifests import AppliedObject, Manifest
+    from pilothouse.cli.rollout import Progress
+    from pilothouse.client import Client
+
+_CHECK_SECONDS = 0.1
+_STANDS_SECONDS = 1.0
+"""An object that has come no further for so long has a reason."""
+
+
+async def apply_all(
+    client: "Client",
+    manifests: "Sequence[Manifest]",
+    *,
+    limit: float | None,
+    missing_controller: "Callable[[AppliedObject], str]" = lambda _one: "",
+) -> int:
+    """Apply the manifests, and show their rollout until all are ready. Returns the exit code: 0, or 1 if they are not
+    within ``limit`` seconds. ``missing_controller`` names the controller that an object needs and that does not run, if
+    there is one. Raises ``UserError``."""
+    applied_objects = []
+    warned = client.with_warning_handler(lambda text: say(warning_text(text)))
+    for manifest in manifests:
+        one = await manifest_files.apply_manifest(warned, manifest)
+        applied_objects.append(one)
+        say(applied_text(one))
+        missing = missing_controller(one)
+        if missing:
+            say(f"{_title(one)}: it will not be reconciled, because {missing} is not running")
+    if not applied_objects:
+        return 0
+    shown = _Rollout(client, applied_objects)
+    try:
+        async with asyncio.timeout(limit):
+            await shown.watch()
+    except TimeoutError:
+        await shown.explain()
+        say(f"not converged after {limit:g} s: {'; '.join(shown.left)}")
+        return 1
+    say("converged")
+    return 0
+
+
+class _Rollout:
+    """Shows how far objects have come, whenever that changes, and why one does not come further."""
+
+    def __init__(self, client: "Client", applied_objects: Sequence["AppliedObject"]) -> None:
+        self._client = client
+        self._explainer = explain.Explainer(client)
+        self._left = dict(enumerate(applied_objects))
+        self._shown: dict[int, str] = {}
+        self._since: dict[int, float] = {}
+        self._why: dict[int, list[str]] = {}
+
+    @property
+    def left(self) -> list[str]:
+        """What is not done, how far it has come, and why no further."""
+        lines = []
+        for number, text in sorted(self._shown.items()):
+            reason = self._why.get(number)
+            lines.append(f"{_title(self._left[number])}: {text}{f' ({reason[0]})' if reason else ''}")
+        return lines
+
+    async def watch(self) -> None:
+        """Return when all are done."""
+        now = asyncio.get_running_loop().time
+        while self._left:
+            for number, one in list(self._left.items()):
+                progress = await self._progress_of(one)
+                if self._shown.get(number) != progress.text:
+                    self._shown[number], self._since[number] = progress.text, now()
+                    say(f"{_title(one)}: {progress.text}")
+                if progress.done:
+                    del self._left[number], self._shown[number]
+                elif now() - self._since[number] >= _STANDS_SECONDS:
+                    self._since[number] = now()
+                    await self._explain(number, one)
+            if self._left:
+                await asyncio.sleep(_CHECK_SECONDS)
+
+    async def explain(self) -> None:
+        """Say why what is left is not done, as far as that has not been said."""
+        for number, one in list(self._left.items()):
+            await self._explain(number, one)
+
+    async def _explain(self, number: int, one: "AppliedObject") -> None:
+        warnings = await self._explainer.warnings(one.kind.kind, one.name, one.namespace, one.uid)
+        if warnings and warnings != self._why.get(number):
+            self._why[number] = warnings
+            for warning in warnings:
+                say(f"  {_title(one)}: {warning}")
+
+    async def _progress_of(self, one: "AppliedObject") -> "Progress":
+        try:
+            raw = await self._client.get(one.kind.raw, one.name, one.namespace)
+        except errors.NotFound:
+            return rollout.Progress("is gone", False)
+        return rollout.progress_of(msgspec.json.decode(raw))
+
+
+def applied_text(one: "AppliedObject") -> str:
+    """What has become of the object of a manifest."""
+    return f"{_title(one)} {one.verb}"
+
+
+def warning_text(text: str) -> str:
+    """A warning of the API server, as kubectl prints it."""
+    return f"Warning: {terminal.escaped(text)}"
+
+
+def _title(one: "AppliedObject") -> str:
+    name = f"{one.kind.group_resource}/{one.name}"
+    return f"{name} in {one.namespace}" if one.namespace else name
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    print(text, flush=True, file=sys.stdout)

@@ -1,0 +1,238 @@
+"""What is stored of a cluster: its directory, and the record in it.
+
+``$XDG_STATE_HOME/pilothouse/clusters/NAME/`` has ``cluster.json``, ``lock``, ``log``, ``kubeconfig`` and ``data``. The
+process of the cluster holds the lock for as long as it lives, so that one that was killed is noticed, and a process
+that has got its number is never taken for it.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import time  # noqa: TID251  # processes are waited for
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.cli.program import UserError
+from pilothouse.env.private_files import Unsafe, make_private_directory, write_private
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+DEFAULT_NAME = "pilothouse"
+FORMAT = 1
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,48}[a-z0-9])?")
+_RESERVED = ("cluster", "clusters")
+_PATIENCE_SECONDS = 1.0
+_PAUSE_SECONDS = 0.01
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What ``cluster.json`` says."""
+
+    format: int = FORMAT
+    name: str
+    created: str
+    """RFC 3339."""
+    flags: tuple[str, ...] = ()
+    """Flags of ``pilothouse up`` that the user gave."""
+    directory: str = ""
+    """The working directory: relative paths in the flags are relative to it."""
+    in_memory: bool = False
+    port: int = 0
+    """Where it listened last."""
+    started: bool = False
+    """Whether it was started and not stopped since."""
+    user_kubeconfig: str = ""
+    """The file that its context was added to."""
+
+
+class Cluster:
+    """A cluster and its files."""
+
+    def __init__(self, root: Path, record: Record) -> None:
+        self.directory = root / record.name
+        self.record = record
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        return self.record.name
+
+    @property
+    def context(self) -> str:
+        """The name of its context in the user's kubeconfig."""
+        return DEFAULT_NAME if self.name == DEFAULT_NAME else f"{DEFAULT_NAME}-{self.name}"
+
+    @property
+    def log(self) -> Path:
+        """What its process prints."""
+        return self.directory / "log"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The credentials of its administrator, while it runs."""
+        return self.directory / "kubeconfig"
+
+    @property
+    def data(self) -> Path:
+        """Where a cluster that is not in memory is stored."""
+        return self.directory / "data"
+
+    @property
+    def status(self) -> str:
+        """``Running``, ``Stopped``, or ``Failed`` if its process has ended by itself."""
+        if self.is_running:
+            return "Running"
+        return "Failed" if self.record.started else "Stopped"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process lives."""
+        try:
+            with self._locked(shared=True):
+                return False
+        except BlockingIOError:
+            return True
+
+    @property
+    def pid(self) -> int | None:
+        """The process, if it lives."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self.is_running:
+            text = self._lock_file.read_text(encoding="ascii")
+            if text:
+                return int(text)
+            if time.monotonic() > deadline:  # whoever has started it was killed before it wrote the number
+                raise UserError(f'cluster "{self.name}" runs, and its process is unknown: end it by hand')
+            time.sleep(_PAUSE_SECONDS)
+        return None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[int]:
+        """Hold the lock, as a descriptor that a process may inherit. Raises ``BlockingIOError`` if another holds it."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        with contextlib.ExitStack() as stack:
+            while True:
+                try:
+                    descriptor = stack.enter_context(self._locked())
+                    break
+                except BlockingIOError:  # perhaps by one that only looks whether it is held
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(_PAUSE_SECONDS)
+            os.truncate(descriptor, 0)
+            yield descriptor
+
+    @contextlib.contextmanager
+    def _locked(self, *, shared: bool = False) -> Iterator[int]:
+        if fcntl is None:
+            raise UserError("clusters in the background need POSIX file locks; run `pilothouse up` in the foreground")
+        descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def write_pid(self, pid: int) -> None:
+        """Remember the process that holds the lock."""
+        self._lock_file.write_text(f"{pid}", encoding="ascii")
+
+    def update(self, **changes: object) -> None:
+        """Change the record, on disk too."""
+        self.record = msgspec.structs.replace(self.record, **changes)
+        self.write()
+
+    def write(self) -> None:
+        """Write the record."""
+        write_private(self.directory / "cluster.json", msgspec.json.format(msgspec.json.encode(self.record)) + b"\n")
+
+    def remove(self) -> None:
+        """Remove everything that is stored of it."""
+        try:
+            shutil.rmtree(self.directory)
+        except OSError as error:
+            raise UserError(f"unable to remove {self.directory}: {error.strerror}") from error
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.directory / "lock"
+
+
+class Clusters:
+    """All clusters of this user."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or default_root()
+
+    def create(self, record: Record) -> Cluster:
+        """A new cluster that does not run yet. Raises ``UserError``."""
+        check_name(record.name)
+        cluster = Cluster(self.root, record)
+        try:
+            make_private_directory(self.root)
+            cluster.directory.mkdir(mode=0o700)
+        except FileExistsError:
+            raise UserError(
+                f'a cluster "{record.name}" exists already ({self.get(record.name).status.lower()}): delete it with '
+                f"`pilothouse delete cluster {record.name}`, or choose another name"
+            ) from None
+        except Unsafe as error:
+            raise UserError(f"{self.root}: {error}") from error
+        except OSError as error:
+            raise UserError(f"unable to create {cluster.directory}: {error.strerror}") from error
+        cluster.write()
+        return cluster
+
+    def get(self, name: str) -> Cluster:
+        """The cluster of that name. Raises ``UserError``."""
+        check_name(name)
+        path = self.root / name / "cluster.json"
+        try:
+            record = msgspec.json.decode(path.read_bytes(), type=Record)
+        except FileNotFoundError:
+            known = ", ".join(self.names()) or "there are none"
+            raise UserError(f'no cluster "{name}" (clusters: {known}); `pilothouse create cluster` makes one') from None
+        except (OSError, msgspec.DecodeError) as error:
+            raise UserError(f"unable to read {path}: {error}; remove {path.parent} to be rid of the cluster") from error
+        if record.format != FORMAT:
+            raise UserError(f"{path} has format {record.format}, which this release does not read; it reads {FORMAT}")
+        if record.name != name:
+            raise UserError(f"{path} is of a cluster named {record.name!r}")
+        return Cluster(self.root, record)
+
+    def chosen(self, name: str) -> Cluster:
+        """The cluster of that name; without a name the only one, or the one with the default name. Raises
+        ``UserError``."""
+        names = self.names()
+        if not name:
+            if DEFAULT_NAME not in names and len(names) > 1:
+                raise UserError(f"there are several clusters, name one of them: {', '.join(names)}", code=2)
+            name = names[0] if len(names) == 1 else DEFAULT_NAME
+        return self.get(name)
+
+    def names(self) -> list[str]:
+        """The names of all, in order."""
+        try:
+            return sorted(path.parent.name for path in self.root.glob("*/cluster.json"))
+        except OSError as error:
+            raise UserError(f"unable to read {self.root}: {error.strerror}") from error
+
+
+def default_root() -> Path:
+    """Where clusters are stored."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "pilothouse" / "clusters"
+
+
+def check_name(name: str) -> None:
+    """Raises ``UserError`` for what can't be the name of a cluster."""
+    if name in _RESERVED or not _NAME.fullmatch(name):
+        raise UserError(
+            f'"{name}" can\'t be the name of a cluster: up to 50 lower-case letters, digits, "-" and "."', code=2
+        )

@@ -1,0 +1,385 @@
+"""``pilothouse create cluster``, ``list``, ``stop``, ``start``, ``delete``, ``logs``, ``kubeconfig`` and ``load``."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.registry.generic.printers import human_duration
+from pilothouse.cli import apply_manifests, kubeconfig_text, up
+from pilothouse.cli import manifests as manifest_files
+from pilothouse.cli.clientside import PATHS, common_flags, connected
+from pilothouse.cli.clusters import contexts, process, sources
+from pilothouse.cli.clusters.cluster import DEFAULT_NAME, Cluster, Clusters, Record, check_name
+from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.terminal import escaped
+from pilothouse.env import Env
+from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, Flag, FlagSet, Parsed
+from pilothouse.machinery.times import format_time, parse_time
+
+_CHOSEN_HERE = ("data-dir", "write-kubeconfig", "wait", "filename", "recursive", "timeout", "kubeconfig", "help", "v")
+"""Flags of ``up`` that mean something else for a cluster in the background, or nothing."""
+
+CREATE_USAGE = """Creates a cluster that runs in the background, and adds its context to the kubeconfig of the user.
+
+Usage:
+  {program} cluster [NAME] [flags]
+
+Every flag of `pilothouse up` that is not below is passed on.
+"""
+LIST_USAGE = """Lists the clusters in the background.
+
+Usage:
+  {program} [flags]
+"""
+LOGS_USAGE = """Prints what the process of a cluster has printed.
+
+Usage:
+  {program} [NAME] [flags]
+"""
+KUBECONFIG_USAGE = """Prints the kubeconfig of a cluster, or adds its context to the one of the user.
+
+Usage:
+  {program} [NAME] [flags]
+"""
+LOAD_USAGE = """Applies manifests to a cluster, and waits until what they define is ready.
+
+Usage:
+  {program} [NAME] (-f PATH|URL ... | -k DIRECTORY) [flags]
+"""
+_ONE_USAGE = """{what}
+
+Usage:
+  {{program}} {word}[NAME ...] [flags]
+"""
+STOP_USAGE = _ONE_USAGE.format(what="Stops a cluster. What is stored of it stays.", word="")
+START_USAGE = _ONE_USAGE.format(what="Starts a cluster that was stopped, or whose process has ended.", word="")
+DELETE_USAGE = _ONE_USAGE.format(
+    what="Deletes a cluster: its process, what is stored of it, and its context in the kubeconfig of the user.",
+    word="cluster ",
+)
+
+
+def _common(flags: FlagSet) -> FlagSet:
+    flags.add("global", Flag("help", BOOL, False, "Print this help", shorthand="h"))
+    return flags
+
+
+def create_flag_set(program: str) -> FlagSet:
+    """Every flag of ``create``: its own, and those of ``up`` that it passes on."""
+    flags = FlagSet(CREATE_USAGE.format(program=program), plain=True)
+    flags.add(
+        "cluster",
+        Flag("kubeconfig", STRING, "", "Add the context to this file instead of $KUBECONFIG or ~/.kube/config"),
+        Flag("no-context", BOOL, False, "Add no context to a kubeconfig"),
+        *_source_flags(),
+    )
+    for group, members in up.flag_set(program).groups.items():
+        flags.add(group, *(flag for flag in members if flag.name not in _CHOSEN_HERE))
+    return _common(flags)
+
+
+def _source_flags() -> tuple[Flag, ...]:
+    return (
+        Flag("filename", PATHS, (), "Manifest, directory of manifests or URL; - for standard input; repeatable", "f"),
+        Flag("recursive", BOOL, False, "Process the directories used in -f, --filename recursively", "R"),
+        Flag("kustomize", STRING, "", "Directory with a kustomization, which kubectl builds", "k"),
+        Flag("timeout", DURATION, 60.0, "How long to wait until the objects are ready; 0: don't wait"),
+    )
+
+
+def list_flag_set(program: str) -> FlagSet:
+    """Every flag of ``list``."""
+    flags = FlagSet(LIST_USAGE.format(program=program), plain=True)
+    choices = ("table", "name", "json")
+    flags.add("list", Flag("output", STRING, "table", "Output format: table, name or json", "o", choices=choices))
+    return _common(flags)
+
+
+def stop_flag_set(program: str) -> FlagSet:
+    """Every flag of ``stop``."""
+    return _common(FlagSet(STOP_USAGE.format(program=program), plain=True))
+
+
+def start_flag_set(program: str) -> FlagSet:
+    """Every flag of ``start``."""
+    return _common(FlagSet(START_USAGE.format(program=program), plain=True))
+
+
+def delete_flag_set(program: str) -> FlagSet:
+    """Every flag of ``delete``."""
+    flags = FlagSet(DELETE_USAGE.format(program=program), plain=True)
+    flags.add("delete", Flag("all", BOOL, False, "Delete all clusters"))
+    return _common(flags)
+
+
+def logs_flag_set(program: str) -> FlagSet:
+    """Every flag of ``logs``."""
+    flags = FlagSet(LOGS_USAGE.format(program=program), plain=True)
+    flags.add(
+        "logs",
+        Flag("follow", BOOL, False, "Print further lines as they come, until the cluster ends", "f"),
+        Flag("tail", INT, 1000, "How many lines from the end to print"),
+    )
+    return _common(flags)
+
+
+def kubeconfig_flag_set(program: str) -> FlagSet:
+    """Every flag of ``kubeconfig``."""
+    flags = FlagSet(KUBECONFIG_USAGE.format(program=program), plain=True)
+    flags.add(
+        "kubeconfig",
+        Flag("path", BOOL, False, "Print the path of the file that the cluster writes"),
+        Flag("merge", BOOL, False, "Add the context to the user's kubeconfig as the current one, and print nothing"),
+        Flag("kubeconfig", STRING, "", "With --merge: this file instead of $KUBECONFIG or ~/.kube/config"),
+    )
+    return _common(flags)
+
+
+def load_flag_set(program: str) -> FlagSet:
+    """Every flag of ``load``."""
+    flags = FlagSet(LOAD_USAGE.format(program=program), plain=True)
+    flags.add("load", *_source_flags())
+    common_flags(flags)
+    return flags
+
+
+def _named(program: str, words: Sequence[str]) -> Sequence[str]:
+    """The words behind ``cluster``, which ``create`` and ``delete`` are said with. Raises ``UserError``."""
+    if words and words[0] in {"-h", "--help"}:
+        return words
+    if not words or words[0] not in {"cluster", "clusters"}:
+        verb = program.rpartition(" ")[2]
+        raise UserError(f"{verb} what? `{program} cluster [NAME]`", code=2)
+    return words[1:]
+
+
+@contextlib.contextmanager
+def _printed(program: str) -> Iterator[list[int]]:
+    """Print a ``UserError``; the exit code is in the list."""
+    code = [0]
+    try:
+        yield code
+    except UserError as error:
+        hint = f'\nSee "{program} --help" for usage.' if error.code == 2 else ""
+        print(f"Error: {error}{hint}", file=sys.stderr)
+        code[0] = error.code
+
+
+def create(program: str, words: Sequence[str]) -> int:
+    """Create a cluster, and start it."""
+    with _printed(program) as code:
+        parsed = parse(create_flag_set(program), program, _named(program, words), most=1)
+        code[0] = parsed if isinstance(parsed, int) else _create(parsed)
+    return code[0]
+
+
+def _create(parsed: Parsed) -> int:
+    manifests = sources.manifests_of(parsed)
+    own = {flag.name for flag in _source_flags()} | {"kubeconfig", "no-context", "help", "in-memory"}
+    flags = [f"--{name}={text}" for name in parsed.given if name not in own for text in parsed.texts[name]]
+    name = parsed.arguments[0] if parsed.arguments else DEFAULT_NAME
+    check_name(name)
+    record = Record(
+        name=name,
+        created=format_time(Env().now()),
+        flags=tuple(flags),
+        directory=str(Path.cwd()),
+        in_memory=parsed["in-memory"],
+    )
+    cluster = Clusters().create(record)
+    try:
+        url = process.start(cluster, print)
+        if not parsed["no-context"]:
+            asyncio.run(contexts.put_in(cluster, contexts.user_kubeconfig(parsed["kubeconfig"])))
+    except BaseException:
+        process.stop(cluster)
+        cluster.remove()
+        raise
+    _say_ready(cluster, url)
+    return _load(cluster, manifests, parsed["timeout"]) if manifests else 0
+
+
+def _say_ready(cluster: Cluster, url: str) -> None:
+    where = "in memory" if cluster.record.in_memory else f"stored in {cluster.data}"
+    kubectl = f"kubectl --context {cluster.context}"
+    if not cluster.record.user_kubeconfig:
+        kubectl = f"kubectl --kubeconfig {cluster.kubeconfig}"
+    page = f"\n  pilothouse ui --kubeconfig {cluster.kubeconfig}" if "--ui=true" in cluster.record.flags else ""
+    print(f'cluster "{cluster.name}" is ready: API server {url}, {where}\n  {kubectl} get nodes{page}', flush=True)
+
+
+def list_(program: str, words: Sequence[str]) -> int:
+    """Print the clusters."""
+    flags = list_flag_set(program)
+    parsed = parse(flags, program, [word for word in words if word not in {"cluster", "clusters"}])
+    if isinstance(parsed, int):
+        return parsed
+    with _printed(program) as code:
+        if parsed["output"] not in flags.flag("output").choices:
+            raise UserError(f'--output must be table, name or json, got "{parsed["output"]}"', code=2)
+        clusters = Clusters()
+        rows = [_row(clusters.get(name)) for name in clusters.names()]
+        if parsed["output"] == "json":
+            print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        elif parsed["output"] == "name":
+            print("".join(f"{row['name']}\n" for row in rows), end="")
+        elif not rows:
+            print("no clusters; `pilothouse create cluster` makes one", file=sys.stderr)
+        else:
+            _print_table(rows)
+    return code[0]
+
+
+def _row(cluster: Cluster) -> dict[str, Any]:
+    record = cluster.record
+    return {
+        "name": record.name,
+        "status": cluster.status,
+        "server": f"https://127.0.0.1:{record.port}" if record.port else "",
+        "stored": "in memory" if record.in_memory else str(cluster.data),
+        "context": cluster.context if record.user_kubeconfig else "",
+        "created": record.created,
+    }
+
+
+def _print_table(rows: Sequence[dict[str, Any]]) -> None:
+    now = Env().now()
+    columns = ("NAME", "STATUS", "CONTEXT", "SERVER", "AGE", "STORED")
+    lines = [columns]
+    for row in rows:
+        age = human_duration(now - parse_time(row["created"]))
+        lines.append((row["name"], row["status"], row["context"] or "<none>", row["server"], age, row["stored"]))
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    for line in lines:
+        print("   ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def stop(program: str, words: Sequence[str]) -> int:
+    """Stop clusters."""
+    return _each(stop_flag_set(program), program, words, _stop)
+
+
+def _stop(cluster: Cluster) -> None:
+    if cluster.record.in_memory and cluster.is_running:
+        raise UserError(
+            f'cluster "{cluster.name}" is in memory: nothing of it would be left; `pilothouse delete cluster '
+            f"{cluster.name}` deletes it"
+        )
+    print(f'cluster "{cluster.name}" {"is stopped" if process.stop(cluster) else "was not running"}')
+
+
+def start(program: str, words: Sequence[str]) -> int:
+    """Start clusters."""
+    return _each(start_flag_set(program), program, words, _start)
+
+
+def _start(cluster: Cluster) -> None:
+    url = process.start(cluster, print)
+    if cluster.record.user_kubeconfig:  # the port or, in memory, the token may be another one
+        asyncio.run(contexts.put_in(cluster, Path(cluster.record.user_kubeconfig)))
+    _say_ready(cluster, url)
+
+
+def delete(program: str, words: Sequence[str]) -> int:
+    """Delete clusters."""
+    with _printed(program) as code:
+        words = _named(program, words)
+        flags = delete_flag_set(program)
+        parsed = parse(flags, program, words, most=len(words))
+        if not isinstance(parsed, int) and parsed["all"]:
+            if parsed.arguments:
+                raise UserError("--all and names can't be used together", code=2)
+            words = Clusters().names()
+            if not words:
+                return 0
+        code[0] = _each(flags, program, words, _delete)
+    return code[0]
+
+
+def _delete(cluster: Cluster) -> None:
+    process.stop(cluster)
+    asyncio.run(contexts.take_out(cluster))
+    cluster.remove()
+    print(f'cluster "{cluster.name}" is deleted')
+
+
+def _each(flags: FlagSet, program: str, words: Sequence[str], act: Callable[[Cluster], None]) -> int:
+    """Do it with each cluster that is named. An error is printed, and the others have their turn."""
+    parsed = parse(flags, program, words, most=len(words))
+    if isinstance(parsed, int):
+        return parsed
+    worst = 0
+    for name in parsed.arguments or ("",):
+        with _printed(program) as code:
+            act(Clusters().chosen(name))
+        worst = max(worst, code[0])
+    return worst
+
+
+def logs(program: str, words: Sequence[str]) -> int:
+    """Print the log of a cluster."""
+    parsed = parse(logs_flag_set(program), program, words, most=1)
+    if isinstance(parsed, int):
+        return parsed
+    with _printed(program) as code:
+        if parsed["tail"] < 0:
+            raise UserError(f"--tail must be at least 0, got {parsed['tail']}", code=2)
+        cluster = Clusters().chosen(parsed.arguments[0] if parsed.arguments else "")
+        if not cluster.log.exists():
+            raise UserError(f'cluster "{cluster.name}" has never run')
+        for line in process.tail(cluster.log, parsed["tail"]):
+            print(escaped(line))
+        for line in process.follow(cluster) if parsed["follow"] else ():
+            print(escaped(line), flush=True)
+    return code[0]
+
+
+def kubeconfig(program: str, words: Sequence[str]) -> int:
+    """Print the kubeconfig of a cluster, or merge it."""
+    parsed = parse(kubeconfig_flag_set(program), program, words, most=1)
+    if isinstance(parsed, int):
+        return parsed
+    with _printed(program) as code:
+        cluster = Clusters().chosen(parsed.arguments[0] if parsed.arguments else "")
+        if parsed["path"]:
+            print(cluster.kubeconfig)
+        elif parsed["merge"]:
+            asyncio.run(contexts.put_in(cluster, contexts.user_kubeconfig(parsed["kubeconfig"])))
+        else:
+            print(kubeconfig_text.dumped(contexts.cluster_document(cluster)), end="")
+    return code[0]
+
+
+def load(program: str, words: Sequence[str]) -> int:
+    """Apply manifests to a cluster."""
+    parsed = parse(load_flag_set(program), program, words, most=1)
+    if isinstance(parsed, int):
+        return parsed
+    with _printed(program) as code:
+        if not parsed["filename"] and not parsed["kustomize"]:
+            raise UserError("load needs manifests: use -f or -k", code=2)
+        manifests = sources.manifests_of(parsed)
+        cluster = Clusters().chosen(parsed.arguments[0] if parsed.arguments else "")
+        if not cluster.is_running:
+            raise UserError(f'cluster "{cluster.name}" does not run; `pilothouse start {cluster.name}` starts it')
+        code[0] = _load(cluster, manifests, parsed["timeout"])
+    return code[0]
+
+
+def _load(cluster: Cluster, manifests: "Sequence[manifest_files.Manifest]", limit: float) -> int:
+    async def apply() -> int:
+        flags = {"kubeconfig": str(cluster.kubeconfig), "master": "", "kube-api-qps": 0.0, "kube-api-burst": 0}
+        async with connected(Parsed(flags, (), ()), Env(), "pilothouse-load") as client:
+            if not limit:
+                warned = client.with_warning_handler(lambda text: print(apply_manifests.warning_text(text)))
+                for manifest in manifests:
+                    print(apply_manifests.applied_text(await manifest_files.apply_manifest(warned, manifest)))
+                return 0
+            return await apply_manifests.apply_all(client, manifests, limit=limit)
+
+    return serve("pilothouse load", apply(), v=-1, stopped=130)

@@ -1,0 +1,55 @@
+"""The context of a cluster in the user's kubeconfig."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pilothouse.cli import kubeconfig_text
+from pilothouse.cli.clusters.cluster import Cluster
+from pilothouse.cli.kubeconfig_text import SECTIONS, Document, NoKubeconfig
+from pilothouse.cli.program import UserError
+from pilothouse.cli.written_kubeconfig import Server, add_context, remove_context
+
+
+def user_kubeconfig(given: str) -> Path:
+    """The file that kubectl would add a context to: the one that was given, else of those in ``$KUBECONFIG`` the first
+    that exists or the last, else ``~/.kube/config`` (client-go ``PathOptions.GetDefaultFilename``, v0.36)."""
+    if given:
+        return Path(given).expanduser().absolute()
+    named = [Path(text).expanduser() for text in (os.environ.get("KUBECONFIG") or "").split(os.pathsep) if text]
+    found = next((path for path in named if path.exists()), named[-1] if named else Path("~/.kube/config").expanduser())
+    return found.absolute()
+
+
+async def put_in(cluster: Cluster, path: Path) -> None:
+    """Add the context of a cluster that runs, as the current one. Raises ``UserError``."""
+    document = cluster_document(cluster)
+    url = document["clusters"][0]["cluster"]["server"]
+    await add_context(path, Server(url, lambda name: _renamed(document, name)), cluster.context)
+    cluster.update(user_kubeconfig=str(path))
+
+
+async def take_out(cluster: Cluster) -> None:
+    """Take it out again, if it was added. Raises ``UserError``."""
+    if cluster.record.user_kubeconfig:
+        await remove_context(Path(cluster.record.user_kubeconfig), cluster.context)
+        cluster.update(user_kubeconfig="")
+
+
+def cluster_document(cluster: Cluster) -> Document:
+    """The kubeconfig of a cluster that runs, under the name of its context. Raises ``UserError``."""
+    try:
+        text = cluster.kubeconfig.read_text(encoding="utf-8")
+        return _renamed(kubeconfig_text.read(text), cluster.context)
+    except FileNotFoundError:
+        status, way_out = cluster.status.lower(), f"pilothouse start {cluster.name}"
+        raise UserError(f'cluster "{cluster.name}" is {status}; `{way_out}` starts it') from None
+    except (OSError, NoKubeconfig) as error:
+        raise UserError(f"unable to read {cluster.kubeconfig}: {error}") from error
+
+
+def _renamed(document: Document, name: str) -> Document:
+    """A kubeconfig with one cluster, user and context, all of that name."""
+    context: dict[str, Any] = {**document["contexts"][0]["context"], "cluster": name, "user": name}
+    entries = {section: [{**document[section][0], "name": name}] for section in SECTIONS}
+    return {**document, **entries, "contexts": [{"name": name, "context": context}], "current-context": name}

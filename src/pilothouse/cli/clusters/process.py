@@ -1,0 +1,185 @@
+"""The process of a cluster: started in the background, waited for, stopped."""
+
+import os
+import signal
+import subprocess
+import sys
+import time  # noqa: TID251  # processes are waited for
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pilothouse.cli import kubeconfig_text
+from pilothouse.cli.clusters.cluster import Cluster
+from pilothouse.cli.kubeconfig_text import NoKubeconfig
+from pilothouse.cli.program import UserError
+
+READY = "pilothouse is ready:"
+"""How the line begins that ``pilothouse up`` prints when it can be used."""
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+"""Until a process that was asked to end is killed."""
+_CHECK_SECONDS = 0.02
+_TAIL_LINES = 20
+_READ_BYTES = 1024 * 1024
+
+
+def start(cluster: Cluster, say: Callable[[str], None]) -> str:
+    """Start the process, and return the address of its API server once it is ready.
+
+    What it has printed until then, warnings as a rule, goes to ``say``. If anything goes wrong the process is ended.
+    Raises ``UserError``.
+    """
+    try:
+        with cluster.locked() as descriptor:
+            process, offset = _spawn(cluster, descriptor)
+    except BlockingIOError:
+        raise UserError(f'cluster "{cluster.name}" is running already') from None
+    except OSError as error:
+        raise UserError(f'unable to start cluster "{cluster.name}": {error.strerror or error}') from error
+    try:
+        cluster.write_pid(process.pid)
+        _wait_ready(cluster, process, offset, say)
+        url = _server_of(cluster.kubeconfig)
+    except BaseException:
+        _end(process)
+        raise
+    cluster.update(started=True, port=urllib.parse.urlsplit(url).port or 443)
+    return url
+
+
+def _spawn(cluster: Cluster, lock: int) -> tuple[subprocess.Popen[bytes], int]:
+    record = cluster.record
+    stored = ["--in-memory"] if record.in_memory else [f"--data-dir={cluster.data}"]
+    # The context of a kubeconfig names the port: it stays the same as long as nobody else has taken it.
+    port = [f"--port={record.port}"] if record.port and _is_free(record.port) else []
+    words = [sys.executable, "-m", "pilothouse", "up", *record.flags, *stored, f"--kubeconfig={cluster.kubeconfig}"]
+    directory = Path(record.directory)
+    if not directory.is_dir():
+        raise UserError(f"{directory}, which the cluster was created in, is no directory any more")
+    with cluster.log.open("ab") as log:
+        offset = log.tell()
+        process = subprocess.Popen(  # noqa: S603  # this program, with the user's own flags
+            [*words, *port],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            start_new_session=True,
+            pass_fds=(lock,),
+        )
+    return process, offset
+
+
+def _is_free(port: int) -> bool:
+    import socket  # noqa: PLC0415, TID251
+
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _wait_ready(cluster: Cluster, process: subprocess.Popen[bytes], offset: int, say: Callable[[str], None]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    lines, printed = _Lines(cluster.log, offset), list[str]()
+    while True:
+        ended = process.poll()
+        for line in lines.new():
+            if line.startswith(READY):
+                for warning in printed:
+                    say(warning)
+                return
+            printed.append(line)
+        if ended is not None:
+            shown = "\n".join(f"  {line}" for line in tail(cluster.log, _TAIL_LINES, offset))
+            raise UserError(f'cluster "{cluster.name}" has not started: its process ended with {ended}\n{shown}')
+        if time.monotonic() > deadline:
+            raise UserError(f'cluster "{cluster.name}" was not ready after {START_SECONDS:.0f} s; see {cluster.log}')
+        time.sleep(_CHECK_SECONDS)
+
+
+class _Lines:
+    """The lines that are added to a file."""
+
+    def __init__(self, path: Path, offset: int) -> None:
+        self._path, self._offset = path, offset
+        self._rest = b""
+
+    def new(self) -> list[str]:
+        """Whole lines since the last call."""
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            added = file.read(_READ_BYTES)
+        self._offset += len(added)
+        *lines, self._rest = (self._rest + added).split(b"\n")
+        return [line.decode(errors="backslashreplace") for line in lines]
+
+
+def stop(cluster: Cluster) -> bool:
+    """End the process; False if there was none. Raises ``UserError`` if it can't be ended."""
+    pid = cluster.pid
+    if pid is None:
+        cluster.update(started=False)
+        return False
+    for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, STOP_SECONDS)):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass  # it has ended meanwhile; the lock says so below
+        except PermissionError as error:
+            reason = f"process {pid} belongs to another user"
+            raise UserError(f'unable to stop cluster "{cluster.name}": {reason}') from error
+        if _ends(cluster, seconds):
+            cluster.update(started=False)
+            return True
+    raise UserError(f'unable to stop cluster "{cluster.name}": process {pid} does not end')
+
+
+def _ends(cluster: Cluster, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while cluster.is_running:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_CHECK_SECONDS)
+    return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _server_of(path: Path) -> str:
+    try:
+        document = kubeconfig_text.read(path.read_text(encoding="utf-8"))
+    except (OSError, NoKubeconfig) as error:
+        raise UserError(f"unable to read {path}: {error}") from error
+    return kubeconfig_text.server_of(document, (document.get("clusters") or [{}])[0].get("name") or "")
+
+
+def tail(path: Path, lines: int, offset: int = 0) -> list[str]:
+    """The last lines of a file, from that byte on at the earliest."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(offset, size - _READ_BYTES))
+        found = file.read(_READ_BYTES).decode(errors="backslashreplace").splitlines()
+    return found[-lines:] if lines else []
+
+
+def follow(cluster: Cluster) -> Iterator[str]:
+    """The lines of the log from now on, until the process has ended."""
+    lines = _Lines(cluster.log, cluster.log.stat().st_size)
+    while True:
+        running = cluster.is_running
+        yield from lines.new()
+        if not running:
+            return
+        time.sleep(0.2)

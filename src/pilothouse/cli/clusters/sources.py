@@ -1,0 +1,61 @@
+"""Manifests from where users have them: files, directories, URLs and kustomizations."""
+
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from pilothouse.cli.manifests import Manifest, load, manifests_in
+from pilothouse.cli.program import UserError
+from pilothouse.machinery.flags import Parsed
+
+_URL_SECONDS = 30.0
+_URL_BYTES = 32 * 1024 * 1024
+_KUSTOMIZE_SECONDS = 120.0
+
+
+def manifests_of(parsed: Parsed) -> list[Manifest]:
+    """What ``-f`` and ``-k`` name, in their order. Raises ``UserError``."""
+    found = []
+    for path in parsed["filename"]:
+        if path.startswith(("https://", "http://")):
+            found += manifests_in(_fetched(path), path)
+        else:
+            found += load(path, recursive=parsed["recursive"])
+    if parsed["kustomize"]:
+        found += manifests_in(_built(parsed["kustomize"]), parsed["kustomize"])
+    return found
+
+
+def _fetched(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=_URL_SECONDS) as answer:  # noqa: S310  # http and https only
+            content: bytes = answer.read(_URL_BYTES + 1)
+    except (OSError, ValueError, urllib.error.URLError) as error:
+        raise UserError(f"unable to read {url}: {getattr(error, 'reason', '') or error}") from error
+    if len(content) > _URL_BYTES:
+        raise UserError(f"{url} has more than {_URL_BYTES // 1024 // 1024} MiB; download it and use the file")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{url} is not UTF-8 text") from error
+
+
+def _built(directory: str) -> str:
+    """The output of ``kubectl kustomize``: kustomizations are kubectl's own matter."""
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise UserError(f"-k needs kubectl on the PATH, which builds {directory}")
+    if not Path(directory).is_dir():
+        raise UserError(f"{directory} is not a directory")
+    try:
+        done = subprocess.run(  # noqa: S603  # no shell, and the directory is the user's own
+            [kubectl, "kustomize", directory],
+            capture_output=True, text=True, timeout=_KUSTOMIZE_SECONDS, stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
+        raise UserError(f"kubectl kustomize {directory}: {error}") from error
+    if done.returncode != 0:
+        raise UserError(f"kubectl kustomize {directory}: {done.stderr.strip()}")
+    return done.stdout

@@ -1,0 +1,229 @@
+"""Clusters in the background, by the commands a user types, with real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.tables import cases
+
+from pilothouse.cli import main
+from pilothouse.cli.clusters.cluster import Clusters, Record
+from pilothouse.cli.program import UserError
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file locks")
+
+FOREIGN = """# my own comment
+apiVersion: v1
+kind: Config
+clusters:
+- {name: prod, cluster: {server: "https://prod.example.com"}}   # kept as it is
+users:
+- {name: me, user: {token: secret}}
+contexts:
+- name: prod
+  context: {cluster: prod, user: me, namespace: team}
+current-context: prod
+preferences: {}
+"""
+MANIFEST = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: app}]}}
+"""
+
+
+class User:
+    """A user with a home of their own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.kubeconfig = home / ".kube" / "config"
+        self.state = home / "state"
+        dropped = ("KUBECONFIG", "XDG_STATE_HOME")
+        self.environment = {name: value for name, value in os.environ.items() if name not in dropped}
+        self.environment |= {"HOME": str(home), "XDG_STATE_HOME": str(self.state)}
+
+    def run(self, *words: str, code: int = 0) -> str:
+        """What the command prints, its errors too."""
+        done = subprocess.run(
+            [sys.executable, "-m", "pilothouse", *words],
+            cwd=self.home, env=self.environment, timeout=100, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
+    def listed(self) -> dict[str, str]:
+        """The status of each cluster."""
+        return {row["name"]: row["status"] for row in json.loads(self.run("list", "-o", "json"))}
+
+    def process(self, name: str) -> int:
+        """The process of a cluster."""
+        return int((self.state / "pilothouse" / "clusters" / name / "lock").read_text())
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[User]:
+    user = User(tmp_path)
+    yield user
+    user.run("delete", "cluster", "--all")
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").exists() and ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
+@posix
+@pytest.mark.slow
+def test_three_clusters_side_by_side_and_a_kubeconfig_that_is_as_it_was(user: User) -> None:
+    user.kubeconfig.parent.mkdir()
+    user.kubeconfig.write_text(FOREIGN)
+    user.kubeconfig.chmod(0o640)
+    for name in ("one", "two", "three"):
+        assert f"kubectl --context pilothouse-{name} get nodes" in user.run("create", "cluster", name, "--nodes=1")
+    assert user.listed() == {"one": "Running", "three": "Running", "two": "Running"}
+    document = yaml.safe_load(user.kubeconfig.read_text())
+    assert document["current-context"] == "pilothouse-three"
+    servers = {each["cluster"]["server"] for each in document["clusters"]}
+    assert len(servers) == 4, "each has a port of its own"
+    assert user.kubeconfig.read_text().startswith("# my own comment\n")
+    processes = [user.process(name) for name in ("one", "two", "three")]
+
+    user.run("delete", "cluster", "two", "three")
+    assert user.listed() == {"one": "Running"}
+    assert [gone(pid) for pid in processes] == [False, True, True]
+    assert yaml.safe_load(user.kubeconfig.read_text())["current-context"] == "pilothouse-one"
+
+    user.run("delete", "cluster", "one")
+    assert user.kubeconfig.read_text() == FOREIGN
+    assert user.kubeconfig.stat().st_mode & 0o777 == 0o640
+    assert list((user.state / "pilothouse" / "clusters").iterdir()) == []
+
+
+@posix
+@pytest.mark.slow
+def test_what_is_stored_survives_a_stop_and_a_kill(user: User) -> None:
+    (user.home / "web.yaml").write_text(MANIFEST)
+    assert "converged" in user.run("create", "cluster", "-f", "web.yaml")
+    server = yaml.safe_load(user.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    user.run("stop")
+    assert user.listed() == {"pilothouse": "Stopped"}
+    assert "does not run" in user.run("load", "-f", "web.yaml", code=1)
+
+    user.run("start")
+    assert yaml.safe_load(user.kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == server
+    assert "deployments.apps/web in default configured" in user.run("load", "-f", "web.yaml")
+
+    pid = user.process("pilothouse")
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while user.listed() != {"pilothouse": "Failed"}:
+        assert time.monotonic() < deadline
+    assert "configured" in user.run("start") + user.run("load", "-f", "web.yaml")
+    assert "pilothouse is ready" in user.run("logs", "--tail=5")
+    user.run("delete", "cluster")
+    assert not user.kubeconfig.exists(), "it had nothing else in it"
+
+
+@posix
+@pytest.mark.slow
+def test_a_cluster_in_memory_is_deleted_rather_than_stopped(user: User) -> None:
+    user.run("create", "cluster", "quick", "--in-memory", "--no-context", "--nodes=0")
+    assert not user.kubeconfig.exists()
+    assert "pilothouse delete cluster quick" in user.run("stop", code=1)
+    assert yaml.safe_load(user.run("kubeconfig"))["current-context"] == "pilothouse-quick"
+    user.run("kubeconfig", "--merge")
+    assert yaml.safe_load(user.kubeconfig.read_text())["current-context"] == "pilothouse-quick"
+    assert 'a cluster "quick" exists already (running)' in user.run("create", "cluster", "quick", code=1)
+
+
+@posix
+@pytest.mark.slow
+def test_a_start_that_fails_leaves_nothing(user: User) -> None:
+    printed = user.run("create", "cluster", "--controllers=nope", code=1)
+    assert printed.count('"nope" is not in the list of known controllers') == 1
+    user.kubeconfig.parent.mkdir()
+    user.kubeconfig.write_text(FOREIGN.replace("prod", "pilothouse"))
+    assert "pilothouse has not added" in user.run("create", "cluster", "--nodes=0", code=1)
+    assert user.listed() == {}
+    assert user.kubeconfig.read_text() == FOREIGN.replace("prod", "pilothouse")
+
+
+@cases(
+    "words, message",
+    {
+        "a flag that is chosen by the command": ("create cluster --data-dir=x", "unknown flag: --data-dir"),
+        "a misspelt flag": ("create cluster --node=3", "did you mean --nodes?"),
+        "no noun": ("create", "`pilothouse create cluster [NAME]`"),
+        "a name in capitals": ("create cluster Web", "can't be the name of a cluster"),
+        "a name that leaves the directory": ("delete cluster ../x", "can't be the name of a cluster"),
+        "a manifest that is not there": ("create cluster -f nothing.yaml", "unable to read manifest nothing.yaml"),
+        "a format that there is not": ("list -o yaml", "--output must be table, name or json"),
+        "no manifests": ("load", "load needs manifests"),
+        "a server that does not answer": ("create cluster -f http://127.0.0.1:1/a.yaml", "http://127.0.0.1:1/a.yaml:"),
+    },
+)
+def test_wrong_use_is_said(
+    words: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(words.split()) in {1, 2}
+    assert message in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def record(name: str) -> Record:
+    return Record(name=name, created="2026-01-01T00:00:00Z")
+
+
+@posix
+def test_a_cluster_runs_for_as_long_as_somebody_holds_its_lock(tmp_path: Path) -> None:
+    cluster = Clusters(tmp_path).create(record("a"))
+    with cluster.locked() as descriptor:
+        cluster.write_pid(4711)
+        inherited = os.dup(descriptor)
+    assert cluster.pid == 4711
+    os.close(inherited)
+    assert cluster.pid is None
+
+
+@cases(
+    "content, message",
+    {
+        "another release's": ('{"format":2,"name":"a","created":""}', "has format 2"),
+        "damaged": ('{"format":', "remove"),
+        "another cluster's": ('{"name":"b","created":""}', "of a cluster named 'b'"),
+    },
+)
+def test_a_record_that_can_not_be_used(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "cluster.json").write_text(content)
+    with pytest.raises(UserError, match=message):
+        Clusters(tmp_path).get("a")
+
+
+def test_which_cluster_is_meant_without_a_name(tmp_path: Path) -> None:
+    clusters = Clusters(tmp_path)
+    clusters.create(record("a"))
+    assert clusters.chosen("").name == "a"
+    clusters.create(record("b"))
+    with pytest.raises(UserError, match="several clusters, name one of them: a, b"):
+        clusters.chosen("")
+    clusters.create(record("pilothouse"))
+    assert clusters.chosen("").name == "pilothouse"
