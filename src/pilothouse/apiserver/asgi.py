@@ -86,7 +86,7 @@ class Application:
             target = target + b"?" + scope["query_string"]
         request = Request(method, target.decode("latin-1"), headers)
         answer: Response | Stream
-        if self._handler_chain.audited:
+        if self._handler_chain.needs_audit_id:
             headers.setdefault("audit-id", self._env.uid())
         in_flight = self._handler_chain.metrics.requests.in_flight(request)
         in_flight.enter(measured)

@@ -7,7 +7,7 @@ HTTP with it.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pilothouse.api.wire import Request, Response, Stream
@@ -59,6 +59,7 @@ with lazy_imports():
 _IS_IMPERSONATION = re.compile(PREFIX).match
 _DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
 MODES = ("AlwaysAllow", "Node", "RBAC")
+Answer = Callable[[Request, Identity, ReadBody | None], Awaitable[Response | Stream]]
 _PUBLIC = ("healthz", "livez", "readyz", "version")
 
 
@@ -146,6 +147,10 @@ class HandlerChain:
             history=history_documents(core.store, server.env),
         )
         register(core, self.authenticator, self.authorizer, self.tokens)
+        tracing = server.tracing
+        self._answer: Answer = (
+            self._answer_known if tracing is None else tracing.served(self._answer_known, core.requests.read)
+        )
 
     async def start(self) -> None:
         """Create or complete the bootstrap roles. Without RBAC this is left to ``run`` of the server, because no
@@ -235,9 +240,9 @@ class HandlerChain:
         return failure(error)
 
     @property
-    def audited(self) -> bool:
-        """Whether requests are recorded."""
-        return self._server.audit is not None
+    def needs_audit_id(self) -> bool:
+        """Whether requests are recorded under their id, or traced."""
+        return self._server.audit is not None or self._server.tracing is not None
 
     def _authenticate(
         self, request: Request, certificate: bytes | None, authenticated: Callable[[], None] | None
@@ -260,7 +265,10 @@ class HandlerChain:
             raise unauthorized()
         return identity
 
-    async def _answer(self, request: Request, identity: Identity, read_body: ReadBody | None) -> Response | Stream:
+    async def _answer_known(
+        self, request: Request, identity: Identity, read_body: ReadBody | None
+    ) -> Response | Stream:
+        """What follows authentication."""
         if _impersonates(request):
             info = self._server.core.requests.read(request.method, request.target)
             try:

@@ -47,7 +47,7 @@ from pilothouse.apiserver.serializers.results import (
     Result,
     StatusResult,
 )
-from pilothouse.apiserver.transport import LocalTransport
+from pilothouse.apiserver.transport import Handle, LocalTransport
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.logging import Log
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from pilothouse.apiserver.lagging import LaggingReads
 
 with lazy_imports():
-    from pilothouse.apiserver import lagging
+    from pilothouse.apiserver import lagging, tracing
     from pilothouse.apiserver.endpoints import approval, connect, eviction, logs, pod_subresources
 
 
@@ -121,6 +121,7 @@ _INTO_A_POD = ("attach", "exec", "portforward")
 
 Authorize = Callable[[Identity, RequestInfo], None]
 ReadBody = Callable[[], Awaitable[bytes]]
+Find = Callable[[Request, RequestInfo], tuple[Handler, ResourceInfo]]
 
 
 class ApiServer:
@@ -138,7 +139,12 @@ class ApiServer:
         """Records who asks what; None where nothing is recorded."""
         self.store = store
         self.options = options or ServerOptions()
-        self.core = Core(env, store, self.options)
+        self.tracing = None if env.tracing is None else tracing.RequestTracing(env.tracing)
+        """Spans of requests and of what they do; None where nothing is traced."""
+        self.core = (
+            Core(env, store, self.options) if self.tracing is None else tracing.TracedCore(env, store, self.options)
+        )
+        self._find: Find = self._handler if self.tracing is None else self.tracing.spans_of(self._handler)
         store.on_stage.append(stamp_origin)
         self.core.virtual.update(_VIRTUAL)
         self._addresses = ServiceAddresses(env, store, self.core.table, self.options.service_range)
@@ -174,7 +180,9 @@ class ApiServer:
 
     def transport(self, user: str, groups: Sequence[str] = (), *, user_agent: str = "") -> Transport:
         """A way in for a user on the same loop."""
-        handle = self.handle if self.audit is None else self._handle_audited
+        handle: Handle = self.handle if self.audit is None else self._handle_audited
+        if self.tracing is not None:
+            handle = self.tracing.local(handle, self.core.requests.read)
         return LocalTransport(handle, Identity(user, tuple(groups)), user_agent, self.core)
 
     async def _handle_audited(self, request: Request, identity: Identity) -> Response | Stream:
@@ -390,7 +398,7 @@ class ApiServer:
             return Response(error.code, failure(error).headers, b"")
         return self.presenter.fail(request, request_info, error)
 
-    def _find(self, request: Request, request_info: RequestInfo) -> tuple[Handler, ResourceInfo]:
+    def _handler(self, request: Request, request_info: RequestInfo) -> tuple[Handler, ResourceInfo]:
         """The handler of the call; raises what upstream answers when there is none."""
         info = request_info.info
         if info is None:

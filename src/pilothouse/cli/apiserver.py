@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket  # noqa: TID251  # the name of the host
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from pilothouse.cli import admission_config
 from pilothouse.cli.audit_flags import add_audit_flags, audit_options
-from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.clientside import common_flags, traced
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.durations import format_duration
 from pilothouse.machinery.flag_types import MULTIMAP
 from pilothouse.machinery.flags import DURATION, INT, STRING, STRINGS, Flag, FlagError, FlagSet, Parsed
+from pilothouse.machinery.metrics import Registry
+from pilothouse.tracing.flags import APISERVER, add_tracing_flags
 
 if TYPE_CHECKING:
     from pilothouse.controllermanager.feature_gates import FeatureGates
@@ -27,6 +30,7 @@ with lazy_imports():
     from pilothouse.apiserver.admission import built_in, names
     from pilothouse.apiserver.audit import options as audit_log_options
     from pilothouse.apiserver.authentication import authenticator
+    from pilothouse.apiserver.controllers import identity_lease
     from pilothouse.apiserver.registry.core.services import address_pools
     from pilothouse.cli import written_kubeconfig
     from pilothouse.controllermanager import feature_gates
@@ -97,6 +101,7 @@ def server_flags(flags: FlagSet, *, service_range: str = "10.0.0.0/24") -> None:
         Flag("kubeconfig", STRING, KUBECONFIG, "Write a kubeconfig with administrator rights to this file"),
     )
     add_audit_flags(flags)
+    add_tracing_flags(flags, "apiserver")
 
 
 def flag_set(program: str) -> FlagSet:
@@ -116,7 +121,20 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _serve(parsed: Parsed) -> int:
-    served = open_server(Env(), parsed)
+    metrics = Registry()
+    async with traced(parsed, Env(), APISERVER, instance(), metrics) as env:
+        served = open_server(env, parsed)
+        if env.tracing is not None:
+            served.server.metrics_sources.append(metrics.exposition)
+        return await _serve_opened(served, parsed)
+
+
+def instance() -> dict[str, str]:
+    """What spans say of the API server besides the name of the service."""
+    return {"service.instance.id": identity_lease.server_name(socket.gethostname())}
+
+
+async def _serve_opened(served: "ServedApiServer", parsed: Parsed) -> int:
     warn_of_idle_gates(parsed, resources.BEHIND_GATES)
     try:
         async with contextlib.AsyncExitStack() as files, TaskGroup("API server program") as group:

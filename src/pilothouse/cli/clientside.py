@@ -1,7 +1,7 @@
 """What ``nodes`` and ``scheduler`` share: flags that say which API server, and a client of it."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from pilothouse.cli.program import UserError
@@ -9,6 +9,7 @@ from pilothouse.client.decision_log_flags import decision_log_options
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, FLOAT, INT32, LEVEL, STRING, Flag, FlagError, FlagSet, FlagType, Parsed
+from pilothouse.tracing import flags as tracing_flags
 
 if TYPE_CHECKING:
     from pilothouse.client import Client
@@ -19,6 +20,7 @@ with lazy_imports():
     from pilothouse.client import client as api_client
     from pilothouse.client import connect, errors
     from pilothouse.runtime import api_server
+    from pilothouse.tracing import requests
 
 PATHS = FlagType("path", lambda text: (text,), " ".join, join=lambda before, further: (*before, *further))
 
@@ -55,8 +57,9 @@ async def connected(
         transport = connect.connect(env, kubeconfig=parsed["kubeconfig"], master=parsed["master"])
     except errors.ConfigError as error:
         raise UserError(str(error)) from error
+    traced = transport if env.tracing is None else requests.TracedTransport(transport, env.tracing, remote=True)
     client = api_client.Client(
-        transport if decisions is None else decisions.wrap(transport),
+        traced if decisions is None else decisions.wrap(traced),
         env,
         qps=parsed["kube-api-qps"],
         burst=parsed["kube-api-burst"],
@@ -85,6 +88,26 @@ async def decision_log(
     finally:
         if log is not None:
             await log.close()
+
+
+@asynccontextmanager
+async def traced(
+    parsed: Parsed,
+    env: Env,
+    service: str,
+    attributes: Mapping[str, str] | None = None,
+    metrics: "Registry | None" = None,
+) -> AsyncIterator[Env]:
+    """``env`` with the tracing that ``--tracing-config-file`` asks for, if it does. Raises ``UserError``."""
+    async with AsyncExitStack() as stack:
+        try:
+            opened = tracing_flags.traced(env, parsed[tracing_flags.FLAG], service, attributes, metrics)
+            env = await stack.enter_async_context(opened)
+        except ValueError as error:
+            raise UserError(str(error), code=2) from error
+        except tracing_flags.TracingUnavailable as error:
+            raise UserError(str(error)) from error
+        yield env
 
 
 async def wait(client: "Client", env: Env) -> None:

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.cli import admission_config
+from pilothouse.cli.apiserver import instance
 from pilothouse.cli.audit_flags import add_audit_flags, audit_options
-from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.clientside import common_flags, traced
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.tolerant import known_words, warn
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flag_types import MULTIMAP, Multimap
 from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.tracing.flags import APISERVER, add_tracing_flags
 
 if TYPE_CHECKING:
     from pilothouse.plane.served import ServedApiServer, ServedOptions
@@ -100,6 +102,7 @@ def flag_set(program: str) -> FlagSet:
         Flag(admission_config.FLAG, STRING, "", admission_config.HELP),
     )
     add_audit_flags(flags)
+    add_tracing_flags(flags, "apiserver")
     flags.add(
         "misc",
         Flag("service-cluster-ip-range", STRING, "10.0.0.0/24", "A CIDR from which to assign service cluster IPs"),
@@ -124,9 +127,14 @@ def run(program: str, words: Sequence[str]) -> int:
 
 async def _serve(parsed: Parsed, unknown: Sequence[str]) -> int:
     warn(unknown)
-    env = Env()
+    data = await _data_of(parsed["etcd-servers"])
+    async with traced(parsed, Env(), APISERVER, instance()) as env:
+        return await _serve_traced(env, parsed, data)
+
+
+async def _serve_traced(env: Env, parsed: Parsed, data: dict[str, Any]) -> int:
     try:
-        served = served_plane.ServedApiServer(env, _options(parsed, await _data_of(parsed["etcd-servers"])))
+        served = served_plane.ServedApiServer(env, _options(parsed, data))
     except audit_log_options.AuditLogError as error:
         raise UserError(str(error)) from error
     except (OSError, ValueError) as error:

@@ -27,6 +27,8 @@ with lazy_imports():
     from pilothouse.controllermanager import app
     from pilothouse.runtime import election
     from pilothouse.runtime import errors as runtime_errors
+    from pilothouse.tracing import config as tracing_config
+    from pilothouse.tracing import flags as tracing_flags
 
 
 def flag_set(program: str) -> FlagSet:
@@ -129,7 +131,15 @@ async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]
         log.warning(message, **values)
     try:
         await app.run(Env(zone=local_zone()), options, DESCRIPTORS, on_lost=_end_at_once)
-    except* (errors.ApiError, runtime_errors.CannotRun, errors.ConfigError, election.LeadershipLost, OSError) as failed:
+    except* (
+        errors.ApiError,
+        runtime_errors.CannotRun,
+        errors.ConfigError,
+        election.LeadershipLost,
+        OSError,
+        tracing_config.TracingError,
+        tracing_flags.TracingUnavailable,
+    ) as failed:
         # Alone, or in the groups of those who led or served at that moment.
         raise UserError(str(first_of(failed))) from None
     return 0

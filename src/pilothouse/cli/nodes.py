@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags, decision_log
+from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags, decision_log, traced
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, Flag, FlagSet, Parsed
+from pilothouse.tracing.flags import NODES, add_tracing_flags
 
 if TYPE_CHECKING:
     from pilothouse.nodes import Profile
@@ -93,6 +94,7 @@ def flag_set(program: str) -> FlagSet:
     )
     connection_flags(flags, qps=0.0, burst=0)
     add_decision_log_flags(flags)
+    add_tracing_flags(flags, "node")
     common_flags(flags)
     return flags
 
@@ -106,9 +108,12 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _simulate(parsed: Parsed) -> int:
-    env = Env()
     profile, stages = profile_from(parsed), stages_from(parsed)
-    async with decision_log(parsed, env) as decisions, connected(parsed, env, "pilothouse-nodes", decisions) as client:
+    async with (
+        traced(parsed, Env(), NODES) as env,
+        decision_log(parsed, env) as decisions,
+        connected(parsed, env, "pilothouse-nodes", decisions) as client,
+    ):
         informers = informer.InformerFactory(client, env)
         names = [f"{parsed['node-prefix']}{index}" for index in range(parsed["nodes"])]
         nodes = simulator.NodeSimulator(

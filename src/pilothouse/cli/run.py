@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags, decision_log
+from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags, decision_log, traced
 from pilothouse.cli.operator_file import load_app
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.webhooks import webhook_flags, webhook_settings
@@ -13,6 +13,7 @@ from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.tracing.flags import add_tracing_flags
 
 if TYPE_CHECKING:
     from pilothouse.operator import App
@@ -91,6 +92,7 @@ def flag_set(program: str) -> FlagSet:
     webhook_flags(flags)
     connection_flags(flags, qps=50.0, burst=100)
     add_decision_log_flags(flags)
+    add_tracing_flags(flags, "operator")
     common_flags(flags)
     return flags
 
@@ -128,8 +130,9 @@ def _develop(program: str, words: Sequence[str], parsed: Parsed) -> int:
 
 async def run_app(app: "App", parsed: Parsed, health: "operator.Health | None" = None) -> int:
     """Run an operator as the flags say, until cancelled; ``health`` is what it waits for. Raises ``UserError``."""
-    env, health = Env(), health or operator.Health()
+    health = health or operator.Health()
     async with AsyncExitStack() as stack:
+        env = await stack.enter_async_context(traced(parsed, Env(), app.name, metrics=app.metrics))
         metrics = endpoints.Endpoints(endpoints.metrics(app.metrics.exposition))
         probes = endpoints.Endpoints(endpoints.probes(health.waits_for))
         await stack.enter_async_context(_listening(metrics, "metrics-bind-address", parsed))

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from pilothouse.cli.clientside import common_flags, connected, connection_flags, decision_log
+from pilothouse.cli.clientside import common_flags, connected, connection_flags, decision_log, traced
 from pilothouse.cli.program import parse, serve
 from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import STRING, Flag, FlagSet, Parsed
+from pilothouse.tracing.flags import SCHEDULER, add_tracing_flags
 
 with lazy_imports():
     from pilothouse.runtime import informer
@@ -34,6 +35,7 @@ def flag_set(program: str) -> FlagSet:
     )
     connection_flags(flags, qps=50.0, burst=100)
     add_decision_log_flags(flags)
+    add_tracing_flags(flags, "scheduler")
     common_flags(flags)
     return flags
 
@@ -47,8 +49,8 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _schedule(parsed: Parsed) -> int:
-    env = Env()
     async with (
+        traced(parsed, Env(), SCHEDULER) as env,
         decision_log(parsed, env) as decisions,
         connected(parsed, env, "pilothouse-scheduler", decisions) as client,
     ):

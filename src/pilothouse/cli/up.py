@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from pilothouse.cli.apiserver import (
     administrators_kubeconfig,
     gates_of,
+    instance,
     open_server,
     server_flags,
     start,
     warn_of_idle_gates,
 )
-from pilothouse.cli.clientside import PATHS, common_flags, decision_log
+from pilothouse.cli.clientside import PATHS, common_flags, decision_log, traced
 from pilothouse.cli.nodes import node_flags, profile_from, stages_from
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.client.decision_log_flags import add_decision_log_flags
@@ -24,6 +25,7 @@ from pilothouse.env.memory import seldom_collecting
 from pilothouse.env.zones import local_zone
 from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.machinery.metrics import Registry
+from pilothouse.tracing.flags import APISERVER
 
 if TYPE_CHECKING:
     from pilothouse.cli.manifests import AppliedObject
@@ -136,10 +138,13 @@ async def _up(parsed: Parsed) -> int:
 @contextlib.asynccontextmanager
 async def running_plane(parsed: Parsed) -> AsyncIterator["RunningPlane"]:
     """The plane that the flags describe, ready, with its kubeconfig written. Raises ``UserError``."""
-    env, metrics = Env(zone=local_zone()), Registry()
-    async with decision_log(parsed, env, metrics) as decisions:
+    metrics = Registry()
+    async with (
+        traced(parsed, Env(zone=local_zone()), APISERVER, instance(), metrics) as env,
+        decision_log(parsed, env, metrics) as decisions,
+    ):
         served = open_server(env, parsed, service_accounts=_makes_accounts(parsed))
-        if decisions is not None:
+        if decisions is not None or env.tracing is not None:
             served.server.metrics_sources.append(metrics.exposition)
         plane = _plane(env, served, parsed, decisions)
         async with _running(env, served, plane, parsed) as running:

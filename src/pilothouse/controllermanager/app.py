@@ -33,6 +33,7 @@ from pilothouse.machinery.metrics import Registry
 from pilothouse.runtime import LeadershipLost, process_metrics
 from pilothouse.runtime.client_metrics import RestClientMetrics
 from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.tracing.flags import MANAGER, traced
 
 if TYPE_CHECKING:
     from pilothouse.cel.sandbox import Sandbox
@@ -50,10 +51,21 @@ async def run(
 ) -> None:
     """Manage until cancelled. ``on_lost`` is called as soon as a lease is lost, before anything has been stopped.
 
-    Raises ``ConfigError``, ``ApiError``, ``OSError``, ``CannotRun`` or ``LeadershipLost``; their texts are
-    for people.
+    Raises ``ConfigError``, ``ApiError``, ``OSError``, ``CannotRun``, ``LeadershipLost``, ``TracingError`` or
+    ``TracingUnavailable``; their texts are for people.
     """
     metrics = Registry(disabled=options.metrics.disabled, allowed=options.metrics.allowed)
+    async with traced(env, options.tracing_config_file, MANAGER, metrics=metrics) as traced_env:
+        await _run(traced_env, options, descriptors, metrics, on_lost)
+
+
+async def _run(
+    env: Env,
+    options: Options,
+    descriptors: Sequence[Descriptor],
+    metrics: Registry,
+    on_lost: Callable[[LeadershipLost], object] | None,
+) -> None:
     process_metrics.install(metrics)
     build_metrics.install(metrics, options.gates)
     connection = connection_of(options)

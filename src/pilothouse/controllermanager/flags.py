@@ -34,6 +34,8 @@ from pilothouse.env.logging import Streams
 from pilothouse.machinery.flag_types import parse_size, quoted
 from pilothouse.machinery.flags import STRING, STRINGS, Flag, FlagError, FlagSet, Parsed
 from pilothouse.runtime.descriptor import CheckedOptions, Descriptor
+from pilothouse.tracing.flags import FLAG as TRACING_FLAG
+from pilothouse.tracing.flags import add_tracing_flags
 
 with lazy_imports():
     from pilothouse.controllermanager import compatibility, upstream_flags, validation
@@ -78,6 +80,7 @@ def flag_set(program: str, descriptors: Sequence[Descriptor]) -> FlagSet:
         else:
             flags.add(group, flag)
     add_decision_log_flags(flags, extra=True)
+    add_tracing_flags(flags, "manager", extra=True)
     flags.add(
         "global",
         Flag("config", STRING, "", "YAML file with settings by the names of flags; the command line wins", extra=True),
@@ -147,6 +150,7 @@ def _options(parsed: Parsed, descriptors: Sequence[Descriptor], gates: FeatureGa
         leader_migration=load_migration(parsed["leader-migration-config"]) if migrates else None,
         metrics=metric_settings(parsed),
         decision_log=decision_log_options(parsed),
+        tracing_config_file=parsed[TRACING_FLAG],
         controller_options={d.name: _own(d, d.options, parsed, gates) for d in descriptors if d.options is not None},
         flag_values=flags.show(parsed) if flags is not None else {},
     )

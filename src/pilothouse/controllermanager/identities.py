@@ -10,6 +10,7 @@ import datetime
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pilothouse.api import wire
 from pilothouse.api.core import NAMESPACES
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object, View
@@ -20,10 +21,14 @@ from pilothouse.client.credentials import IssuedToken
 from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.env import Env, Log
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.runtime.client_metrics import RestClientMetrics
 
 if TYPE_CHECKING:
     from pilothouse.client.decision_log import DecisionLog
+
+with lazy_imports():
+    from pilothouse.tracing import requests
 
 NAMESPACE = "kube-system"
 PROGRAM = "kube-controller-manager"
@@ -115,8 +120,11 @@ class RemoteClients:
         burst: int,
         fence: Callable[[], None] | None,
     ) -> Client:
+        traced: wire.Transport = transport
+        if self._env.tracing is not None:
+            traced = requests.TracedTransport(transport, self._env.tracing, remote=True)
         return Client(
-            transport if self._decisions is None else self._decisions.wrap(transport),
+            traced if self._decisions is None else self._decisions.wrap(traced),
             self._env,
             qps=max(qps, 0.0),
             burst=burst,

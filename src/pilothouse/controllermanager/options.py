@@ -127,6 +127,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     leader_migration: LeaderMigration | None = None
     metrics: MetricSettings = MetricSettings()
     decision_log: DecisionLogOptions = DecisionLogOptions()
+    tracing_config_file: str = ""
     controller_options: dict[str, msgspec.Struct] = {}
     """The options struct of each controller that has one, by the controller's name."""
     flag_values: dict[str, str] = {}

@@ -5,6 +5,7 @@ import datetime
 import random
 import time
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -33,6 +34,8 @@ class Env(msgspec.Struct, frozen=True):
     """The local time zone, for the few times that are meant in it. Programs take ``local_zone()``."""
     loop_time: Callable[[], float] | None = None
     """The time of the one loop on which all of this runs; None where loops come and go."""
+    tracing: Any = None
+    """Starts the spans of the program (a ``Tracing``, of ``tracing.provider``). None where nothing is traced."""
 
     def now(self) -> datetime.datetime:
         """Wall time, aware, in UTC. It may jump, also against ``monotonic``."""

@@ -6,21 +6,30 @@ no sockets, no throttling, upstream's identities.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pilothouse.api import wire
 from pilothouse.apiserver import ApiServer
 from pilothouse.client import Client
 from pilothouse.client.client import NOTHING_WIDER, default_user_agent
 from pilothouse.client.memo import DecodeMemo
 from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from pilothouse.client.decision_log import DecisionLog
+
+with lazy_imports():
+    from pilothouse.tracing import requests as traced_requests
 
 MANAGER_USER = "system:kube-controller-manager"
 SCHEDULER_USER = "system:kube-scheduler"
 AUTHENTICATED = "system:authenticated"
 MIN_WATCH_SECONDS = 12 * 3600
 """A watch in one process can't break unnoticed: opening it anew every few minutes would be work for nothing."""
+
+SERVICES = {"manager": "kube-controller-manager", "scheduler": "kube-scheduler", "nodes": "kubelet"}
+"""What the programs are called in traces. Whoever else asks is no part of the plane."""
 
 Wrap = Callable[[str, wire.Transport], wire.Transport]
 """Given a program's name (``manager``, ``scheduler``, ``nodes``) and its transport, the transport it really gets."""
@@ -29,6 +38,13 @@ Wrap = Callable[[str, wire.Transport], wire.Transport]
 def as_it_is(_program: str, transport: wire.Transport) -> wire.Transport:
     """Wraps nothing."""
     return transport
+
+
+def env_of(env: Env, program: str) -> Env:
+    """The ``Env`` of a program in the process of ``env``: its spans are of a service of their own."""
+    if env.tracing is None or program not in SERVICES:
+        return env
+    return msgspec.structs.replace(env, tracing=env.tracing.service(SERVICES[program]))
 
 
 class LocalClients:
@@ -64,9 +80,12 @@ class LocalClients:
         user_agent = agent or default_user_agent(f"pilothouse-{program}")
         transport = self._server.transport(user, (*groups, AUTHENTICATED), user_agent=user_agent)
         wrapped = self._wrap(program, transport)
+        env = env_of(self._env, program)
+        if env.tracing is not None and program in SERVICES:
+            wrapped = traced_requests.TracedTransport(wrapped, env.tracing, remote=False)
         return Client(
             wrapped if self._decisions is None else self._decisions.wrap(wrapped),
-            self._env,
+            env,
             user_agent=user_agent,
             fence=fence,
             memo=self._memo,

@@ -21,7 +21,7 @@ from pilothouse.env.tasks import first_of
 from pilothouse.machinery.metrics import Registry
 from pilothouse.nodes import NodeSimulator, Profile
 from pilothouse.nodes.views import NodePod
-from pilothouse.plane.clients import SCHEDULER_USER, LocalClients, Wrap, as_it_is
+from pilothouse.plane.clients import SCHEDULER_USER, LocalClients, Wrap, as_it_is, env_of
 from pilothouse.runtime import InformerFactory
 from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.on_demand import OnDemand
@@ -112,11 +112,13 @@ class Plane:
         self.manager = self._new_manager(descriptors)
         if self.manager is not None:
             self.server.component_metrics["kube-controller-manager"] = [self.manager.metrics.exposition]
-        self.scheduler_factory = InformerFactory(self.clients.client("scheduler", SCHEDULER_USER), env)
+        self.scheduler_factory = InformerFactory(
+            self.clients.client("scheduler", SCHEDULER_USER), env_of(env, "scheduler")
+        )
         self.scheduler_metrics = Registry()
         if self.options.scheduler:
             self.server.component_metrics["kube-scheduler"] = [self.scheduler_metrics.exposition]
-        self.node_factory = InformerFactory(self.clients.client("nodes", *ADMIN), env)
+        self.node_factory = InformerFactory(self.clients.client("nodes", *ADMIN), env_of(env, "nodes"))
         self.scheduler = self._new_scheduler()
         self.nodes = self._new_nodes()
         self.provisioner = self._new_provisioner()
@@ -139,7 +141,7 @@ class Plane:
         if self.options.on_demand:
             options = msgspec.structs.replace(options, on_demand=True)
         return Manager(
-            self.env,
+            env_of(self.env, "manager"),
             options,
             self.clients.manager(use_service_accounts=options.use_service_account_credentials),
             descriptors,
@@ -167,14 +169,17 @@ class Plane:
     def _scheduler(self) -> "Scheduler":
         client = self.clients.client("scheduler", SCHEDULER_USER)
         return scheduler.Scheduler(
-            self.env, client=client, informers=self.scheduler_factory, metrics=self.scheduler_metrics
+            env_of(self.env, "scheduler"),
+            client=client,
+            informers=self.scheduler_factory,
+            metrics=self.scheduler_metrics,
         )
 
     def _new_nodes(self) -> NodeSimulator | None:
         if not self.node_names:
             return None
         return NodeSimulator(
-            self.env,
+            env_of(self.env, "nodes"),
             names=self.node_names,
             informers=self.node_factory,
             client_for=lambda name: self.clients.client("nodes", f"system:node:{name}", ("system:nodes",)),
@@ -188,7 +193,9 @@ class Plane:
         if not self.options.storage:
             return None
         client = self.clients.client("nodes", *ADMIN)
-        return driver.SimulatedDriver(self.env, client=client, informers=self.node_factory, attach=self._attaches())
+        return driver.SimulatedDriver(
+            env_of(self.env, "nodes"), client=client, informers=self.node_factory, attach=self._attaches()
+        )
 
     def _attaches(self) -> bool:
         """Whether there is a manager that attaches volumes: otherwise pods would wait for ever."""

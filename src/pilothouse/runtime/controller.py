@@ -26,6 +26,7 @@ import msgspec
 
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.causes import begin_sync
 from pilothouse.machinery.metrics import Registry
 from pilothouse.runtime.context import ControllerContext
@@ -33,6 +34,9 @@ from pilothouse.runtime.crash_handler import report_broken_invariant
 from pilothouse.runtime.errors import LostLease, RetryLater, TerminalError
 from pilothouse.runtime.rate_limiters import RateLimiter
 from pilothouse.runtime.workqueue import QueueClosed, WorkQueue
+
+with lazy_imports():
+    from pilothouse.tracing import syncs
 
 K = TypeVar("K", bound=Hashable)
 
@@ -81,7 +85,7 @@ class WorkerPool(Generic[K]):
         self.component = component or name
         self.queue = queue
         self.workers = max(workers, 0)
-        self._reconcile = reconcile
+        self._reconcile = reconcile if queue.tracing is None else syncs.traced(self, reconcile, queue.tracing)
         self._log = log if log is not None else Log(name)
         self._stop_seconds = stop_seconds
         self._stopping = False

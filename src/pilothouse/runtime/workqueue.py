@@ -17,7 +17,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from pilothouse.env import Env
 from pilothouse.env.environment import perf_counter_of
@@ -25,6 +25,9 @@ from pilothouse.machinery.causes import TIMER, Triggers, current_triggers
 from pilothouse.machinery.metrics import Counter, Histogram, Registry, exponential_buckets
 from pilothouse.runtime.dispatch import DISPATCH
 from pilothouse.runtime.rate_limiters import RateLimiter, default_controller_limiter
+
+if TYPE_CHECKING:
+    from pilothouse.tracing.provider import Tracing
 
 K = TypeVar("K", bound=Hashable)
 
@@ -39,13 +42,24 @@ class _Measured:
     """The metrics of one named queue: names, help texts and buckets of component-base
     ``metrics/prometheus/workqueue``."""
 
-    __slots__ = ("added_at", "adds", "now", "queue_duration", "retries", "started_at", "unregister", "work_duration")
+    __slots__ = (
+        "added_at",
+        "adds",
+        "now",
+        "queue_duration",
+        "retries",
+        "started_at",
+        "unregister",
+        "waited",
+        "work_duration",
+    )
 
     def __init__(self, name: str, registry: Registry, depth: Callable[[], int], now: Callable[[], float]) -> None:
         labels = ("name",)
         self.now = now
         self.added_at: dict[Hashable, float] = {}
         self.started_at: dict[Hashable, float] = {}
+        self.waited = 0.0
         self.adds: Counter = registry.counter(
             "workqueue_adds_total", "[BETA] Total number of adds handled by workqueue", labels
         ).labels(name)
@@ -116,6 +130,10 @@ class WorkQueue(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._shutting_down = False
+        self.tracing: Tracing | None = env.tracing
+        """Traces what is done with the keys; None where nothing is traced."""
+        if metrics is None and self.tracing is not None:
+            metrics = Registry()  # a span says how long its key has waited
         self._measured = (
             _Measured(name, metrics, self._queue.__len__, perf_counter_of(self._loop))
             if name and metrics is not None
@@ -181,8 +199,8 @@ class WorkQueue(Generic[K]):
         if measured is not None:
             now = measured.now()
             measured.started_at[key] = now
-            added = measured.added_at.pop(key, now)
-            measured.queue_duration.observe(now - added)
+            waited = measured.waited = now - measured.added_at.pop(key, now)
+            measured.queue_duration.observe(waited)
         return key
 
     def done(self, key: K) -> None:
@@ -250,6 +268,12 @@ class WorkQueue(Generic[K]):
         """What ``key``, which is being worked on, was added for. None if no event led to it: the controller has added
         it by itself."""
         return self._taken.get(key)
+
+    @property
+    def waited(self) -> float:
+        """Seconds for which the key that was taken last had been due, where that is measured: with metrics, or
+        traced."""
+        return 0.0 if self._measured is None else self._measured.waited
 
     def seconds_until_due(self, key: K) -> float | None:
         """When ``key`` is handed out, 0 for one that is due; None if nothing has it come."""

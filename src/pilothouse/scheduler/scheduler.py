@@ -10,7 +10,7 @@ an event that may help it (``queueing_hints``). As kube-scheduler v1.36 ``pkg/sc
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pilothouse.api.core import NAMESPACES, NODES, PODS, Pod
@@ -42,9 +42,11 @@ from pilothouse.scheduler.schedule_one import ScheduleResult, SchedulingAlgorith
 
 if TYPE_CHECKING:
     from pilothouse.scheduler.plugins.default_preemption import Candidate, PostFilterResult
+    from pilothouse.tracing.provider import Tracing
 
 with lazy_imports():
     from pilothouse.scheduler.plugins import default_preemption
+    from pilothouse.tracing import syncs
 
 SCHEDULER_NAME = "default-scheduler"
 MAX_CONCURRENT_WRITES = 64
@@ -122,6 +124,7 @@ class Scheduler:
             await self._volume_binder.wait_synced()
             await self._watch_pdbs()
             group.start(self._flush_unschedulable_pods_leftover(), name="scheduler flush")
+            cycle = self._scheduling_cycle if self._env.tracing is None else self._traced_cycle(self._env.tracing)
             while True:
                 # A write slot and room for events first, the pod last: of the pods that come while this waits, the one
                 # with the highest priority is taken.
@@ -129,7 +132,7 @@ class Scheduler:
                 await self._api_calls.recorder.room()
                 queued_pod = await self._queue.pop()
                 begin_sync(self._name, queued_pod.key, queued_pod.taken)
-                self._scheduling_cycle(queued_pod, group)
+                cycle(queued_pod, group)
                 # Let binding cycles and events run between two decisions.
                 await asyncio.sleep(0)
 
@@ -165,6 +168,17 @@ class Scheduler:
             self._queue.flush_unschedulable_pods_leftover()
 
     # Scheduling cycle
+
+    def _traced_cycle(self, tracing: "Tracing") -> Callable[[QueuedPodInfo, TaskGroup], None]:
+        """The same with a span, named as the trace of upstream's ``schedulePod``. The task that writes the decision is
+        a part of it."""
+        traced = syncs.TracedSyncs(tracing, lambda _key: None)
+
+        def cycle(queued_pod: QueuedPodInfo, group: TaskGroup) -> None:
+            with traced.sync("Scheduling", self._name, queued_pod.key, queued_pod.taken, None):
+                self._scheduling_cycle(queued_pod, group)
+
+        return cycle
 
     def _scheduling_cycle(self, queued_pod: QueuedPodInfo, group: TaskGroup) -> None:
         """Decide, and start the task that writes the decision. Nothing else runs meanwhile, so the cache is the same to

@@ -1,0 +1,304 @@
+"""Spans of requests: ``WithTracing``, and what handlers, admission and commits add.
+
+Names and attributes are upstream's where it has the span: the request's by its route (apiserver
+``pkg/endpoints/filters/traces.go``, ``otelhttp`` v0.65), the handler's and the storage's by what they do
+(``pkg/endpoints/handlers``, ``pkg/storage/etcd3/store.go``, v0.36); those of the storage bear etcd's name, as its
+metrics do. The phases of admission have spans here only.
+
+As upstream, the request of a client that is neither in system:masters nor in system:monitoring begins a trace of its
+own, which is linked to the client's: whoever may send requests shall not decide what is sampled. Programs in this
+process may.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
+from typing import Protocol, runtime_checkable
+
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+
+from pilothouse.api.wire import Request, Response, Stream
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Chain
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core, Handler
+from pilothouse.apiserver.options import ServerOptions
+from pilothouse.apiserver.request_info import RequestInfo
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.serializers.json import JSON, Pieces
+from pilothouse.apiserver.serializers.results import RawResult, Result
+from pilothouse.env import Env
+from pilothouse.storage import Change, Staged, Store
+from pilothouse.tracing.commits import Commits
+from pilothouse.tracing.propagation import WATCH_HEADER, read_headers
+from pilothouse.tracing.provider import Attributes, Tracing, Within, child_of, current_context
+from pilothouse.tracing.watches import with_traceparent
+
+_PRIVILEGED = frozenset({"system:masters", "system:monitoring"})
+_MAX_AUDIT_ID = 64
+_MAX_USER_AGENT = 1024
+_MAX_TARGET = 2048
+_HANDLERS = {
+    "create": "Create",
+    "get": "Get",
+    "list": "List",
+    "update": "Update",
+    "patch": "Patch",
+    "delete": "Delete",
+    "deletecollection": "Delete",
+}
+_CONNECTING = frozenset({"attach", "exec", "portforward", "proxy", "log"})
+_COMMITS = {"ADDED": "Create etcd3", "MODIFIED": "GuaranteedUpdate etcd3", "DELETED": "Delete etcd3"}
+
+_audit_id: ContextVar[str] = ContextVar("pilothouse audit id of the traced request", default="")
+
+Read = Callable[[str, str], RequestInfo]
+Local = Callable[[Request, Identity], Awaitable[Response | Stream]]
+Served = Callable[[Request, Identity, Callable[[], Awaitable[bytes]] | None], Awaitable[Response | Stream]]
+Find = Callable[[Request, RequestInfo], tuple[Handler, ResourceInfo]]
+
+
+@runtime_checkable
+class _Batches(Protocol):
+    def batches(self) -> AsyncIterator[list[bytes]]: ...
+
+
+class RequestTracing:
+    """The spans of one server's requests."""
+
+    def __init__(self, tracing: Tracing) -> None:
+        self._tracing = tracing
+
+    def local(self, handle: Local, read: Read) -> Local:
+        """The same for requests of programs in this process, with spans."""
+
+        async def traced(request: Request, identity: Identity) -> Response | Stream:
+            info = read(request.method, request.target)
+            return await self._request(request, info, lambda: handle(request, identity), believed=True)
+
+        return traced
+
+    def served(self, answer: Served, read: Read) -> Served:
+        """The same for requests from outside, which are authenticated, with spans."""
+
+        async def traced(
+            request: Request, identity: Identity, read_body: Callable[[], Awaitable[bytes]] | None
+        ) -> Response | Stream:
+            info = read(request.method, request.target)
+            believed = not _PRIVILEGED.isdisjoint(identity.groups)
+            return await self._request(request, info, lambda: answer(request, identity, read_body), believed=believed)
+
+        return traced
+
+    def spans_of(self, find: Find) -> Find:
+        """The same, with a span around the handler that it finds."""
+
+        def traced(request: Request, info: RequestInfo) -> tuple[Handler, ResourceInfo]:
+            handler, resource = find(request, info)
+            name = _HANDLERS.get(info.verb)
+            if name is None or info.subresource in _CONNECTING:
+                return handler, resource
+
+            async def handle(core: Core, call: Call) -> Result | RawResult:
+                with self._tracing.within(self._tracing.start(name, _trace_fields(request, info))):
+                    return await handler(core, call)
+
+            return handle, resource
+
+        return traced
+
+    async def _request(
+        self,
+        request: Request,
+        info: RequestInfo,
+        handle: Callable[[], Awaitable[Response | Stream]],
+        *,
+        believed: bool,
+    ) -> Response | Stream:
+        remote = read_headers(request.headers)
+        span = self._tracing.start(
+            _span_name(request.method, info),
+            _request_attributes(request),
+            parent=Context() if remote is None or not believed else child_of(remote),
+            kind=SpanKind.SERVER,
+            links=[Link(remote)] if remote is not None and not believed else (),
+        )
+        token = _audit_id.set(request.headers.get("audit-id", "")[:_MAX_AUDIT_ID])
+        try:
+            with Within(self._tracing, span, end=False):
+                answer = await handle()
+        except BaseException:
+            self._tracing.end(span)
+            raise
+        finally:
+            _audit_id.reset(token)
+        span.set_attribute("http.response.status_code", answer.status)
+        if answer.status >= 500:
+            span.set_status(Status(StatusCode.ERROR))
+        if isinstance(answer, Response | Pieces):
+            size = len(answer.body) if isinstance(answer, Response) else answer.length
+            span.set_attribute("http.response.body.size", size)
+            self._tracing.end(span)
+            return answer
+        commits = self._tracing.commits if _wants_traceparents(request, answer) else None
+        traced = _TracedBatches if isinstance(answer, _Batches) else _TracedStream
+        return traced(answer, self._tracing, span, commits)
+
+
+class TracedCore(Core):
+    """A server's parts, with spans of admission and commits."""
+
+    def __init__(self, env: Env, store: Store, options: ServerOptions) -> None:
+        super().__init__(env, store, options)
+        tracing: Tracing = env.tracing
+        self._tracing = tracing
+        self.admission = _TracedChain(tracing)
+        store.on_stage.append(self._note_writer)
+
+    async def commit(self, staged: Staged) -> bytes:
+        """With a span, which is the one that has written the revision."""
+        tracing, change = self._tracing, staged.change
+        span = tracing.start(_COMMITS[change.type], _commit_attributes(change))
+        # Before it is visible: whoever sees the revision finds the span.
+        tracing.commits.remember(str(change.revision), span.get_span_context(), tracing.now())
+        with tracing.within(span):
+            return await super().commit(staged)
+
+    def _note_writer(self, staged: Staged) -> None:
+        """What belongs to a write is staged with it, and not committed by itself."""
+        context = current_context()
+        if context.is_valid:
+            self._tracing.commits.remember(str(staged.change.revision), context, self._tracing.now())
+
+
+class _TracedChain(Chain):
+    """Plugins in order, with spans of their two phases."""
+
+    def __init__(self, tracing: Tracing) -> None:
+        super().__init__()
+        self._tracing = tracing
+
+    async def admit(self, write: AdmissionAttributes) -> None:
+        with self._span("Mutating admission", write):
+            await super().admit(write)
+
+    async def validate(self, write: AdmissionAttributes) -> None:
+        with self._span("Validating admission", write):
+            await super().validate(write)
+
+    def _span(self, name: str, write: AdmissionAttributes) -> Within:
+        return self._tracing.within(
+            self._tracing.start(
+                name,
+                {
+                    "operation": write.operation,
+                    "resource": write.info.group_resource,
+                    "subresource": write.subresource,
+                },
+            )
+        )
+
+
+class _TracedStream:
+    """A watch whose request lasts as long."""
+
+    def __init__(self, stream: Stream, tracing: Tracing, span: Span, commits: Commits | None) -> None:
+        """With ``commits``, events name the spans that have written what they show."""
+        self.status = stream.status
+        self.headers = stream.headers
+        self._stream = stream
+        self._tracing = tracing
+        self._span: Span | None = span
+        self._commits = commits
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._stream:
+                yield self._shown(piece)
+        finally:
+            self._end()
+
+    async def close(self) -> None:
+        """End the stream."""
+        try:
+            await self._stream.close()
+        finally:
+            self._end()
+
+    def _shown(self, piece: bytes) -> bytes:
+        return piece if self._commits is None else with_traceparent(piece, self._commits)
+
+    def _end(self) -> None:
+        span, self._span = self._span, None
+        if span is not None:
+            self._tracing.end(span)
+
+
+class _TracedBatches(_TracedStream):
+    """The same for a stream that yields its pieces in batches."""
+
+    async def batches(self) -> AsyncIterator[list[bytes]]:
+        """The pieces, as they arrived together."""
+        assert isinstance(self._stream, _Batches), "it is wrapped for that"
+        try:
+            async for batch in self._stream.batches():
+                yield batch if self._commits is None else [with_traceparent(each, self._commits) for each in batch]
+        finally:
+            self._end()
+
+
+def _wants_traceparents(request: Request, answer: Stream) -> bool:
+    return request.headers.get(WATCH_HEADER) == "true" and answer.headers.get("content-type", "").startswith(JSON)
+
+
+def _span_name(method: str, info: RequestInfo) -> str:
+    """``getSpanNameFromRequestInfo``."""
+    if not info.resource_request:
+        return method
+    parts = ["apis" if info.group else "api", info.group, info.version]
+    if info.namespace:
+        parts.append("namespaces/{:namespace}")
+    parts += [info.resource, "{:name}" if info.name else "", info.subresource]
+    return f"{method} /{'/'.join(part for part in parts if part)}"
+
+
+def _request_attributes(request: Request) -> Attributes:
+    target, headers = request.target, request.headers
+    path = target.partition("?")[0]
+    return {
+        "http.request.method": request.method,
+        "url.path": path[:_MAX_TARGET],
+        "http.target": target[:_MAX_TARGET],
+        "user_agent.original": headers.get("user-agent", "")[:_MAX_USER_AGENT],
+        "audit-id": headers.get("audit-id", "")[:_MAX_AUDIT_ID],
+    }
+
+
+def _trace_fields(request: Request, info: RequestInfo) -> Attributes:
+    """``traceFields``, but for the client's address and the protocol."""
+    headers = request.headers
+    return {
+        "accept": headers.get("accept", "")[:_MAX_USER_AGENT],
+        "audit-id": _audit_id.get(),
+        "api-group": info.group,
+        "api-version": info.version,
+        "name": info.name,
+        "subresource": info.subresource,
+        "namespace": info.namespace,
+        "resource": info.resource,
+        "scope": "resource" if info.name else "namespace" if info.namespace else "cluster",
+        "url": info.path[:_MAX_TARGET],
+        "user-agent": headers.get("user-agent", "")[:_MAX_USER_AGENT],
+        "verb": info.verb,
+    }
+
+
+def _commit_attributes(change: Change) -> Attributes:
+    group, _slash, rest = change.key.partition("/")
+    return {
+        "audit-id": _audit_id.get(),
+        "key": change.key,
+        "group": group,
+        "resource": rest.partition("/")[0],
+        "revision": change.revision,
+    }

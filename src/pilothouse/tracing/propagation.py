@@ -1,0 +1,42 @@
+"""W3C trace context in headers and watch events: https://www.w3.org/TR/trace-context/."""
+
+import re
+from collections.abc import Mapping
+
+from opentelemetry import trace
+from opentelemetry.trace import SpanContext, TraceFlags
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+TRACEPARENT = "traceparent"
+WATCH_HEADER = "pilothouse-watch-traceparent"
+"""Asks for the ``traceparent`` of each event of a watch. Other API servers ignore it."""
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+_is_traceparent = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})").fullmatch
+_LONGEST = 1024
+"""Characters of headers that are read."""
+
+
+def header_of(context: SpanContext) -> str:
+    """The span as a ``traceparent``."""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+def read_headers(headers: Mapping[str, str]) -> SpanContext | None:
+    """The span that a request comes from, None if it names none, or nothing that can be read."""
+    text = headers.get(TRACEPARENT)
+    if text is None or len(text) > _LONGEST or len(headers.get("tracestate", "")) > _LONGEST:
+        return None
+    # Without a context of its own it would find this task's span where the header can't be read.
+    context = trace.get_current_span(_PROPAGATOR.extract(headers, trace.set_span_in_context(trace.INVALID_SPAN)))
+    found = context.get_span_context()
+    return found if found.is_valid else None
+
+
+def read_traceparent(text: str) -> SpanContext | None:
+    """The span of a watch event."""
+    match = _is_traceparent(text)
+    if match is None:
+        return None
+    found = SpanContext(int(match[1], 16), int(match[2], 16), is_remote=True, trace_flags=TraceFlags(int(match[3], 16)))
+    return found if found.is_valid else None

@@ -1,0 +1,191 @@
+"""Spans of syncs: the events that had a key enqueued are their cause.
+
+The span of the commit that had the key enqueued first is the parent, with a span between them for the time that the
+event took to be delivered; the commits of further events are links. A sync for a time that the sync before it had
+chosen goes on in that one's trace, for a while. What follows from nothing that is known begins a trace of its own.
+"""
+
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanContext
+
+from pilothouse.machinery.causes import RETRY, SYNC, Trigger, Triggers
+from pilothouse.tracing.commits import Commit
+from pilothouse.tracing.provider import MAX_TEXT, Tracing, child_of
+
+K = TypeVar("K", bound=Hashable)
+
+LONGEST_DELAY = 60 * 1_000_000_000
+"""Nanoseconds after the commit in which a list, or a time that a sync has chosen, still belongs to its trace. What is
+done once in a while follows from nothing, and a trace of all of it would have no end."""
+MAX_COMING_BACK = 4096
+"""Keys of a pool of which it is known what they wait for."""
+_NANOSECONDS = 1_000_000_000
+_UPSTREAM_NAMES = {"node pods": "syncPod"}
+"""The spans that upstream has, too, by the name of the pool (``pkg/kubelet/kubelet.go``, v1.36)."""
+
+
+class Queue(Protocol):
+    """A work queue, as far as it is asked."""
+
+    @property
+    def waited(self) -> float:
+        """Seconds for which the key that was taken last had been due."""
+        ...
+
+    def triggers(self, key: Any) -> Triggers | None:
+        """The events that a key, which is being worked on, was added for."""
+        ...
+
+    def seconds_until_due(self, key: Any) -> float | None:
+        """When a key is handed out; None if nothing has it come."""
+        ...
+
+
+class Pool(Protocol):
+    """The workers of a queue, as far as they are asked."""
+
+    name: str
+    component: str
+
+    @property
+    def queue(self) -> Queue:
+        """What they take keys from."""
+        ...
+
+
+class Requeue:
+    """What a sync says of the next one of its key."""
+
+    __slots__ = ("_span", "asked")
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        self.asked = False
+
+    def note(self, after: float | None) -> None:
+        """It is to come in so many seconds, if not None."""
+        if after is not None:
+            self.asked = True
+            self._span.set_attribute("requeue_after_seconds", after)
+
+
+class Origin(NamedTuple):
+    """What a sync follows from."""
+
+    parent: SpanContext | None
+    links: tuple[SpanContext, ...]
+    began: int
+    """When the trace was begun, as far as it is known."""
+    event: tuple[Trigger, Commit] | None
+    """The event whose commit the parent is."""
+
+
+def commits_of(triggers: Triggers | None, tracing: Tracing) -> list[tuple[Trigger, Commit]]:
+    """The events of which it is known what has committed them, oldest first."""
+    if triggers is None:
+        return []
+    found, now = [], tracing.now()
+    for trigger in triggers.built():
+        commit = tracing.commits.get(trigger.resource_version) if trigger.resource_version else None
+        if commit is not None and (trigger.type != SYNC or now - commit.at < LONGEST_DELAY):
+            found.append((trigger, commit))
+    return found
+
+
+class TracedSyncs:
+    """The syncs of one pool, or one scheduler. ``seconds_until_due`` says whether a key comes back."""
+
+    def __init__(self, tracing: Tracing, seconds_until_due: Callable[[Any], float | None]) -> None:
+        self._tracing = tracing
+        self._seconds_until_due = seconds_until_due
+        self._coming_back: dict[Any, tuple[SpanContext, int]] = {}
+        """The last syncs of keys that wait for their time, and when their traces were begun."""
+
+    @contextmanager
+    def sync(
+        self, name: str, component: str, key: Any, triggers: Triggers | None, waited: float | None
+    ) -> "Iterator[Requeue]":
+        """A block that is the sync of a key. An exception is the end of the span, and goes on."""
+        tracing = self._tracing
+        origin = self._origin(key, triggers)
+        taken = tracing.now()
+        added = taken - int((waited or 0.0) * _NANOSECONDS)
+        parent = None if origin.parent is None else child_of(origin.parent)
+        if origin.event is not None and (triggers is None or not _is_retry(triggers)):
+            parent = self._delivered(*origin.event, added)
+        attributes: dict[str, str | float] = {"controller": component, "key": _text(key)}
+        if waited is not None:
+            attributes["queue_latency_seconds"] = round(waited, 6)
+        span = tracing.start(
+            name, attributes, parent=parent or Context(), links=[Link(each) for each in origin.links], at=taken
+        )
+        comes_back = True
+        try:
+            with tracing.within(span):
+                requeue = Requeue(span)
+                yield requeue
+                comes_back = requeue.asked or self._seconds_until_due(key) is not None
+        finally:
+            if comes_back:
+                if len(self._coming_back) >= MAX_COMING_BACK:
+                    del self._coming_back[next(iter(self._coming_back))]
+                self._coming_back[key] = span.get_span_context(), origin.began
+
+    def _origin(self, key: Any, triggers: Triggers | None) -> Origin:
+        came_back = self._coming_back.pop(key, None)
+        known = commits_of(triggers, self._tracing)
+        if known:
+            first = known[0][1]
+            links = {commit.context.span_id: commit.context for _trigger, commit in known[1:]}
+            links.pop(first.context.span_id, None)
+            return Origin(first.context, tuple(links.values()), first.at, known[0])
+        now = self._tracing.now()
+        if came_back is None:
+            return Origin(None, (), now, None)
+        before, began = came_back
+        if now - began < LONGEST_DELAY:
+            return Origin(before, (), began, None)
+        return Origin(None, (before,), now, None)
+
+    def _delivered(self, trigger: Trigger, commit: Commit, added: int) -> Context:
+        """From the commit until the key was due."""
+        attributes = {
+            "type": trigger.type,
+            "resource": trigger.resource,
+            "namespace": trigger.namespace,
+            "name": trigger.name,
+            "resource_version": trigger.resource_version,
+        }
+        watch = self._tracing.start(
+            f"watch {trigger.resource}", attributes, parent=child_of(commit.context), at=min(commit.at, added)
+        )
+        watch.end(max(commit.at, added))
+        return child_of(watch.get_span_context())
+
+
+def traced(pool: Pool, reconcile: Callable[[K], Awaitable[Any]], tracing: Tracing) -> Callable[[K], Awaitable[Any]]:
+    """The same function, with a span for each call."""
+    queue = pool.queue
+    syncs = TracedSyncs(tracing, queue.seconds_until_due)
+
+    async def sync(key: K) -> Any:
+        name = _UPSTREAM_NAMES.get(pool.name) or f"{pool.component} sync"
+        with syncs.sync(name, pool.component, key, queue.triggers(key), queue.waited) as requeue:
+            result = await reconcile(key)
+            requeue.note(getattr(result, "after", None))
+            return result
+
+    return sync
+
+
+def _is_retry(triggers: Triggers) -> bool:
+    built = triggers.built()
+    return bool(built) and built[0].type == RETRY
+
+
+def _text(key: object) -> str:
+    return (" ".join(map(str, key)) if isinstance(key, tuple) else str(key))[:MAX_TEXT]

@@ -1,0 +1,78 @@
+"""A collector: takes OTLP over gRPC, as ``otelcol`` does, and keeps it."""
+
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+
+
+class Received(NamedTuple):
+    """One span."""
+
+    service: str
+    name: str
+    trace_id: bytes
+    span_id: bytes
+    parent_id: bytes
+    attributes: dict[str, str]
+    seconds: float
+
+
+class Collector(trace_service_pb2_grpc.TraceServiceServicer):
+    """Keeps what it gets. While ``stuck`` is set it does not answer."""
+
+    def __init__(self) -> None:
+        self.spans: list[Received] = []
+        self.stuck = threading.Event()
+        self.go_on = threading.Event()
+        self.port = 0
+
+    def Export(self, request: Any, context: Any) -> Any:  # noqa: N802  # the name of the service's method
+        """Take a batch."""
+        del context
+        if self.stuck.is_set():
+            self.go_on.wait(30)
+        for resource in request.resource_spans:
+            of_service = {each.key: each.value.string_value for each in resource.resource.attributes}
+            for scope in resource.scope_spans:
+                self.spans += [
+                    Received(
+                        of_service["service.name"],
+                        span.name,
+                        span.trace_id,
+                        span.span_id,
+                        span.parent_span_id,
+                        {each.key: each.value.string_value for each in span.attributes},
+                        (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9,
+                    )
+                    for span in scope.spans
+                ]
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+    def chain(self, span: Received) -> list[Received]:
+        """From the root to the span, as far as its parents have come."""
+        by_id = {each.span_id: each for each in self.spans}
+        found = [span]
+        while (parent := by_id.get(found[0].parent_id)) is not None:
+            found.insert(0, parent)
+        return found
+
+
+@contextmanager
+def collecting() -> Iterator[Collector]:
+    """A collector on a free port of this machine."""
+    collector = Collector()
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
+    add: Any = trace_service_pb2_grpc.add_TraceServiceServicer_to_server  # it has no types
+    add(collector, server)
+    collector.port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield collector
+    finally:
+        collector.go_on.set()
+        server.stop(None).wait(10)

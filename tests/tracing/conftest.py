@@ -1,0 +1,6 @@
+"""Settings of gRPC, which reads them when it is loaded."""
+
+import os
+
+# Tests fork while the collector's threads run, and gRPC would say so each time.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
