@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.tables import cases
 
-from pilothouse.machinery.differences import ABSENT, Difference, differences
+from pilothouse.machinery.differences import ABSENT, Difference, differences, short_json
 
 
 @cases(
@@ -46,3 +46,22 @@ from pilothouse.machinery.differences import ABSENT, Difference, differences
 )
 def test_fields(before: dict[str, Any], after: dict[str, Any], expected: list[tuple[str, Any, Any]]) -> None:
     assert differences(before, after) == [Difference(*each) for each in expected]
+
+
+@cases(
+    "depth",
+    {"as deep as it is told apart": 90, "deeper": 500, "as deep as JSON can be read": 980},
+)
+def test_objects_may_be_nested_deeply(depth: int) -> None:
+    before, after = (nested(depth, leaf) for leaf in (1, 2))
+    (found,) = differences(before, after)
+    assert found.path.startswith("a.a.a.a.")
+    assert short_json(before, 20) in ("…", '{"a": {"a": {"a": {…')
+    assert differences({}, after)[0].path == "a"
+
+
+def nested(depth: int, leaf: int) -> dict[str, Any]:
+    found: Any = leaf
+    for _ in range(depth):
+        found = {"a": found}
+    return dict(found)

@@ -17,7 +17,7 @@ from pilothouse.client.errors import ApiError, Gone
 from pilothouse.client.history import RecordedChange, recorded_changes
 from pilothouse.env import Env
 from pilothouse.machinery.causes import Origin
-from pilothouse.machinery.differences import ABSENT, Difference, differences
+from pilothouse.machinery.differences import ABSENT, Difference, differences, short_json
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet, Parsed
 
 USAGE = """Prints the changes of an object, also of one that is gone, as far back as the API server keeps history.
@@ -249,8 +249,7 @@ def _line(change: Difference) -> str:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN_TEXT else f"{text[: _SHOWN_TEXT - 1]}…"
+    return short_json(value, _SHOWN_TEXT)
 
 
 def _json(version: Version) -> dict[str, Any]:

@@ -1,20 +1,32 @@
 """``pilothouse why``: why an object is as it is, or is gone."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags
 from pilothouse.cli.program import UserError, serve
 from pilothouse.cli.resource_arguments import find_resource, parse_for_object, type_and_name
 from pilothouse.cli.terminal import escaped, escaped_json
 from pilothouse.client.errors import ApiError
 from pilothouse.env import Env
-from pilothouse.machinery.flags import STRING, STRINGS, Flag, FlagSet, Parsed
-from pilothouse.why import NOT_FOUND, Reference, ServerEvidence, explain, text_lines
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.flags import DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.why import NOT_FOUND, Evidence, Reference, ServerEvidence, explain, text_lines
+
+if TYPE_CHECKING:
+    from pilothouse.client import Client
+    from pilothouse.machinery.api_resources import Discovery
+
+with lazy_imports():
+    from pilothouse.why import logs
 
 USAGE = """Explains why an object is as it is: deleted, pending, not ready, terminating, created. It follows the changes
 that led there back to the act or the fault that began it.
+
+In front of kube-apiserver the changes come from logs: --decision-log of pilothouse's programs, and --audit-log.
 
 Usage:
   {program} TYPE/NAME [flags]
@@ -36,6 +48,23 @@ def flag_set(program: str) -> FlagSet:
             "of operators that are run with pilothouse",
         ),
     )
+    flags.add(
+        "logs",
+        Flag(
+            "decision-log",
+            PATHS,
+            (),
+            "A decision log of pilothouse's manager, scheduler, nodes or operators. May be repeated, may be a pattern "
+            "such as 'decisions*', and may be compressed with gzip",
+        ),
+        Flag("audit-log", PATHS, (), "An audit log of the API server, of format json. As --decision-log"),
+        Flag(
+            "log-timeout",
+            DURATION,
+            60.0,
+            "How long logs are read, beginning with the newest. What could not be read is listed under Not seen",
+        ),
+    )
     connection_flags(flags, qps=200.0, burst=400)
     common_flags(flags)
     return flags
@@ -55,9 +84,8 @@ async def _run(parsed: Parsed) -> int:
             resource = find_resource(discovery, text)
             namespace = parsed["namespace"] if resource.namespaced else ""
             reference = Reference(resource.group_resource, namespace, name)
-            explanation = await explain(
-                ServerEvidence(client, discovery, trusted_users=parsed["trusted-users"]), reference
-            )
+            async with _evidence(parsed, client, discovery) as evidence:
+                explanation = await explain(evidence, reference)
         except ApiError as error:
             raise UserError(str(error)) from error
     if parsed["output"] == "json":
@@ -65,3 +93,22 @@ async def _run(parsed: Parsed) -> int:
     else:
         print("\n".join(map(escaped, text_lines(explanation))))
     return 1 if explanation.state == NOT_FOUND else 0
+
+
+@asynccontextmanager
+async def _evidence(parsed: Parsed, client: "Client", discovery: "Discovery") -> AsyncIterator[Evidence]:
+    """What the API server tells, and the logs, if there are any. Raises ``UserError``."""
+    server = ServerEvidence(client, discovery, trusted_users=parsed["trusted-users"])
+    if not parsed["decision-log"] and not parsed["audit-log"]:
+        yield server
+        return
+    index = logs.LogIndex(Env())
+    sources = [logs.LogSource(logs.DECISIONS, each) for each in parsed["decision-log"]]
+    sources += [logs.LogSource(logs.AUDIT, each) for each in parsed["audit-log"]]
+    try:
+        await index.read(sources, seconds=parsed["log-timeout"])
+        yield logs.LogEvidence(server, index, trusted_users=parsed["trusted-users"])
+    except logs.LogFileError as error:
+        raise UserError(str(error)) from error
+    finally:
+        index.close()

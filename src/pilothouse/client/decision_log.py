@@ -30,6 +30,7 @@ _WAITING = BatchConfig(buffer_size=1000)
 _LOG_SECONDS = 10.0
 """How often a failure is logged."""
 _MAX_MESSAGE = 500
+_MAX_ID = 128
 
 _READS = ("GET", "HEAD", "OPTIONS")
 _UNSTORED = ("authentication.k8s.io", "authorization.k8s.io")
@@ -60,6 +61,8 @@ class Line(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", 
     message: str = ""
     """Of the Status, if the code is not 2xx, or why there was no answer."""
     user_agent: str = ""
+    audit_id: str = msgspec.field(default="", name="auditID")
+    """Of the answer, if the API server says it: its audit event of the request has the same."""
     cause: Cause | None = None
     """None for what no sync of a controller has written: the election of a leader, for example."""
 
@@ -158,6 +161,7 @@ class DecisionLog:
             reason=reason,
             message=message,
             user_agent=request.headers.get("user-agent", ""),
+            audit_id="" if response is None else response.headers.get("audit-id", "")[:_MAX_ID],
             cause=current_cause(),
         )
 

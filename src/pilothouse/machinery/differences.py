@@ -1,5 +1,6 @@
 """What differs between two versions of an object, field by field. Pure."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,10 @@ class Absent:
 
 ABSENT = Absent()
 
+_MOST_DEPTH = 100
+"""What lies deeper is not told apart: users may nest custom objects as deep as JSON can be read."""
+_DEEP = "…"
+
 
 class Difference(msgspec.Struct, frozen=True):
     """One field: ``spec.containers[name=web].image``."""
@@ -35,28 +40,47 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[Differenc
         {**each, "metadata": {k: v for k, v in (each.get("metadata") or {}).items() if k not in _OF_EVERY_WRITE}}
         for each in (before, after)
     )
-    return list(_of_maps("", old, new))
+    return list(_of_maps("", old, new, 0))
 
 
-def _of_values(path: str, before: Any, after: Any) -> Iterator[Difference]:
-    if isinstance(before, dict) and isinstance(after, dict):
-        yield from _of_maps(path + ".", before, after)
+def short_json(value: Any, most: int) -> str:
+    """A value as JSON of at most so many characters."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return _DEEP
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _of_values(path: str, before: Any, after: Any, depth: int) -> Iterator[Difference]:
+    if depth > _MOST_DEPTH:
+        if not _are_equal(before, after):
+            yield Difference(path, _DEEP, _DEEP)
+    elif isinstance(before, dict) and isinstance(after, dict):
+        yield from _of_maps(path + ".", before, after, depth)
     elif isinstance(before, list) and isinstance(after, list):
-        yield from _of_lists(path, before, after)
+        yield from _of_lists(path, before, after, depth)
     elif before != after or isinstance(before, bool) is not isinstance(after, bool):
         yield Difference(path, before, after)
 
 
-def _of_maps(prefix: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[Difference]:
+def _are_equal(before: Any, after: Any) -> bool:
+    try:
+        return bool(before == after)
+    except RecursionError:
+        return False
+
+
+def _of_maps(prefix: str, before: dict[str, Any], after: dict[str, Any], depth: int) -> Iterator[Difference]:
     for name in sorted({*before, *after}):
         path = f'{prefix.removesuffix(".")}["{name}"]' if "." in name or "/" in name else prefix + name
-        yield from _of_values(path, before.get(name, ABSENT), after.get(name, ABSENT))
+        yield from _of_values(path, before.get(name, ABSENT), after.get(name, ABSENT), depth + 1)
 
 
-def _of_lists(path: str, before: list[Any], after: list[Any]) -> Iterator[Difference]:
+def _of_lists(path: str, before: list[Any], after: list[Any], depth: int) -> Iterator[Difference]:
     old, new = _by_key(before, after)
     for entry in [*old, *(each for each in new if each not in old)]:
-        yield from _of_values(f"{path}[{entry}]", old.get(entry, ABSENT), new.get(entry, ABSENT))
+        yield from _of_values(f"{path}[{entry}]", old.get(entry, ABSENT), new.get(entry, ABSENT), depth + 1)
 
 
 def _by_key(before: list[Any], after: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,7 +11,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.apiserver.resources import ResourceTable, storage_prefix
 from pilothouse.machinery.times import format_micro_time
 from pilothouse.storage import Change, Compacted, FutureRevision, Store
-from pilothouse.why.evidence import MOST_OBJECTS, Document, ObjectChange, Reference
+from pilothouse.why.evidence import MOST_OBJECTS, Document, ObjectChange, Reference, change_at
 from pilothouse.why.trust import believed_cause
 
 _event = msgspec.json.Decoder(Event).decode
@@ -53,6 +53,10 @@ class StoreEvidence:
         found = self._store.changes(_prefix(resource))
         return [self.described(each) for each in found if each.key.startswith(below)]
 
+    async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
+        """The change that made a version of the object; None if it is not known."""
+        return change_at(await self.changes(reference), resource_version)
+
     def described(self, change: Change) -> ObjectChange:
         """A change of the store."""
         self._by_revision[change.revision] = change
@@ -69,6 +73,7 @@ class StoreEvidence:
             time,
             change.origin,
             believed_cause(change.origin),
+            str(change.revision),
         )
 
     async def before(self, change: ObjectChange) -> Document | None:

@@ -26,11 +26,12 @@ def who(change: ObjectChange) -> str:
         return ""
     cause = acting(change)
     if cause is not None:
-        return _component(cause.component, origin.user)
+        program = origin.user_agent.partition(" ")[0] if change.inferred else ""
+        return _component(cause.component, origin.user) + (f" ({program})" if program else "")
     claimed = origin.cause if change.cause is None else None
     claims = f", who claims to be {claimed.component}" if claimed is not None else ""
     tool = _tool(origin)
-    return (f"{origin.user} with {tool}" if tool else origin.user) + claims
+    return (" with ".join(part for part in (origin.user, tool) if part)) + claims
 
 
 def _tool(origin: Origin) -> str:
@@ -90,7 +91,8 @@ def root_of(change: ObjectChange) -> str:
         return UNKNOWN
     cause = acting(change)
     if cause is None:
-        return PROGRAM if origin.user.startswith("system:") else USER
+        # Without a user it is from a decision log: a program of pilothouse.
+        return PROGRAM if origin.user.startswith("system:") or not origin.user else USER
     if cause.component in FAULTS:
         return FAULT
     if any(each.type == TIMER for each in cause.triggers):

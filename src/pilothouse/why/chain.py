@@ -11,7 +11,17 @@ import msgspec
 
 from pilothouse.machinery.causes import RETRY, TIMER, Cause, Trigger
 from pilothouse.why.actors import FAULTS, act, root_of
-from pilothouse.why.changes import CREATED, FAILED, NOTHING, PHASE, SPEC, changed_paths, is_fulfilled, summary
+from pilothouse.why.changes import (
+    CREATED,
+    FAILED,
+    NOTHING,
+    PHASE,
+    SPEC,
+    asks_deletion,
+    changed_paths,
+    is_fulfilled,
+    summary,
+)
 from pilothouse.why.details import details
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_of_spec
 from pilothouse.why.steps import UNKNOWN, Step
@@ -97,13 +107,15 @@ class Chain:
             text=f"{name} {text}",
             object=name,
             namespace=reference.namespace,
-            resource_version=str(change.revision),
+            resource_version=change.resource_version,
             time=change.time,
             by=act(change, text),
             decision=cause.decision if cause is not None else "",
         )
         more = await details(evidence, change)
         step.table = list(more.table)
+        if change.inferred:
+            step.table.append("the reason was not recorded")
         if cause is not None and len(seen) < _MOST_LINKS and self._steps < _MOST_STEPS:
             seen |= {change.revision}
             # An event that a kubelet has received is no reason for the end of a container.
@@ -152,9 +164,7 @@ class Chain:
         if trigger.type in (RETRY, TIMER) or not trigger.name:
             return None
         reference = Reference(trigger.resource, trigger.namespace, trigger.name)
-        wanted = int(trigger.resource_version) if trigger.resource_version.isdecimal() else 0
-        changes = await self._evidence.changes(reference)
-        return next((each for each in reversed(changes) if each.revision == wanted), None)
+        return await self._evidence.change_at(reference, trigger.resource_version) if trigger.resource_version else None
 
     async def _intents(self, change: ObjectChange, cause: Cause) -> "_Intents":
         """The changes of the spec of the object that the component was working on, since the status last said that it
@@ -175,12 +185,15 @@ class Chain:
                 break
             described = summary(each, before, after)
             candidate = _Candidate(each, described.text, described.weight)
-            if each.type == "ADDED" or described.weight == FAILED or _marks_deletion(before, after):
-                if not found.candidates or _marks_deletion(before, after):
+            marks = _marks_deletion(each, before, after)
+            if each.type == "ADDED" or described.weight == FAILED or marks:
+                if not found.candidates or marks:
                     found.candidates.append(candidate)
                 break
             if described.weight >= SPEC:
                 found.add(candidate, changed_paths(before, after))
+                if after is None and not each.sent:
+                    break  # what it has replaced of earlier ones is not known
         return found
 
 
@@ -196,7 +209,9 @@ def _lost(cause: Cause | None, root: str) -> list[str]:
     return [f"what led to it is not in the history: {what}"]
 
 
-def _marks_deletion(before: Document | None, after: Document | None) -> bool:
+def _marks_deletion(change: ObjectChange, before: Document | None, after: Document | None) -> bool:
+    if after is None:
+        return asks_deletion(change)
     return bool(
         after
         and (after.get("metadata") or {}).get("deletionTimestamp")

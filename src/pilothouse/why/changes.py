@@ -1,12 +1,11 @@
 """What a change was, in a sentence, and how likely it is that others followed from it. Pure."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from pilothouse.machinery.differences import ABSENT, Difference, differences
+from pilothouse.machinery.differences import ABSENT, Difference, differences, short_json
 from pilothouse.why.evidence import Document, ObjectChange
 
 SPEC, FAILED, DELETED, CREATED, METADATA, PHASE, CONDITION, STATUS, NOTHING = 60, 55, 50, 40, 30, 25, 20, 10, 0
@@ -34,11 +33,14 @@ def summary(change: ObjectChange, before: Document | None, after: Document | Non
         asked = before is not None and bool(_metadata(before).get("deletionTimestamp"))
         return Summary("was removed once its deletion was complete" if asked else "was deleted", DELETED)
     if before is None or after is None:
-        return Summary("was changed", STATUS)
+        return _without_documents(change)
     listed = _listed_paths if change.reference.resource == "secrets" else _listed
     if _metadata(after).get("deletionTimestamp") and not _metadata(before).get("deletionTimestamp"):
         return Summary(_deletion_text(after), DELETED)
     found = [each for each in differences(before, after) if not each.path.endswith(_HEARTBEATS)]
+    if change.origin is not None and change.origin.subresource == "status":
+        # Other writes, which are not known, may lie between the two documents.
+        found = [each for each in found if each.path.startswith(("status", "metadata"))]
     if change.reference.resource == "nodes" and (taints := _taint_changes(before, after)):
         others = [each for each in found if each.path.startswith("spec.") and not each.path.startswith("spec.taints")]
         return Summary(f"changed: {'; '.join(taints)}{f'; {listed(others)}' if others else ''}", SPEC)
@@ -56,6 +58,34 @@ def summary(change: ObjectChange, before: Document | None, after: Document | Non
             return Summary(f"changed: {listed(these)}", weight)
     these = [each for each in found if each.path not in _UNREMARKABLE[:1]]
     return Summary(f"changed: {listed(these)}" if these else "was written unchanged", NOTHING)
+
+
+def asks_deletion(change: ObjectChange) -> bool:
+    """Whether the request of a change asked for a deletion."""
+    origin = change.origin
+    return origin is not None and (origin.verb in ("delete", "deletecollection") or origin.subresource == "eviction")
+
+
+_BY_SUBRESOURCE = {"scale": ("was scaled", SPEC), "status": ("was changed", STATUS), "binding": ("was bound", PHASE)}
+
+
+def _without_documents(change: ObjectChange) -> Summary:
+    """What the request says: the fields that it named, or what it was for."""
+    if asks_deletion(change):
+        return Summary("was marked for deletion", DELETED)
+    named = [each for each in differences({}, change.sent) if each.path.startswith(("spec", "data", "metadata.labels"))]
+    if named:
+        secret = change.reference.resource == "secrets"
+        shown = [each.path if secret else f"{each.path} = {_short(each.after)}" for each in named[:_SHOWN]]
+        more = f" and {len(named) - _SHOWN} more fields" if len(named) > _SHOWN else ""
+        return Summary(f"changed: {'; '.join(shown)}{more}", SPEC)
+    origin = change.origin
+    if origin is None or origin.verb not in ("update", "patch", "create"):
+        return Summary("was changed", STATUS)
+    if origin.subresource in _BY_SUBRESOURCE:
+        return Summary(*_BY_SUBRESOURCE[origin.subresource])
+    # What somebody writes is likely to be the spec, what a controller writes of its own accord beside it is not.
+    return Summary("was changed", SPEC if change.cause is None else METADATA)
 
 
 def _taint_changes(before: Document, after: Document) -> list[str]:
@@ -134,8 +164,7 @@ def _line(difference: Difference) -> str:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN_TEXT else f"{text[: _SHOWN_TEXT - 1]}…"
+    return short_json(value, _SHOWN_TEXT)
 
 
 def changed_paths(before: Document | None, after: Document | None) -> set[str]:

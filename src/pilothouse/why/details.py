@@ -5,12 +5,14 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.why.changes import asks_deletion
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference
 
 _MOST_PODS = 10
 _SCALERS = frozenset({"replicaset-controller", "replicationcontroller-controller"})
 _COST = "controller.kubernetes.io/pod-deletion-cost"
 _BUDGETS = "poddisruptionbudgets.policy"
+_COLLECTOR = "garbage-collector-controller"
 _PRESSURES = {
     "memory": "MemoryPressure",
     "ephemeral-storage": "DiskPressure",
@@ -29,13 +31,18 @@ class Details(msgspec.Struct, frozen=True):
 async def details(evidence: Evidence, change: ObjectChange) -> Details:
     """Those of a change; nothing for most."""
     origin = change.origin
-    if change.reference.resource != "pods" or origin is None:
+    if origin is None:
         return Details()
+    if change.reference.resource != "pods":
+        collected = change.inferred and change.cause is not None and change.cause.component == _COLLECTOR
+        return Details(further=await _owners_gone(evidence, change) if collected else [])
     if origin.subresource == "eviction":
         return Details(await _charged(evidence, change))
     cause = change.cause
     if cause is None:
         return Details()
+    if change.inferred:
+        return Details(further=await _unrecorded(evidence, change, cause.component))
     if cause.component in _SCALERS and change.type != "ADDED" and " chosen, " in cause.decision:
         return Details(await _ranking(evidence, change))
     if cause.component == "pod-garbage-collector-controller":
@@ -43,6 +50,48 @@ async def details(evidence: Evidence, change: ObjectChange) -> Details:
     if cause.component == "kubelet" and change.type == "MODIFIED":
         return Details(further=await _pressure(evidence, change))
     return Details()
+
+
+async def _unrecorded(evidence: Evidence, change: ObjectChange, component: str) -> list[ObjectChange]:
+    """What a component must have followed, if it has not recorded that: the end of an owner or a node, a taint."""
+    if component == _COLLECTOR:
+        return await _owners_gone(evidence, change)
+    if component == "pod-garbage-collector-controller":
+        return await _lost_node(evidence, change)
+    if component == "node-lifecycle-controller" and change.type != "ADDED":
+        return await _tainted(evidence, change)
+    return []
+
+
+async def _owners_gone(evidence: Evidence, change: ObjectChange) -> list[ObjectChange]:
+    """The deletions of the owners of an object that the garbage collector has deleted, as far as they came before."""
+    document = await evidence.before(change) or await evidence.after(change)
+    found: list[ObjectChange] = []
+    for each in ((document or {}).get("metadata") or {}).get("ownerReferences") or ():
+        resource = evidence.resource_of(str(each.get("apiVersion") or ""), str(each.get("kind") or ""))
+        if not resource:
+            continue
+        owner = Reference(resource, change.reference.namespace, str(each.get("name") or ""))
+        earlier = [one for one in await evidence.changes(owner) if one.revision < change.revision]
+        found += [one for one in earlier if one.uid == each.get("uid") and asks_deletion(one)][:1]
+    return found
+
+
+async def _tainted(evidence: Evidence, change: ObjectChange) -> list[ObjectChange]:
+    """The last change that gave the node of a pod a taint that evicts."""
+    pod = await evidence.before(change)
+    node = Reference("nodes", "", str(((pod or {}).get("spec") or {}).get("nodeName") or ""))
+    for each in reversed(await evidence.changes(node) if node.name else []):
+        if each.revision < change.revision and each.type == "MODIFIED":
+            before, after = await evidence.before(each), await evidence.after(each)
+            if _evicting(after) > _evicting(before):
+                return [each]
+    return []
+
+
+def _evicting(node: Document | None) -> set[str]:
+    taints = ((node or {}).get("spec") or {}).get("taints") or ()
+    return {f"{each.get('key')}={each.get('value')}" for each in taints if each.get("effect") == "NoExecute"}
 
 
 async def _charged(evidence: Evidence, change: ObjectChange) -> list[str]:

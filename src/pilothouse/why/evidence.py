@@ -19,6 +19,9 @@ from pilothouse.why.trust import believed_cause
 
 Document = dict[str, Any]
 
+NO_ORIGINS = "who changed what: this API server does not tell"
+"""What ``unseen`` says in front of another API server."""
+_TOO_LARGE = 504
 _MOST_CHANGES = 2000
 """Of one object."""
 _MOST_READ = 200
@@ -56,6 +59,12 @@ class ObjectChange(msgspec.Struct, frozen=True):
     origin: Origin | None = None
     cause: Cause | None = None
     """That of the origin, if the evidence believes it."""
+    resource_version: str = ""
+    """As the object had it then; empty if that is not known. ``revision`` only says what came before what."""
+    inferred: bool = False
+    """The cause follows from who wrote: no decision was recorded."""
+    sent: Document = {}
+    """The fields that the request named, where the object before or after it may not be known."""
 
 
 class Evidence(Protocol):
@@ -85,6 +94,10 @@ class Evidence(Protocol):
         """All changes of a resource in a namespace that are known, oldest first."""
         ...
 
+    async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
+        """The change that made a version of the object; None if it is not known."""
+        ...
+
     async def before(self, change: ObjectChange) -> Document | None:
         """The object before a change; None if it was not there, or is not known."""
         ...
@@ -104,6 +117,11 @@ class Evidence(Protocol):
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:
         """The events about an object, oldest first."""
         ...
+
+
+def change_at(changes: Sequence[ObjectChange], resource_version: str) -> ObjectChange | None:
+    """The change of these that made a version."""
+    return next((each for each in reversed(changes) if each.resource_version == resource_version), None)
 
 
 def newest_of_spec(evidence: Evidence, changes: Sequence[ObjectChange]) -> list[ObjectChange]:
@@ -134,6 +152,8 @@ class ServerEvidence:
         self._lists: dict[tuple[str, str, int], list[Document]] = {}
         self._events: dict[str, Sequence[Event]] = {}
         self._tells_origins = True
+        self._gone_up_to = 0
+        self._unknown_from = 2**63
 
     def resource_of(self, api_version: str, kind: str) -> str:
         """The group resource that serves a kind; empty if none does."""
@@ -172,7 +192,7 @@ class ServerEvidence:
             found = await recorded_changes(self._client, group, plural, namespace, name, most=most)
         except NotFound:
             self._tells_origins = False
-            self.unseen["who changed what: this API server does not tell"] = None
+            self.unseen[NO_ORIGINS] = None
             return []
         except ApiError as error:
             self._tells_origins = False
@@ -187,22 +207,28 @@ class ServerEvidence:
                 each.time,
                 each.origin,
                 believed_cause(each.origin, self._trusted_users),
+                each.resource_version,
             )
             for each in found
         ]
+
+    async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
+        """The change that made a version of the object; None if it is not known."""
+        return change_at(await self.changes(reference), resource_version)
 
     async def before(self, change: ObjectChange) -> Document | None:
         """The object before a change; None if it was not there, or is not known."""
         if change.type == "ADDED":
             return None
-        return await self._object_at(change.reference, change.revision - 1)
+        return await self.object_at(change.reference, change.revision - 1)
 
     async def after(self, change: ObjectChange) -> Document | None:
         """The object after a change; of a deletion, its last state."""
         revision = change.revision - 1 if change.type == "DELETED" else change.revision
-        return await self._object_at(change.reference, revision)
+        return await self.object_at(change.reference, revision)
 
-    async def _object_at(self, reference: Reference, revision: int) -> Document | None:
+    async def object_at(self, reference: Reference, revision: int) -> Document | None:
+        """The object as it was at a resourceVersion; None if it was not there, or the API server does not say."""
         key = (reference, revision)
         if key not in self._objects:
             self._objects[key] = await self._ask_object(reference, revision)
@@ -210,7 +236,7 @@ class ServerEvidence:
 
     async def _ask_object(self, reference: Reference, revision: int) -> Document | None:
         resource = self._resources.get(reference.resource)
-        if resource is None or revision <= 0:
+        if resource is None or not self._gone_up_to < revision < self._unknown_from:
             return None
         try:
             found = await self._client.list(
@@ -221,9 +247,14 @@ class ServerEvidence:
                 resource_version_match="Exact",
             )
         except Gone:
+            self._gone_up_to = revision
             self.unseen["states older than the API server's history"] = None
             return None
         except ApiError as error:
+            if error.code == _TOO_LARGE:  # it has waited some seconds for that version to come
+                self._unknown_from = revision
+                self.unseen["states of versions that this API server has not reached"] = None
+                return None
             self.unseen[f"earlier states of {reference.resource}: {error}"] = None
             return None
         return msgspec.json.decode(found.items[0]) if found.items else None
@@ -274,21 +305,28 @@ class ServerEvidence:
 
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:
         """The events about an object, oldest first."""
-        if reference.namespace not in self._events:
-            try:
-                self._events[reference.namespace] = (await self._client.list(EVENTS, reference.namespace)).items
-            except ApiError as error:
-                self.unseen[f"events: {error}"] = None
-                self._events[reference.namespace] = ()
         kind = self.kind_of(reference.resource)
         about = [
             each
-            for each in self._events[reference.namespace]
+            for each in await self.events_of_namespace(reference.namespace)
             if each.involved_object.kind.lower() == kind
             and each.involved_object.name == reference.name
             and (not uid or each.involved_object.uid in ("", uid))
         ]
         return sorted(about, key=_time_of)
+
+    async def events_of_namespace(self, namespace: str) -> Sequence[Event]:
+        """All events of a namespace; those of the cluster's objects, if the name is empty."""
+        if namespace not in self._events:
+            try:
+                found = await self._client.list(EVENTS, namespace, limit=MOST_OBJECTS)
+                self._events[namespace] = found.items
+                if found.metadata.continue_:
+                    self.unseen[f"events beyond the first {MOST_OBJECTS}"] = None
+            except ApiError as error:
+                self.unseen[f"events: {error}"] = None
+                self._events[namespace] = ()
+        return self._events[namespace]
 
 
 def _time_of(event: Event) -> str:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import TimeoutError as Overdue
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +21,7 @@ from pilothouse.client.connect import connect
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.env import Env
 from pilothouse.machinery.api_resources import Discovery
+from pilothouse.why import Explanation, Reference, ServerEvidence, explain
 
 T = TypeVar("T")
 
@@ -36,9 +37,9 @@ _KUBECTLS = threading.BoundedSemaphore(3)
 class Place:
     """One cluster for all scenarios. Its methods may be called from any thread."""
 
-    def __init__(self, directory: Path, spare: int) -> None:
+    def __init__(self, directory: Path, spare: int, kubeconfig: Path | None = None) -> None:
         self.directory = directory
-        self.kubeconfig = directory / ".pilothouse" / "kubeconfig"
+        self.kubeconfig = kubeconfig or directory / ".pilothouse" / "kubeconfig"
         self._spare = [f"node-{number}" for number in range(_COMMON, _COMMON + spare)]
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -49,7 +50,8 @@ class Place:
         self.client = Client(self._transport, self._env, qps=0, user_agent=default_user_agent("catalogue"))
         self.discovery: Discovery = self.run(self.client.discover())
         # The pods of others stay off the nodes of scenarios.
-        self.kubectl("taint", "nodes", *self._spare, "scene=own:NoSchedule")
+        if self._spare:
+            self.kubectl("taint", "nodes", *self._spare, "scene=own:NoSchedule")
 
     async def _connected(self) -> RemoteTransport:
         return connect(self._env, kubeconfig=str(self.kubeconfig))
@@ -78,6 +80,15 @@ class Place:
             )
         assert (done.returncode != 0) == fails, f"kubectl {words}: {done.stdout}{done.stderr}"
         return done.stderr if fails else done.stdout
+
+    @property
+    def why_flags(self) -> Sequence[str]:
+        """What ``pilothouse why`` is told besides the object."""
+        return ()
+
+    async def explained(self, reference: Reference) -> Explanation:
+        """The answer of ``pilothouse why``."""
+        return await explain(ServerEvidence(self.client, self.discovery), reference)
 
     def take_nodes(self, count: int) -> list[str]:
         """Nodes that no other scenario has."""

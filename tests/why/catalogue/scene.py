@@ -14,7 +14,7 @@ from pilothouse.api.meta import Object
 from pilothouse.cli.resource_arguments import find_resource
 from pilothouse.client.errors import NotFound
 from pilothouse.client.patches import merge_patch
-from pilothouse.why import Explanation, Reference, ServerEvidence, explain
+from pilothouse.why import Explanation, Reference
 
 Doc = dict[str, Any]
 
@@ -116,12 +116,20 @@ class Scene:
         text, _slash, name = target.partition("/")
         found = find_resource(self.place.discovery, text)
         namespace = (self.namespace if namespace is None else namespace) if found.namespaced else ""
-        evidence = ServerEvidence(self.place.client, self.place.discovery)
-        return self.place.run(explain(evidence, Reference(found.group_resource, namespace, name)))
+        return self.place.run(self.place.explained(Reference(found.group_resource, namespace, name)))
 
     def why_by_command(self, target: str) -> Explanation:
         """The same from ``pilothouse why -o json``, as a process."""
-        words = ("why", target, f"--kubeconfig={self.place.kubeconfig}", "-n", self.namespace, "-o", "json")
+        words = (
+            "why",
+            target,
+            f"--kubeconfig={self.place.kubeconfig}",
+            "-n",
+            self.namespace,
+            "-o",
+            "json",
+            *self.place.why_flags,
+        )
         done = run_pilothouse(self.place.directory, *words, seconds=SECONDS)
         assert done.returncode == 0, done.stderr
         return msgspec.json.decode(done.stdout, type=Explanation)

@@ -1,7 +1,7 @@
 """What holds for objects of all kinds: that they are gone, are being deleted, were created or last changed."""
 
 from pilothouse.why.actors import who
-from pilothouse.why.changes import METADATA, SPEC, summary
+from pilothouse.why.changes import METADATA, SPEC, asks_deletion, summary
 from pilothouse.why.evidence import Document, ObjectChange, newest_of_spec
 from pilothouse.why.steps import NOT_FOUND, UNKNOWN, Step
 from pilothouse.why.view import Finding, View
@@ -11,6 +11,10 @@ async def gone(view: View) -> Finding:
     """An object that is not there: who deleted it, or why nothing is known of it."""
     changes = await view.changes()
     ended = next((each for each in reversed(changes) if each.type == "DELETED"), None)
+    if ended is None and changes:
+        last = await view.chain.step(changes[-1])
+        text = f"{view.title} is gone, and its deletion is not recorded; what is known last of it follows"
+        return Finding("deleted", (Step(text=text, object=view.title, because=[last]),))
     if ended is None:
         step = Step(text=f"{view.title} is not there, and no change of it is known", object=view.title, root=UNKNOWN)
         return Finding(NOT_FOUND, (step,))
@@ -47,9 +51,11 @@ async def deletion_request(view: View, changes: list[ObjectChange]) -> ObjectCha
             high = middle
         else:
             low = middle + 1
-    if low == len(kept) or _is_marked(await view.evidence.before(kept[low])):
-        return None
-    return kept[low]
+    for each in kept[:low]:
+        # A state that is not known can't show the mark: the request says so.
+        if asks_deletion(each) and await view.evidence.after(each) is None:
+            return each
+    return None if low == len(kept) or _is_marked(await view.evidence.before(kept[low])) else kept[low]
 
 
 def _is_marked(document: Document | None) -> bool:

@@ -1,0 +1,111 @@
+"""Log files: every line once, in bounded memory, and again by its offset."""
+
+import contextlib
+import gzip
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+from tests.tables import cases
+
+from pilothouse.why.logs import files
+from pilothouse.why.logs.files import LogFileError, open_log
+
+
+def _content(lines: int, seed: int) -> bytes:
+    chance = random.Random(seed)
+    return b"".join(b"%d %s\n" % (number, b"x" * chance.choice([0, 1, 30, 200, 5000])) for number in range(lines))
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BLOCK", 1024)
+    monkeypatch.setattr(files, "MAX_LINE", 20_000)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@cases(
+    "form",
+    {
+        "plain": "plain",
+        "gzip": "gzip",
+        "gzip files that are put together": "members",
+        "no line break at the end": "open",
+        "line breaks of Windows": "crlf",
+    },
+)
+def test_every_line_once(tmp_path: Path, seed: int, form: str) -> None:
+    content = _content(400, seed)
+    if form == "open":
+        content = content[:-1]
+    if form == "crlf":
+        content = content.replace(b"\n", b"\r\n")
+    stored = content
+    if form == "gzip":
+        stored = gzip.compress(content)
+    if form == "members":
+        half = len(content) // 2
+        stored = gzip.compress(content[:half]) + gzip.compress(content[half:])
+    path = tmp_path / "log"
+    path.write_bytes(stored)
+    file = open_log(str(path))
+    found = list(itertools.chain.from_iterable(file.blocks()))
+    assert [line.rstrip() for _at, line in sorted(found)] == [line.rstrip() for line in content.splitlines()]
+    assert file.damage == {}
+    for offset, line in found[::7]:
+        assert file.line_at(offset).rstrip() == line.rstrip()
+    file.close()
+
+
+def test_the_newest_lines_come_first(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(_content(300, 1))
+    with contextlib.closing(open_log(str(path))) as file:
+        numbers = [int(line.split()[0]) for _at, line in itertools.chain.from_iterable(file.blocks())]
+    assert numbers == list(range(299, -1, -1))
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+def test_a_line_that_is_too_long_is_left_out(tmp_path: Path, compressed: bool, place: str) -> None:
+    long = b"y" * 100_000 + b"\n"
+    content = {"first": long + b"a\nb\n", "middle": b"a\n" + long + b"b\n", "last": b"a\nb\n" + long}[place]
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(content) if compressed else content)
+    with contextlib.closing(open_log(str(path))) as file:
+        found = sorted(line for _at, line in itertools.chain.from_iterable(file.blocks()))
+    assert found == [b"a\n", b"b\n"]
+    assert file.damage == {"too long": 1}
+
+
+@cases(
+    "tail, said",
+    {
+        "cut off": (slice(0, -20), "the compressed file ends in the middle"),
+        "followed by something else": (slice(0, None), "what follows can't be decompressed"),
+    },
+)
+def test_a_damaged_gzip_file_is_read_as_far_as_it_goes(tmp_path: Path, tail: slice, said: str) -> None:
+    stored = gzip.compress(_content(200, 3))[tail]
+    path = tmp_path / "log.gz"
+    path.write_bytes(stored if tail.stop else stored + b"garbage garbage")
+    with contextlib.closing(open_log(str(path))) as file:
+        found = list(itertools.chain.from_iterable(file.blocks()))
+    assert len(found) > 100
+    assert list(file.damage) == [said]
+
+
+def test_a_bomb_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"\0" * 30_000_000))
+    with contextlib.closing(open_log(str(path))) as file:
+        assert list(file.blocks()) == []
+    assert file.damage == {"too long": 1}
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(LogFileError, match="is no regular file"):
+        open_log(str(tmp_path))
+    with pytest.raises(LogFileError, match="none can't be read: No such file or directory"):
+        open_log(str(tmp_path / "none"))

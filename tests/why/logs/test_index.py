@@ -1,0 +1,163 @@
+"""What is found in logs that are long, damaged, in pieces, or made to do harm."""
+
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tables import cases
+
+from pilothouse.env import Env
+from pilothouse.why import Reference
+from pilothouse.why.logs import AUDIT, DECISIONS, LogFileError, LogIndex, LogSource
+from pilothouse.why.logs.lines import NoLine, read_audit, read_decision
+
+WEB = Reference("deployments.apps", "shop", "web")
+
+
+def event(second: int = 0, **fields: Any) -> dict[str, Any]:
+    """An audit event of kube-apiserver."""
+    return {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "level": "Metadata",
+        "auditID": f"id-{second}",
+        "stage": "ResponseComplete",
+        "requestURI": "/apis/apps/v1/namespaces/shop/deployments/web?fieldManager=kubectl-set",
+        "verb": "patch",
+        "user": {"username": "jane", "groups": ["system:authenticated"]},
+        "userAgent": "kubectl/v1.31.0 (linux/amd64)",
+        "objectRef": {"resource": "deployments", "namespace": "shop", "name": "web", "apiGroup": "apps"},
+        "responseStatus": {"metadata": {}, "code": 200},
+        "requestReceivedTimestamp": f"2026-11-24T10:{second // 60 % 60:02}:{second % 60:02}.123456Z",
+        **fields,
+    }
+
+
+def line(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+@asynccontextmanager
+async def index_of(*paths: Path, kind: str = AUDIT, seconds: float = 30) -> AsyncIterator[LogIndex]:
+    index = LogIndex(Env())
+    try:
+        await index.read([LogSource(kind, str(each)) for each in paths], seconds=seconds)
+        yield index
+    finally:
+        index.close()
+
+
+@pytest.mark.real_loop
+async def test_rotated_files_and_compressed_ones(tmp_path: Path) -> None:
+    (tmp_path / "audit-1.log.gz").write_bytes(gzip.compress(line(event(1)) + line(event(2))))
+    (tmp_path / "audit-2.log").write_bytes(line(event(3)))
+    (tmp_path / "audit.log").write_bytes(line(event(4)) + line(event(5, objectRef={"resource": "pods"})))
+    for paths in ([tmp_path / "audit*"], [tmp_path / "audit.log", *sorted(tmp_path.glob("audit-*"))]):
+        async with index_of(*paths) as index:
+            assert [each.record.audit_id for each in index.of_object(WEB)] == ["id-1", "id-2", "id-3", "id-4"]
+            assert index.unseen == {}
+
+
+@pytest.mark.real_loop
+async def test_damaged_lines_are_counted_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    path.write_bytes(line(event(1)) + b"garbage\n" + b'{"verb":"patch"}\n' + line(event(2)) + line(event(3))[:200])
+    async with index_of(path) as index:
+        assert len(index.of_object(WEB)) == 2
+        assert list(index.unseen) == [
+            f"audit log {path}: 1 damaged line: the last one is incomplete",
+            f"audit log {path}: 2 damaged lines: no event of an audit log in JSON",
+        ]
+
+
+@pytest.mark.real_loop
+async def test_a_log_of_the_other_kind_is_damaged(tmp_path: Path) -> None:
+    """The causes of a decision log are believed, those in an audit log are claimed by clients."""
+    path = tmp_path / "audit.log"
+    path.write_bytes(line(event(1)) * 3)
+    async with index_of(path, kind=DECISIONS) as index:
+        assert index.of_object(WEB) == []
+        assert list(index.unseen) == [f"decision log {path}: 3 damaged lines: no line of a decision log"]
+
+
+@pytest.mark.real_loop
+async def test_time_is_bounded(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.log").write_bytes(line(event(number)) * 10)
+    async with index_of(tmp_path / "*.log", seconds=0) as index:
+        said = list(index.unseen)
+        assert len(said) == 3
+        assert said[-1].endswith(": not read, 0 seconds were over before")
+
+
+@pytest.mark.real_loop
+async def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    path.write_bytes(line(event(1)) + line(event(2)))
+    async with index_of(path) as index:
+        path.write_bytes(b"")
+        assert index.of_object(WEB) == []
+        assert list(index.unseen) == ["lines of logs that were changed while they were read"]
+
+
+@pytest.mark.real_loop
+async def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(LogFileError, match="no file matches"):
+        async with index_of(tmp_path / "*.log"):
+            pass
+
+
+@cases(
+    "change",
+    {
+        "a name without end": {"objectRef": {"resource": "pods", "name": "x" * 100_000}},
+        "a time in no year": {"requestReceivedTimestamp": "99999-01-01T00:00:00Z"},
+        "a time without zone": {"requestReceivedTimestamp": "2026-11-24T10:00:00"},
+        "a name that is a number": {"objectRef": {"resource": "pods", "name": 7}},
+        "annotations that are a list": {"annotations": []},
+        "half of a character": {"user": {"username": "\ud800"}},
+    },
+)
+def test_hostile_events_are_no_events(change: dict[str, Any]) -> None:
+    text = line(event(1, **change)).replace(b"\\ud800", b"\xed\xa0\x80")
+    with pytest.raises(NoLine):
+        read_audit(text)
+
+
+@cases(
+    "text",
+    {
+        "deeply nested": b'{"verb":"patch","responseObject":' + b"[" * 100_000 + b"\n",
+        "a number of many digits": b'{"verb":"patch","code":' + b"9" * 100_000 + b"}\n",
+        "zeros": b"\0" * 1000 + b"\n",
+    },
+)
+def test_hostile_lines_are_no_lines(text: bytes) -> None:
+    for read in (read_audit, read_decision):
+        with pytest.raises(NoLine):
+            read(text)
+
+
+@cases(
+    "change",
+    {
+        "a read": {"verb": "get"},
+        "a rejected write": {"responseStatus": {"code": 403}},
+        "a dry run": {"requestURI": "/apis/apps/v1/namespaces/shop/deployments/web?dryRun=All"},
+        "another stage": {"stage": "RequestReceived"},
+        "a Lease": {"objectRef": {"resource": "leases", "name": "x", "apiGroup": "coordination.k8s.io"}},
+    },
+)
+def test_what_changes_nothing_is_left_out(change: dict[str, Any]) -> None:
+    assert read_audit(line(event(1, **change))) is None
+
+
+def test_claims_in_an_audit_log_are_bounded() -> None:
+    cause = json.dumps({"component": "replicaset-controller", "decision": "x" * 10_000})
+    record = read_audit(line(event(1, annotations={"pilothouse.io/cause": cause})))
+    assert record is not None
+    assert record.cause is None
