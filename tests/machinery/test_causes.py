@@ -65,6 +65,7 @@ async def test_the_header_brings_it_all_over() -> None:
     assert found is not None
     assert found.triggers[0] == Trigger("MODIFIED", "pods", "default", "web-0", "12")
     assert (len(found.triggers), found.more) == (MAX_TRIGGERS, 2)
+    assert [each.name for each in found.triggers] == [f"web-{number}" for number in (0, 1, 4, 5, 6, 7, 8, 9)]
 
 
 async def test_the_largest_cause_is_taken_by_the_other_side() -> None:

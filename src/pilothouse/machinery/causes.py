@@ -22,6 +22,8 @@ ANNOTATION = "pilothouse.io/cause"
 
 MAX_TRIGGERS = 8
 """So many events of one key are kept; the number of the others is."""
+_FIRST_TRIGGERS = 2
+"""The first ones that are kept beside the last: a key that waits for long collects many, and the last is often news."""
 MAX_DECISION = 500
 """Characters of a decision."""
 _MAX_NAME = 320
@@ -91,7 +93,8 @@ class InvalidCause(ValueError):
 
 
 class Triggers:
-    """The events that a key was enqueued for, while it waits: the first of them, and how many more there were.
+    """The events that a key was enqueued for, while it waits: the first and the last of them, and how many more there
+    were.
 
     Each is kept as what it is read from, since most syncs write nothing.
     """
@@ -105,10 +108,11 @@ class Triggers:
 
     def add(self, type_: str, resource: str = "", metadata: Any = None) -> None:
         """Note one. ``metadata`` is that of the object, which is not changed later."""
-        if len(self._events) < MAX_TRIGGERS:
-            self._events.append((type_, resource, metadata))
-        else:
+        events = self._events
+        if len(events) == MAX_TRIGGERS:
+            del events[_FIRST_TRIGGERS]
             self._more += 1
+        events.append((type_, resource, metadata))
 
     def inherit(self, others: "Triggers") -> None:
         """Also note those of the sync that adds the key, each once."""

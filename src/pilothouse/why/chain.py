@@ -22,6 +22,7 @@ from pilothouse.why.changes import (
     is_fulfilled,
     summary,
 )
+from pilothouse.why.deletions import deletion_request
 from pilothouse.why.details import details
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_of_spec
 from pilothouse.why.steps import UNKNOWN, Step
@@ -137,6 +138,8 @@ class Chain:
             found[each.reference, each.revision] = _Candidate(each, described.text, SPEC)
         for trigger in cause.triggers if cause is not None else ():
             led = await self._change_of(trigger)
+            if led is not None and led.type == "DELETED":
+                led = await self._asked(led)
             if cause is not None and led is not None and led.revision not in seen and led.revision < change.revision:
                 found.setdefault((led.reference, led.revision), await self._weighed(led, cause))
         intents = await self._intents(change, cause) if cause is not None else _Intents()
@@ -165,6 +168,12 @@ class Chain:
             return None
         reference = Reference(trigger.resource, trigger.namespace, trigger.name)
         return await self._evidence.change_at(reference, trigger.resource_version) if trigger.resource_version else None
+
+    async def _asked(self, removed: ObjectChange) -> ObjectChange:
+        """The request that began a deletion, for the change that completed it."""
+        changes = [each for each in await self._evidence.changes(removed.reference) if each.uid == removed.uid]
+        asked = await deletion_request(self._evidence, [each for each in changes if each.revision <= removed.revision])
+        return removed if asked is None else asked
 
     async def _intents(self, change: ObjectChange, cause: Cause) -> "_Intents":
         """The changes of the spec of the object that the component was working on, since the status last said that it

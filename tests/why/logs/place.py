@@ -30,6 +30,14 @@ rules:
 - level: RequestResponse
 """
 _NODES = ("--pod-start-delay=50ms", "--pod-stop-delay=50ms", "--node-cpu=4", "--pod-events=true")
+_MANAGER = (
+    "--leader-elect=false",
+    "--secure-port=0",
+    "--node-monitor-grace-period=14s",
+    # Scenarios run side by side: throttled, a controller would come to one when it has gone on.
+    "--kube-api-qps=500",
+    "--kube-api-burst=1000",
+)
 _COMMON = 3
 _MASTERS = ("system:masters",)
 
@@ -87,7 +95,7 @@ def logged_place(spare_nodes: int) -> Iterator[LoggedPlace]:
             for program, kubeconfig, flags in (
                 ("nodes", cluster.kubeconfig, (*_NODES, f"--nodes={_COMMON + spare_nodes}")),
                 ("scheduler", as_scheduler, ()),
-                ("manager", as_manager, ("--leader-elect=false", "--secure-port=0", "--node-monitor-grace-period=14s")),
+                ("manager", as_manager, _MANAGER),
             ):
                 log = f"--decision-log={directory}/decisions-{program}.log"
                 programs.enter_context(pilothouse(directory, program, f"--kubeconfig={kubeconfig}", log, *flags))

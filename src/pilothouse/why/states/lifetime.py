@@ -1,8 +1,9 @@
 """What holds for objects of all kinds: that they are gone, are being deleted, were created or last changed."""
 
 from pilothouse.why.actors import who
-from pilothouse.why.changes import METADATA, SPEC, asks_deletion, summary
-from pilothouse.why.evidence import Document, ObjectChange, newest_of_spec
+from pilothouse.why.changes import METADATA, SPEC, summary
+from pilothouse.why.deletions import deletion_request
+from pilothouse.why.evidence import ObjectChange, newest_of_spec
 from pilothouse.why.steps import NOT_FOUND, UNKNOWN, Step
 from pilothouse.why.view import Finding, View
 
@@ -23,7 +24,7 @@ async def gone(view: View) -> Finding:
 
 async def deletion(view: View, changes: list[ObjectChange], ended: ObjectChange) -> Step:
     """The step of a deletion. Of one that took its time, what led to it is what led to its beginning."""
-    asked = await deletion_request(view, [each for each in changes if each.uid == ended.uid])
+    asked = await deletion_request(view.evidence, [each for each in changes if each.uid == ended.uid])
     if asked is None:
         return await view.chain.step(ended, text="was deleted")
     step = await view.chain.step(asked, text="was deleted")
@@ -36,30 +37,6 @@ def _end_lines(asked: ObjectChange, ended: ObjectChange) -> list[str]:
         return []
     by = who(ended)
     return [f"removed at {ended.time[11:19]}{f' by {by}' if by else ''}, when its deletion was complete"]
-
-
-async def deletion_request(view: View, changes: list[ObjectChange]) -> ObjectChange | None:
-    """The change that marked an object for deletion; None if it was deleted at once, or history does not have it.
-
-    ``changes`` are those of one object. The mark is never removed, so it is found by bisection.
-    """
-    kept = [each for each in changes if each.type != "DELETED"]
-    low, high = 0, len(kept)
-    while low < high:
-        middle = (low + high) // 2
-        if _is_marked(await view.evidence.after(kept[middle])):
-            high = middle
-        else:
-            low = middle + 1
-    for each in kept[:low]:
-        # A state that is not known can't show the mark: the request says so.
-        if asks_deletion(each) and await view.evidence.after(each) is None:
-            return each
-    return None if low == len(kept) or _is_marked(await view.evidence.before(kept[low])) else kept[low]
-
-
-def _is_marked(document: Document | None) -> bool:
-    return bool(document and (document.get("metadata") or {}).get("deletionTimestamp"))
 
 
 async def created(view: View) -> Step | None:

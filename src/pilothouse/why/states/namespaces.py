@@ -1,7 +1,7 @@
 """Namespaces that are being deleted."""
 
 from pilothouse.why.changes import first_of
-from pilothouse.why.states.lifetime import deletion_request
+from pilothouse.why.deletions import deletion_request
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
@@ -31,7 +31,7 @@ async def namespace(view: View) -> Finding | None:
         steps.append(view.step(f"is held by spec.finalizers {', '.join(others)}", root=STATE))
     if steps:
         steps[0].table = await _held(view)
-    asked = await deletion_request(view, await view.changes())
+    asked = await deletion_request(view.evidence, await view.changes())
     if asked is not None:
         steps.append(await view.chain.step(asked))
     if not steps:

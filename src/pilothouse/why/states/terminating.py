@@ -1,6 +1,6 @@
 """Objects that are marked for deletion and are still there."""
 
-from pilothouse.why.states.lifetime import deletion_request
+from pilothouse.why.deletions import deletion_request
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
@@ -37,7 +37,7 @@ async def terminating(view: View) -> Finding | None:
     elif metadata.get("deletionGracePeriodSeconds"):
         seconds = metadata["deletionGracePeriodSeconds"]
         steps.append(view.step(f"has {seconds} seconds of grace, until {metadata['deletionTimestamp']}", root=STATE))
-    asked = await deletion_request(view, await view.changes())
+    asked = await deletion_request(view.evidence, await view.changes())
     if asked is not None:
         steps.append(await view.chain.step(asked))
     return Finding("terminating", tuple(steps))
