@@ -140,7 +140,7 @@ class Chain:
             led = await self._change_of(trigger)
             if led is not None and led.type == "DELETED":
                 led = await self._asked(led)
-            if cause is not None and led is not None and led.revision not in seen and led.revision < change.revision:
+            if cause is not None and led is not None and led.revision not in seen and _may_follow(change, led):
                 found.setdefault((led.reference, led.revision), await self._weighed(led, cause))
         intents = await self._intents(change, cause) if cause is not None else _Intents()
         for candidate in intents.candidates:
@@ -204,6 +204,12 @@ class Chain:
                 if after is None and not each.sent:
                     break  # what it has replaced of earlier ones is not known
         return found
+
+
+def _may_follow(change: ObjectChange, led: ObjectChange) -> bool:
+    """Whether one change may have led to another. Where a version is not known, the order is one of times, and a
+    request that was sent later may have been recorded first."""
+    return led.revision < change.revision or not (led.resource_version and change.resource_version)
 
 
 def _lost(cause: Cause | None, root: str) -> list[str]:

@@ -12,6 +12,7 @@ _MOST_PODS = 10
 _SCALERS = frozenset({"replicaset-controller", "replicationcontroller-controller"})
 _COST = "controller.kubernetes.io/pod-deletion-cost"
 _BUDGETS = "poddisruptionbudgets.policy"
+_MOST_LATER = 5
 _COLLECTOR = "garbage-collector-controller"
 _PRESSURES = {
     "memory": "MemoryPressure",
@@ -64,7 +65,7 @@ async def _unrecorded(evidence: Evidence, change: ObjectChange, component: str) 
 
 
 async def _owners_gone(evidence: Evidence, change: ObjectChange) -> list[ObjectChange]:
-    """The deletions of the owners of an object that the garbage collector has deleted, as far as they came before."""
+    """The deletions of the owners of an object that the garbage collector has deleted."""
     document = await evidence.before(change) or await evidence.after(change)
     found: list[ObjectChange] = []
     for each in ((document or {}).get("metadata") or {}).get("ownerReferences") or ():
@@ -72,8 +73,8 @@ async def _owners_gone(evidence: Evidence, change: ObjectChange) -> list[ObjectC
         if not resource:
             continue
         owner = Reference(resource, change.reference.namespace, str(each.get("name") or ""))
-        earlier = [one for one in await evidence.changes(owner) if one.revision < change.revision]
-        found += [one for one in earlier if one.uid == each.get("uid") and asks_deletion(one)][:1]
+        requests = [one for one in await evidence.changes(owner) if one.uid == each.get("uid") and asks_deletion(one)]
+        found += requests[:1]
     return found
 
 
@@ -173,9 +174,10 @@ async def _pressure(evidence: Evidence, change: ObjectChange) -> list[ObjectChan
     resource = str(status.get("message") or "").partition("low on resource: ")[2].partition(".")[0]
     kind = _PRESSURES.get(resource, "")
     node = Reference("nodes", "", str(((after or {}).get("spec") or {}).get("nodeName")))
-    for each in reversed(await evidence.changes(node)):
-        if each.revision >= change.revision or each.type != "MODIFIED":
-            continue
+    changes = [each for each in await evidence.changes(node) if each.type == "MODIFIED"]
+    earlier = [each for each in changes if each.revision < change.revision]
+    # A kubelet sends both at once, and the node's status may come second.
+    for each in [*reversed(earlier), *changes[len(earlier) :][:_MOST_LATER]]:
         if _is_under(kind, await evidence.after(each)) and not _is_under(kind, await evidence.before(each)):
             return [each]
     return []

@@ -91,14 +91,17 @@ class LogEvidence:
         return sorted(found, key=lambda each: each.revision)
 
     async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
-        """The change that made a version. If its version is not in the logs, the last one before it that has none."""
+        """The change that made a version. If its version is not in the logs, the one without a version that is nearest
+        to where it must be."""
         changes = (await self._timeline(reference)).changes
         exact = next((each for each in changes if each.resource_version == resource_version), None)
         if exact is not None or not resource_version.isascii() or not resource_version.isdecimal():
             return exact
         wanted = int(resource_version[:19])
-        before = [each for each in changes if version_before(each.revision) <= wanted]
-        return before[-1] if before and not before[-1].resource_version else None
+        unknown = [each for each in changes if not each.resource_version]
+        if not unknown or any(version_before(each.revision) == wanted for each in changes if each.resource_version):
+            return None
+        return min(unknown, key=lambda each: abs(version_before(each.revision) - wanted))
 
     async def refused_evictions(self, reference: Reference) -> list[Record]:
         """Evictions of a pod that a budget did not allow, oldest first."""
