@@ -13,7 +13,7 @@ from pilothouse.why.evidence import NO_ORIGINS, Document, ObjectChange, Referenc
 from pilothouse.why.logs.changes import SHIFT, Timeline, Write, deletes, joined, timeline, version_before
 from pilothouse.why.logs.documents import names_in, scaled_to, sent_fields, with_replicas, written_object
 from pilothouse.why.logs.index import Located, LogIndex
-from pilothouse.why.logs.inference import Told, component_of, inferred_cause, told_of
+from pilothouse.why.logs.inference import Reported, component_of, inferred_cause, reported_by
 from pilothouse.why.logs.lines import AUDIT, DECISIONS, Bodies, Record, read_bodies
 from pilothouse.why.trust import believed_cause
 
@@ -103,9 +103,9 @@ class LogEvidence:
             return None
         return min(unknown, key=lambda each: abs(version_before(each.revision) - wanted))
 
-    async def refused_evictions(self, reference: Reference) -> list[Record]:
+    async def rejected_evictions(self, reference: Reference) -> list[Record]:
         """Evictions of a pod that a budget did not allow, oldest first."""
-        return [each.record for each in self._index.of_object(reference) if each.record.is_refused]
+        return [each.record for each in self._index.of_object(reference) if each.record.is_rejected]
 
     async def _timeline(self, reference: Reference) -> Timeline:
         if reference not in self._timelines:
@@ -118,11 +118,11 @@ class LogEvidence:
         created = str(metadata.get("creationTimestamp") or "")
         live = None if now is None else (str(metadata.get("uid") or ""), created)
         index = self._index
-        found = [each for each in index.of_object(reference) if not each.record.is_refused]
+        found = [each for each in index.of_object(reference) if not each.record.is_rejected]
         found += self._of_collection(reference, found, created)
         writes = joined(found, index.of_request)
         if not any(deletes(each.record) for each in writes):
-            writes += await self._told(reference, writes, gone=now is None)
+            writes += await self._reported(reference, writes, gone=now is None)
         read = timeline(reference, writes, index.version_at, live)
         return Timeline(tuple([await self._explained(each, read) for each in read.changes]), read.writes)
 
@@ -134,7 +134,7 @@ class LogEvidence:
         found = []
         for each in unnamed:
             record = each.record
-            if record.verb == "deletecollection" and record.at >= first and not record.is_refused:
+            if record.verb == "deletecollection" and record.at >= first and not record.is_rejected:
                 names = names_in(self._bodies_at(each.location))
                 if reference.name in names if names is not None else not record.selects:
                     found.append(each)
@@ -146,7 +146,7 @@ class LogEvidence:
                 found.append(at_once[0])
         return found
 
-    async def _told(self, reference: Reference, known: list[Write], *, gone: bool) -> list[Write]:
+    async def _reported(self, reference: Reference, known: list[Write], *, gone: bool) -> list[Write]:
         """Writes that only events tell of."""
         kind = self.kind_of(reference.resource)
         if kind not in ("pod", "replicaset", "job"):
@@ -154,12 +154,12 @@ class LogEvidence:
         has = {"ADDED"} if any(each.record.verb == "create" for each in known) else set()
         found = []
         for event in await self._server.events_of_namespace(reference.namespace):
-            told = told_of(event, kind, reference.name)
+            reported = reported_by(event, kind, reference.name)
             last = event.last_timestamp or event.first_timestamp
-            if told is None or last is None or told.type in has or (told.type == "DELETED" and not gone):
+            if reported is None or last is None or reported.type in has or (reported.type == "DELETED" and not gone):
                 continue
-            has.add(told.type)
-            found.append(_told_write(reference, told, last))
+            has.add(reported.type)
+            found.append(_reported_write(reference, reported, last))
         return found
 
     async def _explained(self, change: ObjectChange, read: Timeline) -> ObjectChange:
@@ -255,15 +255,15 @@ class LogEvidence:
 _VERBS = {"ADDED": "create", "MODIFIED": "update", "DELETED": "delete"}
 
 
-def _told_write(reference: Reference, told: Told, at: datetime.datetime) -> Write:
+def _reported_write(reference: Reference, reported: Reported, at: datetime.datetime) -> Write:
     record = Record(
         source=_EVENTS,
         time=format_time(at),
         at=int(at.timestamp() * 1_000_000),
-        verb=_VERBS[told.type],
+        verb=_VERBS[reported.type],
         resource=reference.resource,
         namespace=reference.namespace,
         name=reference.name,
-        cause=Cause(told.component, told.key, f"an event says: {told.decision}"),
+        cause=Cause(reported.component, reported.key, f"an event says: {reported.decision}"),
     )
     return Write(record, decided=True)

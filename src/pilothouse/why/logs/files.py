@@ -16,7 +16,7 @@ BLOCK = 1024 * 1024
 MAX_LINE = 16 * 1024 * 1024
 """Longer lines are not read: the API server itself records at most 10 MiB of an object."""
 _GZIP = b"\x1f\x8b"
-_MOST_PLACES = 512
+_MOST_ENTRANCES = 512
 """Places where a gzip file can be entered; each holds some 45 KiB."""
 
 
@@ -101,7 +101,7 @@ class _PlainFile:
         return self._file.readline(MAX_LINE)
 
 
-class _Place:
+class _Entrance:
     """Where a gzip file can be entered: at this offset of the content, with these bytes of the file to come."""
 
     __slots__ = ("inflate", "offset", "position")
@@ -117,7 +117,7 @@ class _GzipFile:
         self.path = path
         self.damage: dict[str, int] = {}
         self._file = file
-        self._places: list[_Place] = [_Place(0, 0, _new_inflate())]
+        self._entrances: list[_Entrance] = [_Entrance(0, 0, _new_inflate())]
         self._spacing = 4 * BLOCK
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class _GzipFile:
 
     def blocks(self) -> Iterator[list[tuple[int, bytes]]]:
         rest, begin, skipping = b"", 0, False
-        for at, block in self._content(self._places[0], notes=True):
+        for at, block in self._content(self._entrances[0], notes=True):
             text = rest + block
             begin = at - len(rest)
             cut = text.rfind(b"\n") + 1
@@ -145,7 +145,7 @@ class _GzipFile:
             yield _lines(rest, begin)
 
     def line_at(self, offset: int) -> bytes:
-        place = next(each for each in reversed(self._places) if each.offset <= offset)
+        place = next(each for each in reversed(self._entrances) if each.offset <= offset)
         found = b""
         for at, block in self._content(place, notes=False):
             if at + len(block) <= offset:
@@ -156,7 +156,7 @@ class _GzipFile:
                 return found[: end + 1] if end >= 0 else b""
         return found
 
-    def _content(self, place: _Place, *, notes: bool) -> Iterator[tuple[int, bytes]]:
+    def _content(self, place: _Entrance, *, notes: bool) -> Iterator[tuple[int, bytes]]:
         """The content from a place on, with offsets. ``notes``: remember further places."""
         offset, position, inflate = place.offset, place.position, place.inflate.copy()
         at_start = False  # of a member of the file
@@ -184,13 +184,13 @@ class _GzipFile:
                 if inflate.eof:  # the next member: rotated files are put together with cat
                     taken, inflate = inflate.unused_data.lstrip(b"\0"), _new_inflate()
                     at_start = not taken
-            if notes and offset >= self._places[-1].offset + self._spacing:
-                self._remember(_Place(offset, position, inflate.copy()))
+            if notes and offset >= self._entrances[-1].offset + self._spacing:
+                self._remember(_Entrance(offset, position, inflate.copy()))
 
-    def _remember(self, place: _Place) -> None:
-        self._places.append(place)
-        if len(self._places) > _MOST_PLACES:
-            self._places = self._places[::2]
+    def _remember(self, place: _Entrance) -> None:
+        self._entrances.append(place)
+        if len(self._entrances) > _MOST_ENTRANCES:
+            self._entrances = self._entrances[::2]
             self._spacing *= 2
 
 

@@ -83,7 +83,7 @@ def inferred_cause(component: str, verb: str, reference: Reference, document: Do
     return Cause(component)
 
 
-class Told(msgspec.Struct, frozen=True):
+class Reported(msgspec.Struct, frozen=True):
     """A write that an event tells of. ``type`` is ADDED, MODIFIED or DELETED."""
 
     type: str
@@ -103,17 +103,17 @@ _ON_PODS = {
 }
 
 
-def told_of(event: Event, kind: str, name: str) -> Told | None:
+def reported_by(event: Event, kind: str, name: str) -> Reported | None:
     """What an event says that was done to an object of this kind (``pod``) and name."""
     about, message = event.involved_object, event.message
     owns = next((each for each, (owner, _resource) in _OWNERS.items() if owner == about.kind), None)
     if owns is None:
         if about.kind == "Pod" and (kind, about.name) == ("pod", name) and event.reason in _ON_PODS:
-            return Told("DELETED", _ON_PODS[event.reason], f"{about.namespace}/{about.name}", message)
+            return Reported("DELETED", _ON_PODS[event.reason], f"{about.namespace}/{about.name}", message)
         return None
     key = f"{about.namespace}/{about.name}"
     for type_, pattern in (("ADDED", _CREATED), ("DELETED", _DELETED), ("MODIFIED", _SCALED)):
         found = pattern.match(message)
         if found is not None and name in found.groups() and (type_ == "MODIFIED") == (kind == "replicaset"):
-            return Told(type_, owns, key, message)
+            return Reported(type_, owns, key, message)
     return None

@@ -1,5 +1,5 @@
 """The lines of decision logs and audit logs as ``Record``: one write that an API server has accepted, or an eviction
-that it has refused."""
+that it has rejected."""
 
 import datetime
 import re
@@ -13,7 +13,7 @@ from pilothouse.machinery.causes import ANNOTATION, HEADER, Cause, read_cause
 DECISIONS, AUDIT = "decision log", "audit log"
 
 _WRITE = re.compile(rb'"verb":\s*"(?:create|update|patch|delete|deletecollection)"')
-_REFUSED = 429
+_REJECTED = 429
 _MAX_NAME = 512
 _MAX_MESSAGE = 500
 _LEFT_OUT = frozenset({"events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews"})
@@ -50,16 +50,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     audit_id: str = ""
     cause: Cause | None = None
     message: str = ""
-    """Of a refusal."""
+    """Of a rejection."""
     level: str = ""
     """Of an audit event."""
     selects: bool = False
     """Only some objects of a collection were meant."""
 
     @property
-    def is_refused(self) -> bool:
+    def is_rejected(self) -> bool:
         """An eviction that a budget did not allow."""
-        return self.code == _REFUSED
+        return self.code == _REJECTED
 
 
 class _Ref(msgspec.Struct, gc=False, rename="camel"):
@@ -204,7 +204,7 @@ def read_bodies(line: bytes) -> Bodies:
 def _concerns(resource: str, subresource: str, code: int) -> bool:
     if not resource or resource in _LEFT_OUT or subresource in _LEFT_OUT_SUBRESOURCES:
         return False
-    return 200 <= code < 300 or (code == _REFUSED and subresource == "eviction")
+    return 200 <= code < 300 or (code == _REJECTED and subresource == "eviction")
 
 
 def _checked(*names: str) -> None:
