@@ -98,3 +98,36 @@ def test_without_opentelemetry(tmp_path: Path) -> None:
             1,
             "Error: --tracing-config-file needs OpenTelemetry: pip install 'pilothouse[tracing]'",
         )
+
+
+OPERATOR = "from pilothouse.operator import App\napp = App('gardener')\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("apiserver", "--port=0"),
+        ("manager", "--master=http://127.0.0.1:1"),
+        ("scheduler", "--master=http://127.0.0.1:1"),
+        ("nodes", "--master=http://127.0.0.1:1"),
+        (
+            "run",
+            "garden.py",
+            "--master=http://127.0.0.1:1",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+        ),
+        ("up", "--port=0"),
+    ],
+)
+def test_a_configuration_that_is_none_ends_every_program(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "garden.py").write_text(OPERATOR)
+    (tmp_path / "tracing.yaml").write_text("kind: TracingConfiguration\nsamplingRatePerMillion: -1\n")
+    ended = run_pilothouse(tmp_path, *words, "--tracing-config-file=tracing.yaml")
+    assert ended.returncode == 2
+    assert (
+        "Error: failed to validate tracing configuration: samplingRatePerMillion: Invalid value: -1: sampling rate "
+        "must be positive\n"
+    ) in ended.stderr
+    assert "Traceback" not in ended.stderr

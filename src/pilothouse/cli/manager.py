@@ -141,5 +141,6 @@ async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]
         tracing_flags.TracingUnavailable,
     ) as failed:
         # Alone, or in the groups of those who led or served at that moment.
-        raise UserError(str(first_of(failed))) from None
+        first = first_of(failed)
+        raise UserError(str(first), code=2 if isinstance(first, tracing_config.TracingError) else 1) from None
     return 0

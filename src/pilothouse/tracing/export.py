@@ -27,7 +27,12 @@ EXPORT_SECONDS = 10.0
 """How long a collector may take for a batch, attempts included; then it is lost."""
 LAST_SECONDS = 3.0
 """How long a program that ends waits for what is not sent yet."""
+_END_SECONDS = 1.0
 _LOG_SECONDS = 60.0
+
+_LIBRARY = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
+"""What the exporter says of every attempt."""
+_THREAD = "pilothouse-tracing"
 
 _log = Log("tracing")
 
@@ -79,13 +84,13 @@ class Exporter(SpanProcessor):
 
     def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._run, name="pilothouse-tracing", daemon=True)
-        logging.getLogger(OTLPSpanExporter.__module__.rpartition(".")[0] + ".exporter").addFilter(self._is_foreign)
+        self._thread = threading.Thread(target=self._run, name=_THREAD, daemon=True)
+        _LIBRARY.addFilter(self._is_foreign)
         self._thread.start()
 
     def _is_foreign(self, record: logging.LogRecord) -> bool:
         """Whether a line is of an exporter of somebody else. What this one has to say is said by ``_lost``."""
-        return record.threadName != "pilothouse-tracing"
+        return record.threadName != _THREAD
 
     async def close(self) -> None:
         """Send what is left. A collector that does not answer is left after some seconds."""
@@ -96,6 +101,9 @@ class Exporter(SpanProcessor):
             await asyncio.to_thread(self._thread.join, LAST_SECONDS)
         # Ends an attempt that is under way.
         await asyncio.to_thread(self._exporter.shutdown)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, _END_SECONDS)
+        _LIBRARY.removeFilter(self._is_foreign)
 
     def shutdown(self) -> None:
         """``close`` does it."""

@@ -22,6 +22,11 @@ def header_of(context: SpanContext) -> str:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
+def current_header() -> str:
+    """This task's span as a ``traceparent``."""
+    return header_of(trace.get_current_span().get_span_context())
+
+
 def read_headers(headers: Mapping[str, str]) -> SpanContext | None:
     """The span that a request comes from, None if it names none, or nothing that can be read."""
     text = headers.get(TRACEPARENT)

@@ -110,6 +110,10 @@ class Tracing:
         at: int | None = None,
     ) -> Span:
         """A span that begins now, or ``at``. Without ``parent`` it is a child of this task's span. ``end`` ends it."""
+        above = trace.get_current_span(parent).get_span_context()
+        if above.is_valid and not above.trace_flags.sampled:
+            # The sampler would say no to each: what is below goes by the one above.
+            return trace.NonRecordingSpan(above)
         return self._tracer.start_span(
             name, parent, kind, attributes, links, start_time=self.now() if at is None else at
         )

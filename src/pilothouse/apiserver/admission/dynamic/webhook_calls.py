@@ -55,6 +55,8 @@ class Target(msgspec.Struct, frozen=True):
     server_name: str
     path: str
     ca_bundle: str = ""
+    traceparent: str = ""
+    """The span of the call, where it is traced."""
 
 
 Send = Callable[[Target, bytes], Awaitable[tuple[int, bytes]]]
@@ -153,15 +155,16 @@ def _redirected(target: Target, there: Target, location: str) -> Target:
         return msgspec.structs.replace(target, url=url, path=path)
     is_service = target.server_name != target.host
     name = target.server_name if is_service else parts.hostname
-    return Target(url, parts.hostname, parts.port or 443, name, path, target.ca_bundle)
+    return Target(url, parts.hostname, parts.port or 443, name, path, target.ca_bundle, target.traceparent)
 
 
 async def _ask(target: Target, method: str, body: bytes) -> "_Answer":
+    span = f"Traceparent: {target.traceparent}\r\n" if target.traceparent else ""
     head = (
         f"{method} {target.path} HTTP/1.1\r\nHost: {urlsplit(target.url).netloc}\r\n"
         "User-Agent: kube-apiserver-admission\r\n"
         f"Content-Type: application/json\r\nAccept: application/json, */*\r\nContent-Length: {len(body)}\r\n"
-        "Connection: close\r\n\r\n"
+        f"{span}Connection: close\r\n\r\n"
     ).encode()
     try:
         reader, writer = await _open(target)

@@ -11,7 +11,7 @@ import base64
 import binascii
 import copy
 from collections.abc import Awaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -37,11 +37,18 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.managed_fields import with_plain_owners
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.cel.scopes import ExpressionError
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.logging import Log
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.json_patch import apply_json_patch
 from pilothouse.machinery.names import qualified_name_errors
 from pilothouse.machinery.patches import PatchError
+
+if TYPE_CHECKING:
+    from pilothouse.tracing.provider import Tracing
+
+with lazy_imports():
+    from pilothouse.tracing import propagation
 
 _log = Log("admission-webhook")
 _VERSIONS = ("v1", "v1beta1")
@@ -89,6 +96,7 @@ class Webhooks(Plugin):
         self._core = core
         self._configured = Configurations(core, self.resource, _webhooks)
         self.send: Send = lambda target, body: (core.send_webhook or send)(target, body)
+        self._tracing: Tracing | None = core.env.tracing
 
     async def _matching(self, write: AdmissionAttributes, webhook: Webhook) -> ResourceInfo | None:
         """The version to send; None when the webhook is not about the write."""
@@ -124,7 +132,7 @@ class Webhooks(Plugin):
                 )
 
         try:
-            response = await self._call(write, webhook, info)
+            response = await (self._call if self._tracing is None else self._traced_call)(write, webhook, info)
         except CallError as error:
             observe(_CALL_FAILED, error="" if webhook.ignores_failures else "calling_webhook_error")
             if webhook.ignores_failures:
@@ -148,6 +156,21 @@ class Webhooks(Plugin):
         if self._core.metrics is not None:
             self._core.metrics.requests.waited(self._core.env.perf_counter() - began)
 
+    async def _traced_call(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo) -> Object:
+        """With a span (``pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go``), of which the webhook is
+        told."""
+        assert self._tracing is not None, "it is asked before"
+        attributes = {
+            "configuration": webhook.configuration,
+            "webhook": webhook.name,
+            "resource": f"{info.group}/{info.version}, Resource={info.resource}",
+            "subresource": write.subresource,
+            "operation": write.operation,
+        }
+        name = f"Call {'mutating' if self.mutating else 'validating'} webhook"
+        with self._tracing.within(self._tracing.start(name, attributes)):
+            return await self._call(write, webhook, info)
+
     async def _call(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo) -> Object:
         uid, api_version = self._core.env.uid(), f"admission.k8s.io/{webhook.version}"
         request = admission_request(write, info, uid)
@@ -156,6 +179,8 @@ class Webhooks(Plugin):
         review = {"kind": "AdmissionReview", "apiVersion": api_version, "request": request}
         try:
             target = find_target(self._core, webhook.config, webhook.timeout)
+            if self._tracing is not None:
+                target = msgspec.structs.replace(target, traceparent=propagation.current_header())
             try:
                 async with asyncio.timeout(webhook.timeout):
                     status, body = await self.send(target, msgspec.json.encode(review))
