@@ -89,6 +89,10 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
         return any(script.pull is not None for script in self.scripts)
 
 
+DeriveBehaviour = Callable[["NodePod", "Profile"], Behaviour]
+"""``behaviour_of``, or what changes its result. Called again when the pod's annotations change."""
+
+
 def behaviour_of(pod: NodePod, profile: Profile) -> Behaviour:
     """The behaviour of a pod."""
     own = {key[len(PREFIX) :]: text for key, text in pod.metadata.annotations.items() if key.startswith(PREFIX)}

@@ -214,6 +214,14 @@ def reboot(pod: RuntimePod, at: float) -> None:
     pod.sandbox = False
 
 
+def crash(pod: RuntimePod, at: float, name: str, code: int) -> bool:
+    """End a running container, or all of them if no name is given. Whether there was any."""
+    found = [each for each in pod.all_containers if each.state == RUNNING and name in ("", each.name)]
+    for container in found:
+        _terminate(container, at, code)
+    return bool(found)
+
+
 def update_behaviour(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
     """Apply a changed behaviour; the probes of running containers start over."""
     pod.stop_delay = behaviour.stop_delay

@@ -6,7 +6,7 @@ when it is relieved. The condition stays for another five minutes. Ranking and m
 ``pkg/kubelet/eviction/helpers.go``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -50,9 +50,9 @@ class Usage(msgspec.Struct, frozen=True):
 class EvictionManager:
     """The pressures of all nodes. ``on_change`` is called with a node's name when its conditions may have changed."""
 
-    def __init__(self, env: Env, profile: Profile, record_event: NodeEventRecorder, log: Log) -> None:
+    def __init__(self, env: Env, profiles: Mapping[str, Profile], record_event: NodeEventRecorder, log: Log) -> None:
         self._env = env
-        self._profile = profile
+        self._profiles = profiles
         self._record_event = record_event
         self._pressures: dict[str, dict[str, ResourcePressure]] = {}
         self._next_at: dict[str, float] = {}
@@ -102,9 +102,10 @@ class EvictionManager:
         now = self._env.monotonic()
         active = next((name for name in CONDITIONS if name in pressures and pressures[name].active), "")
         if active and now >= self._next_at.get(node, now):
-            self._next_at[node] = now + self._profile.eviction_period
+            self._next_at[node] = now + self._profiles[node].eviction_period
             self._evict_one(node, active, pressures[active])
-        ends = {name: s.last_at + self._profile.pressure_transition for name, s in pressures.items() if not s.active}
+        transition = self._profiles[node].pressure_transition
+        ends = {name: s.last_at + transition for name, s in pressures.items() if not s.active}
         for name, at in ends.items():
             if now >= at:
                 del pressures[name]

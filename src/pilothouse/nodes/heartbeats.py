@@ -12,6 +12,7 @@ then the simulator writes its whole status and a new Lease.
 """
 
 import asyncio
+import functools
 import math
 from collections.abc import Mapping
 
@@ -48,6 +49,7 @@ class _NodeState(msgspec.Struct):
     """What is known of one node. Times are loop times."""
 
     name: str
+    profile: Profile
     registered: bool = False
     uid: str = ""  # "" while there is no Node
     deleted: str = ""  # the uid of the previous Node: the watch may still show it, or a finalizer hold it
@@ -91,7 +93,7 @@ class Heartbeats:
         informers: InformerFactory,
         clients: Mapping[str, Client],
         administrators: Mapping[str, Client],
-        profile: Profile,
+        profiles: Mapping[str, Profile],
         outages: Outages,
         pressures: EvictionManager,
         record_event: NodeEventRecorder,
@@ -102,15 +104,13 @@ class Heartbeats:
         self._index = index
         self._clients = clients
         self._administrators = administrators
-        self._profile = profile
         self._outages = outages
         self._pressures = pressures
         self._reports = reports
-        self._lease_decision = f"the Lease is renewed every {profile.lease_period:g} s"
         self._record_event = record_event
         self._log = log
         self._random = env.stream("nodes")
-        self._states = {name: _NodeState(name) for name in index}
+        self._states = {name: _NodeState(name, profiles[name]) for name in index}
         self._arrived: set[str] = set()
         self._queue: WorkQueue[str] = WorkQueue(env, "nodes", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
         self._pool = WorkerPool(
@@ -161,7 +161,7 @@ class Heartbeats:
             reason = "NodeNotSchedulable" if node.spec.unschedulable else "NodeSchedulable"
             self._record_node_event(node_state.name, reason)
         if self._reports and node_object.changes(node.status.conditions, self._rows(node_state.name)):
-            node_state.status_due = min(node_state.status_due, self._env.monotonic() + self._profile.sync_period)
+            node_state.status_due = min(node_state.status_due, self._env.monotonic() + node_state.profile.sync_period)
             self._queue.add(node_state.name)
 
     def _on_delete(self, node: Node) -> None:
@@ -258,7 +258,7 @@ class Heartbeats:
         node_state.boots = self._outages.boots(node_state.name)
         node_state.whole, node_state.status_due = True, 0.0
         name = node_state.name
-        machine = node_object.machine(name, self._index[name], self._profile, node_state.boots)
+        machine = node_object.machine(name, self._index[name], node_state.profile, node_state.boots)
         message = f"Node {name} has been rebooted, boot id: {machine['nodeInfo']['bootID']}"
         self._record_event(name, self._reference(name), "Rebooted", message, warning=True)
 
@@ -304,7 +304,9 @@ class Heartbeats:
 
     async def _register(self, node_state: _NodeState) -> None:
         name = node_state.name
-        body = node_object.new_node(name, self._index[name], self._profile, self._env.now(), conditions=self._reports)
+        body = node_object.new_node(
+            name, self._index[name], node_state.profile, self._env.now(), conditions=self._reports
+        )
         created = False
         record_decision(f"kubelet of {name} starts: its Node is registered")
         try:
@@ -323,7 +325,7 @@ class Heartbeats:
         if self._reports:
             await self._write_status(node_state)
         else:
-            await self._take_off_start_taint(node)
+            await self._take_off_start_taint(node_state, node)
         node_state.registered = True
         self._apply_commands(node_state, node)
         if name not in self._arrived:
@@ -342,22 +344,26 @@ class Heartbeats:
         except (ApiError, OSError) as error:
             # Not a reason to let the Lease wait. A kubelet tries again with its next status sync.
             self._log.error("Error updating node status, will retry", error=error, node=node_state.name)
-            node_state.status_due = self._env.monotonic() + self._stretched(self._profile.sync_period)
+            node_state.status_due = self._env.monotonic() + self._stretched(
+                node_state.profile, node_state.profile.sync_period
+            )
 
     async def _write_status(self, node_state: _NodeState) -> None:
         client, name, uid = self._clients[node_state.name], node_state.name, node_state.uid
         rows = self._rows(name)
         changed = node_object.changes(node_state.conditions, rows)
         whole = (
-            node_object.machine(name, self._index[name], self._profile, node_state.boots) if node_state.whole else None
+            node_object.machine(name, self._index[name], node_state.profile, node_state.boots)
+            if node_state.whole
+            else None
         )
         patch = strategic_merge_patch(node_object.status_patch(self._env.now(), node_state.conditions, whole, rows))
         differs = ", ".join(f"{kind} becomes {status}" for kind, status in changed)
-        period = self._profile.status_period
+        period = node_state.profile.status_period
         record_decision(f"status of {name}: {differs or f'no condition changes, reported every {period:g} s'}")
         node = await client.patch(NODES, name, patch, subresource="status")
         if node_state.new:
-            await self._take_off_start_taint(node)
+            await self._take_off_start_taint(node_state, node)
         for change in changed:
             self._record_node_event(name, node_object.STATUS_EVENTS[change])
         if node_state.uid == uid == node.metadata.uid:
@@ -365,16 +371,16 @@ class Heartbeats:
             if not is_newer(node_state.version, node.metadata.resource_version):
                 node_state.remember(node)
             # Meanwhile the pressure may have changed, or another client the conditions.
-            period = self._stretched(self._profile.status_period)
+            period = self._stretched(node_state.profile, node_state.profile.status_period)
             if self._rows(name) != rows:
                 period = 0.0
             elif node_object.changes(node_state.conditions, rows):
-                period = self._profile.sync_period
+                period = node_state.profile.sync_period
             node_state.status_due = self._env.monotonic() + period
 
-    async def _take_off_start_taint(self, node: Node) -> None:
+    async def _take_off_start_taint(self, node_state: _NodeState, node: Node) -> None:
         """Remove the taint not-ready:NoSchedule that admission sets, where no node lifecycle controller does."""
-        if self._profile.clears_start_taint and any((t.key, t.effect) == _START_TAINT for t in node.spec.taints):
+        if node_state.profile.clears_start_taint and any((t.key, t.effect) == _START_TAINT for t in node.spec.taints):
             record_decision(f"{node.metadata.name} is ready: its taint {_START_TAINT[0]} goes")
             await self._edit_taints(node, *_START_TAINT)
 
@@ -384,7 +390,7 @@ class Heartbeats:
         Past that the queue's backoff sets the pace, as a kubelet's does.
         """
         uid = node_state.uid
-        record_decision(self._lease_decision)
+        record_decision(_lease_decision(node_state.profile.lease_period))
         for tries in range(1, _LEASE_TRIES + 1):
             try:
                 lease = await self._write_lease(node_state, uid)
@@ -397,7 +403,9 @@ class Heartbeats:
             else:
                 if node_state.uid == uid:
                     node_state.lease = lease
-                    node_state.lease_due = self._turn_after(self._stretched(self._profile.lease_period))
+                    node_state.lease_due = self._turn_after(
+                        self._stretched(node_state.profile, node_state.profile.lease_period)
+                    )
                 return
 
     async def _write_lease(self, node_state: _NodeState, uid: str) -> msgspec.Raw:
@@ -418,8 +426,8 @@ class Heartbeats:
         after the other, and wake the loop and the readers of their watch once."""
         return math.ceil((self._env.monotonic() + seconds) / _TURN_SECONDS) * _TURN_SECONDS
 
-    def _stretched(self, seconds: float) -> float:
-        return seconds * (1 + self._random.random() * self._profile.jitter)
+    def _stretched(self, profile: Profile, seconds: float) -> float:
+        return seconds * (1 + self._random.random() * profile.jitter)
 
     # Events
 
@@ -429,3 +437,8 @@ class Heartbeats:
     def _reference(self, name: str) -> ObjectReference:
         # A kubelet uses the name as uid, which it knows before the Node exists (v1.36 ``pkg/kubelet/kubelet.go``).
         return ObjectReference(kind="Node", name=name, uid=name)
+
+
+@functools.lru_cache(maxsize=64)
+def _lease_decision(period: float) -> str:
+    return f"the Lease is renewed every {period:g} s"

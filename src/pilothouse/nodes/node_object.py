@@ -8,6 +8,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from pilothouse.api.core import NodeCondition
 from pilothouse.machinery.times import format_micro_time, format_time
 from pilothouse.nodes.addresses import node_address
@@ -81,7 +83,7 @@ def new_node(
             "labels": labels,
             "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
         },
-        "spec": {},
+        "spec": {"taints": [msgspec.to_builtins(taint) for taint in profile.taints]} if profile.taints else {},
         "status": {
             **machine(name, index, profile),
             **({"conditions": _conditions(STARTING, (), now)} if conditions else {}),

@@ -16,10 +16,10 @@ from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.env import Env, Log
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import is_newer
-from pilothouse.nodes import pod_status
+from pilothouse.nodes import containers, pod_status
 from pilothouse.nodes.addresses import PodAddresses, node_address
 from pilothouse.nodes.admission import NodeInfo, admit, new_pod_info
-from pilothouse.nodes.behaviour import Behaviour, behaviour_of
+from pilothouse.nodes.behaviour import Behaviour, DeriveBehaviour, behaviour_of
 from pilothouse.nodes.containers import RUNNING, ContainerEvent, advance, new_runtime_pod, reboot, update_behaviour
 from pilothouse.nodes.eviction_manager import EvictionManager
 from pilothouse.nodes.outages import Outages
@@ -68,18 +68,20 @@ class PodWorkers:
         informers: InformerFactory,
         nodes: Cache[Node],
         clients: Mapping[str, Client],
-        profile: Profile,
+        profiles: Mapping[str, Profile],
         outages: Outages,
         pressures: EvictionManager,
         record_event: NodeEventRecorder,
         log: Log,
         storage: bool = False,
+        derive_behaviour: DeriveBehaviour = behaviour_of,
     ) -> None:
         self._env = env
         self._index = index
         self._nodes = nodes
         self._clients = clients
-        self._profile = profile
+        self._profiles = profiles
+        self._derive_behaviour = derive_behaviour
         self._outages = outages
         self._pressures = pressures
         self._record_event = record_event
@@ -136,6 +138,17 @@ class PodWorkers:
             about = object_reference(NODE_PODS, pod.metadata)
             self._record_event(pod.spec.node_name, about, failure.reason, failure.message, warning=True)
         self._queue.add(key)
+
+    def crash(self, key: str, container: str, code: int) -> bool:
+        """End a container of a pod, or all of them. Whether any was running."""
+        sync_status = self._sync_statuses.get(key)
+        if sync_status is None or sync_status.runtime_pod is None:
+            return False
+        now = self._env.monotonic()
+        containers.advance(sync_status.runtime_pod, now)
+        crashed = containers.crash(sync_status.runtime_pod, now, container, code)
+        self._queue.add(key)
+        return crashed
 
     # Events of the watch
 
@@ -211,13 +224,14 @@ class PodWorkers:
 
     def _new_sync_status(self, pod: NodePod) -> PodSyncStatus:
         now = self._now()
-        behaviour = behaviour_of(pod, self._profile)
+        profile = self._profiles[pod.spec.node_name]
+        behaviour = self._derive_behaviour(pod, profile)
         sync_status = PodSyncStatus(
             uid=pod.metadata.uid,
             behaviour=behaviour,
             annotations=pod.metadata.annotations,
             seen_at=now.loop,
-            runtime_pod=recover(pod, behaviour, self._profile, now),
+            runtime_pod=recover(pod, behaviour, profile, now),
             address=pod.status.pod_ip,
         )
         if sync_status.runtime_pod is not None:
@@ -241,7 +255,7 @@ class PodWorkers:
 
     def _update_behaviour(self, pod: NodePod, sync_status: PodSyncStatus) -> None:
         sync_status.annotations = pod.metadata.annotations
-        behaviour = behaviour_of(pod, self._profile)
+        behaviour = self._derive_behaviour(pod, self._profiles[pod.spec.node_name])
         if behaviour != sync_status.behaviour:
             sync_status.behaviour = behaviour
             if sync_status.runtime_pod is not None:
@@ -263,10 +277,11 @@ class PodWorkers:
         if waits and pod.metadata.deletion_timestamp is None and not is_terminal(pod) and self._mount(pod):
             assert runtime_pod is not None, "it waits"
             runtime_pod.starts_at = self._env.monotonic() + sync_status.behaviour.start_delay
+        profile = self._profiles[pod.spec.node_name]
         while True:
             now = self._env.monotonic()
             observe(pod, sync_status, now)
-            match decide(pod, sync_status, now, self._profile):
+            match decide(pod, sync_status, now, profile):
                 case Idle():
                     return None
                 case Wait(seconds):
@@ -294,7 +309,7 @@ class PodWorkers:
         if failure is None:
             node_info.add(key, pod_info)
             sync_status.runtime_pod = new_runtime_pod(
-                pod, sync_status.behaviour, self._profile, now.loop + sync_status.behaviour.start_delay
+                pod, sync_status.behaviour, self._profiles[name], now.loop + sync_status.behaviour.start_delay
             )
             sync_status.deadline_at = deadline_of(pod, now)
             sync_status.runtime_pod.stopping = pod.metadata.deletion_timestamp is not None

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from pilothouse.api.core import Taint
+
 EVENTFUL_NODES = 20
 """By default simulators of up to so many nodes record events."""
 
@@ -18,6 +20,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral_storage: str = "1Ti"
     pods: int = 110
     labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    """Those that the node registers with, as ``--register-with-taints``."""
     clears_start_taint: bool = True
     """Take off the taint that admission gives every new node, in place of a node lifecycle controller."""
     events: bool | None = None

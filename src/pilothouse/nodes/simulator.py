@@ -14,6 +14,7 @@ from pilothouse.api.usage import ContainerUsage, Usage
 from pilothouse.client import Client
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.nodes.behaviour import DeriveBehaviour, behaviour_of
 from pilothouse.nodes.eviction_manager import CONDITIONS, EvictionManager
 from pilothouse.nodes.heartbeats import Heartbeats
 from pilothouse.nodes.logs import container_log
@@ -41,6 +42,9 @@ class NodeSimulator:
     ``administrator`` makes the writes that a node may not make: taints, the deletion of a Node whose machine is gone,
     and those of stages. Default: the node's own client.
 
+    ``profiles`` has those of nodes that differ in size and pace, by name; it takes the place of ``profile``, which then
+    says whether commands are read and events sent. ``derive_behaviour`` may change what pods do.
+
     Faults (``silence`` …) may be set at any time; they take effect with the next sync of the node.
     """
 
@@ -53,11 +57,14 @@ class NodeSimulator:
         client_for: Callable[[str], Client],
         administrator: Client | None = None,
         profile: Profile | None = None,
+        profiles: Mapping[str, Profile] | None = None,
+        derive_behaviour: DeriveBehaviour = behaviour_of,
         stages: "Sequence[Stage]" = (),
         storage: bool = False,
         log: Log | None = None,
     ) -> None:
         profile = profile or Profile()
+        profiles = profiles or dict.fromkeys(names, profile)
         log = log or Log("nodes")
         self._env = env
         self._index = {name: number for number, name in enumerate(names)}
@@ -67,7 +74,7 @@ class NodeSimulator:
         self._outages = Outages(env)
         enabled = profile.sends_events(len(names))
         self._record_event = NodeEventRecorder(env, self._clients, self._outages, enabled=enabled)
-        self._eviction_manager = EvictionManager(env, profile, self._record_event, log)
+        self._eviction_manager = EvictionManager(env, profiles, self._record_event, log)
         staged = {stage.kind for stage in stages}
         nodes = informers.informer(NODES)
         self._heartbeats = Heartbeats(
@@ -76,7 +83,7 @@ class NodeSimulator:
             informers=informers,
             clients=self._clients,
             administrators=self._administrators,
-            profile=profile,
+            profiles=profiles,
             outages=self._outages,
             pressures=self._eviction_manager,
             record_event=self._record_event,
@@ -91,12 +98,13 @@ class NodeSimulator:
                 informers=informers,
                 nodes=nodes.cache,
                 clients=self._clients,
-                profile=profile,
+                profiles=profiles,
                 outages=self._outages,
                 pressures=self._eviction_manager,
                 record_event=self._record_event,
                 log=log,
                 storage=storage,
+                derive_behaviour=derive_behaviour,
             )
         self._stage_controllers = [
             self._play(kind, stages, informers, log) for kind in (NODES, PODS) if kind.kind in staged
@@ -196,6 +204,11 @@ class NodeSimulator:
         if resource and resource not in CONDITIONS:
             raise ValueError(f"{resource!r} is none of {', '.join(CONDITIONS)}")
         self._eviction_manager.relieve(self._known(name), resource)
+
+    def crash(self, namespace: str, name: str, container: str = "", exit_code: int = 1) -> bool:
+        """A container of a pod ends, or all of them do, and what becomes of it is up to the restart policy. Whether any
+        was running on these nodes."""
+        return self._pod_workers is not None and self._pod_workers.crash(f"{namespace}/{name}", container, exit_code)
 
     def _known(self, name: str) -> str:
         if name not in self._index:

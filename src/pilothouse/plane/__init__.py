@@ -6,6 +6,6 @@ recording).
 """
 
 from pilothouse.plane.clients import LocalClients
-from pilothouse.plane.plane import Plane, PlaneOptions
+from pilothouse.plane.plane import NodeGroup, Plane, PlaneOptions
 
-__all__ = ["LocalClients", "Plane", "PlaneOptions"]
+__all__ = ["LocalClients", "NodeGroup", "Plane", "PlaneOptions"]

@@ -20,6 +20,7 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.tasks import first_of
 from pilothouse.machinery.metrics import Registry
 from pilothouse.nodes import NodeSimulator, Profile
+from pilothouse.nodes.behaviour import DeriveBehaviour, behaviour_of
 from pilothouse.nodes.views import NodePod
 from pilothouse.plane.clients import SCHEDULER_USER, LocalClients, Wrap, as_it_is, env_of
 from pilothouse.runtime import InformerFactory
@@ -50,12 +51,24 @@ SERVICE_RANGE = "10.0.0.0/16"
 nodes and pods have addresses beyond it (``nodes.addresses``)."""
 
 
+class NodeGroup(msgspec.Struct, frozen=True):
+    """Nodes that are alike: ``NAME-0`` to ``NAME-(count - 1)``."""
+
+    name: str
+    count: int
+    profile: Profile = Profile()
+
+
 class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a plane consists of."""
 
     nodes: int = 3
     node_prefix: str = "node-"
     profile: Profile = Profile()
+    groups: tuple[NodeGroup, ...] = ()
+    """Further nodes, with profiles of their own."""
+    derive_behaviour: DeriveBehaviour = behaviour_of
+    """What the pods on the nodes do."""
     stages: "tuple[Stage, ...]" = ()
     """Take the place of what nodes or pods do by themselves (``pilothouse.nodes.stages``)."""
     resource_metrics: bool = True
@@ -104,10 +117,11 @@ class Plane:
         self._descriptors = descriptors
         self.server = server or ApiServer(env, store, options=_server_options(self.options))
         # With nodes everybody has the kubelets' pods: one that shows more, instead of two.
-        wider = {Pod: NodePod} if self.options.nodes else NOTHING_WIDER
+        self.node_profiles = _profiles(self.options)
+        self.node_names = list(self.node_profiles)
+        wider = {Pod: NodePod} if self.node_names else NOTHING_WIDER
         self.clients = LocalClients(env, self.server, wrap, wider, decisions)
         self._outside = LocalClients(env, self.server)
-        self.node_names = [f"{self.options.node_prefix}{index}" for index in range(self.options.nodes)]
         self.cloud = self._new_cloud()
         self.manager = self._new_manager(descriptors)
         if self.manager is not None:
@@ -185,6 +199,8 @@ class Plane:
             client_for=lambda name: self.clients.client("nodes", f"system:node:{name}", ("system:nodes",)),
             administrator=self.clients.client("nodes", *ADMIN),
             profile=self.options.profile,
+            profiles=self.node_profiles,
+            derive_behaviour=self.options.derive_behaviour,
             stages=self.options.stages,
             storage=self.options.storage,
         )
@@ -234,6 +250,18 @@ class Plane:
             await self.provisioner.ready.wait()
         if self.manager is not None:
             await self.manager.leading.wait()
+
+
+def _profiles(options: PlaneOptions) -> dict[str, Profile]:
+    """The nodes by name. Raises ``ValueError`` for two of the same name."""
+    found = {f"{options.node_prefix}{index}": options.profile for index in range(options.nodes)}
+    for group in options.groups:
+        for index in range(group.count):
+            name = f"{group.name}-{index}"
+            if name in found:
+                raise ValueError(f"two nodes are called {name}: give the groups other names")
+            found[name] = group.profile
+    return found
 
 
 def _server_options(options: PlaneOptions) -> ServerOptions:
