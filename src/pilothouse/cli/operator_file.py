@@ -1,7 +1,5 @@
-"""The file of an operator: its ``App``, for ``run`` and ``generate``."""
+"""The file of an operator, for commands: what is wrong with it is the user's to put right."""
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ if TYPE_CHECKING:
     from pilothouse.operator import App
 
 with lazy_imports():
-    from pilothouse import operator
+    from pilothouse.operator import app_file
 
 
 def load_app(reference: str) -> "App":
@@ -21,37 +19,15 @@ def load_app(reference: str) -> "App":
     The file is run, with its folder on the import path. Raises ``UserError`` for a file that cannot be read or has no
     such app; what the file itself raises is its author's to see, with a traceback.
     """
-    path, name = file_and_name(reference)
-    # Not in the place of a module that others use: a file may well be named operator.py.
-    module_name = path.stem if path.stem not in sys.modules else f"pilothouse operator {path.stem}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{path} is not a Python file", code=2)
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.modules[module_name] = module
-    spec.loader.exec_module(module)
-    found = {key: value for key, value in vars(module).items() if isinstance(value, operator.App)}
-    if name:
-        if name not in found:
-            raise UserError(f"{path} has no App named {name}; there {_listed(found)}", code=2)
-        return found[name]
-    if len(set(map(id, found.values()))) != 1:
-        raise UserError(f"{path} must have one App, or be named as FILE:NAME; there {_listed(found)}", code=2)
-    return next(iter(found.values()))
+    try:
+        return app_file.load_app(reference)
+    except app_file.AppFileError as error:
+        raise UserError(str(error), code=2) from error
 
 
 def file_and_name(reference: str) -> tuple[Path, str]:
     """The parts of ``FILE`` or ``FILE:NAME``. Raises ``UserError`` if there is no such file."""
-    name = ""
-    path = Path(reference)
-    if not path.exists() and ":" in reference:
-        file, _colon, name = reference.rpartition(":")
-        path = Path(file)
-    if not reference or not path.is_file():
-        raise UserError(f"expected the Python file of an operator, got {reference or 'nothing'}: no such file", code=2)
-    return path, name
-
-
-def _listed(found: "dict[str, App]") -> str:
-    return f"are {', '.join(sorted(found))}" if found else "is none: app = pilothouse.operator.App(NAME)"
+    try:
+        return app_file.file_and_name(reference)
+    except app_file.AppFileError as error:
+        raise UserError(str(error), code=2) from error

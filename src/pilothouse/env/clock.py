@@ -56,3 +56,13 @@ class LoopClock(ABC):
 def whole_seconds(instant: datetime.datetime) -> datetime.datetime:
     """What ``metav1.Time`` keeps of an instant on the wire: whole seconds."""
     return instant.replace(microsecond=0)
+
+
+def processor_seconds() -> float:
+    """What this process has used of its processors."""
+    return time.process_time()
+
+
+def stopwatch_seconds() -> float:
+    """For programs without a loop: seconds that never go back, since some moment."""
+    return time.monotonic()

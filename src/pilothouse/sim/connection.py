@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from pilothouse.api import wire
-from pilothouse.client.interceptor import Interceptor, Observer
+from pilothouse.client.interceptor import Interceptor, Observer, Rule
 from pilothouse.client.request_info import RequestInfo, describe
 from pilothouse.env import Env
 from pilothouse.sim.replica import Replica
@@ -72,6 +72,8 @@ class Wire:
         self.on_death: Callable[[], None] = lambda: None
         self.observer = observer
         self.interceptors: list[Interceptor] = []
+        self.rules: list[Rule] = []
+        """Of this process alone, for connections that it has yet to make."""
 
     def die(self) -> None:
         """The process is gone: nothing that it has not sent by now is ever sent."""

@@ -10,7 +10,7 @@ import contextlib
 import functools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
@@ -44,7 +44,8 @@ from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.virtual import VirtualClock
 from pilothouse.nodes import Profile
-from pilothouse.plane import LocalClients, Plane, PlaneOptions
+from pilothouse.nodes.behaviour import DeriveBehaviour, behaviour_of
+from pilothouse.plane import LocalClients, NodeGroup, Plane, PlaneOptions
 from pilothouse.plane.plane import ADMIN
 from pilothouse.runtime import LeadershipLost
 from pilothouse.sim import faults
@@ -55,6 +56,9 @@ from pilothouse.sim.replica import Replica
 from pilothouse.sim.story import CURRENT, Story
 from pilothouse.sim.webhooks import SimulatedWebhooks, Spared
 from pilothouse.storage import Change, MemoryStore
+
+if TYPE_CHECKING:
+    from pilothouse.nodes.stages import Stage
 
 with lazy_imports():
     from pilothouse.plane import evidence
@@ -88,6 +92,17 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     leader_election: bool = False
     storage: bool = False
     """Whether volumes are provisioned for claims."""
+    groups: tuple[NodeGroup, ...] = ()
+    """Further nodes, with profiles of their own."""
+    stages: "tuple[Stage, ...]" = ()
+    """Take the place of what nodes or pods do by themselves."""
+    derive_behaviour: DeriveBehaviour = behaviour_of
+    """What the pods on the nodes do."""
+    manager: Options | None = None
+    """Everything about the manager; ``controllers``, ``controller_options``, ``leader_election`` and its gates count
+    without it."""
+    replicas: int = 1
+    """Processes of the manager: with a second one, which needs leader election, another is there when one dies."""
 
 
 class SimulationFailed(AssertionError):
@@ -118,8 +133,11 @@ class Simulation:
             PlaneOptions(
                 nodes=options.nodes,
                 profile=options.profile,
+                groups=options.groups,
+                stages=options.stages,
+                derive_behaviour=options.derive_behaviour,
                 storage=options.storage,
-                attach=Selection(options.controllers).enables(ATTACH_DETACH),
+                attach=Selection(self._manager_options().controllers).enables(ATTACH_DETACH),
                 gates=options.gates,
                 on_demand=program is not None,
                 manager=self._manager_options() if program is not None else None,
@@ -163,6 +181,8 @@ class Simulation:
             if self.webhooks is not None:
                 await self.webhooks.configure(self.plane.server, self._replica.server)
             self.start_process()
+            if self.options.replicas > 1:
+                self.start_process(second=True)
             self._running.set()
             try:
                 await asyncio.get_running_loop().create_future()
@@ -222,6 +242,8 @@ class Simulation:
         return process
 
     def _manager_options(self) -> Options:
+        if self.options.manager is not None:
+            return self.options.manager
         options = Options(
             controllers=self.options.controllers,
             controller_options=self.options.controller_options,
@@ -256,36 +278,75 @@ class Simulation:
             self.webhooks.died(process.name)
         if process.task is not None:
             process.task.cancel()
-        if self._second is process:
+        was_second, replicated = self._second is process, self.options.replicas > 1
+        if was_second:
             self._second = None
         if self.process is process:
             self.process = None
-            if self._group is not None:
-                self._group.start(self._restart(process.down, process.next_is_stale), name=f"after {process.name}")
+            if replicated:
+                self.process, self._second = self._second, None
+        elif not was_second:
+            return
+        if self._group is not None and (replicated or not was_second):
+            self._group.start(self._restart(process.down, process.next_is_stale), name=f"after {process.name}")
 
     async def _restart(self, down: float, stale: bool) -> None:
         await asyncio.sleep(down)
-        self.start_process(stale=stale)
+        self.start_process(stale=stale, second=self.process is not None)
         if stale:
             await asyncio.sleep(self.env.stream("simulation").uniform(1.0, 30.0))
             self.replica.set_lag(0.0)
 
     def kill(self, *, down: float = 0.0, stale: bool = False) -> None:
-        """The manager dies now, and is started again after ``down`` seconds."""
-        process = self.process
+        """The manager dies now, of several the one that leads, and is started again after ``down`` seconds."""
+        process = self.leader
         if process is not None:
             process.down, process.next_is_stale = down, stale
             process.wire.die()
 
+    @property
+    def leader(self) -> Process | None:
+        """The process that leads, of several; else the one that lives."""
+        second = self._second
+        if self.options.replicas > 1 and second is not None and second.manager is not None:
+            return second if second.manager.leading.is_set() else self.process
+        return self.process
+
+    async def partition(self, seconds: float) -> None:
+        """For a while the process that leads reaches no API server, and no event reaches it."""
+        process = self.leader
+        if process is None:
+            return
+        rule = Rule(refuse())
+        process.wire.rules.append(rule)
+        for interceptor in process.wire.interceptors:
+            interceptor.add(rule)
+            interceptor.end_watches(with_=lose_request())
+        self.story.record(f"{process.name} is cut off")
+        await asyncio.sleep(seconds)
+        process.wire.rules.remove(rule)
+        for interceptor in process.wire.interceptors:
+            interceptor.remove(rule)
+
     def _connect(self, wiring: Wire, inner: wire.Transport) -> wire.Transport:
         connection = Connection(wiring, inner, _replica_transport)
-        for rule in self._rules:
+        for rule in (*self._rules, *wiring.rules):
             connection.interceptor.add(rule)
         for holding in self._holds:
             holding.enter(connection)
         return connection
 
     # Observation
+
+    @property
+    def last_write(self) -> float:
+        """When something but a heartbeat was written last, in loop time."""
+        return self._last_write
+
+    def recent_writes(self) -> Counter[str]:
+        """What was written since this was called last, heartbeats aside: keys and programs."""
+        found, self._lately = self._lately, Counter()
+        return found
 
     def _committed(self, changes: list[Change]) -> None:
         origin = CURRENT.get()
@@ -367,9 +428,10 @@ class Simulation:
         for fault in plan.faults:
             await asyncio.sleep(max(0.0, began + fault.at - self.env.monotonic()))
             self.story.record(f"FAULT {fault}")
-            self._group.start(self._inject(fault), name=str(fault))
+            self._group.start(self.inject(fault), name=str(fault))
 
-    async def _inject(self, fault: faults.Fault) -> None:
+    async def inject(self, fault: faults.Fault) -> None:
+        """Bring a fault about, now; returns when it is over."""
         match fault:
             case faults.DropWatches(resource=resource, how=how):
                 self.end_watches(resource, how)
@@ -457,7 +519,7 @@ class Simulation:
         self.replica.set_lag(0.0)
         if self.webhooks is not None:
             self.webhooks.heal()
-        if self._second is not None:
+        if self._second is not None and self.options.replicas == 1:
             self._second.wire.die()
         if self.process is not None:
             self.process.wire.death = None

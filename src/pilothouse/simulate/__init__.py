@@ -1,5 +1,12 @@
 """``pilothouse simulate``: what would happen to a cluster, found out in virtual time.
 
+* ``scenario`` reads the file: a cluster, what happens to it, and what has to hold.
+* ``run`` performs it once, for one seed, in this process: ``cluster`` builds the simulation, ``timeline`` and
+  ``actions`` change it, ``expectations`` and ``budgets`` check it.
+* ``seeds`` runs many seeds in several processes and shrinks what fails, ``variants`` compares settings, ``outputs``
+  prints.
 * ``recording`` observes a run and keeps what its report shows.
 * ``report`` draws recordings: one HTML file, or one SVG.
+
+Nothing here is imported by a plane or by a test that needs none.
 """

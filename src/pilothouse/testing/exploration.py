@@ -212,7 +212,7 @@ class _Runner:
                 await simulation.settle()
 
         failure: BaseException | None = None
-        with contextlib.nullcontext() if logged else _quiet():
+        with contextlib.nullcontext() if logged else without_log():
             try:
                 virtual.run(main, seed=seed)
             except Exception as error:  # noqa: BLE001  # whatever it is, it is what the run has found
@@ -352,7 +352,7 @@ def _chosen(text: str) -> Iterator[tuple[int, frozenset[int] | None]]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def without_log() -> Iterator[None]:
     """No log lines: under faults there are thousands, and all are expected."""
     logger = logging.getLogger("pilothouse")
     before = logger.level

@@ -1,0 +1,53 @@
+"""The file of an operator: its ``App``, for the programs that run one."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from pilothouse.operator.app import App
+
+
+class AppFileError(ValueError):
+    """A file that has no ``App``: names the file, the reason and the way out."""
+
+
+def load_app(reference: str) -> App:
+    """The ``App`` in ``FILE`` or ``FILE:NAME``; without a name the file has exactly one.
+
+    The file is run, with its folder on the import path. Raises ``AppFileError`` for a file that cannot be read or has
+    no such app; what the file itself raises is its author's to see, with a traceback.
+    """
+    path, name = file_and_name(reference)
+    # Not in the place of a module that others use: a file may well be named operator.py.
+    module_name = path.stem if path.stem not in sys.modules else f"pilothouse operator {path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise AppFileError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    found = {key: value for key, value in vars(module).items() if isinstance(value, App)}
+    if name:
+        if name not in found:
+            raise AppFileError(f"{path} has no App named {name}; there {_listed(found)}")
+        return found[name]
+    if len(set(map(id, found.values()))) != 1:
+        raise AppFileError(f"{path} must have one App, or be named as FILE:NAME; there {_listed(found)}")
+    return next(iter(found.values()))
+
+
+def file_and_name(reference: str) -> tuple[Path, str]:
+    """The parts of ``FILE`` or ``FILE:NAME``. Raises ``AppFileError`` if there is no such file."""
+    name = ""
+    path = Path(reference)
+    if not path.exists() and ":" in reference:
+        file, _colon, name = reference.rpartition(":")
+        path = Path(file)
+    if not reference or not path.is_file():
+        raise AppFileError(f"expected the Python file of an operator, got {reference or 'nothing'}: no such file")
+    return path, name
+
+
+def _listed(found: dict[str, App]) -> str:
+    return f"are {', '.join(sorted(found))}" if found else "is none: app = pilothouse.operator.App(NAME)"

@@ -1,0 +1,190 @@
+"""Requests of an administrator: what kubectl would send."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
+from pilothouse.api.kinds import Kind
+from pilothouse.client import Client, json_patch, merge_patch, strategic_merge_patch
+from pilothouse.client.errors import AlreadyExists, ApiError
+from pilothouse.client.patches import Patch
+from pilothouse.machinery.api_resources import Discovery, Resource
+from pilothouse.simulate.scenario import actions
+
+FIELD_MANAGER = "pilothouse-simulate"
+_NAMESPACES: Kind[msgspec.Raw] = Kind("", "v1", "namespaces", "Namespace", False, msgspec.Raw)
+_ESTABLISHED_SECONDS = 60.0
+
+
+class ActionError(ValueError):
+    """An action that could not be performed: names the object and the reason."""
+
+
+class Administrator:
+    """Reads and changes objects of any kind."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._discovery: Discovery | None = None
+
+    # Kinds
+
+    async def resource(self, text: str) -> Resource:
+        """The resource that kubectl takes ``text`` for. Raises ``ActionError``."""
+        for again in (False, True):
+            found = _find(await self._discovered(again=again), text)
+            if found is not None:
+                return found
+        raise ActionError(f'the cluster has no resource type "{text}"')
+
+    async def kind_of(self, document: dict[str, Any]) -> Kind[Any]:
+        """Of an object. Raises ``ActionError``."""
+        for again in (False, True):
+            found = (await self._discovered(again=again)).find(document["apiVersion"], document["kind"])
+            if found is not None:
+                return found.as_kind().raw
+        raise ActionError(f'no matches for kind "{document["kind"]}" in version "{document["apiVersion"]}"')
+
+    async def _discovered(self, *, again: bool) -> Discovery:
+        if self._discovery is None or again:
+            self._discovery = await self.client.discover()
+        return self._discovery
+
+    # Objects
+
+    async def apply(self, documents: Sequence[dict[str, Any]]) -> None:
+        """Create the objects, or merge them into those that are there; with the namespaces that they need. Raises
+        ``ActionError``."""
+        own = {each["metadata"].get("name") for each in documents if each["kind"] == "Namespace"}
+        for document in documents:
+            kind = await self.kind_of(document)
+            namespace = str(document["metadata"].get("namespace") or "default") if kind.namespaced else ""
+            if namespace and namespace not in own:
+                own.add(namespace)
+                await self._create_namespace(namespace)
+            await self._apply(kind, document, namespace)
+            if document["kind"] == "CustomResourceDefinition":
+                await self._wait_established(document["metadata"]["name"])
+
+    async def _create_namespace(self, name: str) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            await self.client.create(_NAMESPACES, body)
+        except AlreadyExists:
+            return
+
+    async def _apply(self, kind: Kind[Any], document: dict[str, Any], namespace: str) -> None:
+        name = document["metadata"].get("name", "")
+        try:
+            try:
+                await self.client.create(
+                    kind, document, namespace, field_manager=FIELD_MANAGER, field_validation="Strict"
+                )
+            except AlreadyExists:
+                patch = merge_patch(document)
+                await self.client.patch(
+                    kind, name, patch, namespace, field_manager=FIELD_MANAGER, field_validation="Strict"
+                )
+        except ApiError as error:
+            raise ActionError(f"{document['kind']} {name}: {error}") from error
+
+    async def _wait_established(self, name: str) -> None:
+        async with asyncio.timeout(_ESTABLISHED_SECONDS):
+            while True:
+                definition = await self.client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+                if any((each.type, each.status) == ("Established", "True") for each in definition.status.conditions):
+                    return
+                await asyncio.sleep(0.01)
+
+    async def read(self, target: actions.Target) -> tuple[Kind[Any], str, str, dict[str, Any]]:
+        """Kind, namespace, name, and the object. Raises ``ActionError``."""
+        kind, namespace, name = await self._located(target)
+        try:
+            raw = await self.client.get(kind, name, namespace)
+        except ApiError as error:
+            raise ActionError(f"{target}: {error}") from error
+        return kind, namespace, name, msgspec.json.decode(raw)
+
+    async def _located(self, target: actions.Target) -> tuple[Kind[Any], str, str]:
+        text, name = target.resource_and_name
+        resource = await self.resource(text)
+        return resource.as_kind().raw, target.namespace if resource.namespaced else "", name
+
+    async def patch(self, target: actions.Target, patch: Patch, *, subresource: str = "") -> None:
+        """Raises ``ActionError``."""
+        kind, namespace, name = await self._located(target)
+        try:
+            await self.client.patch(kind, name, patch, namespace, subresource=subresource, field_manager=FIELD_MANAGER)
+        except ApiError as error:
+            raise ActionError(f"{target}: {error}") from error
+
+    async def scale(self, target: actions.Scale) -> None:
+        """Raises ``ActionError``."""
+        await self.patch(target, merge_patch({"spec": {"replicas": target.replicas}}), subresource="scale")
+
+    async def set_image(self, target: actions.SetImage) -> None:
+        """Raises ``ActionError``."""
+        kind, _namespace, _name, found = await self.read(target)
+        outer = ("spec", "jobTemplate", "spec", "template", "spec", "containers")
+        path = outer if kind.resource == "cronjobs" else ("spec", "template", "spec", "containers")
+        containers: Any = found
+        for step in path:
+            containers = containers[step] if isinstance(containers, dict) and step in containers else {}
+        names = [each["name"] for each in containers or ()]
+        wanted = [target.container] if target.container else names
+        if not wanted or not set(wanted) <= set(names):
+            raise ActionError(f"{target}: no container is called {target.container}; there are {', '.join(names)}")
+        body: Any = [{"name": name, "image": target.image} for name in wanted]
+        for step in reversed(path):
+            body = {step: body}
+        await self.patch(target, strategic_merge_patch(body))
+
+    async def restart(self, target: actions.Restart, at: str) -> None:
+        """As ``kubectl rollout restart``. Raises ``ActionError``."""
+        annotations = {"kubectl.kubernetes.io/restartedAt": at}
+        await self.patch(target, merge_patch({"spec": {"template": {"metadata": {"annotations": annotations}}}}))
+
+    async def change(self, target: actions.Patch) -> None:
+        """Raises ``ActionError``."""
+        if target.json is not None:
+            patch = json_patch(target.json)
+        elif target.strategic is not None:
+            patch = strategic_merge_patch(target.strategic)
+        else:
+            patch = merge_patch(target.merge or {})
+        await self.patch(target, patch, subresource=target.subresource)
+
+    async def delete(self, target: actions.Delete) -> None:
+        """Raises ``ActionError``."""
+        text, _slash, name = target.object.partition("/")
+        resource = await self.resource(text)
+        kind, namespace = resource.as_kind().raw, target.namespace if resource.namespaced else ""
+        grace = None if target.grace_period is None else round(target.grace_period)
+        try:
+            if target.selector:
+                await self.client.delete_collection(
+                    kind,
+                    namespace,
+                    label_selector=target.selector,
+                    propagation_policy=target.propagation,
+                    grace_period_seconds=grace,
+                )
+            else:
+                await self.client.delete(
+                    kind, name, namespace, propagation_policy=target.propagation, grace_period_seconds=grace
+                )
+        except ApiError as error:
+            raise ActionError(f"{target}: {error}") from error
+
+
+def _find(discovery: Discovery, text: str) -> Resource | None:
+    name, _dot, group = text.lower().partition(".")
+    preferred = discovery.preferred_resources()
+    matching = [each for each in preferred if name in (each.name, each.singular, each.kind.lower())]
+    for each in matching or [each for each in preferred if name in each.short_names]:
+        if group in ("", each.group):
+            return each
+    return None

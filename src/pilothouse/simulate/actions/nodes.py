@@ -1,0 +1,149 @@
+"""Actions about nodes: which ones are meant, outages, taints."""
+
+import asyncio
+import random  # noqa: TID251  # the type of a stream
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.core import NODES
+from pilothouse.api.kinds import Kind
+from pilothouse.client import json_patch, merge_patch
+from pilothouse.client.errors import ApiError, Conflict
+from pilothouse.machinery.labels import parse_selector
+from pilothouse.nodes import NodeSimulator
+from pilothouse.sim import Simulation
+from pilothouse.simulate.actions.administrator import ActionError
+from pilothouse.simulate.scenario import actions
+from pilothouse.simulate.scenario.actions import parse_taint
+from pilothouse.simulate.scenario.schema import NodeGroup
+
+_RAW_NODES: Kind[msgspec.Raw] = NODES.raw
+_TRIES = 5
+
+
+class Nodes:
+    """The nodes of a run."""
+
+    def __init__(self, simulation: Simulation, groups: Sequence[NodeGroup]) -> None:
+        self._simulation = simulation
+        self._zones = {f"{group.name}-{index}": group.zone for group in groups for index in range(group.count)}
+        self._groups = {f"{group.name}-{index}": group.name for group in groups for index in range(group.count)}
+
+    @property
+    def names(self) -> list[str]:
+        """Of all nodes."""
+        return list(self._groups)
+
+    @property
+    def simulator(self) -> NodeSimulator:
+        """What runs them. Raises ``ActionError`` where there are none."""
+        if self._simulation.plane.nodes is None:
+            raise ActionError("the cluster has no nodes")
+        return self._simulation.plane.nodes
+
+    def select(self, selection: actions.NodeSelection, chance: random.Random) -> list[str]:
+        """The nodes that are meant, in their order. Raises ``ActionError`` if there is none."""
+        named = {*selection.names, *([selection.name] if selection.name else [])}
+        if missing := named - set(self._groups):
+            raise ActionError(f"there is no node {sorted(missing)[0]}")
+        found = [
+            name
+            for name, group in self._groups.items()
+            if (not named or name in named)
+            and selection.group in ("", group)
+            and selection.zone in ("", self._zones[name])
+        ]
+        if selection.selector:
+            labels, matches = self._labels(), parse_selector(selection.selector).matches
+            found = [name for name in found if name in labels and matches(labels[name])]
+        if selection.count is not None and selection.count < len(found):
+            chosen = set(chance.sample(found, selection.count))
+            found = [name for name in found if name in chosen]
+        if not found:
+            raise ActionError(f"there are no such nodes: {selection}")
+        return found
+
+    def _labels(self) -> dict[str, dict[str, str]]:
+        nodes = (msgspec.json.decode(each.value) for each in self._simulation.store.list("/nodes/").records)
+        return {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
+
+    # Outages
+
+    async def fault(self, fault: actions.NodeFault, names: Sequence[str]) -> None:
+        """Bring it about; with ``for`` undo it afterwards."""
+        apply, undo = self._effect(fault)
+        for name in names:
+            apply(name)
+        if fault.for_ is not None:
+            await asyncio.sleep(fault.for_)
+            for name in names:
+                undo(name)
+
+    def _effect(self, fault: actions.NodeFault) -> tuple[Callable[[str], object], Callable[[str], object]]:
+        nodes = self.simulator
+
+        def revive(name: str) -> None:
+            nodes.revive(name)
+
+        match fault.effect:
+            case "silence":
+                return nodes.silence, revive
+            case "vanish":
+                return nodes.vanish, revive
+            case "out_of_service":
+                return nodes.take_out_of_service, revive
+            case "slow":
+                return (lambda name: nodes.slow(name, fault.slow or 0.0)), (lambda name: nodes.slow(name, 0.0))
+            case "pressure":
+                return (lambda name: nodes.press(name, fault.pressure or "memory")), nodes.relieve
+            case "relieve":
+                return nodes.relieve, nodes.relieve
+            case "reboot":
+                return (lambda name: nodes.revive(name, pods=False)), revive
+            case _:
+                return (lambda name: nodes.revive(name, pods=not fault.lose_disk)), revive
+
+    # Taints
+
+    async def cordon(self, names: Sequence[str], *, unschedulable: bool) -> None:
+        """As ``kubectl cordon`` and ``uncordon``. Raises ``ActionError``."""
+        for name in names:
+            await self._patched(name, {"spec": {"unschedulable": True if unschedulable else None}})
+
+    async def _patched(self, name: str, change: dict[str, Any]) -> None:
+        try:
+            await self._simulation.user.patch(NODES.raw, name, merge_patch(change))
+        except ApiError as error:
+            raise ActionError(f"node {name}: {error}") from error
+
+    async def taint(self, names: Sequence[str], text: str) -> None:
+        """Add a taint, or change its value. Raises ``ActionError``."""
+        taint = parse_taint(text)
+        same = (taint["key"], taint["effect"])
+        for name in names:
+            await self._edit(name, lambda one: (one["key"], one["effect"]) != same, [taint])
+
+    async def untaint(self, names: Sequence[str], text: str) -> None:
+        """Remove a taint. Raises ``ActionError``."""
+        key, _colon, effect = text.removesuffix("-").partition(":")
+        for name in names:
+            await self._edit(name, lambda one: one["key"] != key or effect not in ("", one["effect"]), [])
+
+    async def _edit(self, name: str, keeps: Callable[[dict[str, str]], bool], added: list[dict[str, str]]) -> None:
+        client = self._simulation.user
+        for tries in range(1, _TRIES + 1):
+            try:
+                raw: Any = await client.get(_RAW_NODES, name)
+                node = msgspec.json.decode(raw)
+                seen = node["metadata"]["resourceVersion"]
+                version = {"op": "test", "path": "/metadata/resourceVersion", "value": seen}
+                taints = [each for each in node["spec"].get("taints") or () if keeps(each)] + added
+                replace = {"op": "add", "path": "/spec/taints", "value": taints}
+                await client.patch(NODES.raw, name, json_patch([version, replace]))
+            except ApiError as error:
+                if (not isinstance(error, Conflict) and error.code != 422) or tries == _TRIES:
+                    raise ActionError(f"node {name}: {error}") from error
+            else:
+                return

@@ -1,0 +1,82 @@
+"""What the pods of a scenario do: times that differ from pod to pod, images that have to be pulled, failures.
+
+Every draw has a stream of its own, named by the pod's or node's name and the image: it does not depend on what else
+happens.
+"""
+
+import math
+import random  # noqa: TID251  # the type of a stream
+from collections.abc import Sequence
+
+import msgspec
+
+from pilothouse.env import Env
+from pilothouse.machinery.labels import Selector, parse_selector
+from pilothouse.nodes import Profile
+from pilothouse.nodes.behaviour import Behaviour, Script, behaviour_of
+from pilothouse.nodes.views import NodePod
+from pilothouse.simulate.scenario.schema import PodRule, Spread
+
+_P99 = 2.3263478740408408
+"""The normal distribution's, in standard deviations."""
+_RUNS = 50
+"""Failures of one container that are drawn ahead; after them it runs on."""
+
+
+def drawn_seconds(chance: random.Random, spread: Spread) -> float:
+    """One time."""
+    if spread.p99 is None or not spread.median:
+        return float(spread.median)
+    deviation = math.log(spread.p99 / spread.median) / _P99
+    return round(float(spread.median) * math.exp(chance.gauss(0.0, 1.0) * deviation), 3)
+
+
+class PodBehaviour:
+    """Changes the behaviour of pods as the rules say (``nodes.behaviour.DeriveBehaviour``)."""
+
+    def __init__(self, env: Env, rules: Sequence[PodRule]) -> None:
+        self._env = env
+        self._rules: list[tuple[PodRule, Selector]] = [(rule, parse_selector(rule.selector)) for rule in rules]
+        self._images: dict[tuple[str, str], float] = {}
+        """When a node has an image, in loop time."""
+
+    def __call__(self, pod: NodePod, profile: Profile) -> Behaviour:
+        """The behaviour of a pod."""
+        behaviour = behaviour_of(pod, profile)
+        rule = self._rule(pod)
+        if rule is None:
+            return behaviour
+        chance = random.Random(f"{self._env.chance.seed}/pods/{pod.metadata.uid}")
+        start = behaviour.start_delay if rule.start is None else drawn_seconds(chance, rule.start)
+        pulled = 0.0 if rule.image_pull is None else self._pull_seconds(pod, rule.image_pull)
+        scripts = behaviour.scripts
+        if rule.fail_every is not None:
+            inits = len(pod.spec.init_containers)
+            scripts = (*scripts[:inits], *(_failing(chance, rule, script) for script in scripts[inits:]))
+        return msgspec.structs.replace(behaviour, start_delay=start + pulled, scripts=scripts)
+
+    def _rule(self, pod: NodePod) -> PodRule | None:
+        for rule, selector in self._rules:
+            if rule.namespace in ("", pod.metadata.namespace) and selector.matches(pod.metadata.labels):
+                return rule
+        return None
+
+    def _pull_seconds(self, pod: NodePod, spread: Spread) -> float:
+        """Until the node has all images of the pod; nodes pull several at once."""
+        now, node, ready = self._env.monotonic(), pod.spec.node_name, 0.0
+        for container in (*pod.spec.init_containers, *pod.spec.containers):
+            key = (node, container.image)
+            if key not in self._images:
+                chance = random.Random(f"{self._env.chance.seed}/images/{node}/{container.image}")
+                self._images[key] = now + drawn_seconds(chance, spread)
+            ready = max(ready, self._images[key] - now)
+        return max(0.0, ready)
+
+
+def _failing(chance: random.Random, rule: PodRule, script: Script) -> Script:
+    assert rule.fail_every is not None, "the rule has a rate"
+    rate = 1.0 / max(float(rule.fail_every), 1.0)
+    seconds = tuple(max(1.0, round(chance.expovariate(rate), 3)) for _ in range(_RUNS))
+    if any(not math.isinf(each) for each in script.run_seconds):
+        return script  # it ends by itself
+    return msgspec.structs.replace(script, run_seconds=(*seconds, math.inf), exit_codes=(rule.exit_code,))

@@ -1,0 +1,309 @@
+"""What a run uses: pods that are not available at once, times until pods are ready, restarts, writes; and its budgets.
+
+Measured commit by commit; a budget that is exceeded fails the run at its end, so that its measures are complete.
+"""
+
+import math
+from typing import Any
+
+import msgspec
+
+from pilothouse.sim import Origin, Simulation
+from pilothouse.sim.invariants import Invariant
+from pilothouse.simulate.result import BudgetResult, Failure
+from pilothouse.simulate.scenario.scalars import shown_seconds
+from pilothouse.simulate.scenario.schema import WORKLOAD_KINDS, Budget
+from pilothouse.storage import Change
+
+MAX_WORKLOADS = 200
+"""So many have measures of their own."""
+_PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0))
+_WORKLOADS = {"apps/deployments/": "Deployment", "apps/statefulsets/": "StatefulSet", "apps/daemonsets/": "DaemonSet"}
+_REPLICASETS = "apps/replicasets/"
+_PODS = "/pods/"
+Workload = tuple[str, str, str]
+"""Kind, namespace, name."""
+
+
+class _Owner(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    owner_references: tuple[_Owner, ...] = ()
+    deletion_timestamp: str = ""
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    type: str
+    status: str
+
+
+class _Container(msgspec.Struct, frozen=True, rename="camel"):
+    restart_count: int = 0
+
+
+class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    conditions: tuple[_Condition, ...] = ()
+    container_statuses: tuple[_Container, ...] = ()
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    status: _PodStatus = _PodStatus()
+
+
+class _WorkloadSpec(msgspec.Struct, frozen=True):
+    replicas: int = 1
+
+
+class _WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
+    desired_number_scheduled: int = 0
+
+
+class _WorkloadObject(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    spec: _WorkloadSpec = _WorkloadSpec()
+    status: _WorkloadStatus = _WorkloadStatus()
+
+
+_pod = msgspec.json.Decoder(_Pod).decode
+_workload = msgspec.json.Decoder(_WorkloadObject).decode
+
+
+class _Usage(msgspec.Struct):
+    """One workload."""
+
+    desired: int = 0
+    required: int = 0
+    """What was desired when it was complete last, or less by now: pods that are still to come were never available."""
+    ready: dict[str, None] = {}
+    most: int = 0
+    share: float = 0.0
+    exceeded_at: dict[int, float] = {}
+    """By the number of the budget: when first."""
+
+
+class _PodUsage(msgspec.Struct):
+    created: float
+    owner: Workload | None
+    ready_after: float = -1.0
+    restarts: int = 0
+    waits: bool = True
+
+
+class Usage(Invariant):
+    """Measures one run."""
+
+    def __init__(self, budgets: tuple[Budget, ...]) -> None:
+        self._budgets = budgets
+        self._simulation: Simulation | None = None
+        self._began = 0.0
+        self._replicasets: dict[str, Workload] = {}
+        self._workloads: dict[Workload, _Usage] = {}
+        self._pods: dict[str, _PodUsage] = {}
+        self._times: list[tuple[Workload | None, float]] = []
+        self._restarts: dict[Workload | None, int] = {}
+        self._of_budget: dict[Workload, list[int]] = {}
+        for number, budget in enumerate(budgets):
+            if budget.max_unavailable is not None:
+                self._of_budget.setdefault(workload_of(budget), []).append(number)
+
+    def begin(self, simulation: Simulation) -> None:
+        """Measure from now on."""
+        self._simulation, self._began = simulation, simulation.env.monotonic()
+
+    # Changes
+
+    def committed(self, change: Change, _origin: Origin | None) -> None:
+        """A write has become visible."""
+        if self._simulation is None:
+            return
+        key = change.key
+        if key.startswith(_PODS):
+            self._pod_changed(change)
+        elif key.startswith(_REPLICASETS):
+            if change.type == "ADDED":
+                self._replicaset_added(change)
+        else:
+            for prefix, kind in _WORKLOADS.items():
+                if key.startswith(prefix):
+                    self._workload_changed(kind, change)
+                    return
+
+    def _replicaset_added(self, change: Change) -> None:
+        found = _workload(change.value).metadata
+        owner = next((each for each in found.owner_references if each.controller), None)
+        name = ("ReplicaSet", found.namespace, found.name)
+        self._replicasets[found.uid] = name if owner is None else (owner.kind, found.namespace, owner.name)
+
+    def _workload_changed(self, kind: str, change: Change) -> None:
+        found = _workload(change.value)
+        name = (kind, found.metadata.namespace, found.metadata.name)
+        if change.type == "DELETED":
+            self._workloads.pop(name, None)
+            return
+        usage = self._workloads.setdefault(name, _Usage())
+        usage.desired = found.status.desired_number_scheduled if kind == "DaemonSet" else found.spec.replicas
+        usage.required = min(usage.required, usage.desired)
+        self._count(name, usage)
+
+    def _pod_changed(self, change: Change) -> None:
+        pod = _pod(change.value)
+        key = change.key
+        known = self._pods.get(key)
+        if change.type == "ADDED" or known is None:
+            known = self._pods[key] = _PodUsage(self._now(), self._owner(pod))
+        restarts = sum(each.restart_count for each in pod.status.container_statuses)
+        if restarts > known.restarts:
+            self._restarts[known.owner] = self._restarts.get(known.owner, 0) + restarts - known.restarts
+            known.restarts = restarts
+        gone = change.type == "DELETED"
+        ready = any((each.type, each.status) == ("Ready", "True") for each in pod.status.conditions)
+        if ready and known.ready_after < 0:
+            known.ready_after = self._now() - known.created
+            self._times.append((known.owner, known.ready_after))
+        if pod.metadata.deletion_timestamp or pod.status.phase in ("Succeeded", "Failed"):
+            known.waits = False
+        if gone:
+            del self._pods[key]
+        if known.owner is not None:
+            usage = self._workloads.get(known.owner)
+            if usage is not None:
+                if ready and not gone and not pod.metadata.deletion_timestamp:
+                    usage.ready[key] = None
+                else:
+                    usage.ready.pop(key, None)
+                self._count(known.owner, usage)
+
+    def _owner(self, pod: _Pod) -> Workload | None:
+        owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+        if owner is None:
+            return None
+        if owner.kind == "ReplicaSet":
+            return self._replicasets.get(owner.uid, ("ReplicaSet", pod.metadata.namespace, owner.name))
+        return (owner.kind, pod.metadata.namespace, owner.name)
+
+    def _count(self, name: Workload, usage: _Usage) -> None:
+        ready = len(usage.ready)
+        if ready >= usage.desired:
+            usage.required = usage.desired
+        missing = max(0, usage.required - ready)
+        if missing > usage.most:
+            usage.most = missing
+            usage.share = missing / usage.required
+        for number in self._of_budget.get(name, ()):
+            limit = self._budgets[number].max_unavailable
+            if limit is not None and missing > limit.of(usage.required):
+                usage.exceeded_at.setdefault(number, self._now() - self._began)
+
+    def _now(self) -> float:
+        assert self._simulation is not None, "the run has begun"
+        return self._simulation.env.monotonic()
+
+    # The end
+
+    def measures(self) -> dict[str, float]:
+        """What was used, by name."""
+        assert self._simulation is not None, "the run has begun"
+        story = self._simulation.story
+        found: dict[str, float] = {"writes": story.writes, "restarts": sum(self._restarts.values())}
+        times = self._ready_times(None)
+        if times:
+            found |= {f"timeToReady.{name}": percentile(times, share) for name, share in _PERCENTILES}
+        for (kind, namespace, name), usage in list(self._workloads.items())[:MAX_WORKLOADS]:
+            label = f"{kind.lower()}/{name}" if namespace == "default" else f"{kind.lower()}/{namespace}/{name}"
+            found[f"maxUnavailable {label}"] = usage.most
+        return found
+
+    def _ready_times(self, owner: Workload | None) -> list[float]:
+        """Of pods that are not ready yet, how long they have waited."""
+        times = [seconds for each, seconds in self._times if owner is None or each == owner]
+        now = self._now()
+        times += [
+            now - pod.created
+            for pod in self._pods.values()
+            if pod.ready_after < 0 and pod.waits and (owner is None or pod.owner == owner)
+        ]
+        return sorted(times)
+
+    def results(self) -> tuple[BudgetResult, ...]:
+        """How the budgets were kept."""
+        return tuple(result for number, budget in enumerate(self._budgets) for result in self._results(number, budget))
+
+    def _results(self, number: int, budget: Budget) -> list[BudgetResult]:
+        owner = workload_of(budget) if budget.workload else None
+        name = budget.name or budget_name(budget)
+        if budget.max_unavailable is not None and owner is not None:
+            usage = self._workloads.get(owner) or _Usage()
+            at = usage.exceeded_at.get(number)
+            limit = budget.max_unavailable.of(max(usage.required, usage.desired))
+            return [BudgetResult(name=name, measured=usage.most, limit=limit, held=at is None, at=at)]
+        if budget.time_to_ready is not None:
+            times = self._ready_times(owner)
+            return [
+                BudgetResult(
+                    name=f"{name} {label}",
+                    measured=(found := percentile(times, share)),
+                    limit=limit,
+                    held=found <= limit,
+                )
+                for label, share in _PERCENTILES
+                if (limit := getattr(budget.time_to_ready, label)) is not None
+            ]
+        if budget.writes is not None:
+            assert self._simulation is not None, "the run has begun"
+            by = budget.writes.by
+            written = self._simulation.story.written_by
+            used = sum(count for each, count in written.items() if not by or each.partition(" ")[0] == by)
+            return [BudgetResult(name=name, measured=used, limit=budget.writes.max, held=used <= budget.writes.max)]
+        assert budget.restarts is not None, "a budget has one measure"
+        used = self._restarts.get(owner, 0) if owner is not None else sum(self._restarts.values())
+        return [BudgetResult(name=name, measured=used, limit=budget.restarts.max, held=used <= budget.restarts.max)]
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    """The smallest value that so large a share does not exceed; 0 for none at all."""
+    if not ordered:
+        return 0.0
+    return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], 3)
+
+
+def workload_of(budget: Budget) -> Workload:
+    """What a budget is about."""
+    kind, _slash, name = budget.workload.partition("/")
+    return (WORKLOAD_KINDS[kind.lower()], budget.namespace, name)
+
+
+def budget_name(budget: Budget) -> str:
+    """What a budget without a name is called."""
+    measure: Any = next(
+        each for each in ("max_unavailable", "time_to_ready", "writes", "restarts") if getattr(budget, each) is not None
+    )
+    first, *others = measure.split("_")
+    by = budget.writes.by if budget.writes is not None else ""
+    return " ".join(filter(None, (first + "".join(map(str.capitalize, others)), budget.workload, by)))
+
+
+def failure_of(results: tuple[BudgetResult, ...], at: float) -> Failure | None:
+    """Of the first budget that was exceeded."""
+    for each in results:
+        if not each.held:
+            timed = each.name.startswith("timeToReady") or " p" in each.name
+            measured, limit = (
+                (shown_seconds(each.measured), shown_seconds(each.limit))
+                if timed
+                else (f"{each.measured:g}", f"{each.limit:g}")
+            )
+            message = f"{measured}, at most {limit} is allowed"
+            if each.at is not None:
+                message += f"; exceeded first at {shown_seconds(round(each.at, 3))}"
+            return Failure(kind="budget", name=each.name, message=message, at=each.at if each.at is not None else at)
+    return None

@@ -1,0 +1,106 @@
+"""Faults at random times, drawn from the seed of a run."""
+
+import random  # noqa: TID251  # the type of a stream
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from pilothouse.env.chance import Chance
+from pilothouse.sim import faults
+from pilothouse.simulate.scenario.scalars import shown_seconds
+from pilothouse.simulate.scenario.schema import Faults
+
+RESOURCES = ("pods", "nodes", "replicasets", "deployments", "statefulsets", "daemonsets", "jobs")
+
+
+class NodeOutage(msgspec.Struct, frozen=True):
+    """A node fails for a while."""
+
+    at: float
+    node: str
+    how: Literal["silent", "slow", "vanished", "rebooted"]
+    seconds: float
+
+    def __str__(self) -> str:
+        lasts = "" if self.how == "rebooted" else f" for {shown_seconds(self.seconds)}"
+        return f"node {self.node} {self.how}{lasts}"
+
+
+class PodCrash(msgspec.Struct, frozen=True):
+    """The containers of one of the pods that run then end: ``share`` (from 0 to 1) says which."""
+
+    at: float
+    share: float
+
+    def __str__(self) -> str:
+        return f"a pod crashes ({self.share})"
+
+
+Drawn = faults.Fault | NodeOutage | PodCrash
+
+
+def draw(wanted: Faults | None, seed: int, nodes: Sequence[str], *, program: bool) -> tuple[Drawn, ...]:
+    """The faults of a seed, in their order. Pure: the same seed draws the same."""
+    if wanted is None:
+        return ()
+    chance = Chance(seed).stream("faults")
+    first, last = float(wanted.after), float(wanted.after + wanted.within)
+    times = sorted(round(chance.uniform(first, last), 3) for _ in range(wanted.number))
+    resources = (*(wanted.resources or RESOURCES), "")
+    found: list[Drawn] = []
+    for at in times:
+        match chance.choice(wanted.of):
+            case "nodes" if nodes:
+                found.append(_node_outage(chance, at, nodes))
+            case "pods":
+                found.append(PodCrash(at, round(chance.random(), 4)))
+            case _:
+                found.append(_of_manager(chance, at, chance.choice(resources), program=program))
+    return tuple(found)
+
+
+def _node_outage(chance: random.Random, at: float, nodes: Sequence[str]) -> NodeOutage:
+    how: Literal["silent", "slow", "vanished", "rebooted"] = chance.choice(
+        ("silent", "silent", "slow", "vanished", "rebooted")
+    )
+    return NodeOutage(
+        at, chance.choice(nodes), how, round(chance.choice((20.0, 120.0, 600.0)) * (0.5 + chance.random()), 1)
+    )
+
+
+def _of_manager(chance: random.Random, at: float, resource: str, *, program: bool) -> faults.Fault:
+    """Faults of one write rather than a share of them, so that the same one happens when others are left out."""
+    kinds = ("write",) * 4 + ("crash",) * 4 + ("drop", "slow", "hold", "read", "requests", "lag", "move", "compact")
+    lasts = round(chance.choice((0.2, 2.0, 10.0, 40.0)) * (0.5 + chance.random()), 3)
+    match chance.choice((*kinds, "second") if program else kinds):
+        case "write":
+            how = chance.choice(faults.WRITE_FAILURES)
+            return faults.FailWrite(at=at, how=how, resource=resource, nth=chance.choice((1, 1, 2, 3)))
+        case "crash":
+            return faults.Crash(
+                at=at,
+                nth=chance.choice((1, 1, 2, 3, 5, 8)),
+                when=chance.choice(("before", "after")),
+                down=chance.choice((0.5, 5.0, 30.0)),
+                stale=chance.random() < 0.5,
+            )
+        case "second":
+            return faults.SecondProcess(at=at, seconds=lasts)
+        case "drop":
+            return faults.DropWatches(at=at, resource=resource, how=chance.choice(("ended", "lost", "gone")))
+        case "slow":
+            longest = chance.choice((0.05, 0.5, 5.0))
+            return faults.SlowWatches(at=at, resource=resource, longest=longest, seconds=lasts)
+        case "hold":
+            return faults.HoldWatches(at=at, resource=resource, seconds=lasts)
+        case "read":
+            return faults.FailReads(at=at, how=chance.choice(faults.READ_FAILURES), probability=1.0, seconds=lasts)
+        case "requests":
+            return faults.SlowRequests(at=at, longest=chance.choice((0.02, 0.5, 3.0)), seconds=lasts)
+        case "lag":
+            return faults.Lag(at=at, lag=chance.choice((0.1, 2.0, 20.0, None)), seconds=lasts)
+        case "compact":
+            return faults.Compact(at=at)
+        case _:
+            return faults.Move(at=at, behind=chance.random() < 0.7)

@@ -1,0 +1,311 @@
+"""What has to hold in a run: ``always``, ``eventually``, ``atEnd``, and the conditions of entries (``when``).
+
+Rules about single objects, and those that name objects by constant keys, are evaluated with every write that concerns
+them. Rules over all objects of a resource are evaluated a millisecond after such a write: what many requests of one
+instant do is one evaluation.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from pilothouse.sim import Origin, Simulation
+from pilothouse.sim.invariants import Invariant
+from pilothouse.simulate.expressions import Expression, ExpressionError, Value
+from pilothouse.simulate.objects import ObservedObjects
+from pilothouse.simulate.result import Failure, FailureKind
+from pilothouse.simulate.scenario import Scenario, ScenarioError
+from pilothouse.simulate.scenario.scalars import shown_seconds
+from pilothouse.simulate.scenario.schema import EventuallyRule, Rule
+from pilothouse.storage import Change
+
+_PAUSE = 0.001
+
+
+class CompiledRule(msgspec.Struct, frozen=True):
+    """A rule with its expression, and where it stands."""
+
+    kind: FailureKind
+    path: str
+    rule: Rule
+    expression: Expression
+
+    @property
+    def name(self) -> str:
+        """Of the rule, or its place."""
+        return self.rule.name or self.path.removeprefix("spec.expect.")
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    """All expressions of a scenario."""
+
+    rules: tuple[CompiledRule, ...]
+    whens: dict[int, Expression]
+    """By the number of the entry."""
+
+
+def compile_all(scenario: Scenario) -> Compiled:
+    """Raises ``ScenarioError``, with the line of the expression."""
+    expect = scenario.spec.expect
+    rules = []
+    kinds: tuple[tuple[FailureKind, tuple[Rule, ...]], ...] = (
+        ("always", expect.always),
+        ("eventually", expect.eventually),
+        ("atEnd", expect.at_end),
+    )
+    for kind, each in kinds:
+        for number, rule in enumerate(each):
+            path = f"spec.expect.{kind}[{number}]"
+            rules.append(CompiledRule(kind, path, rule, _compiled(scenario, path, rule.cel, rule.for_each)))
+    whens = {
+        number: _compiled(scenario, f"spec.timeline[{number}].when", entry.when)
+        for number, entry in enumerate(scenario.spec.timeline)
+        if entry.when is not None
+    }
+    return Compiled(tuple(rules), whens)
+
+
+def _compiled(scenario: Scenario, path: str, source: str, for_each: str = "") -> Expression:
+    try:
+        return Expression(source, for_each=for_each)
+    except ExpressionError as error:
+        raise ScenarioError(f"{scenario.where(path)}: {error}") from None
+
+
+class _Obligation:
+    """Something that has to hold in time."""
+
+    def __init__(self, compiled: CompiledRule, since: float) -> None:
+        self.compiled = compiled
+        self.since = since
+        self.last = Value(False, "it was never evaluated")
+
+
+class Expectations(Invariant):
+    """Checks the rules of one run. ``on_failure`` is called with the first failure."""
+
+    def __init__(self, scenario: Scenario, compiled: Compiled, on_failure: Callable[[Failure], None]) -> None:
+        self._scenario = scenario
+        self._compiled = compiled
+        self._on_failure = on_failure
+        self._simulation: Simulation | None = None
+        self._objects: ObservedObjects | None = None
+        self._began = 0.0
+        self._by_prefix: dict[str, list[tuple[str, CompiledRule]]] = {}
+        self._waiting: dict[str, list[tuple[str, Expression, Callable[[], object]]]] = {}
+        self._evaluated: set[str] = set()
+        """Rules that came to true or false at least once."""
+        self._last: dict[str, Value] = {}
+        self._due: dict[str, tuple[CompiledRule, Change | None]] = {}
+        self._due_conditions: dict[int, tuple[Expression, Callable[[], object]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._obligations: list[_Obligation] = []
+        self._failed = False
+
+    # The life of a run
+
+    def begin(self, simulation: Simulation, defined: list[str]) -> None:
+        """Check from now on. ``defined`` are the resources of the scenario's own definitions. Raises
+        ``ScenarioError``."""
+        self._simulation = simulation
+        self._objects = ObservedObjects(simulation.store, simulation.plane.server.core.table)
+        self._began = simulation.env.monotonic()
+        known = [*self._objects.names, *defined]
+        expressions = [(each.path, each.expression) for each in self._compiled.rules]
+        expressions += [(f"spec.timeline[{number}].when", each) for number, each in self._compiled.whens.items()]
+        for path, expression in expressions:
+            try:
+                expression.check_names(known)
+            except ExpressionError as error:
+                raise ScenarioError(f"{self._scenario.where(path)}: {error}") from None
+            for name in (*expression.reads.resources, *([expression.for_each] if expression.for_each else [])):
+                self._objects.follow(name)
+        for each in self._compiled.rules:
+            if each.kind == "always":
+                for name in {*each.expression.reads.resources, *filter(None, [each.expression.for_each])}:
+                    self._by_prefix.setdefault(self._objects.prefix_of(name), []).append((name, each))
+                self._evaluate_always(each, None)
+        self.started_action("")
+
+    def started_action(self, name: str) -> None:
+        """An entry of that name has just been performed; the empty name is the start."""
+        for each in self._compiled.rules:
+            if isinstance(each.rule, EventuallyRule) and each.rule.after == name:
+                obligation = _Obligation(each, self._now())
+                if not self._is_fulfilled(obligation):
+                    self._obligations.append(obligation)
+                    asyncio.get_running_loop().call_later(each.rule.within, self._expire, obligation)
+
+    def when(self, number: int, then: Callable[[], object]) -> None:
+        """Call ``then`` once, as soon as the condition of an entry holds."""
+        expression = self._compiled.whens[number]
+        if self._value(expression, f"spec.timeline[{number}].when").holds:
+            then()
+            return
+        for name in expression.reads.resources:
+            prefix = self._known_objects.prefix_of(name)
+            self._waiting.setdefault(prefix, []).append((name, expression, then))
+
+    def finish(self) -> None:
+        """The end of the run: what has to hold then, what has not happened, and what was never true or false."""
+        for obligation in self._obligations:
+            if not self._is_fulfilled(obligation):
+                self._fail_obligation(obligation, "the run ended before")
+                return
+        for each in self._compiled.rules:
+            if each.kind == "atEnd":
+                value = self._value(each.expression, each.path)
+                if not value.holds:
+                    self._fail(each, f"it does not hold at the end{_detail(value)}")
+                    return
+            elif each.kind == "always" and not each.expression.for_each and each.path not in self._evaluated:
+                last = self._last.get(each.path, Value(False))
+                self._fail(each, f"it was never true or false{_detail(last)}")
+                return
+
+    # Changes
+
+    def committed(self, change: Change, _origin: Origin | None) -> None:
+        """A write has become visible."""
+        objects = self._objects
+        if objects is None or self._failed:
+            return
+        found = objects.committed(change)
+        if found is None:
+            return
+        prefix, key = found
+        for name, each in self._by_prefix.get(prefix, ()):
+            if each.expression.for_each == name and change.type != "DELETED":
+                self._evaluate_object(each, key, change)
+            if each.expression.reads.concerns(name, key):
+                if each.expression.is_whole or each.expression.for_each:
+                    self._due[each.path] = (each, change)
+                    self._schedule()
+                else:
+                    self._evaluate_always(each, change)
+        for waiting in self._waiting.get(prefix, ()):
+            name, expression, then = waiting
+            if expression.reads.concerns(name, key):
+                self._due_conditions[id(expression)] = (expression, then)
+                self._schedule()
+        for obligation in self._obligations:
+            expression = obligation.compiled.expression
+            if any(objects.prefix_of(name) == prefix for name in (*expression.reads.resources, expression.for_each)):
+                self._schedule()
+                break
+
+    def _schedule(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_PAUSE, self._evaluate_due)
+
+    def _evaluate_due(self) -> None:
+        self._timer = None
+        due, self._due = self._due, {}
+        for each, change in due.values():
+            if self._failed:
+                return
+            self._evaluate_always(each, change)
+        conditions, self._due_conditions = self._due_conditions, {}
+        for expression, then in conditions.values():
+            if self._value(expression, "spec.timeline").holds:
+                for prefix, waiting in self._waiting.items():
+                    self._waiting[prefix] = [each for each in waiting if each[1] is not expression]
+                then()
+        self._obligations = [each for each in self._obligations if not self._is_fulfilled(each)]
+
+    # Evaluation
+
+    @property
+    def _known_objects(self) -> ObservedObjects:
+        assert self._objects is not None, "the run has begun"
+        return self._objects
+
+    def _now(self) -> float:
+        assert self._simulation is not None, "the run has begun"
+        return self._simulation.env.monotonic()
+
+    def _value(self, expression: Expression, path: str) -> Value:
+        """Of a rule about each object: whether it holds for all; the first error or counterexample otherwise."""
+        try:
+            if not expression.for_each:
+                return expression.evaluate(self._known_objects)
+            for key, about in list(self._known_objects.of(expression.for_each).items()):
+                value = expression.evaluate(self._known_objects, key, about)
+                if not value.holds:
+                    return Value(False, f"{expression.for_each} {key}: {value.error or 'it is false'}")
+            return Value(True)
+        except ExpressionError as error:
+            raise ScenarioError(f"{self._scenario.where(path)}: {error}") from None
+
+    def _evaluate_object(self, each: CompiledRule, key: str, change: Change) -> None:
+        about = self._known_objects.of(each.expression.for_each).get(key)
+        try:
+            value = each.expression.evaluate(self._known_objects, key, about)
+        except ExpressionError as error:
+            self._report_error(each, error)
+            return
+        if not value.holds and not value.is_missing:
+            self._fail(each, f"it does not hold for {each.expression.for_each} {key}{_detail(value)}", change)
+
+    def _evaluate_always(self, each: CompiledRule, change: Change | None) -> None:
+        try:
+            value = self._value(each.expression, each.path)
+        except ScenarioError as error:
+            self._report_error(each, error)
+            return
+        self._last[each.path] = value
+        if value.is_missing:
+            return  # what it is about is not there yet, or no more
+        self._evaluated.add(each.path)
+        if not value.holds and not (each.expression.for_each and NO_KEY in value.error):
+            self._fail(each, f"it does not hold{_detail(value)}", change)
+
+    def _is_fulfilled(self, obligation: _Obligation) -> bool:
+        obligation.last = self._value(obligation.compiled.expression, obligation.compiled.path)
+        return obligation.last.holds
+
+    def _expire(self, obligation: _Obligation) -> None:
+        if obligation in self._obligations and not self._failed and not self._is_fulfilled(obligation):
+            self._fail_obligation(obligation, "it did not hold in time")
+
+    def _fail_obligation(self, obligation: _Obligation, reason: str) -> None:
+        rule = obligation.compiled.rule
+        assert isinstance(rule, EventuallyRule), "only these have a limit"
+        since = f"after {rule.after}" if rule.after else "after the start"
+        limit = f"within {shown_seconds(rule.within)} {since} ({shown_seconds(obligation.since - self._began)})"
+        self._fail(obligation.compiled, f"{reason}: {limit}{_detail(obligation.last)}")
+
+    def _report_error(self, each: CompiledRule, error: Exception) -> None:
+        self._failed = True
+        text = str(error)
+        where = self._scenario.where(each.path)
+        context = {"message": text, "exception": ScenarioError(text if text.startswith(where) else f"{where}: {text}")}
+        asyncio.get_running_loop().call_exception_handler(context)
+
+    def _fail(self, each: CompiledRule, message: str, change: Change | None = None) -> None:
+        if self._failed or self._simulation is None:
+            return
+        self._failed = True
+        text = f"{each.rule.message}: {message}" if each.rule.message else message
+        why = ""
+        if change is not None:
+            before, self._simulation.checked = self._simulation.checked, change
+            why = self._simulation.explained()
+            self._simulation.checked = before
+        self._on_failure(
+            Failure(
+                kind=each.kind,
+                name=each.name,
+                message=f"{text}\n  {each.expression.source.strip()}",
+                at=self._now() - self._began,
+                why=why.strip(),
+            )
+        )
+
+
+NO_KEY = "no such key"
+
+
+def _detail(value: Value) -> str:
+    return f": {value.error}" if value.error else ""

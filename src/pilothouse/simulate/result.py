@@ -1,0 +1,60 @@
+"""What came of a run."""
+
+from typing import Any, Literal
+
+import msgspec
+
+FailureKind = Literal["always", "eventually", "atEnd", "invariant", "budget", "action", "unsettled", "error"]
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a run has failed."""
+
+    kind: FailureKind
+    name: str
+    """Of the expectation, invariant or entry; with ``kind`` it says whether two failures are the same."""
+    message: str
+    at: float
+    """Virtual seconds since the start."""
+    why: str = ""
+    """The chain of causes of the write that was rejected, for invariants and ``always``."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """An entry of the time line or a drawn fault: what shrinking may leave out."""
+
+    number: int
+    text: str
+
+
+class BudgetResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One budget: what was used at most, and what might be."""
+
+    name: str
+    measured: float
+    limit: float
+    held: bool
+    at: float | None = None
+    """When it was exceeded for the first time."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one run of one seed."""
+
+    scenario: str
+    seed: int
+    failure: Failure | None
+    writes: int
+    digest: str
+    """Of every write, its time and its origin: two runs with the same digest were the same."""
+    seconds: float
+    """Virtual."""
+    cpu: float
+    budgets: tuple[BudgetResult, ...] = ()
+    measures: dict[str, float] = {}
+    parts: tuple[Part, ...] = ()
+    """What happened, as far as it was not left out."""
+    log: str = ""
+    """The last lines of the run's log, if it has failed."""
+    recording: Any = None
+    """A ``recording.Recording``, where one was asked for."""

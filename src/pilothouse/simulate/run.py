@@ -1,0 +1,253 @@
+"""``run``: a scenario once, for one seed, in this process and in virtual time."""
+
+import asyncio
+import contextlib
+import importlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env.clock import processor_seconds
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.sim import Simulation, Violation, running
+from pilothouse.sim.invariants import Invariant
+from pilothouse.sim.process import Program
+from pilothouse.simulate import budgets, cluster, drawn, named_invariants
+from pilothouse.simulate.actions.administrator import ActionError
+from pilothouse.simulate.expectations import Compiled, Expectations, compile_all
+from pilothouse.simulate.result import BudgetResult, Failure, Part, Result
+from pilothouse.simulate.scenario import Scenario, ScenarioError
+from pilothouse.simulate.scenario.scalars import shown_seconds
+from pilothouse.simulate.timeline import Timeline, entry_text, fault_text
+from pilothouse.testing.exploration import without_log
+
+with lazy_imports():
+    from pilothouse.simulate import programs
+
+_LINES = 60
+
+
+def parts_of(scenario: Scenario, seed: int) -> tuple[Part, ...]:
+    """Everything that shrinking may leave out, by number: the entries of the time line, then the drawn faults."""
+    entries = [entry_text(entry) for entry in scenario.spec.timeline]
+    return tuple(Part(number, text) for number, text in enumerate([*entries, *map(fault_text, _drawn(scenario, seed))]))
+
+
+def _drawn(scenario: Scenario, seed: int) -> tuple[drawn.Drawn, ...]:
+    groups = scenario.spec.cluster.node_groups
+    nodes = [f"{group.name}-{index}" for group in groups for index in range(group.count)]
+    return drawn.draw(scenario.spec.faults, seed, nodes, program=bool(scenario.program))
+
+
+def run(scenario: Scenario, seed: int, *, only: frozenset[int] | None = None, record: bool = False) -> Result:
+    """One run. ``only`` leaves out all parts but these (see ``parts_of``). Failures of every kind are a part of the
+    result.
+
+    Raises ``ScenarioError`` for what is wrong with the scenario itself and can only be seen while it runs: manifests
+    that the API server rejects, expressions about resources that do not exist or that cost too much.
+    """
+    began = processor_seconds()
+    one = _Run(scenario, seed, only, record=record)
+    with without_log():
+        error = one.run()
+    return one.result(error, processor_seconds() - began)
+
+
+def validate(scenario: Scenario) -> None:
+    """Compile every expression and find every invariant. Raises ``ScenarioError``."""
+    compile_all(scenario)
+    for number, name in enumerate(scenario.spec.expect.invariants):
+        try:
+            named_invariants.create(name)
+        except LookupError as error:
+            raise ScenarioError(f"{scenario.where(f'spec.expect.invariants[{number}]')}: {error}") from None
+
+
+class _Run:
+    def __init__(self, scenario: Scenario, seed: int, only: frozenset[int] | None, *, record: bool) -> None:
+        self._scenario = scenario
+        self._seed = seed
+        self._record = record
+        compiled: Compiled = compile_all(scenario)
+        self._expectations = Expectations(scenario, compiled, self._fail)
+        self._usage = budgets.Usage(scenario.spec.expect.budgets)
+        self._invariants = [named_invariants.create(name) for name in scenario.spec.expect.invariants]
+        all_parts = parts_of(scenario, seed)
+        entries, faults = len(scenario.spec.timeline), _drawn(scenario, seed)
+        used = [part for part in all_parts if only is None or part.number in only]
+        self._parts = tuple(used)
+        self._entries = [part.number for part in used if part.number < entries]
+        self._faults = [faults[part.number - entries] for part in used if part.number >= entries]
+        self._simulation: Simulation | None = None
+        self._failure: Failure | None = None
+        self._failed: asyncio.Event | None = None
+        self._recorder: Any = None
+        self._began = self._ended = 0.0
+        self._budgets: tuple[BudgetResult, ...] = ()
+        self._measures: dict[str, float] = {}
+
+    def run(self) -> Exception | None:
+        """Returns what ended it, if that was an error."""
+        try:
+            virtual.run(self._main, seed=self._seed, start=cluster.start_of(self._scenario))
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is what the run has found
+            cause: BaseException = error
+            while isinstance(cause, BaseExceptionGroup):
+                cause = cause.exceptions[0]
+            return cause if isinstance(cause, Exception) else error
+        return None
+
+    def _fail(self, failure: Failure) -> None:
+        if self._failure is None:
+            self._failure = failure
+            if self._recorder is not None:
+                self._recorder.mark("violation", f"{failure.kind} {failure.name}: {failure.message}")
+        if self._failed is not None:
+            self._failed.set()
+
+    async def _main(self, env: Env) -> None:
+        self._failed = asyncio.Event()
+        options = cluster.simulation_options(self._scenario, env)
+        checks: Sequence[Invariant] = (self._expectations, self._usage, *self._invariants)
+        async with running(env, options, checks, self._program()) as simulation:
+            self._simulation = simulation
+            if self._record:
+                recorder = importlib.import_module("pilothouse.simulate.recording")
+                self._recorder = recorder.Recorder(simulation)
+            try:
+                await self._perform(simulation)
+            finally:
+                self._ended = env.monotonic()
+                self._budgets, self._measures = self._usage.results(), self._usage.measures()
+
+    def _program(self) -> Program | None:
+        return programs.load(self._scenario.program) if self._scenario.program else None
+
+    async def _perform(self, simulation: Simulation) -> None:
+        scenario, env = self._scenario, simulation.env
+        self._began = env.monotonic()
+        mark = (lambda _kind, _text: None) if self._recorder is None else self._recorder.mark
+        timeline = Timeline(simulation, scenario, self._expectations, mark=mark, on_failure=self._fail)
+        self._usage.begin(simulation)
+        await self._apply(timeline)
+        await asyncio.sleep(scenario.spec.ready)
+        self._began = env.monotonic()
+        self._expectations.begin(simulation, _defined(scenario))
+        async with TaskGroup("scenario") as group:
+            timeline.start(group, self._entries, self._faults)
+            await self._until_end(simulation, timeline)
+            group.cancel()
+        if self._failure is None:
+            self._expectations.finish()
+        if self._failure is None:
+            failure = budgets.failure_of(self._usage.results(), env.monotonic() - self._began)
+            if failure is not None:
+                self._fail(failure)
+
+    async def _apply(self, timeline: Timeline) -> None:
+        try:
+            await timeline.actions.administrator.apply(self._scenario.objects)
+        except (ActionError, TimeoutError) as error:
+            raise ScenarioError(f"{self._scenario.source}: spec.objects: {error}") from error
+
+    async def _until_end(self, simulation: Simulation, timeline: Timeline) -> None:
+        until, env, recent = self._scenario.spec.until, simulation.env, Counter[str]()
+        end = self._began + until.time if until.time is not None else None
+        while self._failure is None:
+            now = env.monotonic()
+            if end is not None and now >= end:
+                if until.quiet is not None:
+                    self._fail(self._unsettled(simulation, recent))
+                return
+            wait = end - now if end is not None else 86400.0
+            recent = simulation.recent_writes() or recent
+            if until.quiet is not None:
+                rest = max(simulation.last_write, self._began) + until.quiet - now
+                if rest <= 0 and timeline.is_over:
+                    self._settled(simulation)
+                    return
+                wait = min(wait, rest if rest > 0 else 60.0)
+            await self._sleep(wait)
+
+    async def _sleep(self, seconds: float) -> None:
+        assert self._failed is not None, "the run has begun"
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._failed.wait()
+
+    def _settled(self, simulation: Simulation) -> None:
+        for each in self._invariants:
+            try:
+                each.settled()
+            except Violation as error:
+                at = simulation.env.monotonic() - self._began
+                self._fail(Failure(kind="invariant", name=type(each).__name__, message=str(error), at=at))
+                return
+
+    def _unsettled(self, simulation: Simulation, recent: Counter[str]) -> Failure:
+        until = self._scenario.spec.until
+        most = ", ".join(f"{key} ({times} times)" for key, times in recent.most_common(3))
+        message = (
+            f"nothing was to be written for {shown_seconds(until.quiet or 0.0)} "
+            f"within {shown_seconds(until.time or 0.0)}, but the cluster is still writing; lately {most}"
+        )
+        return Failure(kind="unsettled", name="until", message=message, at=simulation.env.monotonic() - self._began)
+
+    def result(self, error: Exception | None, cpu: float) -> Result:
+        """What has come of it. Raises ``ScenarioError``."""
+        simulation = self._simulation
+        if isinstance(error, ScenarioError):
+            raise error
+        if simulation is None:
+            assert error is not None, "a run without a cluster has failed"
+            raise error
+        if error is not None and self._failure is None:
+            kind = "invariant" if isinstance(error, Violation) else "error"
+            name = _violated(error, self._invariants) if kind == "invariant" else type(error).__name__
+            self._fail(
+                Failure(
+                    kind="invariant" if kind == "invariant" else "error",
+                    name=name,
+                    message=f"{type(error).__name__}: {error}",
+                    at=self._ended - self._began,
+                    why=simulation.explained().strip(),
+                )
+            )
+        story = simulation.story
+        return Result(
+            scenario=self._scenario.name,
+            seed=self._seed,
+            failure=self._failure,
+            writes=story.writes,
+            digest=story.digest,
+            seconds=self._ended,
+            cpu=cpu,
+            budgets=self._budgets,
+            measures=self._measures,
+            parts=self._parts,
+            log=story.last(_LINES) if self._failure is not None else "",
+            recording=self._recorder.finish() if self._recorder is not None else None,
+        )
+
+
+def _violated(error: BaseException, checked: Sequence[Invariant]) -> str:
+    """The class of the invariant that has raised it."""
+    trace = error.__traceback__
+    name = ""
+    while trace is not None:
+        found = trace.tb_frame.f_locals.get("self")
+        if any(found is each for each in checked):
+            name = type(found).__name__
+        trace = trace.tb_next
+    return name or type(error).__name__
+
+
+def _defined(scenario: Scenario) -> list[str]:
+    """The resources of the definitions that the scenario brings along."""
+    documents = [*scenario.objects, *(each for applied in scenario.applied.values() for each in applied)]
+    specs = [each.get("spec") or {} for each in documents if each["kind"] == "CustomResourceDefinition"]
+    if scenario.program:
+        specs += [each["spec"] for each in programs.load(scenario.program).definitions]
+    found = [((spec.get("names") or {}).get("plural"), spec.get("group")) for spec in specs]
+    return [name for plural, group in found if plural for name in (plural, f"{plural}.{group}")]

@@ -1,0 +1,87 @@
+"""``ScenarioError``: what is wrong with a scenario, with file, line and field."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.simulate.scenario.positions import Positions, Step
+
+_AT = re.compile(r" - at `(?:key` in `)?\$(.*)`$")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_EXPECTED = re.compile(r"Expected `(.*?)`(?:, got `(.*?)`)?(.*)")
+_WORDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "null": "nothing",
+}
+
+
+class ScenarioError(ValueError):
+    """A scenario that can't be run. The text names file, line and field, the reason, and the way out."""
+
+
+def shown_path(path: Sequence[Step]) -> str:
+    """``spec.timeline[2].scale``."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
+
+
+def path_of(text: str) -> tuple[Step, ...]:
+    """The steps of a path as msgspec writes it, as far as it is known."""
+    steps: list[Step] = []
+    for name, index in _STEP.findall(text):
+        if index == "...":
+            break
+        steps.append(int(index) if index else name)
+    return tuple(steps)
+
+
+def positioned(
+    source: str, error: msgspec.ValidationError, document: Any, positions: Positions, names: Sequence[str]
+) -> ScenarioError:
+    """What msgspec says, as people read it. ``names`` are those of all fields, for slips of the pen."""
+    text = str(error)
+    found = _AT.search(text)
+    path = path_of(found[1]) if found is not None else ()
+    message = text[: found.start()] if found is not None else text
+    if unknown := _UNKNOWN.match(message):
+        path, name = (*path, unknown[1]), unknown[1]
+        near = difflib.get_close_matches(name, names, n=1)
+        message = "there is no such field" + (f"; did you mean {near[0]}?" if near else "")
+    elif missing := _MISSING.match(message):
+        message = f"the field {missing[1]} is missing"
+    elif expected := _EXPECTED.match(message):
+        wanted = " or ".join(_WORDS.get(word, word) for word in expected[1].split(" | ") if word != "null")
+        got = f", got {_WORDS.get(expected[2], expected[2])}" if expected[2] else ""
+        message = f"expected {wanted}{got}{expected[3]}"
+    else:
+        value = _value(document, path)
+        if message.startswith("Invalid enum value"):
+            message = f"{message}"
+        elif isinstance(value, str) and value not in message:
+            message = f"{message} (got {value[:60]})"
+    return located(source, path, message, document, positions)
+
+
+def located(source: str, path: Sequence[Step], message: str, document: Any, positions: Positions) -> ScenarioError:
+    """``FILE:LINE: PATH: MESSAGE``."""
+    where = f"{source}:{positions.line(document, path)}"
+    return ScenarioError(f"{where}: {shown_path(path)}: {message}" if path else f"{where}: {message}")
+
+
+def _value(document: Any, path: Sequence[Step]) -> Any:
+    for step in path:
+        try:
+            document = document[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return document

@@ -1,0 +1,265 @@
+"""``load``: a scenario file with everything that it names, validated before anything runs."""
+
+import functools
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.controllermanager.selection import unknown_names
+from pilothouse.controllers.registry import DESCRIPTORS
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.flags import FlagError
+from pilothouse.machinery.labels import SelectorError, parse_selector
+from pilothouse.machinery.names import dns_subdomain_errors
+from pilothouse.machinery.times import TimeError, parse_time
+from pilothouse.simulate.scenario import actions, positions, scalars, schema
+from pilothouse.simulate.scenario.errors import ScenarioError, located, positioned, shown_path
+from pilothouse.simulate.scenario.objects import ObjectsError, objects_of
+from pilothouse.simulate.scenario.positions import Positions, Step
+from pilothouse.simulate.scenario.schema import ScenarioFile, Spec
+
+if typing.TYPE_CHECKING:
+    from pilothouse.nodes.stages import Stage
+
+with lazy_imports():
+    from pilothouse.controllermanager import flags as manager_flags
+    from pilothouse.nodes import stages
+    from pilothouse.simulate.scenario import overrides as changes
+
+__all__ = ["Scenario", "ScenarioError", "load"]
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario with everything that it names: what a run needs."""
+
+    name: str
+    source: str
+    """The file, as it was given."""
+    spec: Spec
+    objects: tuple[dict[str, Any], ...]
+    applied: dict[int, tuple[dict[str, Any], ...]]
+    """The objects of entries that apply some, by their number."""
+    stages: "tuple[Stage, ...]"
+    manager: Options
+    program: str
+    """FILE or FILE:NAME of an operator, from the working directory; empty if there is none."""
+    lines: Mapping[str, int]
+    """Of expectations and entries, by their path."""
+
+    def where(self, path: str) -> str:
+        """``FILE:LINE: PATH``, for messages."""
+        return f"{self.source}:{self.lines.get(path, 1)}: {path}"
+
+
+def load(path: str, *, overrides: Sequence[tuple[str, Any]] = ()) -> Scenario:
+    """Read a file, with some values changed (``overrides``: path and value). Raises ``ScenarioError``."""
+    text = _text(path)
+    try:
+        document, where = positions.read(text)
+    except positions.PositionedError as error:
+        raise ScenarioError(f"{path}:{error.line or 1}: {error}") from None
+    if not isinstance(document, dict):
+        raise ScenarioError(f"{path}:1: expected a scenario: apiVersion: {schema.API_VERSION}, kind: {schema.KIND}")
+    of_objects: list[tuple[str, Any]] = []
+    for name, value in overrides:
+        document, of_object = changes.changed(document, name, value)
+        of_objects += of_object
+    try:
+        file = msgspec.convert(document, ScenarioFile, dec_hook=scalars.decode)
+    except msgspec.ValidationError as error:
+        raise positioned(path, error, document, where, _field_names()) from None
+    return _Loader(path, document, where, file, of_objects).load()
+
+
+def _text(path: str) -> str:
+    file = Path(path)
+    try:
+        if file.stat().st_size > positions.MAX_BYTES:
+            raise ScenarioError(f"{path}: a scenario has at most {positions.MAX_BYTES} bytes")
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScenarioError(f"{path}: unable to read the scenario: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}: it is not UTF-8 text") from error
+
+
+class _Loader:
+    """Validates what types can't say, and reads what the file names."""
+
+    def __init__(
+        self, source: str, document: Any, where: Positions, file: ScenarioFile, overrides: list[tuple[str, Any]]
+    ) -> None:
+        self._source = source
+        self._document = document
+        self._where = where
+        self._name = file.metadata.name
+        self._spec = file.spec
+        self._folder = Path(source).resolve().parent
+        self._overrides = overrides
+
+    def load(self) -> Scenario:
+        spec = self._spec
+        self._check_cluster()
+        self._check_timeline()
+        self._check_expectations()
+        objects = [
+            each
+            for number, entry in enumerate(spec.objects)
+            for each in self._objects(entry, ("spec", "objects", number))
+        ]
+        for name, value in self._overrides:
+            try:
+                objects = changes.changed_objects(objects, name, value)
+            except ValueError as error:
+                raise ScenarioError(f"{self._source}: {error}") from None
+        return Scenario(
+            name=self._name,
+            source=self._source,
+            spec=spec,
+            objects=tuple(objects),
+            applied=dict(self._applied()),
+            stages=self._stages(),
+            manager=self._manager(),
+            program=self._program(),
+            lines=dict(self._lines()),
+        )
+
+    def _error(self, path: Sequence[Step], message: str) -> ScenarioError:
+        return located(self._source, path, message, self._document, self._where)
+
+    def _objects(self, entry: Any, path: tuple[Step, ...]) -> list[dict[str, Any]]:
+        try:
+            return objects_of(entry, self._folder)
+        except ObjectsError as error:
+            raise self._error(path, str(error)) from None
+
+    def _applied(self) -> Iterator[tuple[int, tuple[dict[str, Any], ...]]]:
+        for number, entry in enumerate(self._spec.timeline):
+            if entry.apply is not None:
+                path = ("spec", "timeline", number, "apply")
+                each = entry.apply if isinstance(entry.apply, tuple) else (entry.apply,)
+                yield number, tuple(found for one in each for found in self._objects(one, path))
+
+    def _check_cluster(self) -> None:
+        cluster, base = self._spec.cluster, ("spec", "cluster")
+        try:
+            parse_time(cluster.start)
+        except TimeError as error:
+            raise self._error((*base, "start"), str(error)) from None
+        for number, group in enumerate(cluster.node_groups):
+            if wrong := dns_subdomain_errors(f"{group.name}-0"):
+                raise self._error((*base, "nodeGroups", number, "name"), wrong[0])
+        for number, rule in enumerate(cluster.pods):
+            self._check_selector(rule.selector, (*base, "pods", number, "selector"))
+
+    def _check_selector(self, text: str, path: Sequence[Step]) -> None:
+        try:
+            parse_selector(text)
+        except SelectorError as error:
+            raise self._error(path, str(error)) from None
+
+    def _check_timeline(self) -> None:
+        groups = {group.name for group in self._spec.cluster.node_groups}
+        zones = {group.zone for group in self._spec.cluster.node_groups}
+        for number, entry in enumerate(self._spec.timeline):
+            name = entry.action
+            field, action = msgspec.structs.fields(actions.Entry), getattr(entry, name)
+            encoded = next(each.encode_name for each in field if each.name == name)
+            path = ("spec", "timeline", number, encoded)
+            if name == "manager" and self._spec.programs:
+                raise self._error(path, "with a program its process is what dies: use the action program")
+            if name == "program" and not self._spec.programs:
+                raise self._error(path, "there is no program: name one in spec.programs, or use the action manager")
+            self._check_selector(getattr(action, "selector", ""), (*path, "selector"))
+            for what, known in (("group", groups), ("zone", zones)):
+                asked = getattr(action, what, "") if isinstance(action, actions.NodeSelection) else ""
+                if asked and asked not in known:
+                    listed = ", ".join(sorted(known - {""})) or "none"
+                    raise self._error((*path, what), f'no node group has the {what} "{asked}"; there are {listed}')
+
+    def _check_expectations(self) -> None:
+        names = [entry.name for entry in self._spec.timeline if entry.name]
+        for number, rule in enumerate(self._spec.expect.eventually):
+            if rule.after and rule.after not in names:
+                listed = f"; there are {', '.join(names)}" if names else ""
+                path = ("spec", "expect", "eventually", number, "after")
+                raise self._error(path, f'no entry of the time line is named "{rule.after}"{listed}')
+        until = self._spec.until
+        endless = [each for each in self._spec.timeline if each.every is not None and each.until is None]
+        if endless and until.time is None:
+            raise self._error(("spec", "until"), "an entry repeats for ever (every without until): give a time")
+
+    def _manager(self) -> Options:
+        manager, path = self._spec.manager, ("spec", "manager")
+        if unknown := unknown_names(manager.controllers, DESCRIPTORS):
+            raise self._error((*path, "controllers"), f'"{unknown[0]}" is not in the list of known controllers')
+        flags = manager_flags.flag_set("manager", DESCRIPTORS)
+        for name in manager.flags:
+            if name in ("controllers", "leader-elect"):
+                field = "controllers" if name == "controllers" else "leaderElect"
+                raise self._error((*path, "flags", name), f"use manager.{field}")
+            if name not in flags:
+                raise self._error((*path, "flags", name), "the manager has no such flag; see docs/reference/flags.md")
+        words = [f"--{name}={_flag_text(value)}" for name, value in manager.flags.items()]
+        words.append(f"--controllers={','.join(manager.controllers)}")
+        words.append(f"--leader-elect={str(manager.leader_elect).lower()}")
+        words += [f"--feature-gates={name}={value}" for name, value in self._spec.cluster.feature_gates.items()]
+        try:
+            options = manager_flags.options_from(flags.parse(words), DESCRIPTORS)
+        except FlagError as error:
+            raise self._error((*path, "flags"), str(error)) from None
+        # A process that dies does not give its lease back; one that ends in good order does.
+        election = msgspec.structs.replace(options.leader_election, release_on_stop=False)
+        return msgspec.structs.replace(
+            options, leader_election=election if manager.leader_elect else LeaderElection(enabled=False)
+        )
+
+    def _program(self) -> str:
+        if not self._spec.programs:
+            return ""
+        reference = self._spec.programs[0].operator
+        path, _colon, name = reference.partition(":")
+        file = self._folder / path
+        if not file.is_file():
+            raise self._error(("spec", "programs", 0, "operator"), f"{file}: no such file; expected FILE or FILE:NAME")
+        return f"{file}:{name}" if name else str(file)
+
+    def _stages(self) -> "tuple[Stage, ...]":
+        paths = self._spec.cluster.stages
+        if not paths:
+            return ()
+        named = [paths] if isinstance(paths, str) else list(paths)
+        try:
+            return stages.load_stages([str(self._folder / each) for each in named])
+        except stages.StageError as error:
+            raise self._error(("spec", "cluster", "stages"), str(error)) from None
+
+    def _lines(self) -> Iterator[tuple[str, int]]:
+        expect = self._spec.expect
+        paths: list[tuple[Step, ...]] = [("spec", "timeline", each) for each in range(len(self._spec.timeline))]
+        paths += [("spec", "timeline", each, "when") for each in range(len(self._spec.timeline))]
+        for field, rules in (("always", expect.always), ("eventually", expect.eventually), ("atEnd", expect.at_end)):
+            paths += [("spec", "expect", field, number) for number in range(len(rules))]
+        paths += [("spec", "expect", "budgets", number) for number in range(len(expect.budgets))]
+        paths += [("spec", "expect", "invariants", number) for number in range(len(expect.invariants))]
+        for path in paths:
+            yield shown_path(path), self._where.line(self._document, path)
+
+
+def _flag_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@functools.cache
+def _field_names() -> tuple[str, ...]:
+    """All fields of scenarios, as they are written."""
+    found: set[str] = set()
+    for module in (schema, actions):
+        for each in vars(module).values():
+            if isinstance(each, type) and issubclass(each, msgspec.Struct):
+                found.update(field.encode_name for field in msgspec.structs.fields(each))
+    return tuple(sorted(found))

@@ -1,0 +1,105 @@
+"""The objects of a scenario: inline, from files and folders, and what kustomize makes of a folder."""
+
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pilothouse.simulate.scenario import positions
+
+Object = dict[str, Any]
+ENDINGS = (".json", ".yaml", ".yml")
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+MAX_FILE_BYTES = 16 << 20
+MAX_FILES = 2_000
+MAX_OBJECTS = 20_000
+MAX_VALUES = 2_000_000
+"""In the documents of one file; what aliases stand for counts each time."""
+_KUSTOMIZE_SECONDS = 60.0
+
+
+class ObjectsError(ValueError):
+    """Objects that can't be had: names the source, the reason and the way out."""
+
+
+def objects_of(entry: str | Object, folder: Path) -> list[Object]:
+    """The objects of one entry; paths are relative to ``folder``. Raises ``ObjectsError``."""
+    found = _checked([entry], "it") if isinstance(entry, dict) else _of_path(entry, folder)
+    if len(found) > MAX_OBJECTS:
+        raise ObjectsError(f"more than {MAX_OBJECTS} objects")
+    return found
+
+
+def _of_path(text: str, folder: Path) -> list[Object]:
+    if "://" in text:
+        raise ObjectsError(f"{text[:200]}: objects come from files here; download it and name the file")
+    path = folder / Path(text).expanduser()
+    if not path.exists():
+        raise ObjectsError(f"{path}: no such file or folder")
+    if path.is_dir():
+        if any((path / name).exists() for name in KUSTOMIZATIONS):
+            return _checked(_documents(_kustomized(path), str(path)), str(path))
+        files = sorted(each for each in path.iterdir() if each.suffix in ENDINGS and each.is_file())
+        if not files:
+            raise ObjectsError(f"{path}: there are no manifests in this folder; their names end with .yaml or .json")
+        if len(files) > MAX_FILES:
+            raise ObjectsError(f"{path}: more than {MAX_FILES} files")
+        return [each for file in files for each in _of_file(file)]
+    return _of_file(path)
+
+
+def _of_file(path: Path) -> list[Object]:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ObjectsError(f"{path}: more than {MAX_FILE_BYTES} bytes")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ObjectsError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ObjectsError(f"{path}: it is not UTF-8 text") from error
+    return _checked(_documents(text, str(path)), str(path))
+
+
+def _documents(text: str, source: str) -> list[Any]:
+    try:
+        return positions.documents_of(text, MAX_VALUES)
+    except positions.PositionedError as error:
+        raise ObjectsError(f"{source}:{error.line or 1}: {error}") from None
+
+
+def _kustomized(path: Path) -> str:
+    kubectl, kustomize = shutil.which("kubectl"), shutil.which("kustomize")
+    if kubectl is None and kustomize is None:
+        raise ObjectsError(f"{path}: a kustomization needs kubectl or kustomize in the PATH; install one of them")
+    command = [kubectl, "kustomize", str(path)] if kubectl is not None else [str(kustomize), "build", str(path)]
+    try:
+        done = subprocess.run(  # noqa: S603  # the user's own kubectl, and no shell
+            command, capture_output=True, timeout=_KUSTOMIZE_SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ObjectsError(f"{path}: kustomize: {error}") from error
+    if done.returncode:
+        raise ObjectsError(f"{path}: kustomize: {done.stderr.decode('utf-8', 'replace').strip()[:2000]}")
+    if len(done.stdout) > MAX_FILE_BYTES:
+        raise ObjectsError(f"{path}: kustomize made more than {MAX_FILE_BYTES} bytes")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _checked(documents: Iterable[Any], source: str) -> list[Object]:
+    found: list[Object] = []
+    for document in documents:
+        if document is None:
+            continue
+        items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
+        for each in items if isinstance(items, list) else [document]:
+            if not isinstance(each, dict):
+                raise ObjectsError(f"{source}: expected an object, got {type(each).__name__}")
+            for field in ("apiVersion", "kind"):
+                if not isinstance(each.get(field), str) or not each[field]:
+                    raise ObjectsError(f"{source}: an object has no {field}")
+            meta = each.get("metadata")
+            if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
+                raise ObjectsError(f"{source}: a {each['kind']} has no metadata.name")
+            found.append(each)
+    return found

@@ -1,0 +1,200 @@
+"""YAML of strangers as values, with the line of each.
+
+One document, in one pass over libyaml's events, with bounds on size, depth and what aliases stand for. Scalars are read
+as Kubernetes' parser reads them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from pilothouse.machinery.yaml_scalars import ScalarError, key_text, resolve
+
+MAX_BYTES = 4 << 20
+MAX_DEPTH = 100
+MAX_VALUES = 200_000
+"""Those that aliases stand for count as often as they stand there."""
+Step = str | int
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class PositionedError(ValueError):
+    """Text that is no YAML, or too much of it."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+        """From 1; 0 if there is none."""
+
+
+class Positions:
+    """Where the parts of a document stand."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, dict[Step, int]] = {}
+        self._kept: list[Any] = []
+
+    def add(self, container: Any) -> dict[Step, int]:
+        """The lines of a container's parts, to be filled."""
+        self._kept.append(container)  # so that its id stays its own
+        found: dict[Step, int] = {}
+        self._lines[id(container)] = found
+        return found
+
+    def line(self, document: Any, path: Sequence[Step]) -> int:
+        """The line of a part, or of the nearest part around it."""
+        line, value = 1, document
+        for step in path:
+            lines = self._lines.get(id(value))
+            if lines is None or step not in lines:
+                break
+            line, value = lines[step], value[step]
+        return line
+
+
+class _Frame:
+    def __init__(self, value: Any, lines: dict[Step, int], anchor: str | None, begun: int) -> None:
+        self.value = value
+        self.lines = lines
+        self.anchor = anchor
+        self.begun = begun
+        self.key: str | None = None
+        self.merged: list[tuple[Any, int]] = []
+
+
+def read(text: str) -> tuple[Any, Positions]:
+    """The values of a text, and where they stand. Raises ``PositionedError``."""
+    if len(text) > MAX_BYTES:
+        raise PositionedError(f"the file has more than {MAX_BYTES} bytes")
+    reader = _read(text, MAX_VALUES)
+    if len(reader.documents) > 1:
+        raise PositionedError("a file has one scenario, and so one document", reader.documents[1][1])
+    return (reader.documents[0][0] if reader.documents else None), reader.positions
+
+
+def documents_of(text: str, most: int) -> list[Any]:
+    """The documents of a text, None for empty ones; ``most`` values together. Raises ``PositionedError``."""
+    return [document for document, _line in _read(text, most).documents]
+
+
+def _read(text: str, most: int) -> "_Reader":
+    loader = _LOADER(text)
+    try:
+        reader = _Reader(loader.get_event, most)
+        reader.run()
+        return reader
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        reason = getattr(error, "problem", None) or str(error)
+        raise PositionedError(f"invalid YAML: {reason}", mark.line + 1 if mark else 0) from None
+    finally:
+        loader.dispose()
+
+
+class _Reader:
+    def __init__(self, next_event: Any, most: int) -> None:
+        self._next = next_event
+        self._most = most
+        self.positions = Positions()
+        self.documents: list[tuple[Any, int]] = []
+        """With the lines where they begin."""
+        self._anchors: dict[str, tuple[Any, int] | None] = {}
+        self._open: list[_Frame] = []
+        self._count = 0
+
+    def run(self) -> None:
+        while True:
+            event = self._next()
+            line = event.start_mark.line + 1
+            match event:
+                case yaml.StreamEndEvent():
+                    break
+                case yaml.DocumentStartEvent():
+                    self._anchors.clear()
+                    self.documents.append((None, line))
+                case yaml.ScalarEvent():
+                    self._scalar(event, line)
+                case yaml.AliasEvent():
+                    self._alias(event, line)
+                case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                    self._begin(event, line)
+                case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                    self._end(line)
+
+    def _charge(self, values: int, line: int) -> None:
+        self._count += values
+        if self._count > self._most:
+            raise PositionedError(f"there are more than {self._most} values; aliases count each time", line)
+
+    def _begin(self, event: Any, line: int) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise PositionedError(f"values are nested more than {MAX_DEPTH} deep", line)
+        self._charge(1, line)
+        value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
+        if self._open and self._open[-1].key is None and isinstance(self._open[-1].value, dict):
+            raise PositionedError("a key must be text", line)
+        if event.anchor:
+            self._anchors[event.anchor] = None
+        self._put(value, line)
+        self._open.append(_Frame(value, self.positions.add(value), event.anchor, self._count))
+
+    def _end(self, line: int) -> None:
+        frame = self._open.pop()
+        for merged, at in frame.merged:
+            for each in [merged] if isinstance(merged, dict) else merged:
+                if not isinstance(each, dict):
+                    raise PositionedError("<< merges mappings", at)
+                for key, value in each.items():
+                    if key not in frame.value:
+                        frame.value[key] = value
+                        frame.lines[key] = at
+        if frame.anchor:
+            self._anchors[frame.anchor] = (frame.value, self._count - frame.begun + 1)
+
+    def _alias(self, event: Any, line: int) -> None:
+        found = self._anchors.get(event.anchor)
+        if found is None:
+            inside = event.anchor in self._anchors
+            reason = "an alias must not contain itself" if inside else f"no anchor is named {event.anchor}"
+            raise PositionedError(reason, line)
+        self._charge(found[1], line)
+        self._put(found[0], line)
+
+    def _scalar(self, event: Any, line: int) -> None:
+        self._charge(1, line)
+        try:
+            value = resolve(event.value, event.tag, plain=event.implicit[0])
+        except ScalarError as error:
+            raise PositionedError(str(error), line) from None
+        frame = self._open[-1] if self._open else None
+        if frame is not None and isinstance(frame.value, dict) and frame.key is None:
+            key = event.value if event.value == "<<" else key_text(value)
+            if key is None:
+                raise PositionedError(f"a key must be text, got {event.value}", line)
+            if key in frame.value:
+                raise PositionedError(f'the key "{key[:80]}" is there twice', line)
+            frame.key = key
+            frame.lines[key] = line
+            return
+        self._put(value, line)
+        if event.anchor:
+            self._anchors[event.anchor] = (value, 1)
+
+    def _put(self, value: Any, line: int) -> None:
+        if not self._open:
+            self.documents[-1] = (value, self.documents[-1][1])
+            return
+        frame = self._open[-1]
+        if isinstance(frame.value, list):
+            frame.lines[len(frame.value)] = line
+            frame.value.append(value)
+        elif frame.key is None:
+            raise PositionedError("a key must be text", line)
+        elif frame.key == "<<":
+            frame.merged.append((value, line))
+            frame.lines.pop("<<", None)
+            frame.key = None
+        else:
+            frame.value[frame.key] = value
+            frame.key = None

@@ -1,0 +1,296 @@
+"""A scenario as it is written: ``kind: Scenario`` of ``simulate.pilothouse.io/v1alpha1``.
+
+The docstrings are the descriptions of the published JSON Schema, which editors show.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from pilothouse.simulate.scenario.actions import Entry, parse_taint
+from pilothouse.simulate.scenario.scalars import Duration, Quantity, Share
+
+API_VERSION = "simulate.pilothouse.io/v1alpha1"
+KIND = "Scenario"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+Paths = str | tuple[str, ...]
+
+
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    pass
+
+
+class Metadata(_Strict, frozen=True, kw_only=True):
+    """The name of the scenario, and what people want to know of it."""
+
+    name: str
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class Capacity(_Strict, frozen=True, kw_only=True):
+    """The size of a node."""
+
+    cpu: Quantity = msgspec.field(default_factory=lambda: Quantity("32"))
+    memory: Quantity = msgspec.field(default_factory=lambda: Quantity("256Gi"))
+    ephemeral_storage: Quantity = msgspec.field(default_factory=lambda: Quantity("1Ti"), name="ephemeral-storage")
+    pods: int = 110
+
+
+class Spread(_Strict, frozen=True, kw_only=True):
+    """A time that differs from case to case: log-normally distributed."""
+
+    median: Duration
+    p99: Duration | None = None
+    """One in a hundred takes longer. Default: always the median."""
+
+    def __post_init__(self) -> None:
+        if self.p99 is not None and self.p99 < self.median:
+            raise ValueError("p99 is at least the median")
+
+
+class NodeGroup(_Strict, frozen=True, kw_only=True):
+    """Nodes that are alike: NAME-0, NAME-1, …"""
+
+    name: str
+    count: int
+    zone: str = ""
+    """Becomes the label topology.kubernetes.io/zone."""
+    capacity: Capacity = msgspec.field(default_factory=Capacity)
+    labels: dict[str, str] = {}
+    taints: tuple[str, ...] = ()
+    """KEY=VALUE:EFFECT, as the kubelet's --register-with-taints."""
+    profile: Literal["lifelike", "quick", "instant", "calm"] = "lifelike"
+    """How fast nodes and pods are. lifelike: seconds to start, a heartbeat every ten; calm: the same with a heartbeat
+    every 40 seconds, for thousands of nodes; quick and instant: pods start in a third of a second, or at once."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.count <= 20_000:
+            raise ValueError(f"count must be from 0 to 20000, got {self.count}")
+        for taint in self.taints:
+            parse_taint(taint)
+
+
+class PodRule(_Strict, frozen=True, kw_only=True):
+    """What the pods do that a selector matches; the first rule that fits counts."""
+
+    namespace: str = ""
+    """Empty: all."""
+    selector: str = ""
+    """Empty: all pods."""
+    start: Spread | None = None
+    """From the images to running containers, for each pod."""
+    image_pull: Spread | None = None
+    """The first time that a node pulls an image. After that the node has it."""
+    fail_every: Duration | None = None
+    """Containers of each pod fail at random times, so far apart on average."""
+    exit_code: int = 1
+
+
+class Cluster(_Strict, frozen=True, kw_only=True):
+    """The cluster before anything happens."""
+
+    node_groups: tuple[NodeGroup, ...] = msgspec.field(default_factory=lambda: (NodeGroup(name="node", count=3),))
+    stages: Paths = ()
+    """Files or folders with KWOK Stages, which take the place of what nodes or pods do by themselves."""
+    pods: tuple[PodRule, ...] = ()
+    """How pods behave; beside the annotations simulated.pilothouse.dev/… of each pod."""
+    start: str = "2026-01-01T00:00:00Z"
+    """What the clock shows at the start."""
+    storage: bool = False
+    """A default StorageClass, and a driver that provisions volumes."""
+    feature_gates: dict[str, bool] = {}
+
+    def __post_init__(self) -> None:
+        names = [group.name for group in self.node_groups]
+        if len(set(names)) != len(names):
+            raise ValueError("two node groups have the same name")
+
+
+class Manager(_Strict, frozen=True, kw_only=True):
+    """The controller manager."""
+
+    controllers: tuple[str, ...] = ("*",)
+    """As --controllers."""
+    flags: dict[str, str | int | float | bool] = {}
+    """Upstream's flags, without the dashes: node-monitor-grace-period: 40s."""
+    leader_elect: bool = False
+    replicas: int = 1
+    """Processes: with 2 another one takes over, which needs leaderElect."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.replicas <= 2:
+            raise ValueError(f"replicas must be 1 or 2, got {self.replicas}")
+        if self.replicas > 1 and not self.leader_elect:
+            raise ValueError("two replicas need leaderElect: true")
+
+
+class ProgramFile(_Strict, frozen=True, kw_only=True):
+    """A program of one's own."""
+
+    operator: str
+    """FILE or FILE:NAME: a Python file with a pilothouse.operator.App."""
+
+
+class Faults(_Strict, frozen=True, kw_only=True):
+    """Faults at random times: count of them, or a rate."""
+
+    count: int | None = None
+    rate: str | None = None
+    """As 3/h or 0.5/m."""
+    after: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
+    within: Duration
+    """They begin in this time, from after."""
+    of: tuple[Literal["manager", "nodes", "pods"], ...] = ("manager",)
+    """manager: it dies, its requests fail, its watches are late; nodes: outages; pods: containers crash."""
+    resources: tuple[str, ...] = ()
+    """Of which watches and writes fail. Default: those of the common workloads."""
+
+    def __post_init__(self) -> None:
+        if (self.count is None) == (self.rate is None):
+            raise ValueError("faults have a count or a rate")
+        if not self.of:
+            raise ValueError("of says what fails: manager, nodes, pods")
+        if not 0 <= self.number <= 1000:
+            raise ValueError(f"at most 1000 faults, got {self.number}")
+
+    @property
+    def number(self) -> int:
+        """How many."""
+        if self.count is not None:
+            return self.count
+        amount, slash, unit = (self.rate or "").partition("/")
+        seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(unit)
+        try:
+            return round(float(amount) * self.within / seconds) if slash and seconds else int("")
+        except (ValueError, OverflowError):
+            raise ValueError(f'a rate is a number per s, m, h or d, such as 3/h, got "{self.rate}"') from None
+
+
+class Until(_Strict, frozen=True, kw_only=True):
+    """The end: a time, or rest."""
+
+    time: Duration | None = None
+    """So long after the start; with quiet at the latest, which fails the run."""
+    quiet: Duration | None = None
+    """Nothing but heartbeats was written for so long, and the time line is over."""
+
+    def __post_init__(self) -> None:
+        if self.time is None and self.quiet is None:
+            raise ValueError("until has a time, quiet, or both")
+
+
+class Rule(_Strict, frozen=True, kw_only=True):
+    """A CEL expression that has to hold."""
+
+    cel: str
+    name: str = ""
+    for_each: str = ""
+    """A resource, such as pods: the expression is about each object of it, as object."""
+    message: str = ""
+
+
+class EventuallyRule(Rule, frozen=True, kw_only=True):
+    """A CEL expression that has to hold in time."""
+
+    within: Duration
+    after: str = ""
+    """The name of an entry of the time line; empty: the start."""
+
+
+class TimeToReady(_Strict, frozen=True, kw_only=True):
+    """From a pod's creation until it is Ready, at most."""
+
+    p50: Duration | None = None
+    p95: Duration | None = None
+    p99: Duration | None = None
+    max: Duration | None = None
+
+
+class Limit(_Strict, frozen=True, kw_only=True):
+    """A number, at most."""
+
+    max: int
+    by: str = ""
+    """Of writes: only those of a program: manager, scheduler, nodes, user."""
+
+
+class Budget(_Strict, frozen=True, kw_only=True):
+    """What may be used at most: one of the measures."""
+
+    name: str = ""
+    workload: str = ""
+    """TYPE/NAME, such as deployment/web; empty: all pods."""
+    namespace: str = "default"
+    max_unavailable: Share | None = None
+    """Pods of the workload that are not available at once, after it was complete for the first time."""
+    time_to_ready: TimeToReady | None = None
+    writes: Limit | None = None
+    restarts: Limit | None = None
+
+    def __post_init__(self) -> None:
+        given = [each for each in (self.max_unavailable, self.time_to_ready, self.writes, self.restarts) if each]
+        if len(given) != 1:
+            raise ValueError("a budget has one of maxUnavailable, timeToReady, writes and restarts")
+        if self.max_unavailable is not None and not self.workload:
+            raise ValueError("maxUnavailable is of a workload: TYPE/NAME")
+        if self.workload and (
+            self.workload.count("/") != 1 or self.workload.partition("/")[0].lower() not in WORKLOAD_KINDS
+        ):
+            raise ValueError(
+                f'workload must be TYPE/NAME with one of {", ".join(WORKLOAD_KINDS)}, got "{self.workload}"'
+            )
+
+
+WORKLOAD_KINDS = {
+    "deployment": "Deployment",
+    "statefulset": "StatefulSet",
+    "daemonset": "DaemonSet",
+    "replicaset": "ReplicaSet",
+    "job": "Job",
+}
+
+
+class Expect(_Strict, frozen=True, kw_only=True):
+    """What has to hold."""
+
+    always: tuple[Rule, ...] = ()
+    """Whenever an object changes that the expression reads."""
+    eventually: tuple[EventuallyRule, ...] = ()
+    at_end: tuple[Rule, ...] = ()
+    invariants: tuple[str, ...] = ()
+    """Classes of pilothouse.sim.invariants, checked after every write: ReplicaSets, Garbage, …"""
+    budgets: tuple[Budget, ...] = ()
+
+
+class Spec(_Strict, frozen=True, kw_only=True):
+    """A cluster, what happens to it, and what has to hold."""
+
+    description: str = ""
+    cluster: Cluster = msgspec.field(default_factory=Cluster)
+    manager: Manager = Manager()
+    programs: tuple[ProgramFile, ...] = ()
+    objects: tuple[str | dict[str, Any], ...] = ()
+    """What is applied first: manifests, files, folders (also with a kustomization.yaml)."""
+    ready: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
+    """The time line begins so long after the objects were applied."""
+    timeline: tuple[Entry, ...] = ()
+    faults: Faults | None = None
+    until: Until = msgspec.field(default_factory=lambda: Until(quiet=Duration(1200.0), time=Duration(7 * 86400.0)))
+    expect: Expect = Expect()
+
+    def __post_init__(self) -> None:
+        if len(self.programs) > 1:
+            raise ValueError("a scenario has at most one program")
+        names = [entry.name for entry in self.timeline if entry.name]
+        if len(set(names)) != len(names):
+            raise ValueError("two entries of the time line have the same name")
+
+
+class ScenarioFile(_Strict, frozen=True, kw_only=True):
+    """A scenario for `pilothouse simulate`."""
+
+    api_version: Literal["simulate.pilothouse.io/v1alpha1"]
+    kind: Literal["Scenario"]
+    metadata: Metadata
+    spec: Spec

@@ -1,0 +1,210 @@
+"""The time line of a run: entries at their time, again and again, or as soon as a condition holds; drawn faults."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.env import TaskGroup
+from pilothouse.sim import Simulation
+from pilothouse.simulate.actions.administrator import ActionError
+from pilothouse.simulate.actions.perform import Actions
+from pilothouse.simulate.drawn import Drawn, NodeOutage, PodCrash
+from pilothouse.simulate.expectations import Expectations
+from pilothouse.simulate.result import Failure
+from pilothouse.simulate.scenario import Scenario, actions
+from pilothouse.simulate.scenario.scalars import shown_seconds
+
+Mark = Callable[[str, str], object]
+"""Kind (``action``, ``fault``) and text of something that happens now."""
+
+
+class Timeline:
+    """Performs the entries and faults that are not left out."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        scenario: Scenario,
+        expectations: Expectations,
+        *,
+        mark: Mark,
+        on_failure: Callable[[Failure], None],
+    ) -> None:
+        self._simulation = simulation
+        self._scenario = scenario
+        self._expectations = expectations
+        self._mark = mark
+        self._on_failure = on_failure
+        self._began = 0.0
+        self._performing = 0
+        self._pending = 0
+        """Entries and faults that are still to come, conditions aside."""
+        self.actions = Actions(simulation, scenario)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is being done and nothing will be, unless a condition comes to hold."""
+        return not self._pending and not self._performing
+
+    def start(self, group: TaskGroup, entries: Sequence[int], faults: Sequence[Drawn]) -> None:
+        """Begin. ``entries`` are the numbers of those that are not left out."""
+        self._began = self._simulation.env.monotonic()
+        for number in entries:
+            entry = self._scenario.spec.timeline[number]
+            if entry.when is None:
+                self._pending += 1
+            group.start(self._entry(group, number, entry), name=f"entry {number}")
+        for fault in faults:
+            self._pending += 1
+            group.start(self._fault(fault), name=str(fault))
+
+    async def _until(self, at: float) -> None:
+        await asyncio.sleep(max(0.0, self._began + at - self._simulation.env.monotonic()))
+
+    async def _entry(self, group: TaskGroup, number: int, entry: actions.Entry) -> None:
+        await self._until(entry.at or 0.0)
+        if entry.when is not None:
+            self._expectations.when(
+                number, lambda: group.start(self._after_condition(number, entry), name=f"entry {number}")
+            )
+            return
+        if entry.every is None:
+            self._pending -= 1
+            await self._perform(number, entry)
+            return
+        first = self._simulation.env.monotonic() - self._began + (entry.every if entry.at is None else 0.0)
+        times = 0
+        while entry.until is None or first + times * entry.every <= entry.until:
+            await self._until(first + times * entry.every)
+            # What takes longer than its period goes on beside the next one.
+            group.start(self._perform(number, entry), name=f"entry {number}")
+            times += 1
+        self._pending -= 1
+
+    async def _after_condition(self, number: int, entry: actions.Entry) -> None:
+        self._performing += 1
+        await asyncio.sleep(entry.delay)
+        self._performing -= 1
+        await self._perform(number, entry)
+
+    async def _perform(self, number: int, entry: actions.Entry) -> None:
+        text = action_text(entry)
+        self._simulation.story.record(f"ACTION {text}")
+        self._mark("action", text)
+        self._performing += 1
+        try:
+            if entry.name:
+                self._expectations.started_action(entry.name)
+            await self.actions.perform(number)
+        except ActionError as error:
+            path = f"spec.timeline[{number}]"
+            at = self._simulation.env.monotonic() - self._began
+            name = entry.name or path.removeprefix("spec.")
+            message = f"{self._scenario.where(path)}: {error}"
+            self._on_failure(Failure(kind="action", name=name, message=message, at=at))
+        finally:
+            self._performing -= 1
+
+    async def _fault(self, fault: Drawn) -> None:
+        await self._until(fault.at)
+        self._pending -= 1
+        self._simulation.story.record(f"FAULT {fault}")
+        self._mark("fault", fault_text(fault))
+        self._performing += 1
+        try:
+            match fault:
+                case NodeOutage():
+                    await self._node_outage(fault)
+                case PodCrash(share=share):
+                    self._crash_pod(share)
+                case _:
+                    await self._simulation.inject(fault)
+        finally:
+            self._performing -= 1
+
+    async def _node_outage(self, fault: NodeOutage) -> None:
+        nodes = self.actions.nodes.simulator
+        match fault.how:
+            case "silent":
+                nodes.silence(fault.node)
+            case "slow":
+                nodes.slow(fault.node, 5.0)
+            case "vanished":
+                nodes.vanish(fault.node)
+            case "rebooted":
+                nodes.revive(fault.node, pods=False)
+                return
+        await asyncio.sleep(fault.seconds)
+        nodes.revive(fault.node)
+
+    def _crash_pod(self, share: float) -> None:
+        keys = [record.key.removeprefix("/pods/") for record in self._simulation.store.list("/pods/").records]
+        while keys:
+            namespace, _slash, name = keys.pop(int(share * len(keys))).partition("/")
+            if self.actions.nodes.simulator.crash(namespace, name):
+                return
+
+
+def entry_text(entry: actions.Entry) -> str:
+    """When and what, in a line."""
+    if entry.when is not None:
+        when = f"when {' '.join(entry.when.split())[:80]}"
+    elif entry.every is not None:
+        when = f"every {entry.every}"
+    else:
+        when = f"at {entry.at}"
+    name = f"{entry.name}: " if entry.name else ""
+    return f"{when}: {name}{action_text(entry)}"
+
+
+def action_text(entry: actions.Entry) -> str:
+    """What an entry does, in a line."""
+    action: Any = getattr(entry, entry.action)
+    words = entry.action.replace("_", " ")
+    if isinstance(action, str | dict | tuple):
+        return f"{words} {_manifests(action)}"
+    given = {
+        field.encode_name: value
+        for field in msgspec.structs.fields(action)
+        if (value := getattr(action, field.name)) not in (None, False, "", (), {}, []) and value != field.default
+    }
+    subject = ""
+    if isinstance(action, actions.Target | actions.Delete | actions.NodeSelection | actions.PodSelection):
+        subject = str(action)
+        shown = {"namespace", "object", "selector", "name", "names", "group", "zone", "count", "node"}
+        shown |= {"deployment", "statefulSet", "daemonSet", "replicaSet", "job", "cronJob"}
+        given = {key: value for key, value in given.items() if key not in shown}
+    details = " ".join(_detail(key, value) for key, value in given.items())
+    return " ".join(filter(None, (words, subject, details)))
+
+
+def _detail(key: str, value: object) -> str:
+    if value is True:
+        return key
+    text = str(value) if isinstance(value, str | int | float) else msgspec.json.encode(value).decode()
+    return f"{key} {text[:120]}"
+
+
+def _manifests(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return f"{str(value.get('kind', 'object')).lower()}/{(value.get('metadata') or {}).get('name', '')}"
+    return ", ".join(map(_manifests, value))
+
+
+@functools.lru_cache(maxsize=1024)
+def fault_text(fault: Drawn) -> str:
+    """A drawn fault, in a line."""
+    if isinstance(fault, NodeOutage | PodCrash):
+        return f"at {shown_seconds(fault.at)}: {fault}"
+    given = {
+        field.name: value
+        for field in msgspec.structs.fields(fault)
+        if field.name != "at" and (value := getattr(fault, field.name)) not in ("", False, None)
+    }
+    name = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in type(fault).__name__).strip()
+    return f"at {shown_seconds(fault.at)}: {name} " + " ".join(_detail(key, value) for key, value in given.items())

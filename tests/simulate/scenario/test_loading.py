@@ -1,0 +1,264 @@
+"""Scenario files: what is wrong is said with file, line, field and the way out."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tables import cases
+
+from pilothouse.simulate.run import validate
+from pilothouse.simulate.scenario import ScenarioError, load
+from pilothouse.simulate.scenario.scalars import duration, shown_seconds
+
+HEAD = "apiVersion: simulate.pilothouse.io/v1alpha1\nkind: Scenario\nmetadata: {name: test}\nspec:\n"
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "s.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def error_of(folder: Path, text: str) -> str:
+    path = written(folder, text)
+    with pytest.raises(ScenarioError) as found:
+        validate(load(path))
+    return str(found.value).replace(path, "s.yaml")
+
+
+@cases(
+    "spec, message",
+    {
+        "an unknown field": (
+            "  timeline:\n  - at: 1m\n    scale: {deployment: web, replica: 5}\n",
+            "s.yaml:7: spec.timeline[0].scale.replica: there is no such field; did you mean replicas?",
+        ),
+        "a wrong type": (
+            "  timeline:\n  - at: 1m\n    scale:\n      deployment: web\n      replicas: many\n",
+            "s.yaml:9: spec.timeline[0].scale.replicas: expected a whole number, got text",
+        ),
+        "a missing field": (
+            "  timeline:\n  - at: 1m\n    scale: {deployment: web}\n",
+            "s.yaml:7: spec.timeline[0].scale: the field replicas is missing",
+        ),
+        "a duration without a unit": (
+            "  timeline:\n  - {at: 90, uncordon: {name: node-0}}\n",
+            "s.yaml:6: spec.timeline[0].at: expected a duration such as 90s, 10m or 1d12h, got 90",
+        ),
+        "a duration that is too long": (
+            "  until: {time: 9999d}\n",
+            's.yaml:5: spec.until.time: durations are from 0 to 366d, got "9999d"',
+        ),
+        "a bad quantity": (
+            "  cluster:\n    nodeGroups:\n    - name: a\n      count: 1\n      capacity:\n        cpu: lots\n",
+            "s.yaml:10: spec.cluster.nodeGroups[0].capacity.cpu: expected a quantity such as 500m, 8 or 32Gi, got",
+        ),
+        "a negative count": (
+            "  cluster:\n    nodeGroups:\n    - {name: a, count: -1}\n",
+            "s.yaml:7: spec.cluster.nodeGroups[0]: count must be from 0 to 20000, got -1",
+        ),
+        "a bad name of a group": (
+            "  cluster:\n    nodeGroups:\n    - {name: a_b, count: 1}\n",
+            "s.yaml:7: spec.cluster.nodeGroups[0].name: a lowercase RFC 1123 subdomain",
+        ),
+        "an unknown action": (
+            "  timeline:\n  - {at: 1m, explode: {}}\n",
+            "s.yaml:6: spec.timeline[0].explode: there is no such field",
+        ),
+        "two actions": (
+            "  timeline:\n  - {at: 1m, cordon: {name: a}, uncordon: {name: a}}\n",
+            "s.yaml:6: spec.timeline[0]: an entry has one action, got cordon, uncordon; one of apply, patch",
+        ),
+        "no time": (
+            "  timeline:\n  - {cordon: {name: a}}\n",
+            "s.yaml:6: spec.timeline[0]: say when: at, every or when",
+        ),
+        "two effects": (
+            "  timeline:\n  - {at: 1m, nodes: {name: node-0, silence: true, vanish: true}}\n",
+            "s.yaml:6: spec.timeline[0].nodes: one effect: silence, vanish",
+        ),
+        "no such zone": (
+            "  timeline:\n  - {at: 1m, nodes: {zone: mars, silence: true}}\n",
+            's.yaml:6: spec.timeline[0].nodes.zone: no node group has the zone "mars"; there are none',
+        ),
+        "a bad taint": (
+            "  timeline:\n  - {at: 1m, taint: {name: node-0, taint: a=b}}\n",
+            "s.yaml:6: spec.timeline[0].taint: a taint is KEY=VALUE:EFFECT",
+        ),
+        "a bad selector": (
+            "  timeline:\n  - {at: 1m, nodes: {selector: 'a in', silence: true}}\n",
+            "s.yaml:6: spec.timeline[0].nodes.selector: ",
+        ),
+        "an unknown flag": (
+            "  manager:\n    flags: {node-monitor-period: 5s, node-moniter-grace-period: 40s}\n",
+            "s.yaml:6: spec.manager.flags.node-moniter-grace-period: the manager has no such flag",
+        ),
+        "a bad value of a flag": (
+            "  manager:\n    flags: {node-monitor-grace-period: soon}\n",
+            's.yaml:6: spec.manager.flags: invalid argument "soon" for "--node-monitor-grace-period" flag',
+        ),
+        "an unknown controller": (
+            '  manager: {controllers: ["*", "-fridge"]}\n',
+            's.yaml:5: spec.manager.controllers: "fridge" is not in the list of known controllers',
+        ),
+        "CEL that is none": (
+            "  expect:\n    always:\n    - cel: objects.pods.all(p,\n",
+            "s.yaml:7: spec.expect.always[0]: ERROR: <input>:1:",
+        ),
+        "CEL of another type": (
+            "  expect:\n    atEnd:\n    - cel: 1 + 1\n",
+            "s.yaml:7: spec.expect.atEnd[0]: expected an expression that is true or false, got int",
+        ),
+        "CEL over everything": (
+            "  expect:\n    always:\n    - cel: objects.size() > 0\n",
+            "s.yaml:7: spec.expect.always[0]: name a resource: objects.pods",
+        ),
+        "an unknown invariant": (
+            "  expect: {invariants: [ReplicaSet]}\n",
+            's.yaml:5: spec.expect.invariants[0]: no invariant is called "ReplicaSet"; did you mean ReplicaSets?',
+        ),
+        "an unknown name of an entry": (
+            "  expect:\n    eventually:\n    - {cel: 'true', within: 1m, after: outage}\n",
+            's.yaml:7: spec.expect.eventually[0].after: no entry of the time line is named "outage"',
+        ),
+        "a bad budget": (
+            "  expect:\n    budgets:\n    - {workload: web, maxUnavailable: 1}\n",
+            "s.yaml:7: spec.expect.budgets[0]: workload must be TYPE/NAME with one of deployment",
+        ),
+        "a bad share": (
+            "  expect:\n    budgets:\n    - {workload: deployment/web, maxUnavailable: half}\n",
+            "s.yaml:7: spec.expect.budgets[0].maxUnavailable: expected a number or a percentage such as 25%, got half",
+        ),
+        "a bad rate": (
+            "  faults: {rate: often, within: 10m}\n",
+            's.yaml:5: spec.faults: a rate is a number per s, m, h or d, such as 3/h, got "often"',
+        ),
+        "objects from the net": (
+            "  objects: ['https://example.com/a.yaml']\n",
+            "s.yaml:5: spec.objects[0]: https://example.com/a.yaml: objects come from files here",
+        ),
+        "a file that is not there": ("  objects: [nothing.yaml]\n", "nothing.yaml: no such file or folder"),
+        "an object without a kind": (
+            "  objects:\n  - {apiVersion: v1, metadata: {name: a}}\n",
+            "s.yaml:6: spec.objects[0]: it: an object has no kind",
+        ),
+        "a program that is not there": (
+            "  programs: [{operator: op.py}]\n",
+            "op.py: no such file; expected FILE or FILE:NAME",
+        ),
+        "a program's action without one": (
+            "  timeline:\n  - {at: 1m, program: {kill: true}}\n",
+            "s.yaml:6: spec.timeline[0].program: there is no program",
+        ),
+        "two managers without election": (
+            "  manager: {replicas: 2}\n",
+            "s.yaml:5: spec.manager: two replicas need leaderElect: true",
+        ),
+        "a bad start": ("  cluster: {start: tomorrow}\n", "s.yaml:5: spec.cluster.start: "),
+    },
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, spec: str, message: str) -> None:
+    assert message in error_of(tmp_path, HEAD + spec)
+
+
+@cases(
+    "text, message",
+    {
+        "no YAML": ("a: [", "s.yaml:2: invalid YAML: did not find expected node content"),
+        "a list": ("- a", "s.yaml:1: expected a scenario: apiVersion: simulate.pilothouse.io/v1alpha1"),
+        "nothing": ("", "s.yaml:1: expected a scenario"),
+        "another kind": (
+            HEAD.replace("Scenario", "Deployment"),
+            "s.yaml:2: kind: Invalid enum value 'Deployment'",
+        ),
+        "a key twice": (
+            HEAD + "  description: a\n  description: b\n",
+            's.yaml:6: the key "description" is there twice',
+        ),
+        "two documents": (HEAD + "  description: a\n---\na: 1\n", "s.yaml:6: a file has one scenario"),
+        "an alias of itself": ("a: &a [*a]\n", "s.yaml:1: an alias must not contain itself"),
+        "an unknown alias": ("a: *b\n", "s.yaml:1: "),
+        "aliases that explode": (
+            "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
+            + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)),
+            "there are more than 200000 values; aliases count each time",
+        ),
+        "nested too deep": ("a: " + "[" * 200 + "]" * 200, "s.yaml:1: values are nested more than 100 deep"),
+    },
+)
+def test_files_of_strangers(tmp_path: Path, text: str, message: str) -> None:
+    assert message in error_of(tmp_path, text)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    assert "a scenario has at most" in error_of(tmp_path, "#" * (5 << 20))
+
+
+def test_aliases_and_merged_keys_are_read(tmp_path: Path) -> None:
+    groups = "    nodeGroups:\n    - &a {name: a, count: 2, zone: x}\n    - {<<: *a, name: b}\n"
+    found = load(written(tmp_path, f"{HEAD}  cluster:\n{groups}")).spec.cluster.node_groups
+    assert [(each.name, each.count, each.zone) for each in found] == [("a", 2, "x"), ("b", 2, "x")]
+
+
+def test_objects_come_from_files_and_folders_beside_the_scenario(tmp_path: Path) -> None:
+    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"
+    (tmp_path / "one.yaml").write_text(config % "one" + "---\n" + config % "two", encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.yaml").write_text(config % "three", encoding="utf-8")
+    inline = "  - {apiVersion: v1, kind: ConfigMap, metadata: {name: four}}\n"
+    found = load(written(tmp_path, f"{HEAD}  objects:\n  - one.yaml\n  - folder\n{inline}")).objects
+    assert [each["metadata"]["name"] for each in found] == ["one", "two", "three", "four"]
+
+
+def test_a_manifest_whose_aliases_explode_is_rejected(tmp_path: Path) -> None:
+    text = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
+    )
+    (tmp_path / "m.yaml").write_text(text, encoding="utf-8")
+    assert "more than 2000000 values" in error_of(tmp_path, f"{HEAD}  objects: [m.yaml]\n")
+
+
+@cases(
+    "overrides, expected",
+    {
+        "a flag": ([("manager.flags.node-monitor-grace-period", "20s")], "20s"),
+        "with spec": ([("spec.manager.flags.node-monitor-grace-period", "20s")], "20s"),
+        "with a key in quotes": ([('manager.flags["node-monitor-grace-period"]', "20s")], "20s"),
+    },
+)
+def test_values_are_changed_from_outside(tmp_path: Path, overrides: list[tuple[str, Any]], expected: str) -> None:
+    found = load(written(tmp_path, HEAD + "  description: x\n"), overrides=overrides)
+    assert found.spec.manager.flags["node-monitor-grace-period"] == expected
+
+
+def test_objects_are_changed_from_outside(tmp_path: Path) -> None:
+    text = (
+        HEAD + "  objects:\n  - {apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 1}}\n"
+    )
+    found = load(written(tmp_path, text), overrides=[("objects.web.spec.strategy.rollingUpdate.maxSurge", "10%")])
+    assert found.objects[0]["spec"] == {"replicas": 1, "strategy": {"rollingUpdate": {"maxSurge": "10%"}}}
+
+
+@cases(
+    "text, seconds",
+    {"hours": ("1h30m", 5400), "days": ("1d", 86400), "weeks": ("1w", 604800), "all": ("1w1d1h", 694800)},
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+@cases(
+    "seconds, text",
+    {
+        "seconds": (1.5, "1.5s"),
+        "minutes": (600.0, "10m"),
+        "hours": (3600.0, "1h"),
+        "days": (93600.0, "1d2h"),
+        "days alone": (86400.0, "1d"),
+        "ten seconds": (10.0, "10s"),
+        "mixed": (630.0, "10m30s"),
+        "nothing": (0.0, "0s"),
+    },
+)
+def test_durations_as_people_write_them(seconds: float, text: str) -> None:
+    assert shown_seconds(seconds) == text

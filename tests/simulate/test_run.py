@@ -1,0 +1,195 @@
+"""Runs of scenarios: the same seed gives the same run, and what does not hold is found."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.tables import cases
+
+from pilothouse.simulate.result import Result
+from pilothouse.simulate.run import run
+from pilothouse.simulate.scenario import ScenarioError, load
+
+HEAD = "apiVersion: simulate.pilothouse.io/v1alpha1\nkind: Scenario\nmetadata: {name: test}\nspec:\n"
+WEB = """
+  objects:
+  - apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: web}
+    spec:
+      replicas: 3
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec: {containers: [{name: web, image: "web:1"}]}
+  ready: 30s
+  until: {time: 5m}
+"""
+_DIGEST = """
+import sys
+sys.path[:] = eval(sys.argv[1])
+from pilothouse.simulate.run import run
+from pilothouse.simulate.scenario import load
+print(run(load(sys.argv[2]), 3).digest)
+"""
+
+
+def result(folder: Path, spec: str, seed: int = 0, only: frozenset[int] | None = None) -> Result:
+    path = folder / "s.yaml"
+    path.write_text(HEAD + spec, encoding="utf-8")
+    return run(load(str(path)), seed, only=only)
+
+
+def failure(folder: Path, spec: str, seed: int = 0) -> str:
+    found = result(folder, spec, seed).failure
+    return "" if found is None else f"{found.kind} {found.name}: {found.message}"
+
+
+@cases(
+    "spec, expected",
+    {
+        "nothing is expected": ("", ""),
+        "what always holds": (
+            "  expect:\n    always: [{cel: \"objects.deployments['default/web'].spec.replicas == 3\"}]\n",
+            "",
+        ),
+        "what does not always hold": (
+            "  timeline: [{at: 1m, scale: {deployment: web, replicas: 2}}]\n"
+            "  expect:\n    always: [{name: three, cel: \"objects.deployments['default/web'].spec.replicas == 3\"}]\n",
+            "always three: it does not hold\n  objects.deployments['default/web'].spec.replicas == 3",
+        ),
+        "what is never true or false": (
+            "  expect:\n    always: [{cel: \"objects.deployments['default/wep'].spec.replicas == 3\"}]\n",
+            "always always[0]: it was never true or false: no such key: default/wep",
+        ),
+        "of each object": (
+            "  timeline: [{at: 1m, crash: {selector: app=web, count: 1}}]\n"
+            "  expect:\n    always: [{forEach: pods, cel: 'object.status.?containerStatuses.orValue([])"
+            ".all(c, c.restartCount == 0)'}]\n",
+            "always always[0]: it does not hold for pods default/web-",
+        ),
+        "of all objects together": (
+            "  timeline: [{at: 1m, scale: {deployment: web, replicas: 5}}]\n"
+            "  expect:\n    always: [{cel: objects.pods.size() <= 4}]\n",
+            "always always[0]: it does not hold",
+        ),
+        "eventually": (
+            "  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas: 5}}]\n  expect:\n    eventually:\n"
+            "    - {cel: \"objects.deployments['default/web'].status.readyReplicas == 5\", within: 1m, after: growth}\n",
+            "",
+        ),
+        "not in time": (
+            "  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas: 5}}]\n  expect:\n    eventually:\n"
+            "    - {cel: \"objects.deployments['default/web'].status.readyReplicas == 5\", within: 1s, after: growth}\n",
+            "eventually eventually[0]: it did not hold in time: within 1s after growth (1m)",
+        ),
+        "at the end": (
+            "  expect:\n    atEnd: [{forEach: nodes, cel: 'has(object.spec.unschedulable)'}]\n",
+            "atEnd atEnd[0]: it does not hold at the end: nodes node-0: it is false",
+        ),
+        "a condition": (
+            "  timeline:\n"
+            "  - {at: 1m, scale: {deployment: web, replicas: 5}}\n"
+            "  - {when: \"objects.deployments['default/web'].status.readyReplicas == 5\", "
+            "scale: {deployment: web, replicas: 1}}\n"
+            "  expect:\n    atEnd: [{cel: \"objects.deployments['default/web'].status.readyReplicas == 1\"}]\n",
+            "",
+        ),
+        "again and again": (
+            "  timeline: [{every: 1m, until: 3m, restart: {deployment: web}}]\n"
+            "  expect:\n    atEnd: [{cel: 'objects.replicasets.size() == 4'}]\n",
+            "",
+        ),
+        "a budget of unavailable pods": (
+            "  timeline: [{at: 1m, crash: {selector: app=web}}]\n"
+            "  expect: {budgets: [{workload: deployment/web, maxUnavailable: 1}]}\n",
+            "budget maxUnavailable deployment/web: 3, at most 1 is allowed; exceeded first at 1m",
+        ),
+        "scaling up makes nothing unavailable": (
+            "  timeline: [{at: 1m, scale: {deployment: web, replicas: 9}}]\n"
+            "  expect: {budgets: [{workload: deployment/web, maxUnavailable: 0}]}\n",
+            "",
+        ),
+        "a budget of times": (
+            "  expect: {budgets: [{timeToReady: {p50: 1s}}]}\n",
+            "budget timeToReady p50: 3.55s, at most 1s is allowed",
+        ),
+        "a budget of writes": (
+            "  expect: {budgets: [{writes: {max: 3, by: scheduler}}]}\n",
+            "budget writes scheduler: ",
+        ),
+        "a budget of restarts": (
+            "  timeline: [{at: 1m, crash: {selector: app=web}}]\n  expect: {budgets: [{restarts: {max: 2}}]}\n",
+            "budget restarts: 3, at most 2 is allowed",
+        ),
+        "an action that the API server rejects": (
+            "  timeline: [{at: 1m, scale: {deployment: wep, replicas: 5}}]\n",
+            "action timeline[0]: ",
+        ),
+        "a container that is not there": (
+            "  timeline: [{at: 1m, setImage: {deployment: web, container: app, image: 'a:1'}}]\n",
+            "no container is called app; there are web",
+        ),
+    },
+)
+def test_expectations(tmp_path: Path, spec: str, expected: str) -> None:
+    found = failure(tmp_path, WEB + spec)
+    assert expected in found
+    assert bool(found) == bool(expected)
+
+
+def test_a_cluster_that_never_rests_fails(tmp_path: Path) -> None:
+    spec = WEB.replace("{time: 5m}", "{quiet: 2m, time: 10m}")
+    entry = "  timeline: [{every: 1m, until: 20m, restart: {deployment: web}}]\n"
+    assert "unsettled until: nothing was to be written for 2m within 10m" in failure(tmp_path, spec + entry)
+
+
+def test_a_rejected_manifest_is_an_error_of_the_scenario(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"spec.objects: Deployment web: .*unknown field"):
+        result(tmp_path, WEB.replace("replicas: 3", "replica: 3"))
+
+
+def test_an_unknown_resource_is_an_error_of_the_scenario(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"s.yaml:\d+: spec.expect.always\[0\]: .*did you mean deployments"):
+        result(tmp_path, WEB + "  expect: {always: [{cel: 'objects.deploymets.size() == 1'}]}\n")
+
+
+def test_an_expression_that_costs_too_much_is_an_error(tmp_path: Path) -> None:
+    nested = "".join(f"objects.pods.all({name}, " for name in "abcdefgh") + "true" + ")" * 8
+    with pytest.raises(ScenarioError, match="costs too much"):
+        result(tmp_path, WEB.replace("replicas: 3", "replicas: 60") + f"  expect: {{atEnd: [{{cel: '{nested}'}}]}}\n")
+
+
+def test_a_failure_says_why_the_write_was_made(tmp_path: Path) -> None:
+    spec = "  timeline: [{at: 1m, scale: {deployment: web, replicas: 5}}]\n  expect:\n    always:\n"
+    spec += "    - cel: objects.pods.size() <= 4\n"
+    found = result(tmp_path, WEB + spec).failure
+    assert found is not None
+    assert "why it was written" in found.why
+
+
+def test_the_same_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
+    spec = WEB + "  timeline: [{at: 1m, nodes: {count: 1, silence: true, for: 2m}}]\n"
+    spec += "  faults: {count: 4, within: 4m, of: [manager, nodes, pods]}\n"
+    spec += "  expect: {always: [{cel: 'objects.pods.size() >= 0'}]}\n"
+    found = {result(tmp_path, spec, 3).digest}
+    for hash_seed in ("0", "1"):
+        command = [sys.executable, "-c", _DIGEST, repr(sys.path), str(tmp_path / "s.yaml")]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
+        found.add(done.stdout.strip())
+    assert len(found) == 1
+    assert result(tmp_path, spec, 4).digest not in found
+
+
+def test_parts_can_be_left_out(tmp_path: Path) -> None:
+    spec = WEB + "  timeline:\n  - {at: 1m, scale: {deployment: web, replicas: 5}}\n"
+    spec += (
+        "  - {at: 2m, scale: {deployment: web, replicas: 7}}\n  expect: {atEnd: [{cel: 'objects.pods.size() == 5'}]}\n"
+    )
+    assert result(tmp_path, spec).failure is not None
+    found = result(tmp_path, spec, only=frozenset({0}))
+    assert found.failure is None
+    assert [(part.number, part.text) for part in found.parts] == [(0, "at 1m: scale deployments/web replicas 5")]
