@@ -77,12 +77,14 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
         ),
         "eventually": (
             "  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas: 5}}]\n  expect:\n    eventually:\n"
-            "    - {cel: \"objects.deployments['default/web'].status.readyReplicas == 5\", within: 1m, after: growth}\n",
+            "    - {cel: \"objects.deployments['default/web'].status.readyReplicas == 5\",\n"
+            "       within: 1m, after: growth}\n",
             "",
         ),
         "not in time": (
             "  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas: 5}}]\n  expect:\n    eventually:\n"
-            "    - {cel: \"objects.deployments['default/web'].status.readyReplicas == 5\", within: 1s, after: growth}\n",
+            "    - {cel: \"objects.deployments['default/web'].status.readyReplicas == 5\",\n"
+            "       within: 1s, after: growth}\n",
             "eventually eventually[0]: it did not hold in time: within 1s after growth (1m)",
         ),
         "at the end": (
@@ -193,3 +195,15 @@ def test_parts_can_be_left_out(tmp_path: Path) -> None:
     found = result(tmp_path, spec, only=frozenset({0}))
     assert found.failure is None
     assert [(part.number, part.text) for part in found.parts] == [(0, "at 1m: scale deployments/web replicas 5")]
+
+
+def test_a_recording_has_the_actions_and_the_violation(tmp_path: Path) -> None:
+    spec = "  timeline: [{at: 1m, scale: {deployment: web, replicas: 2}}]\n"
+    spec += "  expect: {always: [{name: three, cel: \"objects.deployments['default/web'].spec.replicas == 3\"}]}\n"
+    path = tmp_path / "s.yaml"
+    path.write_text(HEAD + WEB + spec, encoding="utf-8")
+    found = run(load(str(path)), 0, record=True)
+    assert found.recording is not None
+    assert [mark.kind for mark in found.recording.marks] == ["action", "violation"]
+    assert found.recording.failure.startswith("always three: it does not hold")
+    assert run(load(str(path)), 0).digest == found.digest

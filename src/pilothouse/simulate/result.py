@@ -1,8 +1,11 @@
 """What came of a run."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from pilothouse.simulate.recording import Recording
 
 FailureKind = Literal["always", "eventually", "atEnd", "invariant", "budget", "action", "unsettled", "error"]
 
@@ -18,6 +21,16 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Virtual seconds since the start."""
     why: str = ""
     """The chain of causes of the write that was rejected, for invariants and ``always``."""
+
+    @property
+    def summary(self) -> str:
+        """What, and why, without the chain of causes."""
+        return f"{self.kind} {self.name}: {self.message}"
+
+    @property
+    def signature(self) -> tuple[str, str]:
+        """Two failures with the same are of the same kind."""
+        return self.kind, self.name
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -56,5 +69,5 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What happened, as far as it was not left out."""
     log: str = ""
     """The last lines of the run's log, if it has failed."""
-    recording: Any = None
-    """A ``recording.Recording``, where one was asked for."""
+    recording: "Recording | None" = None
+    """What a report shows, where it was asked for."""

@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-import importlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+
+import msgspec
 
 from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.env.clock import processor_seconds
@@ -23,7 +23,7 @@ from pilothouse.simulate.timeline import Timeline, entry_text, fault_text
 from pilothouse.testing.exploration import without_log
 
 with lazy_imports():
-    from pilothouse.simulate import programs
+    from pilothouse.simulate import programs, recording
 
 _LINES = 60
 
@@ -82,7 +82,8 @@ class _Run:
         self._simulation: Simulation | None = None
         self._failure: Failure | None = None
         self._failed: asyncio.Event | None = None
-        self._recorder: Any = None
+        self._recorder: recording.Recorder | None = None
+        self._recording: recording.Recording | None = None
         self._began = self._ended = 0.0
         self._budgets: tuple[BudgetResult, ...] = ()
         self._measures: dict[str, float] = {}
@@ -101,8 +102,8 @@ class _Run:
     def _fail(self, failure: Failure) -> None:
         if self._failure is None:
             self._failure = failure
-            if self._recorder is not None:
-                self._recorder.mark("violation", f"{failure.kind} {failure.name}: {failure.message}")
+            if self._recorder is not None and self._recording is None:
+                self._recorder.mark(recording.VIOLATION, failure.summary, why=failure.why)
         if self._failed is not None:
             self._failed.set()
 
@@ -113,12 +114,14 @@ class _Run:
         async with running(env, options, checks, self._program()) as simulation:
             self._simulation = simulation
             if self._record:
-                recorder = importlib.import_module("pilothouse.simulate.recording")
-                self._recorder = recorder.Recorder(simulation)
+                self._recorder = recording.Recorder(simulation, name=self._scenario.name, seed=self._seed)
             try:
                 await self._perform(simulation)
             finally:
                 self._ended = env.monotonic()
+                if self._recorder is not None:
+                    failure = self._failure
+                    self._recording = self._recorder.finish(failure="" if failure is None else failure.summary)
                 self._budgets, self._measures = self._usage.results(), self._usage.measures()
 
     def _program(self) -> Program | None:
@@ -194,6 +197,16 @@ class _Run:
         )
         return Failure(kind="unsettled", name="until", message=message, at=simulation.env.monotonic() - self._began)
 
+    def _mark_late(self) -> None:
+        """A failure that has ended the run is known when the recording is complete."""
+        if self._recording is not None and self._failure is not None:
+            failure = self._failure
+            at = max(0.0, self._recording.seconds)
+            mark = recording.Mark(at=at, kind=recording.VIOLATION, text=failure.summary, why=failure.why)
+            self._recording = msgspec.structs.replace(
+                self._recording, failure=failure.summary, marks=[*self._recording.marks, mark]
+            )
+
     def result(self, error: Exception | None, cpu: float) -> Result:
         """What has come of it. Raises ``ScenarioError``."""
         simulation = self._simulation
@@ -214,6 +227,7 @@ class _Run:
                     why=simulation.explained().strip(),
                 )
             )
+            self._mark_late()
         story = simulation.story
         return Result(
             scenario=self._scenario.name,
@@ -227,7 +241,7 @@ class _Run:
             measures=self._measures,
             parts=self._parts,
             log=story.last(_LINES) if self._failure is not None else "",
-            recording=self._recorder.finish() if self._recorder is not None else None,
+            recording=self._recording,
         )
 
 
