@@ -477,6 +477,28 @@ async def test_a_bookmark_has_only_metadata_whatever_zero_values_it_shows(env: E
     assert found.metadata.annotations == {"k8s.io/initial-events-end": "true"}
 
 
+@cases(
+    "text",
+    {
+        "as ours writes it": b'{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12"}}',
+        "metadata only": (
+            b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"12"}}'
+        ),
+        "as Go writes it": (
+            b'{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12","creationTimestamp":null},'
+            b'"spec":{"containers":null},"status":{}}'
+        ),
+    },
+)
+async def test_a_bookmark_says_its_version_and_is_kept_as_it_came(env: Env, text: bytes) -> None:
+    client = Client(Script([b'{"type":"BOOKMARK","object":' + text + b"}\n"]), env)
+    for keep_raw in (False, True):
+        async with client.watch(PODS, keep_raw=keep_raw) as batches:
+            (event,) = await anext(batches)
+        assert (event.type, event.object.metadata.resource_version) == ("BOOKMARK", "12")
+        assert event.raw == (text if keep_raw else b"")
+
+
 async def test_events_before_an_error_are_delivered_first(env: Env) -> None:
     error = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
     client = Client(Script([line("ADDED", POD) + line("ERROR", error)]), env)

@@ -9,6 +9,7 @@ import msgspec
 from pilothouse.api.logs import PodLogs
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import Chain
+from pilothouse.apiserver.alarms import Alarms
 from pilothouse.apiserver.authorization.authorizer import AlwaysAllow, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.errors import StatusError
@@ -77,6 +78,8 @@ class Core:
         """The logs of containers; set by the program that runs the nodes."""
         self.renewed: dict[str, tuple[int, Owner]] = {}
         """Of Leases that are renewed, by their key: the revision, and who owns all of it (``renewal``)."""
+        self.alarms = Alarms()
+        """When watches have to look up."""
         self.watches: dict[Any, ResourceInfo] = {}
         """Active watches, in the order of their start."""
         self.quiet: dict[Callable[[], None], None] = {}

@@ -5,7 +5,9 @@ that falls behind catches up in fewer, larger steps.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, get_args
 
@@ -13,7 +15,7 @@ import msgspec
 
 from pilothouse.api import wire
 from pilothouse.api.kinds import Kind
-from pilothouse.api.meta import Object, Status
+from pilothouse.api.meta import Object, ObjectMeta, Status
 from pilothouse.client.decode import UNREADABLE, Decoders, OnUndecodable, name_of
 from pilothouse.client.errors import ConnectionLost, UndecodableObject, error_for
 from pilothouse.client.memo import DecodeMemo
@@ -58,6 +60,19 @@ for _type in _types[:3]:
     _prefixes[_prefix[:11]] = (_type, len(_prefix))
 
 
+# One comes on every watch each minute, and says nothing but a version.
+_BOOKMARK = b'{"type":"BOOKMARK"'
+_plain_bookmark = re.compile(
+    rb'\{"type":"BOOKMARK","object":(\{"kind":"[A-Za-z]*","apiVersion":"[A-Za-z0-9./-]*","metadata":'
+    rb'\{"resourceVersion":"([0-9]+)"\}\})\}\n'
+).fullmatch
+
+
+@lru_cache(maxsize=64)
+def _bookmark_at(version: bytes) -> Any:
+    return Object(metadata=ObjectMeta(resource_version=version.decode()))
+
+
 class Watch(Generic[T]):
     """An open watch: an async context manager, and the iterator of its batches.
 
@@ -94,6 +109,8 @@ class Watch(Generic[T]):
         self._failure: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Task[Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """On which it was opened."""
         self._overdue = False
 
     async def __aenter__(self) -> Self:
@@ -102,9 +119,9 @@ class Watch(Generic[T]):
             # The local transport's streams also say which lines came together.
             batches: Callable[[], AsyncIterator[list[bytes]]] | None = getattr(self._stream, "batches", None)
             self._pieces = batches() if batches is not None else self._stream.__aiter__()
+            self._loop = asyncio.get_running_loop()
             if self._timeout_seconds:
-                loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(self._timeout_seconds + self.grace_seconds, self._on_deadline)
+                self._timer = self._loop.call_later(self._timeout_seconds + self.grace_seconds, self._on_deadline)
         return self
 
     async def __aexit__(
@@ -145,7 +162,7 @@ class Watch(Generic[T]):
                 return batch  # a failure that came behind it is raised by the next call
 
     async def _next_piece(self, pieces: AsyncIterator[bytes | list[bytes]]) -> bytes | list[bytes]:
-        self._waiting = task = asyncio.current_task()
+        self._waiting = task = asyncio.current_task(self._loop)
         try:
             if self._overdue:
                 raise self._too_late()
@@ -211,6 +228,10 @@ class Watch(Generic[T]):
         return lines
 
     def _event(self, line: bytes) -> WatchEvent[T] | None:
+        if line.startswith(_BOOKMARK) and not self._decoders.is_raw:
+            plain = _plain_bookmark(line)
+            if plain is not None:
+                return WatchEvent("BOOKMARK", _bookmark_at(plain[2]), plain[1] if self._keep_raw else b"")
         memo = self._memo
         if memo is not None:
             found: WatchEvent[T] | None = memo.get(self._decoders.view, self._keep_raw, line)

@@ -410,6 +410,11 @@ class Reflector(Generic[T]):
         Such a watch begins with all objects in no order: until that is over no version may be remembered.
         """
         sink = self._sink
+        if len(batch) == 1 and batch[0].type == "BOOKMARK":
+            self.last_version = batch[0].object.metadata.resource_version
+            sink.bookmark(self.last_version)
+            self._since_yield += 1
+            return True
         pending: list[WatchEvent[T]] = []
         recording = live.ordered or seen_other
         for event in batch:

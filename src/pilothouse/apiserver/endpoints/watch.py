@@ -103,7 +103,6 @@ class Watch:
         """The revision in the last bookmark."""
         self._last_bookmark = self._deadline - _LAST_BOOKMARK_SECONDS
         self._bookmark_at = self._deadline
-        self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = -1.0
         if options.bookmarks:
             self._plan_bookmark(now)
@@ -293,16 +292,17 @@ class Watch:
             self._bookmark_at = min(self._began + passed * interval, self._last_bookmark)
 
     def _set_alarm(self, at: float) -> None:
-        """One timer per watch, not one per wait: most waits end with a change."""
+        """One alarm per watch, not one per wait: most waits end with a change."""
         if at == self._alarm_at:
             return
-        if self._alarm is not None:
-            self._alarm.cancel()
+        alarms = self._core.alarms
+        if self._alarm_at >= 0:
+            alarms.cancel(self._alarm_at, self)
         self._alarm_at = at
-        self._alarm = asyncio.get_running_loop().call_at(at, self._ring)
+        alarms.set(at, self)
 
-    def _ring(self) -> None:
-        self._alarm = None
+    def ring(self) -> None:
+        """A bookmark is due, or the end."""
         self._alarm_at = -1.0
         now = self._core.env.monotonic()
         if now < self._deadline and not self._has_news:
@@ -404,8 +404,8 @@ class Watch:
             self._converting.reschedule(self._core.env.monotonic())
         self._core.watches.pop(self, None)
         self._core.quiet.pop(self.notify_written, None)
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._alarm_at >= 0:
+            self._core.alarms.cancel(self._alarm_at, self)
+            self._alarm_at = -1.0
         if self._watcher is not None:
             self._watcher.close()

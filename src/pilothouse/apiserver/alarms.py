@@ -1,0 +1,50 @@
+"""``Alarms``: many who wait for the same instant share one timer of the loop.
+
+Watches that began together are due a bookmark together, each minute.
+"""
+
+import asyncio
+from typing import Protocol
+
+
+class Sleeper(Protocol):
+    """Who is to be woken."""
+
+    def ring(self) -> None:
+        """It is time."""
+        ...
+
+
+class Alarms:
+    """The alarms of one server. Those of one instant ring in the order in which they were set."""
+
+    __slots__ = ("_sleepers", "_timers")
+
+    def __init__(self) -> None:
+        self._sleepers: dict[float, dict[Sleeper, None]] = {}
+        self._timers: dict[float, asyncio.TimerHandle] = {}
+
+    def set(self, at: float, sleeper: Sleeper) -> None:
+        """Ring at this time of the running loop."""
+        sleepers = self._sleepers.get(at)
+        if sleepers is None:
+            self._sleepers[at] = {sleeper: None}
+            self._timers[at] = asyncio.get_running_loop().call_at(at, self._ring, at)
+        else:
+            sleepers[sleeper] = None
+
+    def cancel(self, at: float, sleeper: Sleeper) -> None:
+        """Do not ring. Safe for an alarm that has rung, or was never set."""
+        sleepers = self._sleepers.get(at)
+        if sleepers is None or sleeper not in sleepers:
+            return
+        del sleepers[sleeper]
+        if not sleepers:
+            del self._sleepers[at]
+            self._timers.pop(at).cancel()
+
+    def _ring(self, at: float) -> None:
+        sleepers = self._sleepers.pop(at)
+        del self._timers[at]
+        for sleeper in sleepers:
+            sleeper.ring()
