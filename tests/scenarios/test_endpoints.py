@@ -7,11 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.scenarios.users import NAMESPACE, Doc, User, replica_set
-from tests.scenarios.variants import broken_without
 
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.network.endpointslice import EndpointSliceOptions
-from pilothouse.controllers.shared.slice_tracker import SliceTracker
 from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.endpoints import ServiceEndpoints
 
@@ -88,40 +86,4 @@ async def test_in_the_end_every_pod_is_named_once(simulation: Simulation, seed: 
             await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
 
     await asyncio.gather(simulation.follow(plan), work())
-    await simulation.settle()
-
-
-@broken_without(
-    (SliceTracker, "check", lambda _self, _key, _given: None),
-    fails="slices at once",
-    seed=1,
-    invariants=lambda: (ServiceEndpoints("web", "web", per_slice=PER_SLICE),),
-)
-@pytest.mark.parametrize("number", [93374, 100033], ids=["93374", "100033"])
-async def test_93374_100033_slices_that_the_cache_does_not_show_yet(simulation: Simulation, number: int) -> None:
-    """kubernetes#93374: a service was looked at before the cache showed its first slice, and a second one was made.
-    kubernetes#100033: the same with slices that were there and had grown or been made since."""
-    user = User(simulation.user)
-    if number == 93374:
-        await user.ask("POST", SETS, replica_set("web", 2, {"app": "web"}))
-        await asyncio.sleep(5.0)
-        with simulation.held_watches("endpointslices"):
-            await user.ask("POST", SERVICES, SERVICE)
-            await asyncio.sleep(2.0)
-            await user.merge(f"{SERVICES}/web", {"metadata": {"annotations": {"wake": "too early"}}})
-            await asyncio.sleep(10.0)
-        expected = 1
-    else:
-        await user.ask("POST", SERVICES, SERVICE)
-        await user.ask("POST", SETS, replica_set("web", PER_SLICE, {"app": "web"}))
-        await asyncio.sleep(10.0)
-        with simulation.held_watches("endpointslices"):
-            await user.merge(WEB, {"spec": {"replicas": PER_SLICE + 1}})
-            await asyncio.sleep(10.0)
-            await user.merge(WEB, {"spec": {"replicas": PER_SLICE + 2}})
-            await asyncio.sleep(10.0)
-        expected = 2
-    (invariant,) = simulation.invariants
-    assert isinstance(invariant, ServiceEndpoints)
-    assert invariant.most_slices <= expected, f"{invariant.most_slices} slices at once"
     await simulation.settle()

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from tests.scenarios.machines import NODES, Machines
 from tests.scenarios.test_nodes import DOWN, OPTIONS, replica_set, tolerations
 from tests.scenarios.users import NAMESPACE, SETS, Doc, User
 from tests.tables import cases
@@ -18,6 +17,7 @@ from pilothouse.sim import Invariant, Origin, Simulation
 from pilothouse.sim.invariants.evictions import Evictions, no_execute
 from pilothouse.sim.invariants.nodes import NodeHealth
 from pilothouse.sim.invariants.pod_garbage import PodGarbage
+from pilothouse.simulate.bugs.machines import NODES, Machines
 from pilothouse.storage import Change
 
 _node = msgspec.json.Decoder(Node).decode

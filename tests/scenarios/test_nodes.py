@@ -5,7 +5,6 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from tests.scenarios.machines import Machines
 from tests.scenarios.users import NAMESPACE, SETS, Doc, User
 from tests.workloads import pod_spec, workload
 
@@ -16,6 +15,7 @@ from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.evictions import Evictions
 from pilothouse.sim.invariants.nodes import NodeHealth, NodeLimits
 from pilothouse.sim.invariants.pod_garbage import PodGarbage
+from pilothouse.simulate.bugs.machines import Machines
 
 ZONES = {f"node-{number}": "a" if number < 5 else "b" for number in range(8)}
 OPTIONS = SimulationOptions(

@@ -7,53 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
-
 from pilothouse.client import Client
-from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.client.errors import ApiError
 from pilothouse.sim import Simulation
-
-Doc = dict[str, Any]
-
-NAMESPACE = "/api/v1/namespaces/default"
-SETS = "/apis/apps/v1/namespaces/default/replicasets"
-
-
-class User:
-    """Requests of a person, who shrugs at refusals."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def ask(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Doc:
-        """Any request."""
-        encoded = b"" if body is None else msgspec.json.encode(body)
-        response = await self._client.request(method, path, body=encoded, headers={"content-type": content_type})
-        found: Doc = msgspec.json.decode(response.body)
-        return found
-
-    async def get(self, path: str) -> Doc | None:
-        """An object, or None."""
-        try:
-            return await self.ask("GET", path)
-        except NotFound:
-            return None
-
-    async def items(self, path: str) -> list[Doc]:
-        """The objects of a collection."""
-        found: list[Doc] = (await self.ask("GET", path))["items"]
-        return found
-
-    async def merge(self, path: str, changes: Doc) -> None:
-        """JSON merge patch."""
-        await self.ask("PATCH", path, changes, "application/merge-patch+json")
-
-    async def delete_all(self, path: str, which: Callable[[Doc], bool] | None = None) -> None:
-        """Delete the objects of a collection, or some of them: what is still there when its turn comes."""
-        for found in await self.items(path):
-            if which is None or which(found):
-                with contextlib.suppress(NotFound):
-                    await self.ask("DELETE", f"{path}/{found['metadata']['name']}")
+from pilothouse.simulate.bugs.user import NAMESPACE as NAMESPACE
+from pilothouse.simulate.bugs.user import SETS as SETS
+from pilothouse.simulate.bugs.user import Doc as Doc
+from pilothouse.simulate.bugs.user import User as User
+from pilothouse.simulate.bugs.user import replica_set as replica_set
 
 
 class Restless(User, ABC):
@@ -82,16 +43,6 @@ class Restless(User, ABC):
             with contextlib.suppress(ApiError):  # rejected, or another client was faster
                 await self._chance.choice(self.actions())()
             await asyncio.sleep(self._chance.choice(self.PAUSES))
-
-
-def replica_set(name: str, replicas: int, labels: dict[str, str], **spec: Any) -> Doc:
-    """A ReplicaSet."""
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "pause:1"}]}}
-    selector = {"matchLabels": {"app": labels["app"]}}
-    return {
-        "metadata": {"name": name},
-        "spec": {"replicas": replicas, "selector": selector, "template": template, **spec},
-    }
 
 
 class ReplicaSetUser(User):

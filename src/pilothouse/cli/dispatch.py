@@ -11,6 +11,7 @@ from pilothouse.env.lazy import lazy_imports
 with lazy_imports():
     from pilothouse.cli import (
         apiserver,
+        bugs,
         completion,
         envtest_assets,
         etcd,
@@ -56,6 +57,7 @@ _PROGRAMS: Mapping[str, Callable[[str, Sequence[str]], int]] = {
     "snapshot": lambda program, words: snapshot.run(program, words),
     "top": lambda program, words: top.run(program, words),
     "ui": lambda program, words: ui.run(program, words),
+    "bugs": lambda program, words: bugs.run(program, words),
     "envtest-assets": lambda program, words: envtest_assets.run(program, words),
     "completion": lambda program, words: completion.run(program, words),
     "man": lambda program, words: man.run(program, words),

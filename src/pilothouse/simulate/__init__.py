@@ -6,6 +6,7 @@
 * ``seeds`` runs many seeds in several processes and shrinks what fails, ``variants`` compares settings, ``outputs``
   prints.
 * ``recording`` observes a run and keeps what its report shows.
+* ``bugs`` has the known bugs of Kubernetes' controllers, with the guards against them and without.
 * ``report`` draws recordings: one HTML file, or one SVG.
 
 Nothing here is imported by a plane or by a test that needs none.

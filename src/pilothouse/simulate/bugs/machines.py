@@ -1,12 +1,11 @@
 """Nodes of a simulated cluster that fall silent, are given up and come back, as a person sees it."""
 
-from tests.scenarios.users import Doc, User
-
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.client.errors import ApiError
 from pilothouse.sim import Simulation
+from pilothouse.simulate.bugs.user import Doc, User
 
 NODES = "/api/v1/nodes"
 ZONE = "topology.kubernetes.io/zone"

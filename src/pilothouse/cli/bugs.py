@@ -1,0 +1,206 @@
+"""``pilothouse bugs``: known bugs of Kubernetes' controllers, with the guards against them and without."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.program import parse
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.flags import BOOL, INT32, STRING, Flag, FlagSet, Parsed
+
+if TYPE_CHECKING:
+    from pilothouse.simulate.bugs.declaration import Bug, Scenario
+    from pilothouse.simulate.bugs.running import Outcome
+
+with lazy_imports():
+    from pilothouse.simulate.bugs import catalogue, running
+
+USAGE = """Known bugs of Kubernetes' controllers, each as a scenario that runs in virtual time: with the guard that
+keeps pilothouse from the bug, or without it.
+
+Usage:
+  {program} list [flags]
+  {program} run NAME [--unguarded] [flags]
+  {program} run --all [flags]
+
+NAME is the number of an issue, as `list` prints it. The exit code of `run` is 0 if everything went as declared: the
+guard held, and without it the bug happened.
+"""
+
+
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
+    flags = FlagSet(USAGE.format(program=program), plain=True)
+    flags.add(
+        "bugs",
+        Flag("all", BOOL, False, "Run all scenarios, with the guard and without"),
+        Flag("unguarded", BOOL, False, "Take the guard away"),
+        Flag("scenario", STRING, "", "Run only the scenarios whose name begins so"),
+        Flag("seed", INT32, -1, "The seed of the run, if not the scenario's own"),
+        Flag("output", STRING, "text", "Output format: text or json", shorthand="o"),
+    )
+    common_flags(flags)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """List or run."""
+    parsed = parse(flag_set(program), program, words, most=2)
+    if isinstance(parsed, int):
+        return parsed
+    verb, *names = parsed.arguments or [""]
+    if error := _usage_error(verb, names, parsed):
+        print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
+        return 2
+    if verb == "list":
+        return _list(parsed["output"])
+    try:
+        chosen = list(_chosen(names, parsed))
+    except catalogue.UnknownBug as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    return _run(chosen, parsed)
+
+
+def _usage_error(verb: str, names: list[str], parsed: Parsed) -> str:
+    if parsed["output"] not in {"text", "json"}:
+        return f'-o is text or json, got "{parsed["output"]}"'
+    if verb not in {"list", "run"}:
+        return f'"{verb}" is neither list nor run' if verb else "list or run?"
+    if verb == "list":
+        return f'list takes no name, got "{names[0]}"' if names else ""
+    if bool(names) == parsed["all"]:
+        return "run takes the name of a bug, or --all"
+    return "--all runs both ways: leave --unguarded out" if parsed["all"] and parsed["unguarded"] else ""
+
+
+# What there is
+
+
+def _list(output: str) -> int:
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode([_described(bug) for bug in catalogue.BUGS]), indent=2).decode())
+        return 0
+    rows = [("NUMBER", "CONTROLLER", "PATTERN", "UPSTREAM", "TITLE")]
+    for bug in catalogue.BUGS:
+        patterns = ", ".join(pattern.value for pattern in bug.patterns)
+        state = bug.upstream.partition(";")[0].partition(":")[0].partition("(")[0].strip()
+        rows.append((bug.number, bug.controller, patterns, state, bug.title))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, [*widths, 0], strict=True)).rstrip())
+    return 0
+
+
+def _described(bug: "Bug") -> dict[str, Any]:
+    return {
+        "id": bug.id,
+        "threads": list(bug.threads),
+        "links": bug.links,
+        "title": bug.title,
+        "controller": bug.controller,
+        "patterns": [pattern.value for pattern in bug.patterns],
+        "upstream": bug.upstream,
+        "mechanism": bug.mechanism,
+        "protection": bug.protection,
+        "limits": bug.limits,
+        "scenarios": [
+            {"name": each.name, "description": each.description, "unguarded": each.unguarded is not None}
+            for each in bug.scenarios
+        ],
+    }
+
+
+# Running
+
+Choice = tuple["Bug", "Scenario", bool]
+"""Whether without the guard is the last."""
+
+
+def _chosen(names: list[str], parsed: Parsed) -> Iterator[Choice]:
+    """Raises ``UnknownBug``."""
+    if parsed["all"]:
+        for bug in catalogue.BUGS:
+            for scenario in bug.scenarios:
+                if scenario.name.startswith(parsed["scenario"]):
+                    yield bug, scenario, False
+                    if scenario.unguarded is not None:
+                        yield bug, scenario, True
+        return
+    bug = catalogue.find(names[0])
+    found = catalogue.find_scenarios(bug, parsed["scenario"])
+    if parsed["unguarded"]:
+        possible = [scenario for scenario in found if scenario.unguarded is not None]
+        if not possible:
+            raise catalogue.UnknownBug(f"{bug.id}, {found[0].name!r}, only shows the guard holding")
+        found = possible
+    for scenario in found:
+        yield bug, scenario, bool(parsed["unguarded"])
+
+
+def _run(chosen: list[Choice], parsed: Parsed) -> int:
+    seed = parsed["seed"] if parsed["seed"] >= 0 else None
+    outcomes: list[Outcome] = []
+    previous: Bug | None = None
+    for bug, scenario, unguarded in chosen:
+        outcome = running.run(bug, scenario, unguarded=unguarded, seed=seed)
+        outcomes.append(outcome)
+        if parsed["output"] == "text":
+            brief = bool(parsed["all"])
+            if bug is not previous and not brief:
+                print("\n".join(_head(bug)))
+            lines = [_line(outcome)] if brief and outcome.as_declared else _report(scenario, outcome, brief=brief)
+            print("\n".join(lines), flush=True)
+        previous = bug
+    wrong = sum(not outcome.as_declared for outcome in outcomes)
+    if parsed["output"] == "json":
+        print(msgspec.json.format(msgspec.json.encode(outcomes), indent=2).decode())
+    elif parsed["all"]:
+        print(f"{len(outcomes)} runs of {len({outcome.bug for outcome in outcomes})} bugs, {wrong} not as declared")
+    return 1 if wrong else 0
+
+
+def _head(bug: "Bug") -> Iterator[str]:
+    yield f"{bug.id}  {bug.title}"
+    yield from (f"  {link}" for link in bug.links)
+    yield f"  upstream:  {bug.upstream}"
+    yield f"  mechanism: {bug.mechanism}"
+    yield f"  guard:     {bug.protection}"
+    if bug.limits:
+        yield f"  limits:    {bug.limits}"
+    yield ""
+
+
+def _line(outcome: "Outcome") -> str:
+    how = "with the guard   " if not outcome.unguarded else "without the guard"
+    result = "ok " if outcome.as_declared else "BAD"
+    return f"{result} {outcome.bug}  {how}  {outcome.scenario}" + (f": {outcome.failure}" if outcome.failure else "")
+
+
+def _report(scenario: "Scenario", outcome: "Outcome", *, brief: bool) -> Iterable[str]:
+    if brief:
+        yield _line(outcome)
+    else:
+        yield f"{outcome.scenario}: {scenario.description}"
+        yield f"  {_result(outcome)}, after {outcome.seconds:.0f} virtual seconds and {outcome.writes} writes"
+    if outcome.expected and not outcome.as_declared:
+        yield f"  expected was: {outcome.expected}"
+    if outcome.failure:
+        yield f"  what went wrong: {outcome.failure}"
+        if outcome.why:
+            yield "  why it was written:"
+            yield from (f"    {line}" for line in outcome.why)
+        yield "  the end of the log:"
+        yield from (f"    {line}" for line in outcome.log)
+    yield ""
+
+
+def _result(outcome: "Outcome") -> str:
+    if not outcome.unguarded:
+        return "the guard held" if outcome.as_declared else "THE GUARD DID NOT HOLD"
+    if outcome.as_declared:
+        return "without the guard the bug happened"
+    return "WITHOUT THE GUARD IT FAILED FOR ANOTHER REASON" if outcome.failure else "WITHOUT THE GUARD NOTHING HAPPENED"

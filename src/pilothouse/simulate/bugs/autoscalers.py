@@ -1,0 +1,179 @@
+"""Known bugs of HorizontalPodAutoscalers."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerOptions
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Recent
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.status import Report
+from pilothouse.sim import Invariant, Simulation, SimulationOptions
+from pilothouse.sim.invariants.autoscalers import Autoscalers
+from pilothouse.simulate.bugs.declaration import Bug, Pattern, Unguarded, check
+from pilothouse.simulate.bugs.user import APPS, Doc, User, workload
+
+ALL = f"{APPS}/deployments"
+WEB = f"{ALL}/web"
+HPAS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+CONTROLLER = "horizontal-pod-autoscaler-controller"
+OPTIONS = SimulationOptions(controllers=("horizontalpodautoscaling", "deployment", "replicaset", "garbagecollector"))
+PREFIX = "simulated.pilothouse.dev"
+PERIOD = 15.0
+
+
+def invariants() -> Sequence[Invariant]:
+    """What holds for all of these scenarios."""
+    return (Autoscalers(lambda: asyncio.get_running_loop().time()),)
+
+
+class Owner(User):
+    """Has a Deployment with an autoscaler."""
+
+    async def make(self, replicas: int) -> None:
+        """Pods that request 100m of cpu, of which half is the target."""
+        container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
+        pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
+        await self.ask("POST", ALL, workload("Deployment", pod=pod, replicas=replicas))
+        cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+        spec = {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 1,
+            "maxReplicas": 20,
+            "metrics": [{"type": "Resource", "resource": cpu}],
+        }
+        await self.ask("POST", HPAS, {"metadata": {"name": "web"}, "spec": spec})
+
+    async def load(self, milli: int) -> None:
+        """On all pods together."""
+        await self.merge(WEB, {"metadata": {"annotations": {f"{PREFIX}/cpu-load": f"{milli}m"}}})
+
+    async def size(self) -> int:
+        """Of the Deployment."""
+        found: int = (await self.ask("GET", WEB))["spec"]["replicas"]
+        return found
+
+    async def status(self) -> Doc:
+        """Of the autoscaler."""
+        found: Doc = (await self.ask("GET", f"{HPAS}/web"))["status"]
+        return found
+
+
+LOST_HISTORY = Bug(
+    "kubernetes#68826",
+    "After a restart the first decision scales a workload down without the stabilization window",
+    controller=CONTROLLER,
+    patterns=(Pattern.INTERMEDIATE, Pattern.TIME),
+    upstream="closed",
+    mechanism="Recommendations are kept in memory only. A new process had none, so a moment of low load was enough.",
+    protection="The present size is the first recommendation of a process, so that nothing is scaled down for five "
+    "minutes.",
+)
+
+
+@LOST_HISTORY.scenario(
+    "a restart in a quiet minute",
+    options=OPTIONS,
+    invariants=invariants,
+    unguarded=Unguarded(
+        "two minutes after the restart web has 1 replicas", ((Recent, "begin", lambda _self, _replicas, _now: None),)
+    ),
+)
+async def restart_in_a_quiet_minute(simulation: Simulation) -> None:
+    """Eight pods are needed, the load falls, and just then the manager is restarted."""
+    user = Owner(simulation.user)
+    await user.make(8)
+    await user.load(400)
+    await asyncio.sleep(600.0)
+    check(await user.size() == 8, f"web has {await user.size()} replicas under its usual load")
+    await user.load(10)
+    simulation.kill(down=1.0)
+    await asyncio.sleep(120.0)
+    check(await user.size() == 8, f"two minutes after the restart web has {await user.size()} replicas")
+    await user.load(400)
+    await simulation.settle()
+
+
+RESET_TIME = Bug(
+    "kubernetes#16275",
+    "An update of the status resets the time of the last scaling",
+    controller=CONTROLLER,
+    patterns=(Pattern.LOGIC, Pattern.TIME),
+    upstream="closed",
+    mechanism="The status was written anew in each sync, and lastScaleTime with it. The time after which the next "
+    "scaling was allowed never came.",
+    protection="lastScaleTime changes only when the size was changed.",
+)
+seen = Report.seen
+
+
+def always_now(self: Report, *given: Any, **how: Any) -> None:
+    """Every sync is a scaling."""
+    seen(self, *given, **{**how, "rescaled": True})
+
+
+@RESET_TIME.scenario(
+    "five minutes without a change",
+    options=OPTIONS,
+    invariants=invariants,
+    unguarded=Unguarded("lastScaleTime has changed, and the size has not", ((Report, "seen", always_now),)),
+)
+async def five_minutes_without_a_change(simulation: Simulation) -> None:
+    """After a scaling the load stays as it is, but for a little."""
+    user = Owner(simulation.user)
+    await user.make(2)
+    await user.load(200)
+    await asyncio.sleep(400.0)
+    size, before = await user.size(), (await user.status()).get("lastScaleTime")
+    check(size == 4, f"web has {size} replicas, not 4")
+    for milli in (205, 195, 200, 203, 198):
+        await user.load(milli)
+        await asyncio.sleep(60.0)
+    after = (await user.status()).get("lastScaleTime")
+    check(await user.size() == size, "the size has changed")
+    check(after == before, f"lastScaleTime has changed, and the size has not: {before}, {after}")
+    await simulation.settle()
+
+
+STARTING_PODS = Bug(
+    "kubernetes#98914",
+    "A rollout scales the workload up, since its new pods burn cpu while they start",
+    controller=CONTROLLER,
+    patterns=(Pattern.LOGIC, Pattern.TIME),
+    upstream="closed",
+    mechanism="Usage of pods that were not ready counted in full.",
+    protection="Pods that are not ready yet count as using nothing when a workload would grow "
+    "(--horizontal-pod-autoscaler-cpu-initialization-period and -initial-readiness-delay).",
+)
+
+
+@STARTING_PODS.scenario(
+    "new pods that are not ready",
+    options=OPTIONS,
+    unguarded=Unguarded(
+        "during the rollout web has [0-9]+ replicas",
+        options=replace(
+            OPTIONS,
+            controller_options={
+                CONTROLLER: HorizontalPodAutoscalerOptions(cpu_initialization_period=0.0, initial_readiness_delay=0.0)
+            },
+        ),
+        patches=(),
+    ),
+)
+async def new_pods_are_not_ready(simulation: Simulation) -> None:
+    """The new template's pods use ten times what they request, and are not ready for the time of the scenario."""
+    user = Owner(simulation.user)
+    await user.make(4)
+    usage = {f"{PREFIX}/cpu-usage": "50m"}
+    await user.merge(WEB, {"spec": {"template": {"metadata": {"annotations": usage}}}})
+    await asyncio.sleep(600.0)
+    check(await user.size() == 4, f"before the rollout web has {await user.size()} replicas")
+    hot = {f"{PREFIX}/cpu-usage": "1000m", f"{PREFIX}/readiness-probe": "fail"}
+    await user.merge(WEB, {"spec": {"template": {"metadata": {"annotations": hot}}}})
+    await asyncio.sleep(5 * PERIOD)
+    check(await user.size() == 4, f"during the rollout web has {await user.size()} replicas")
+
+
+BUGS = (LOST_HISTORY, RESET_TIME, STARTING_PODS)

@@ -1,0 +1,398 @@
+"""Known bugs of DaemonSets."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from pilothouse.api.core import Node, Pod
+from pilothouse.client.interceptor import Rule, fail
+from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
+from pilothouse.controllers.workloads.daemonset.controller import DaemonSetController
+from pilothouse.controllers.workloads.daemonset.node_events import NodeEvents
+from pilothouse.controllers.workloads.daemonset.pod_events import DaemonEvents
+from pilothouse.nodes import Profile
+from pilothouse.runtime import Requeue, SharedInformer, object_key
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, Violation
+from pilothouse.sim.invariants.daemonsets import DaemonSets
+from pilothouse.simulate.bugs.declaration import Bug, Patch, Pattern, Unguarded, check, only_invariant
+from pilothouse.simulate.bugs.user import APPS, PODS, Doc, User, pod_spec, workload
+
+ALL = f"{APPS}/daemonsets"
+AGENT = f"{ALL}/agent"
+CONTROLLER = "daemonset-controller"
+OPTIONS = SimulationOptions(nodes=4, controllers=("daemonset", "garbagecollector", "podgc"))
+
+
+def options(*, wait_for_own_writes: bool) -> SimulationOptions:
+    """With the consistency store, or without."""
+    chosen = DaemonSetOptions(wait_for_own_writes=wait_for_own_writes)
+    return replace(OPTIONS, controller_options={CONTROLLER: chosen})
+
+
+def invariants() -> Sequence[Invariant]:
+    """What holds for all of these scenarios."""
+    return (DaemonSets(),)
+
+
+class Owner(User):
+    """Has DaemonSets."""
+
+    async def make(self, name: str = "agent", *, stop: str = "") -> None:
+        """A DaemonSet for all nodes, whose pods take so long to stop."""
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+        whole = workload("DaemonSet", name, pod=pod_spec("pause:0"), updateStrategy=strategy)
+        if stop:
+            whole["spec"]["template"]["metadata"]["annotations"] = {"simulated.pilothouse.dev/stop-delay": stop}
+        await self.ask("POST", ALL, whole)
+
+    async def touch(self, how: str) -> None:
+        """An event of the DaemonSet, which enqueues it."""
+        await self.merge(AGENT, {"metadata": {"annotations": {"wake": how}}})
+
+    async def pods(self, app: str = "agent") -> list[Doc]:
+        """Of one DaemonSet."""
+        return await self.items(f"{PODS}?labelSelector=app%3D{app}")
+
+    async def delete_pods(self, node: str, app: str = "agent", *, grace: int | None = None) -> None:
+        """Those of one DaemonSet on one node."""
+        for pod in await self.pods(app):
+            if pod["spec"].get("nodeName") == node:
+                body = None if grace is None else {"gracePeriodSeconds": grace}
+                await self.ask("DELETE", f"{PODS}/{pod['metadata']['name']}", body)
+
+    async def nodes_with_pods(self, app: str = "agent") -> list[str]:
+        """The nodes with pods of the DaemonSet."""
+        return sorted(pod["spec"].get("nodeName", "") for pod in await self.pods(app))
+
+    async def until_on(self, *nodes: int, app: str = "agent", seconds: float = 30.0) -> None:
+        """Wait for a pod on each of these nodes, and nowhere else."""
+        expected = [f"node-{number}" for number in nodes]
+        for _ in range(int(seconds * 10)):
+            if await self.nodes_with_pods(app) == expected:
+                return
+            await asyncio.sleep(0.1)
+        raise Violation(f"after {seconds:.0f} s {app} is on {await self.nodes_with_pods(app)}, not on {expected}")
+
+
+wait_synced = SharedInformer.wait_synced
+
+
+def synced_without(resource: str) -> Sequence[Patch]:
+    """Controllers start before this resource is listed."""
+
+    async def wait(self: SharedInformer[Any]) -> None:
+        if self.kind.resource != resource:
+            await wait_synced(self)
+
+    return ((SharedInformer, "wait_synced", wait),)
+
+
+CRASH_AFTER_CREATE = Bug(
+    "kubernetes#54096",
+    "After a restart there are two pods on each node",
+    controller=CONTROLLER,
+    patterns=(Pattern.STALE, Pattern.INTERMEDIATE),
+    upstream="closed (rotten)",
+    mechanism="The controller died after it had created the pods; the next one acted before its cache showed them.",
+    protection="Syncs begin when all caches have been listed, and the list is consistent (WatchList). A process whose "
+    "lists come from a server that is behind cannot know, but deletes again what is too much.",
+)
+
+
+@CRASH_AFTER_CREATE.scenario(
+    "with new lists",
+    options=OPTIONS,
+    invariants=invariants,
+    unguarded=Unguarded("is one too many", lambda: synced_without("pods")),
+    cases={"": {"stale": False}},
+)
+async def crash_after_create(simulation: Simulation, stale: bool) -> None:
+    """The manager dies a second after the pods were created, whose events it has not seen."""
+    user = Owner(simulation.user)
+    if stale:
+        simulation.replica.set_lag(None)
+    with simulation.held_watches("pods"):
+        await user.make()
+        await asyncio.sleep(1.0)
+        simulation.kill(down=1.0, stale=stale)
+        await asyncio.sleep(5.0)
+    await simulation.settle()
+    check(await user.nodes_with_pods() == [f"node-{number}" for number in range(4)], "not one pod is on each node")
+    check(stale or only_invariant(simulation, DaemonSets).created == 4, "more than four pods were created")
+
+
+CRASH_AFTER_CREATE.scenario("with old lists", options=OPTIONS, invariants=invariants, cases={"": {"stale": True}})(
+    crash_after_create
+)
+
+STALE_CACHE = Bug(
+    "kubernetes#134937",
+    "Every node gets a second pod while the watch of pods lags",
+    controller=CONTROLLER,
+    patterns=(Pattern.STALE, Pattern.TIME),
+    upstream="fixed in 1.36 (KEP-5647)",
+    mechanism="Expectations expire after five minutes, whether the cache has caught up or not.",
+    protection="The consistency store: no sync while the cache is older than the controller's own writes.",
+)
+
+
+@STALE_CACHE.scenario(
+    "lag of more than five minutes",
+    options=options(wait_for_own_writes=True),
+    invariants=invariants,
+    unguarded=Unguarded("is one too many", options=options(wait_for_own_writes=False)),
+)
+async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
+    """The DaemonSet is created, and for six minutes no event of pods arrives."""
+    user = Owner(simulation.user)
+    with simulation.held_watches("pods"):
+        await user.make()
+        await asyncio.sleep(310.0)
+        await user.touch("after the expectation has expired")
+        await asyncio.sleep(60.0)
+    await simulation.settle()
+    check(only_invariant(simulation, DaemonSets).created == 4, "more than four pods were created")
+
+
+FAILED_LIST = Bug(
+    "kubernetes#14528",
+    "6,596 pending pods on four nodes",
+    controller=CONTROLLER,
+    patterns=(Pattern.INTERMEDIATE,),
+    upstream="fixed",
+    mechanism="The error of a failed list of nodes was ignored, and what there was of it was taken for all nodes.",
+    protection="Syncs begin when nodes have been listed, and a failed list leaves the cache as it was.",
+)
+
+
+@FAILED_LIST.scenario(
+    "nodes cannot be listed after a restart",
+    options=OPTIONS,
+    invariants=invariants,
+    unguarded=Unguarded("without nodes 0 pods are wanted", lambda: synced_without("nodes")),
+)
+async def nodes_cannot_be_listed(simulation: Simulation) -> None:
+    """The manager is restarted, and all requests for nodes fail for two minutes."""
+    user = Owner(simulation.user)
+    await user.make()
+    await user.until_on(0, 1, 2, 3)
+    before = [pod["metadata"]["uid"] for pod in await user.pods()]
+    rule = simulation.add_rule(Rule(fail(500), resource="nodes"))
+    simulation.kill(down=1.0)
+    await asyncio.sleep(60.0)
+    await user.touch("while nothing is known of nodes")
+    await asyncio.sleep(60.0)
+    said = (await user.ask("GET", AGENT))["status"]["desiredNumberScheduled"]
+    check(said == 4, f"without nodes {said} pods are wanted")
+    simulation.remove_rule(rule)
+    await simulation.settle()
+    check([pod["metadata"]["uid"] for pod in await user.pods()] == before, "pods were replaced")
+
+
+STUCK = Bug(
+    "kubernetes#75836",
+    "Fewer pods than desired, until some event of a node",
+    controller=CONTROLLER,
+    patterns=(Pattern.UNOBSERVED,),
+    upstream="closed",
+    mechanism="Creates failed, and no event followed that would have enqueued the DaemonSet again.",
+    protection="A sync whose creates failed is retried with back-off.",
+)
+reconcile = DaemonSetController.reconcile
+
+
+async def forget_failures(self: DaemonSetController, key: str) -> Requeue | None:
+    """What fails is not tried again."""
+    with contextlib.suppress(Exception):
+        return await reconcile(self, key)
+    return None
+
+
+@STUCK.scenario(
+    "creates fail while watches break",
+    options=OPTIONS,
+    invariants=invariants,
+    unguarded=Unguarded("after 60 s agent is on \\[\\]", ((DaemonSetController, "reconcile", forget_failures),)),
+)
+async def creates_fail(simulation: Simulation) -> None:
+    """Creates are forbidden for twenty seconds. Nothing changes after that but time."""
+    user = Owner(simulation.user)
+    rejected = simulation.add_rule(Rule(fail(403, "Forbidden"), verb="create", resource="pods"))
+    await user.make()
+    await asyncio.sleep(20.0)
+    simulation.end_watches("pods", "gone")
+    simulation.end_watches("nodes", "lost")
+    simulation.remove_rule(rejected)
+    # As long as the back-off of the queue had become by then, and its next doubling.
+    await user.until_on(0, 1, 2, 3, seconds=60.0)
+    await simulation.settle()
+
+
+TAINT_GONE = Bug(
+    "kubernetes#95432",
+    "When a taint has gone, one DaemonSet of three does not come back to the node",
+    controller=CONTROLLER,
+    patterns=(Pattern.UNOBSERVED,),
+    upstream="closed (rotten)",
+    mechanism="When the taint went, the node still had the DaemonSet's old pod, which was terminating: nothing to do. "
+    "And the end of a pod that was terminating already enqueued nobody.",
+    protection="Each event of a pod, its end as well, enqueues its DaemonSet.",
+)
+
+
+def end_enqueues_nobody(self: DaemonEvents, pod: Pod) -> None:
+    """The expected deletion is observed, and no sync follows."""
+    key = object_key(pod.metadata)
+    owner = self._expectations.awaited_by(key)
+    if owner is not None:
+        self._expectations.deletion_observed(owner, key)
+
+
+@TAINT_GONE.scenario(
+    "the taint goes while pods stop",
+    options=OPTIONS,
+    invariants=invariants,
+    unguarded=Unguarded(
+        "after 30 s crane is on \\['node-0', 'node-2'", ((DaemonEvents, "_leaving", end_enqueues_nobody),)
+    ),
+)
+async def taint_goes_while_pods_stop(simulation: Simulation) -> None:
+    """One of three DaemonSets takes long to stop. The taint goes meanwhile."""
+    user = Owner(simulation.user)
+    names = ("agent", "broom", "crane")
+    for name in names:
+        await user.make(name, stop="10s" if name == "crane" else "")
+        await user.until_on(0, 1, 2, 3, app=name)
+    await asyncio.sleep(10.0)
+    node = "/api/v1/nodes/node-1"
+    await user.merge(node, {"spec": {"taints": [{"key": "upgrade", "effect": "NoExecute"}]}})
+    await asyncio.sleep(5.0)
+    await user.merge(node, {"spec": {"taints": None}})
+    await asyncio.sleep(30.0)
+    for name in names:
+        await user.until_on(0, 1, 2, 3, app=name)
+    await simulation.settle()
+
+
+@TAINT_GONE.scenario(
+    "the watch of nodes",
+    options=OPTIONS,
+    invariants=invariants,
+    cases={"observed": {"how": "observed"}, "held": {"how": "held"}, "between two lists": {"how": "gone"}},
+)
+async def watch_of_nodes(simulation: Simulation, how: str) -> None:
+    """Somebody else evicts the pods, and the controller sees the taint, late, or not at all."""
+    user = Owner(simulation.user)
+    names = ("agent", "broom", "crane")
+    for name in names:
+        await user.make(name)
+        await user.until_on(0, 1, 2, 3, app=name)
+    node = "/api/v1/nodes/node-1"
+    with contextlib.ExitStack() as stack:
+        if how != "observed":
+            stack.enter_context(simulation.held_watches("nodes"))
+        await user.merge(node, {"spec": {"taints": [{"key": "special", "effect": "NoExecute"}]}})
+        await asyncio.sleep(5.0)
+        for name in names:
+            await user.delete_pods("node-1", name)
+        await asyncio.sleep(5.0)
+        await user.merge(node, {"spec": {"taints": None}})
+        if how == "gone":
+            simulation.end_watches("nodes", "gone")
+    for name in names:
+        await user.until_on(0, 1, 2, 3, app=name)
+    await simulation.settle()
+
+
+DELETED_NODE = Bug(
+    "kubernetes#22545",
+    "Pods of a deleted node are created again, and stay",
+    controller=CONTROLLER,
+    patterns=(Pattern.UNOBSERVED,),
+    upstream="fixed; there is still no handler for the deletion of a node",
+    mechanism="That a node was gone was not observed, so that its pod was created again and again.",
+    protection="The deletion of a node enqueues the DaemonSets that have a pod for it.",
+)
+
+
+@DELETED_NODE.scenario(
+    "a node is deleted while its watch stands still",
+    options=OPTIONS,
+    invariants=invariants,
+    unguarded=Unguarded(
+        "after 30 s agent is on \\[''", ((NodeEvents, "node_gone", lambda _self, _node, _unknown: None),)
+    ),
+)
+async def node_is_deleted(simulation: Simulation) -> None:
+    """Its pod is deleted, too, and created again for the node that is not there. Nobody could bind that one."""
+    user = Owner(simulation.user)
+    await user.make()
+    await user.until_on(0, 1, 2, 3)
+    await user.ask("DELETE", "/api/v1/nodes/node-2")
+    with simulation.held_watches("nodes"):
+        await user.delete_pods("node-2", grace=0)
+        await asyncio.sleep(20.0)
+    await user.until_on(0, 1, 3)
+    created = only_invariant(simulation, DaemonSets).created
+    check(created <= 5, f"{created} pods were created")
+    await simulation.settle()
+    said = (await user.ask("GET", AGENT))["status"]["desiredNumberScheduled"]
+    check(said == 3, f"{said} pods are wanted on three nodes")
+
+
+HEAVY_HANDLER = Bug(
+    "kubernetes#121474 kubernetes#121662",
+    "At 5,000 nodes the controller falls hours behind, and its memory grows to 900 GB",
+    controller=CONTROLLER,
+    patterns=(Pattern.LOGIC,),
+    upstream="fixed in 1.36",
+    mechanism="The handler of nodes checked every DaemonSet for every event of a node, heartbeats included. While it "
+    "did, events piled up.",
+    protection="The handler compares labels, taints and what else matters, and enqueues the node's name: a heartbeat "
+    "costs nothing, several changes are one, and two workers do the checks.",
+    limits="A simulation takes no time to compute: what is counted is how often a node is checked.",
+)
+
+
+def check_each_event(self: NodeEvents, _old: Node, new: Node) -> None:
+    """Whatever has changed."""
+    self.nodes.put(new)
+    self._moved(new.metadata.name)
+
+
+def counted() -> Sequence[Patch]:
+    """More than three checks of a node in ten minutes stop the run."""
+    checks: dict[str, int] = {}
+    sync_node = NodeEvents.sync_node
+
+    async def count(self: NodeEvents, name: str) -> None:
+        checks[name] = checks.get(name, 0) + 1
+        assert checks[name] <= 3, f"{name} is checked {checks[name]} times, and nothing has happened but heartbeats"
+        await sync_node(self, name)
+
+    return ((NodeEvents, "sync_node", count),)
+
+
+@HEAVY_HANDLER.scenario(
+    "ten minutes of heartbeats",
+    options=SimulationOptions(
+        nodes=20, profile=Profile(lease_period=10.0, status_period=10.0), controllers=("daemonset",)
+    ),
+    patches=counted,
+    unguarded=Unguarded("nothing has happened but heartbeats", ((NodeEvents, "node_changed", check_each_event),)),
+)
+async def heartbeats(simulation: Simulation) -> None:
+    """Twenty nodes report their status every ten seconds; there are five DaemonSets."""
+    user = Owner(simulation.user)
+    for name in ("agent", "broom", "crane", "drill", "easel"):
+        await user.make(name)
+    await asyncio.sleep(600.0)
+    for name in ("agent", "broom", "crane", "drill", "easel"):
+        found = len(await user.pods(name))
+        check(found == 20, f"{name} has {found} pods on 20 nodes")
+
+
+BUGS = (CRASH_AFTER_CREATE, STALE_CACHE, FAILED_LIST, STUCK, TAINT_GONE, DELETED_NODE, HEAVY_HANDLER)

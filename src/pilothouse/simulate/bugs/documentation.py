@@ -1,0 +1,70 @@
+"""``docs/bugs.md``, from the declarations: ``python -m pilothouse.simulate.bugs.documentation > docs/bugs.md``."""
+
+import sys
+from collections.abc import Iterator
+
+from pilothouse.simulate.bugs.catalogue import BUGS
+from pilothouse.simulate.bugs.declaration import Bug, link_of
+
+_HEAD = """# Known bugs
+
+<!-- Written by `python -m pilothouse.simulate.bugs.documentation`; a test keeps it up to date. -->
+
+Bugs that Kubernetes' controllers had or have, {bugs} of them in {scenarios} scenarios. Each scenario runs on the
+simulated cluster in virtual time: with the guard that keeps pilothouse from the bug, and without it, which must fail
+for the reason that is named here.
+
+```console
+$ pilothouse bugs list                              # all of them
+$ pilothouse bugs run 129795                        # the guard holds
+$ pilothouse bugs run 129795 --unguarded            # the bug happens: what went wrong, why, and the log
+$ pilothouse bugs run --all                         # everything, both ways; exit code 1 if anything is not as declared
+$ pilothouse bugs run 129795 --unguarded -o json
+```
+
+`pilothouse bugs run NAME --scenario TEXT` runs the scenarios whose name begins with TEXT, `--seed N` another order of
+events. A guard is taken away by replacing a function of the controller, or by an option, for the time of one run.
+
+The first three patterns are those of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management
+Controllers", OSDI 2022).
+
+| Bug | Controller | Pattern | What happens | Upstream |
+|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The page."""
+    lines = [_HEAD.format(bugs=len(BUGS), scenarios=sum(len(bug.scenarios) for bug in BUGS)).rstrip()]
+    lines += [_row(bug) for bug in BUGS]
+    for bug in BUGS:
+        lines += ["", *_section(bug)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(bug: Bug) -> str:
+    patterns = ", ".join(pattern.value for pattern in bug.patterns)
+    anchor = f"{bug.id} {bug.title}".lower()
+    anchor = "".join(each for each in anchor if each.isalnum() or each in "_- ").replace(" ", "-")
+    return f"| [{bug.number}](#{anchor}) | {bug.controller} | {patterns} | {bug.title} | {bug.upstream} |"
+
+
+def _section(bug: Bug) -> Iterator[str]:
+    yield f"## {bug.id} {bug.title}"
+    yield ""
+    yield "Threads: " + ", ".join(f"[{thread}]({link_of(thread)})" for thread in bug.threads) + "."
+    yield ""
+    yield f"**Mechanism.** {bug.mechanism}"
+    yield ""
+    yield f"**Guard.** {bug.protection}"
+    if bug.limits:
+        yield ""
+        yield f"**In a simulation.** {bug.limits}"
+    yield ""
+    for scenario in bug.scenarios:
+        without = "" if scenario.unguarded is not None else " (with the guard only)"
+        yield f"* *{scenario.name}*{without}: {scenario.description}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,129 @@
+"""Runs a scenario of a known bug, with the guard or without, and says whether it went as declared."""
+
+import contextlib
+import logging
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from pilothouse.env import Env, virtual
+from pilothouse.sim import Simulation, running
+from pilothouse.simulate.bugs.declaration import Bug, Patch, Patches, Scenario
+
+LINES = 40
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One run."""
+
+    bug: str
+    scenario: str
+    unguarded: bool
+    """Whether the guard was taken away."""
+    as_declared: bool
+    """With the guard it passed; without, it failed for the reason that is declared."""
+    failure: str
+    """What went wrong; empty if nothing did."""
+    expected: str = ""
+    """What the failure had to contain, as a regular expression; empty if nothing was to fail."""
+    why: list[str] = []
+    """Why the write was made that an invariant rejected."""
+    log: list[str] = []
+    """The last lines of the log of the run."""
+    seconds: float
+    """Virtual."""
+    writes: int
+    digest: str
+    """Of all writes: runs with the same digest were the same."""
+
+
+class NoUnguardedRun(ValueError):
+    """The scenario only shows the guard holding."""
+
+
+def run(bug: Bug, scenario: Scenario, *, unguarded: bool = False, seed: int | None = None) -> Outcome:
+    """Run the scenario in virtual time. Raises ``NoUnguardedRun``."""
+    without = scenario.unguarded if unguarded else None
+    if unguarded and without is None:
+        raise NoUnguardedRun(f"{bug.id}, {scenario.name!r}, has no run without the guard")
+    options, arguments = scenario.options, dict(scenario.arguments)
+    if without is not None:
+        options = without.options or options
+        arguments |= without.arguments
+    simulations: list[Simulation] = []
+    ended = 0.0
+
+    async def main(env: Env) -> None:
+        nonlocal ended
+        try:
+            async with running(env, options, scenario.invariants()) as simulation:
+                simulations.append(simulation)
+                await scenario.steps(simulation, **arguments)
+        finally:
+            ended = env.monotonic()
+
+    failure = ""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_quiet())
+        stack.enter_context(patched(scenario.patches))
+        if without is not None:
+            stack.enter_context(patched(without.patches))
+        try:
+            virtual.run(main, seed=scenario.seed if seed is None else seed)
+        except Exception as error:  # whatever it is, it is the outcome
+            cause: BaseException = error
+            while isinstance(cause, BaseExceptionGroup):
+                cause = cause.exceptions[0]
+            failure = f"{type(cause).__name__}: {cause}"
+            if not simulations:
+                raise
+    simulation = simulations[0]
+    expected = without.fails if without is not None else ""
+    return Outcome(
+        bug=bug.id,
+        scenario=scenario.name,
+        unguarded=unguarded,
+        as_declared=re.search(expected, failure) is not None if expected else not failure,
+        failure=failure,
+        expected=expected,
+        why=simulation.explained().strip().splitlines()[1:] if failure else [],
+        log=simulation.story.last(LINES).splitlines() if failure else [],
+        seconds=round(ended, 3),
+        writes=simulation.story.writes,
+        digest=simulation.story.digest,
+    )
+
+
+@contextlib.contextmanager
+def patched(patches: Patches) -> Iterator[None]:
+    """Replace attributes for the time of the block."""
+    chosen: Sequence[Patch] = patches() if callable(patches) else patches
+    with contextlib.ExitStack() as stack:
+        for target, name, replacement in chosen:
+            before = getattr(target, name)
+            own = not isinstance(target, type) or name in vars(target)
+            stack.callback(
+                _restore, target, name, vars(target)[name] if own and isinstance(target, type) else before, own
+            )
+            setattr(target, name, replacement)
+        yield
+
+
+def _restore(target: object, name: str, before: object, own: bool) -> None:
+    if own:
+        setattr(target, name, before)
+    else:
+        delattr(target, name)  # it was inherited
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No log lines: under faults there are many, and all are expected."""
+    logger = logging.getLogger("pilothouse")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

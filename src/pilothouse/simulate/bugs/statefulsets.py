@@ -1,0 +1,486 @@
+"""Known bugs of StatefulSets."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.apps import ControllerRevision, StatefulSet
+from pilothouse.client.interceptor import Answered, Observation, Rule, delay
+from pilothouse.controllers.node.taint_eviction.controller import TaintEvictionController
+from pilothouse.controllers.shared.history import same_data
+from pilothouse.controllers.workloads.statefulset import StatefulSetOptions, decide, revisions
+from pilothouse.controllers.workloads.statefulset.blueprint import Blueprint
+from pilothouse.controllers.workloads.statefulset.controller import StatefulSetController, _Apply
+from pilothouse.controllers.workloads.statefulset.decide import DeletePod, Observed, Plan
+from pilothouse.controllers.workloads.statefulset.identity import revision_of
+from pilothouse.controllers.workloads.statefulset.revisions import Revisions, StatefulHistory
+from pilothouse.nodes import Profile
+from pilothouse.runtime import Requeue, SharedInformer
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, Violation
+from pilothouse.sim.invariants.statefulsets import StatefulSets
+from pilothouse.sim.process import Process
+from pilothouse.simulate.bugs.declaration import Bug, Pattern, Unguarded, check
+from pilothouse.simulate.bugs.machines import Machines
+from pilothouse.simulate.bugs.nodes import trust
+from pilothouse.simulate.bugs.user import APPS, PODS, Doc, User, pod_spec, workload
+
+ALL = f"{APPS}/statefulsets"
+REVISIONS = f"{APPS}/controllerrevisions"
+WEB = f"{ALL}/web"
+CONTROLLER = "statefulset-controller"
+OPTIONS = SimulationOptions(nodes=2, controllers=("statefulset", "pvc-protection"))
+NO_NODES = replace(OPTIONS, nodes=0)
+REPLICAS = 4
+PROBE = "simulated.pilothouse.dev/readiness-probe"
+
+
+def invariants() -> Sequence[Invariant]:
+    """What holds for most of these scenarios."""
+    return (StatefulSets(),)
+
+
+def ordered() -> Sequence[Invariant]:
+    """And for those with pods in order."""
+    return (StatefulSets(ordered=True),)
+
+
+class Owner(User):
+    """Has a StatefulSet."""
+
+    async def make(self, image: str = "a", **spec: Any) -> Doc:
+        """The StatefulSet ``web``."""
+        pod = pod_spec(image, terminationGracePeriodSeconds=1)
+        whole = workload("StatefulSet", pod=pod, **{"replicas": REPLICAS, "serviceName": "web", **spec})
+        return await self.ask("POST", ALL, whole)
+
+    async def set_image(self, image: str) -> None:
+        """A new template."""
+        containers = [{"name": "main", "image": image}]
+        await self.merge(WEB, {"spec": {"template": {"spec": {"containers": containers}}}})
+
+    async def images(self) -> dict[str, str]:
+        """Of the pods, by name."""
+        found = await self.items(PODS)
+        return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in found}
+
+    async def expect(self, image: str, *, within: float = 120.0) -> None:
+        """All pods must run this image after some time."""
+        await asyncio.sleep(within)
+        found = await self.images()
+        wrong = sorted(name for name, each in found.items() if each != image)
+        check(found, "there are no pods")
+        check(not wrong, f"{within:.0f} s after the template had changed to {image}, not of it are {wrong}")
+
+
+def rolling(**bounds: Any) -> Doc:
+    """The strategy."""
+    return {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, **bounds}}
+
+
+DELETED_DURING_UPDATE = Bug(
+    "kubernetes#70442",
+    "A pod that is deleted during a rolling update comes back, and one of the old revision stays",
+    controller=CONTROLLER,
+    patterns=(Pattern.INTERMEDIATE,),
+    upstream="closed",
+    mechanism="How far the update had come was counted, and a pod that was replaced out of turn counted as the next "
+    "one.",
+    protection="Each sync compares the revision of every pod, from the highest ordinal down.",
+)
+
+
+def by_count(observed: Observed) -> tuple[DeletePod, ...]:
+    """As many pods as are updated already are taken for those at the end."""
+    slots = observed.replicas.slots
+    updated = sum(1 for slot in slots if slot.pod is not None and revision_of(slot.pod.metadata) == observed.update)
+    if updated == len(slots) or any(
+        slot.pod is None or observed.rules.is_missed(slot.pod, observed.now) for slot in slots
+    ):
+        return ()
+    slot = slots[len(slots) - 1 - updated]
+    assert slot.pod is not None, "all pods are there"
+    revision = revision_of(slot.pod.metadata)
+    return (DeletePod(slot.name, revision),) if revision != observed.update else ()
+
+
+@DELETED_DURING_UPDATE.scenario(
+    "the first pod is deleted",
+    options=OPTIONS,
+    invariants=invariants,
+    unguarded=Unguarded("not of it are \\['web-2'\\]", ((decide, "_roll", by_count),)),
+    cases={"with rollingUpdate": {"strategy": rolling()}},
+    variations={"without": {"strategy": {"type": "RollingUpdate"}}},
+)
+async def first_pod_is_deleted(simulation: Simulation, strategy: Doc) -> None:
+    """The update has begun at the end; the first pod is deleted by hand."""
+    user = Owner(simulation.user)
+    await user.make("a", updateStrategy=strategy)
+    await simulation.settle()
+    await user.set_image("b")
+    await asyncio.sleep(0.5)
+    await user.ask("DELETE", f"{PODS}/web-0", {})
+    await user.expect("b")
+    await simulation.settle()
+
+
+FLIP = Bug(
+    "kubernetes#78209",
+    "The template changes to and fro, and pods are created from the old revision",
+    controller=CONTROLLER,
+    patterns=(Pattern.STALE, Pattern.COLLISION),
+    upstream="closed (rotten)",
+    mechanism="The revision with the highest number was taken for that of the template, also after the template had "
+    "changed back.",
+    protection="The revision with the template's data is looked up, and its number becomes the highest.",
+)
+settle = StatefulHistory.settle
+
+
+async def by_number(
+    self: StatefulHistory, owner: StatefulSet, blueprint: Blueprint, known: Sequence[ControllerRevision]
+) -> Revisions:
+    """If the template has a revision, the newest is taken for it."""
+    if not any(same_data(each.data, blueprint.patch) for each in known):
+        return await settle(self, owner, blueprint, known)
+    newest = known[-1]
+    current = next((each for each in known if each.metadata.name == owner.status.current_revision), newest)
+    return Revisions(current, newest, owner.status.collision_count or 0)
+
+
+@FLIP.scenario(
+    "ten changes within a second",
+    options=OPTIONS,
+    invariants=ordered,
+    unguarded=Unguarded("not of it are \\['web-", ((StatefulHistory, "settle", by_number),)),
+)
+async def ten_changes(simulation: Simulation) -> None:
+    """B, A, B, A, … as fast as can be; at the end A holds, and its revision is used again."""
+    user = Owner(simulation.user)
+    await user.make("a")
+    await simulation.settle()
+    for image in "bababababa":
+        await user.set_image(image)
+        await asyncio.sleep(0.01)
+    await user.expect("a")
+    await simulation.settle()
+    check(len(await user.items(REVISIONS)) == 2, "there are not two revisions")
+
+
+NEGATIVE_COUNT = Bug(
+    "kubernetes#58347 kubernetes#56355 kubernetes#69400",
+    "status.currentReplicas is -1, and the StatefulSet is stuck",
+    controller=CONTROLLER,
+    patterns=(Pattern.COLLISION, Pattern.INTERMEDIATE),
+    upstream="closed; the status is still computed so",
+    mechanism="For each pod that the update deletes, one was taken off currentReplicas, also if the pod was of "
+    "neither the current nor the update revision. The API server refuses a negative number, in every sync. (#56355: a "
+    "second cause, revisions that the cache did not show yet.)",
+    protection="Only pods of the current revision are taken off.",
+)
+carry_out = _Apply.carry_out
+
+
+async def count_all(self: _Apply, plan: Plan) -> None:
+    """Every pod that the update deletes counts."""
+    await carry_out(self, plan)
+    self.replaced = len(plan.update)
+
+
+class StatusAccepted(Invariant):
+    """The API server refuses no status of a StatefulSet as invalid."""
+
+    def observed(self, process: Process, seen: Observation) -> None:
+        """An answer."""
+        if isinstance(seen, Answered) and (seen.call.resource, seen.response.status) == ("statefulsets", 422):
+            message = msgspec.json.decode(seen.response.body)["message"]
+            raise Violation(f"the API server refuses the status of {seen.call.name}: {message}")
+
+
+@NEGATIVE_COUNT.scenario(
+    "a third template while pods of the second are not ready",
+    options=NO_NODES,
+    invariants=lambda: (StatusAccepted(),),
+    unguarded=Unguarded("refuses the status of web: .*currentReplicas.* -1", ((_Apply, "carry_out", count_all),)),
+)
+async def third_template(simulation: Simulation) -> None:
+    """Four templates, one after the other, and pods that are never ready."""
+    user = Owner(simulation.user)
+    await user.make("a", podManagementPolicy="Parallel", replicas=1)
+    for image in "bcdb":
+        await asyncio.sleep(2.0)
+        await user.set_image(image)
+    await asyncio.sleep(2.0)
+    found = await user.ask("GET", WEB)
+    said, generation = found["status"]["observedGeneration"], found["metadata"]["generation"]
+    check(said == generation, f"web is of generation {generation}, its status is of generation {said}")
+    await user.expect("b", within=1.0)
+    check(len(await user.items(REVISIONS)) == 4, "there are not four revisions")
+
+
+wait_synced = SharedInformer.wait_synced
+
+
+async def do_not_wait_for_revisions(self: SharedInformer[Any]) -> None:
+    """As upstream before 1.9."""
+    if self.kind.resource != "controllerrevisions":
+        await wait_synced(self)
+
+
+@NEGATIVE_COUNT.scenario(
+    "revisions that the cache does not show after a restart",
+    options=OPTIONS,
+    unguarded=Unguarded(
+        "the revisions have the numbers", ((SharedInformer, "wait_synced", do_not_wait_for_revisions),)
+    ),
+)
+async def revisions_not_listed(simulation: Simulation) -> None:
+    """kubernetes#56355: the manager is restarted while revisions cannot be listed, and the template changes."""
+    user = Owner(simulation.user)
+    await user.make("a")
+    await simulation.settle()
+    for image in "bc":
+        await user.set_image(image)
+        await simulation.settle()
+    with simulation.held_watches("controllerrevisions"):
+        simulation.kill(down=1.0)
+        await asyncio.sleep(10.0)
+        await user.set_image("d")
+        await asyncio.sleep(60.0)
+    await asyncio.sleep(60.0)
+    numbers = sorted(each["revision"] for each in await user.items(REVISIONS))
+    check(numbers == [1, 2, 3, 4], f"the revisions have the numbers {numbers}")
+    await user.expect("d")
+
+
+OTHER_WORDS = Bug(
+    "kubernetes#61998",
+    "A revision is never equal to the template, and all pods are replaced again and again",
+    controller=CONTROLLER,
+    patterns=(Pattern.COLLISION,),
+    upstream="closed",
+    mechanism="A webhook, or another release, wrote the same template in other words: with nulls, or without "
+    "defaults. Revisions are compared byte by byte, so a new one was created each time.",
+    protection="Nulls are the same as absence; and templates are compared with today's defaults (gate "
+    "StatefulSetSemanticRevisionComparison).",
+)
+
+
+@OTHER_WORDS.scenario(
+    "a revision written by hand",
+    options=OPTIONS,
+    invariants=ordered,
+    unguarded=Unguarded(
+        "2 revisions have the template of web",
+        (
+            (revisions, "same_data", lambda one, other: bytes(one) == bytes(other)),
+            (revisions, "means_the_same", lambda _one, _other: False),
+        ),
+    ),
+)
+async def revision_by_hand(simulation: Simulation) -> None:
+    """The only revision is one that says the same in other words, without what the API server fills in."""
+    user = Owner(simulation.user)
+    made = await user.make("a", replicas=0)
+    await simulation.settle()
+    (first,) = await user.items(REVISIONS)
+    await user.ask("DELETE", f"{REVISIONS}/{first['metadata']['name']}", {})
+    template = {"$patch": "replace", "metadata": {"labels": {"app": "web"}, "creationTimestamp": None}}
+    template["spec"] = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "a"}]}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": made["metadata"]["uid"]}
+    metadata: Doc = {"name": "web-by-hand", "labels": {"app": "web"}}
+    metadata["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
+    body = {"metadata": metadata, "data": {"spec": {"template": template}}, "revision": 7}
+    await user.ask("POST", REVISIONS, body)
+    await user.merge(WEB, {"spec": {"replicas": REPLICAS}})
+    await asyncio.sleep(120.0)
+    names = sorted(each["metadata"]["name"] for each in await user.items(REVISIONS))
+    check(names == ["web-by-hand"], f"{len(names)} revisions have the template of web: {names}")
+    await simulation.settle()
+    status = (await user.ask("GET", WEB))["status"]
+    check(status["currentRevision"] == status["updateRevision"] == "web-by-hand", f"the status is {status}")
+
+
+BROKEN_POD = Bug(
+    "kubernetes#67250 kubernetes#100094 kubernetes#100289",
+    "With OrderedReady a broken pod blocks the corrected template",
+    controller=CONTROLLER,
+    patterns=(Pattern.LOGIC,),
+    upstream="open; a documented limitation",
+    mechanism="Pods in order wait until the one before is ready. The broken pod never is, so it is not replaced by "
+    "one of the corrected template.",
+    protection="podManagementPolicy: Parallel. With OrderedReady the same happens here as upstream, until somebody "
+    "deletes the pod.",
+)
+
+
+@BROKEN_POD.scenario(
+    "a template that is never ready",
+    options=OPTIONS,
+    unguarded=Unguarded("not of it are \\['web-0', 'web-1', 'web-2', 'web-3'\\]", arguments={"policy": "OrderedReady"}),
+)
+async def never_ready(simulation: Simulation, policy: str = "Parallel") -> None:
+    """The second template's pods are never ready, the third is right."""
+    user = Owner(simulation.user)
+    await user.make("a", podManagementPolicy=policy)
+    await asyncio.sleep(60.0)
+    await user.merge(WEB, {"spec": {"template": {"metadata": {"annotations": {PROBE: "fail"}}}}})
+    await user.set_image("b")
+    await asyncio.sleep(60.0)
+    await user.merge(WEB, {"spec": {"template": {"metadata": {"annotations": {PROBE: None}}}}})
+    await user.set_image("c")
+    await user.expect("c", within=600.0)
+
+
+TAKEN_NAME = Bug(
+    "kubernetes#49909",
+    "A revision whose name is taken is never created",
+    controller=CONTROLLER,
+    patterns=(Pattern.COLLISION,),
+    upstream="fixed",
+    mechanism="The name of a revision is made from a hash of its data, and there was no collisionCount.",
+    protection="status.collisionCount is a part of what is hashed, and is increased until the name is free.",
+)
+create = StatefulHistory._create
+
+
+async def only_once(
+    self: StatefulHistory, owner: StatefulSet, blueprint: Blueprint, number: int, collisions: int
+) -> tuple[ControllerRevision, int]:
+    """What has the name is taken for the revision."""
+    made, count = await create(self, owner, blueprint, number, collisions)
+    if count != collisions:
+        await self._history.delete(made)
+        raise RuntimeError("controllerrevisions.apps already exists")
+    return made, count
+
+
+def weak_hash(_data: bytes | msgspec.Raw, collision_count: int) -> str:
+    """All templates have the same."""
+    return f"{collision_count}"
+
+
+@TAKEN_NAME.scenario(
+    "every template has the same hash",
+    options=OPTIONS,
+    invariants=ordered,
+    patches=((revisions, "revision_hash", weak_hash),),
+    unguarded=Unguarded(
+        "not of it are \\['web-0', 'web-1', 'web-2', 'web-3'\\]", ((StatefulHistory, "_create", only_once),)
+    ),
+)
+async def every_template_has_the_same_hash(simulation: Simulation) -> None:
+    """Three templates, whose hashes collide."""
+    user = Owner(simulation.user)
+    await user.make("a")
+    await asyncio.sleep(60.0)
+    for image in "bc":
+        await user.set_image(image)
+        await user.expect(image)
+    await simulation.settle()
+
+
+CYCLING = Bug(
+    "kubernetes#69967",
+    "Pods are pending, creating and terminating in turn, for ever",
+    controller=CONTROLLER,
+    patterns=(Pattern.STALE,),
+    upstream="closed (rotten); the cause was never found",
+    mechanism="Somebody deletes each pod as soon as it is bound, and the StatefulSet creates the next one. Here: "
+    "taint eviction, whose cache still shows a taint that the scheduler knows to be gone.",
+    protection="Taint eviction reads node and pod live before a deletion.",
+)
+
+
+@CYCLING.scenario(
+    "the watch of nodes stands still",
+    options=SimulationOptions(
+        nodes=1,
+        profile=Profile(events=False),
+        controllers=("statefulset", "taint-eviction-controller"),
+    ),
+    unguarded=Unguarded("times in two minutes", ((TaintEvictionController, "_is_still_needed", trust),)),
+)
+async def watch_of_nodes_stands_still(simulation: Simulation) -> None:
+    """A taint is removed from the only node, and the event does not arrive."""
+    machines = Machines(simulation, {"node-0": ""})
+    user = Owner(simulation.user)
+    await machines.taint("node-0", "agent-not-ready")
+    await asyncio.sleep(5.0)
+    created: dict[str, None] = {}
+    simulation.add_rule(Rule(delay(1.0), verb="create", resource="pods"))
+    with simulation.held_watches("nodes"):
+        await machines.untaint("node-0", "agent-not-ready")
+        await user.make("a", replicas=1)
+        for _ in range(240):
+            await asyncio.sleep(0.5)
+            created.update((pod["metadata"]["uid"], None) for pod in await user.items(PODS))
+        check(len(created) == 1, f"web-0 was created {len(created)} times in two minutes")
+    await simulation.settle()
+
+
+RESYNC = Bug(
+    "kubernetes#68179 kubernetes#75495 kubernetes#75622",
+    "With thousands of StatefulSets nothing happens for minutes after each resync",
+    controller=CONTROLLER,
+    patterns=(Pattern.LOGIC,),
+    upstream="closed; the resync every 30 seconds was removed (#75622)",
+    mechanism="Every 30 seconds all StatefulSets were enqueued, 40 ms each. What had really happened waited behind "
+    "them.",
+    protection="The informer has no resync but the manager's (12 to 24 hours), as upstream today.",
+    limits="A simulation takes no time to compute, so each sync is made to take 0.1 s, in both runs.",
+)
+MANY = 150
+reconcile, add_handler = StatefulSetController.reconcile, SharedInformer.add_handler
+
+
+async def take_time(self: StatefulSetController, key: str) -> Requeue | None:
+    """A tenth of a second."""
+    await asyncio.sleep(0.1)
+    return await reconcile(self, key)
+
+
+def resync_every_30_seconds(self: SharedInformer[Any], *handlers: Any, **how: Any) -> Any:
+    """As upstream before the fix."""
+    if self.kind.kind == "StatefulSet":
+        how["resync_seconds"] = 30.0
+    return add_handler(self, *handlers, **how)
+
+
+@RESYNC.scenario(
+    "a new StatefulSet among many",
+    options=replace(NO_NODES, controller_options={CONTROLLER: StatefulSetOptions(workers=1)}),
+    patches=((StatefulSetController, "reconcile", take_time),),
+    unguarded=Unguarded(
+        "its first pod came after [0-9]+ s", ((SharedInformer, "add_handler", resync_every_30_seconds),)
+    ),
+)
+async def new_among_many(simulation: Simulation) -> None:
+    """150 StatefulSets without pods exist, and another one is created half a minute and a bit after a start."""
+    user = Owner(simulation.user)
+    pod = pod_spec("a")
+    for number in range(MANY):
+        name = f"web-{number}"
+        await user.ask("POST", ALL, workload("StatefulSet", name, pod=pod, replicas=0, serviceName=name))
+    simulation.kill(down=1.0)
+    await asyncio.sleep(1.0 + 30.5)
+    began = simulation.env.monotonic()
+    await user.make("a", replicas=1)
+    while not await user.items(PODS):  # noqa: ASYNC110  # in virtual time
+        await asyncio.sleep(0.1)
+    seconds = simulation.env.monotonic() - began
+    check(seconds < 5.0, f"its first pod came after {seconds:.0f} s")
+
+
+BUGS = (
+    DELETED_DURING_UPDATE,
+    FLIP,
+    NEGATIVE_COUNT,
+    OTHER_WORDS,
+    BROKEN_POD,
+    CYCLING,
+    RESYNC,
+    TAKEN_NAME,
+)

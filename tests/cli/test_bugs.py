@@ -1,0 +1,81 @@
+"""``pilothouse bugs``: what is printed, and the exit codes."""
+
+import re
+
+import msgspec
+import pytest
+
+from pilothouse.cli.dispatch import main
+from pilothouse.simulate.bugs import catalogue
+from pilothouse.simulate.bugs.declaration import Unguarded
+
+
+def test_the_list_has_every_bug(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bugs", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["NUMBER", "CONTROLLER", "PATTERN", "UPSTREAM", "TITLE"]
+    assert len(lines) == 1 + len(catalogue.BUGS)
+    assert re.search(r"^129795 +replicaset-controller +stale state, .* open +Pods are created twice", lines[5])
+    assert main(["bugs", "list", "-o", "json"]) == 0
+    described = msgspec.json.decode(capsys.readouterr().out)
+    assert described[4]["links"] == ["https://github.com/kubernetes/kubernetes/issues/129795"]
+    assert described[4]["scenarios"][0]["unguarded"] is True
+
+
+def test_with_the_guard_and_without(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bugs", "run", "129795", "--scenario", "lag"]) == 0
+    text = capsys.readouterr().out
+    assert "the guard held" in text
+    assert "what went wrong" not in text
+    assert main(["bugs", "run", "kubernetes#129795", "--scenario", "lag", "--unguarded"]) == 0
+    text = capsys.readouterr().out
+    for part in (
+        "https://github.com/kubernetes/kubernetes/issues/129795",
+        "without the guard the bug happened",
+        "what went wrong: Violation: /pods/default/web-",
+        "wants 3 pods and has 0: creating 3",
+        "the end of the log:",
+    ):
+        assert part in text, part
+    assert main(["bugs", "run", "129795", "--scenario", "lag", "--unguarded", "-o", "json"]) == 0
+    (outcome,) = msgspec.json.decode(capsys.readouterr().out)
+    assert outcome["asDeclared"] is True
+    assert outcome["why"]
+
+
+def test_a_run_that_is_not_as_declared_is_an_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug = catalogue.find("41675")
+    other = msgspec.structs.replace(bug.scenarios[0], unguarded=Unguarded("something else"))
+    monkeypatch.setattr(bug, "scenarios", [other])
+    assert main(["bugs", "run", "41675", "--unguarded"]) == 1
+    text = capsys.readouterr().out
+    assert "WITHOUT THE GUARD NOTHING HAPPENED" in text
+    assert "expected was: something else" in text
+    monkeypatch.setattr(catalogue, "BUGS", (bug,))
+    assert main(["bugs", "run", "--all"]) == 1
+    text = capsys.readouterr().out
+    assert "ok  kubernetes#41675  with the guard     woken too early" in text
+    assert "BAD kubernetes#41675  without the guard  woken too early" in text
+    assert text.endswith("2 runs of 1 bugs, 1 not as declared\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "list or run?"),
+        (("show",), '"show" is neither list nor run'),
+        (("list", "129795"), 'list takes no name, got "129795"'),
+        (("run",), "run takes the name of a bug, or --all"),
+        (("run", "129795", "--all"), "run takes the name of a bug, or --all"),
+        (("run", "--all", "--unguarded"), "--all runs both ways: leave --unguarded out"),
+        (("run", "129795", "-o", "yaml"), '-o is text or json, got "yaml"'),
+        (("run", "7"), "no known bug is called '7'"),
+        (("run", "129795", "--scenario", "x"), "kubernetes#129795 has no scenario 'x'"),
+        (("run", "43948", "--scenario", "ten", "--unguarded"), "'ten changes within a second', only shows the guard"),
+    ],
+)
+def test_what_cannot_be_used_is_said(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bugs", *words]) == 2
+    assert message in capsys.readouterr().err
