@@ -245,7 +245,7 @@ def test_help_has_upstreams_groups_in_upstreams_order() -> None:
     lines = flag_set("pilothouse manager", DESCRIPTORS).help(100).splitlines()
     titles = [line.removesuffix(" flags:").lower() for line in lines if line.endswith(" flags:")]
     expected = [group for group in GROUPS if group in titles]
-    assert [title for title in titles if title != "decision log"] == expected
+    assert [title for title in titles if title not in ("decision log", "traces")] == expected
     assert {"generic", "replicaset-controller", "namespace-controller", "secure serving", "misc"} <= set(titles)
     assert max(map(len, lines)) <= 100 + 20
     text = "\n".join(lines)

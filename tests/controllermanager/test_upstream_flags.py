@@ -26,7 +26,7 @@ TYPES = {
     "multimap": "colonSeparatedMultimapStringString",
 }
 DECISION_LOG = {"decision-log", "decision-log-maxage", "decision-log-maxbackup", "decision-log-maxsize"}
-OURS = {"cloud-loops", "config"} | DECISION_LOG
+OURS = {"cloud-loops", "config", "tracing-config-file"} | DECISION_LOG
 
 
 @pytest.fixture(scope="module")

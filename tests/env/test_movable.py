@@ -28,7 +28,8 @@ def test_what_is_due_on_the_way_happens_in_its_order_and_at_its_time() -> None:
         began = asyncio.get_running_loop().time()
         while True:
             await asyncio.sleep(period)
-            seen.append((name, round(asyncio.get_running_loop().time() - began)))
+            passed = asyncio.get_running_loop().time() - began
+            seen.append((name, 5 * round(passed / 5)))  # a busy machine adds real time
 
     async def main() -> None:
         tasks = [asyncio.create_task(every("a", 10)), asyncio.create_task(every("b", 25))]

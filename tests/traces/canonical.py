@@ -134,6 +134,9 @@ class Names:
             if body.get("kind") == "DeleteOptions":
                 # The API server shows its internal version.
                 assert body.pop("apiVersion") in ("v1", _INTERNAL)
+            elif isinstance(body.get("metadata"), dict):
+                # The recordings are without them.
+                body["metadata"].pop("managedFields", None)
             if not record.content_type.endswith("patch+json"):
                 _take_out_defaults(body)
             if record.is_event and record.verb == "create":

@@ -34,6 +34,9 @@ async def _shown(api: Api, target: str, accept: str) -> tuple[bytes, bytes]:
     showing = NegotiatingPresenter(lambda: datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC))
 
     class Remembering(NegotiatingPresenter):
+        def is_plain(self, request: Request, info: Any) -> bool:
+            return False
+
         async def show_long(self, request: Request, info: Any, result: Any) -> Any:
             read.append((request, info, result))
             return await super().show_long(request, info, result)

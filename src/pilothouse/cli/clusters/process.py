@@ -6,7 +6,8 @@ import subprocess
 import sys
 import time  # noqa: TID251  # processes are waited for
 import urllib.parse
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pilothouse.cli import kubeconfig_text
@@ -20,6 +21,9 @@ START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 """Until a process that was asked to end is killed."""
 _CHECK_SECONDS = 0.02
+_PORTS = range(20000, 30000)
+"""Below what Linux, macOS and the BSDs use for outgoing connections, and what Services have as node ports."""
+_PORTS_TRIED = 100
 _TAIL_LINES = 20
 _READ_BYTES = 1024 * 1024
 
@@ -51,8 +55,7 @@ def start(cluster: Cluster, say: Callable[[str], None]) -> str:
 def _spawn(cluster: Cluster, lock: int) -> tuple[subprocess.Popen[bytes], int]:
     record = cluster.record
     stored = ["--in-memory"] if record.in_memory else [f"--data-dir={cluster.data}"]
-    # The context of a kubeconfig names the port: it stays the same as long as nobody else has taken it.
-    port = [f"--port={record.port}"] if record.port and _is_free(record.port) else []
+    port = [] if _names_port(record.flags) else [f"--port={_port(cluster)}"]
     words = [sys.executable, "-m", "pilothouse", "up", *record.flags, *stored, f"--kubeconfig={cluster.kubeconfig}"]
     directory = Path(record.directory)
     if not directory.is_dir():
@@ -69,6 +72,19 @@ def _spawn(cluster: Cluster, lock: int) -> tuple[subprocess.Popen[bytes], int]:
             pass_fds=(lock,),
         )
     return process, offset
+
+
+def _names_port(flags: Sequence[str]) -> bool:
+    return any(flag == "--port" or flag.startswith("--port=") for flag in flags)
+
+
+def _port(cluster: Cluster) -> int:
+    """The port it had, as contexts name it; else one that neither ``pilothouse up`` nor outgoing connections take."""
+    if cluster.record.port and _is_free(cluster.record.port):
+        return cluster.record.port
+    first = zlib.crc32(os.fsencode(cluster.directory))
+    numbers = (_PORTS[(first + step) % len(_PORTS)] for step in range(_PORTS_TRIED))
+    return next((number for number in numbers if _is_free(number)), 0)
 
 
 def _is_free(port: int) -> bool:
