@@ -23,6 +23,7 @@ COMMANDS = {
     "snapshot": "save a cluster into a file, and restore it",
     "top": "show the cluster on the screen of a terminal",
     "ui": "print a link to the page of `up --ui`",
+    "simulate": "run a scenario in virtual time: a cluster, what happens to it, what has to hold",
     "bugs": "show known bugs of Kubernetes' controllers, with the guards against them and without",
     "envtest-assets": "create a directory for KUBEBUILDER_ASSETS, for test suites in any language",
     "completion": "print a completion script for bash, zsh or fish",

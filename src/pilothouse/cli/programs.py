@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pilothouse.cli import (
     apiserver,
+    bugs,
     envtest_assets,
     generate,
     get,
@@ -16,6 +17,7 @@ from pilothouse.cli import (
     nodes,
     run,
     scheduler,
+    simulate,
     snapshot,
     top,
     ui,
@@ -52,6 +54,8 @@ _FLAG_SETS: Mapping[str, Callable[[str], FlagSet]] = {
     "snapshot": snapshot.flag_set,
     "top": top.flag_set,
     "ui": ui.flag_set,
+    "simulate": simulate.flag_set,
+    "bugs": bugs.flag_set,
     "envtest-assets": envtest_assets.flag_set,
 }
 """In the order of ``COMMANDS``."""

@@ -252,7 +252,7 @@ class Usage(Invariant):
                 BudgetResult(
                     name=f"{name} {label}",
                     measured=(found := percentile(times, share)),
-                    limit=limit,
+                    limit=float(limit),
                     held=found <= limit,
                 )
                 for label, share in _PERCENTILES

@@ -10,7 +10,8 @@ import msgspec
 from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.env.clock import processor_seconds
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.sim import Simulation, Violation, running
+from pilothouse.sim import Simulation, Violation
+from pilothouse.sim import running as simulated
 from pilothouse.sim.invariants import Invariant
 from pilothouse.sim.process import Program
 from pilothouse.simulate import budgets, cluster, drawn, named_invariants
@@ -40,7 +41,27 @@ def _drawn(scenario: Scenario, seed: int) -> tuple[drawn.Drawn, ...]:
     return drawn.draw(scenario.spec.faults, seed, nodes, program=bool(scenario.program))
 
 
-def run(scenario: Scenario, seed: int, *, only: frozenset[int] | None = None, record: bool = False) -> Result:
+class Running:
+    """How far a run is, for another thread that shows it."""
+
+    def __init__(self) -> None:
+        self.simulation: Simulation | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Virtual, since the start of the run that is being made; 0 if there is none."""
+        simulation = self.simulation
+        return 0.0 if simulation is None else simulation.env.monotonic()
+
+
+def run(
+    scenario: Scenario,
+    seed: int,
+    *,
+    only: frozenset[int] | None = None,
+    record: bool = False,
+    running: Running | None = None,
+) -> Result:
     """One run. ``only`` leaves out all parts but these (see ``parts_of``). Failures of every kind are a part of the
     result.
 
@@ -48,7 +69,7 @@ def run(scenario: Scenario, seed: int, *, only: frozenset[int] | None = None, re
     that the API server rejects, expressions about resources that do not exist or that cost too much.
     """
     began = processor_seconds()
-    one = _Run(scenario, seed, only, record=record)
+    one = _Run(scenario, seed, only, record=record, running=running or Running())
     with without_log():
         error = one.run()
     return one.result(error, processor_seconds() - began)
@@ -65,10 +86,13 @@ def validate(scenario: Scenario) -> None:
 
 
 class _Run:
-    def __init__(self, scenario: Scenario, seed: int, only: frozenset[int] | None, *, record: bool) -> None:
+    def __init__(
+        self, scenario: Scenario, seed: int, only: frozenset[int] | None, *, record: bool, running: Running
+    ) -> None:
         self._scenario = scenario
         self._seed = seed
         self._record = record
+        self._running = running
         compiled: Compiled = compile_all(scenario)
         self._expectations = Expectations(scenario, compiled, self._fail)
         self._usage = budgets.Usage(scenario.spec.expect.budgets)
@@ -97,6 +121,8 @@ class _Run:
             while isinstance(cause, BaseExceptionGroup):
                 cause = cause.exceptions[0]
             return cause if isinstance(cause, Exception) else error
+        finally:
+            self._running.simulation = None
         return None
 
     def _fail(self, failure: Failure) -> None:
@@ -111,8 +137,8 @@ class _Run:
         self._failed = asyncio.Event()
         options = cluster.simulation_options(self._scenario, env)
         checks: Sequence[Invariant] = (self._expectations, self._usage, *self._invariants)
-        async with running(env, options, checks, self._program()) as simulation:
-            self._simulation = simulation
+        async with simulated(env, options, checks, self._program()) as simulation:
+            self._simulation = self._running.simulation = simulation
             if self._record:
                 self._recorder = recording.Recorder(simulation, name=self._scenario.name, seed=self._seed)
             try:

@@ -33,7 +33,7 @@ from pilothouse.storage import Change
 from pilothouse.testing.asynchronous import AsyncCluster, Object, Objects
 from pilothouse.testing.manifests import definitions_of
 from pilothouse.testing.running import Program
-from pilothouse.testing.shrinking import shrink
+from pilothouse.testing.shrinking import FailedRun
 from pilothouse.testing.snapshot import Snapshot
 from pilothouse.testing.webhooks import client_config
 
@@ -308,24 +308,19 @@ def _webhooks_of(app: App, config: ClientConfig) -> ProgramWebhooks | None:
 
 def _fail(runner: _Runner, run: _Run, most: int) -> None:
     """Shrink the faults of a run that has failed, and report what is left."""
-
-    failed = {run.faults: run}
-
-    def fails(subset: tuple[Numbered, ...]) -> bool:
-        tried = runner.run(run.seed, subset)
-        if tried.failure is None or tried.kind != run.kind:
-            return False
-        failed[subset] = tried
-        return True
-
-    needed, runs = shrink(run.faults, fails, most=most)
-    last = failed[needed]
+    failed = FailedRun(run.faults, run)
+    failed.shrink(
+        lambda subset: runner.run(run.seed, subset),
+        lambda tried: tried.failure is not None and tried.kind == run.kind,
+        most=most,
+    )
+    needed, last = failed.parts, failed.result
     reason = f"{type(last.failure).__name__}: {last.failure}"
     shown = "\n".join(f"  [{number}] {fault}" for number, fault in needed) or "  none: it fails without faults"
     text = (
         f"seed {run.seed}: {reason}\n"
         f"reproduce: {_command(run.seed, needed)}\n"
-        f"faults: {len(needed)} of {len(run.faults)} are enough, found in {runs} runs\n{shown}\n"
+        f"faults: {len(needed)} of {len(run.faults)} are enough, found in {failed.runs} runs\n{shown}\n"
         f"the end of the log:\n{last.log}\n\nseed {run.seed}: {reason}"
     )
     raise ExplorationFailed(text) from last.failure

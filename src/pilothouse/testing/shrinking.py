@@ -5,9 +5,10 @@ A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"
 
 import itertools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 Fails = Callable[[tuple[T, ...]], bool]
 
 
@@ -43,3 +44,31 @@ def shrink(parts: tuple[T, ...], fails: Fails[T], *, most: int) -> tuple[tuple[T
         else:
             break
     return parts, len(tried)
+
+
+class FailedRun(Generic[T, R]):
+    """A run that has failed, and what is left of it while it is shrunk."""
+
+    def __init__(self, parts: tuple[T, ...], result: R) -> None:
+        self.all_parts = parts
+        self.parts = parts
+        """The fewest that are known to fail."""
+        self.result = result
+        """Of the run with these."""
+        self.runs = 0
+        """How many were made to find out."""
+
+    def shrink(self, run: Callable[[tuple[T, ...]], R], fails: Callable[[R], bool], *, most: int) -> None:
+        """Find the fewest parts with which ``run`` still gives a result that ``fails``, in at most ``most`` runs. What
+        ends it early, such as Ctrl-C, leaves the fewest that were found until then."""
+
+        def test(subset: tuple[T, ...]) -> bool:
+            self.runs += 1
+            result = run(subset)
+            if not fails(result):
+                return False
+            self.parts, self.result = subset, result
+            return True
+
+        if most > 0:
+            shrink(self.parts, test, most=most)

@@ -66,7 +66,10 @@ def load(path: str, *, overrides: Sequence[tuple[str, Any]] = ()) -> Scenario:
         raise ScenarioError(f"{path}:1: expected a scenario: apiVersion: {schema.API_VERSION}, kind: {schema.KIND}")
     of_objects: list[tuple[str, Any]] = []
     for name, value in overrides:
-        document, of_object = changes.changed(document, name, value)
+        try:
+            document, of_object = changes.changed(document, name, value)
+        except ValueError as error:
+            raise ScenarioError(f"{path}: {error}") from None
         of_objects += of_object
     try:
         file = msgspec.convert(document, ScenarioFile, dec_hook=scalars.decode)

@@ -1,6 +1,7 @@
 """Values of a scenario changed from outside: ``manager.flags.node-monitor-grace-period`` is ``20s``.
 
-A path begins in ``spec``; ``objects.NAME.…`` is about the objects of that name, wherever they come from.
+A path begins in ``spec``; elements of lists are named by number or by their field ``name``. ``objects.NAME.…`` is about
+the objects of that name, wherever they come from.
 """
 
 import copy
@@ -8,6 +9,10 @@ import itertools
 import re
 from typing import Any
 
+from pilothouse.simulate.scenario import positions
+
+_ASSIGNMENT = re.compile(r"((?:\[\"[^\"]*\"\]|[^=\[]|\[)+?)=(.*)", re.DOTALL)
+MAX_VALUES = 1000
 _STEP = re.compile(r"\.?(?:([^.\[\]]+)|\[(\d+)\]|\[\"([^\"]*)\"\])")
 OBJECTS = "objects"
 _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob")
@@ -28,6 +33,36 @@ def steps_of(path: str) -> list[str | int]:
     if not steps:
         raise ValueError("a path has at least one field")
     return steps
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Path and value of ``PATH=VALUE``; the value is YAML. Raises ``ValueError``."""
+    path, value = _parted(text)
+    return path, _yaml(value, text)
+
+
+def parse_variation(text: str) -> tuple[str, list[Any]]:
+    """Path and values of ``PATH=VALUE,VALUE``; each is YAML. Raises ``ValueError``."""
+    path, value = _parted(text)
+    return path, _yaml(f"[{value}]", text)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    found = _ASSIGNMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(f'expected PATH=VALUE such as manager.flags.node-monitor-grace-period=20s, got "{text[:200]}"')
+    steps_of(found[1])
+    return found[1], found[2]
+
+
+def _yaml(text: str, whole: str) -> Any:
+    try:
+        documents = positions.documents_of(text, MAX_VALUES)
+    except positions.PositionedError as error:
+        raise ValueError(f'the value of "{whole[:200]}" is no YAML: {error}') from None
+    if len(documents) > 1:
+        raise ValueError(f'the value of "{whole[:200]}" has several documents')
+    return documents[0] if documents else None
 
 
 def changed(document: dict[str, Any], path: str, value: Any) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
@@ -65,20 +100,16 @@ def changed_objects(objects: list[dict[str, Any]], path: str, value: Any) -> lis
 def _set(value: Any, steps: list[str | int], new: Any, path: str) -> None:
     for step, following in itertools.pairwise(steps):
         value = _child(value, step, {} if isinstance(following, str) else None, path)
-    last = steps[-1]
-    if isinstance(last, int):
-        if not isinstance(value, list) or last >= len(value):
-            raise ValueError(f'"{path}": there is no [{last}]')
-    elif not isinstance(value, dict):
+    last = _index(value, steps[-1], path)
+    if not isinstance(value, dict | list):
         raise ValueError(f'"{path}": {last} is a field of something that has none')  # noqa: TRY004
     value[last] = new
 
 
 def _child(value: Any, step: str | int, default: Any, path: str) -> Any:
-    if isinstance(step, int):
-        if not isinstance(value, list) or step >= len(value):
-            raise ValueError(f'"{path}": there is no [{step}]')
-        return value[step]
+    step = _index(value, step, path)
+    if isinstance(value, list):
+        return value[int(step)]
     if not isinstance(value, dict):
         raise ValueError(f'"{path}": {step} is a field of something that has none')  # noqa: TRY004
     if value.get(step) is None:
@@ -86,3 +117,15 @@ def _child(value: Any, step: str | int, default: Any, path: str) -> Any:
             raise ValueError(f'"{path}": there is no {step}')
         value[step] = default
     return value[step]
+
+
+def _index(value: Any, step: str | int, path: str) -> Any:
+    """In lists: the number, also of the element that has the name."""
+    if isinstance(value, list) and isinstance(step, str):
+        for index, each in enumerate(value):
+            if isinstance(each, dict) and each.get("name") == step:
+                return index
+        raise ValueError(f'"{path}": there is no {step}')
+    if isinstance(step, int) and not (isinstance(value, list) and step < len(value)):
+        raise ValueError(f'"{path}": there is no [{step}]')
+    return step

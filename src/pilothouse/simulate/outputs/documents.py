@@ -1,0 +1,64 @@
+"""The result of a search as JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.simulate.outputs.replay import Replay
+from pilothouse.simulate.result import Result
+from pilothouse.simulate.search import Finished, Found
+
+
+def document(
+    scenario: str,
+    finished: Sequence[Finished],
+    found: Sequence[Found],
+    replay: Replay,
+    variants: Sequence[Sequence[str]],
+    *,
+    interrupted: bool,
+) -> dict[str, Any]:
+    """Everything that is known."""
+    return {
+        "scenario": scenario,
+        "passed": sum(result.failure is None for _job, result in finished),
+        "failed": sum(result.failure is not None for _job, result in finished),
+        "interrupted": interrupted,
+        "variants": [list(settings) for settings in variants],
+        "runs": [{"variant": job.variant, **_run(result)} for job, result in finished],
+        "failures": [_found(each, replay, variants[each.job.variant]) for each in found],
+    }
+
+
+def _run(result: Result) -> dict[str, Any]:
+    return {
+        "seed": result.seed,
+        "passed": result.failure is None,
+        "failure": None if result.failure is None else msgspec.to_builtins(result.failure),
+        "writes": result.writes,
+        "digest": result.digest,
+        "virtualSeconds": round(result.seconds, 3),
+        "cpuSeconds": round(result.cpu, 3),
+        "budgets": msgspec.to_builtins(result.budgets),
+        "measures": result.measures,
+    }
+
+
+def _found(found: Found, replay: Replay, settings: Sequence[str]) -> dict[str, Any]:
+    parts = [part.number for part in found.parts]
+    return {
+        "seed": found.job.seed,
+        "variant": found.job.variant,
+        "failure": msgspec.to_builtins(found.failure),
+        "parts": msgspec.to_builtins(found.parts),
+        "partsBefore": found.of,
+        "shrinkRuns": found.runs,
+        "log": found.result.log.splitlines(),
+        "replay": replay.command(found.job.seed, parts, settings),
+    }
+
+
+def text(value: Any) -> str:
+    """As it is printed."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
