@@ -1,11 +1,16 @@
 """Make ``src/pilothouse/apiserver/data/protobuf.json``: how the built-in types look as protobuf.
 
     python scripts/make_protobuf_table.py FIELDS GIT_DIR... > src/pilothouse/apiserver/data/protobuf.json
+    python scripts/make_protobuf_table.py --older FIELDS GIT_DIR... > src/pilothouse/apiserver/data/protobuf_older.json
+
+With ``--older``, those of versions that are not served any more and that an etcd may still hold; messages that are in
+the other table are left out.
 
 FIELDS is a JSON file of message -> field -> [number, type, "repeated"?], taken from the ``generated.proto`` files of
 the release. A ``.proto`` file does not say which fields are pointers, which are inlined and what they are called in
 JSON; the Go types do, in their struct tags. They are read from bare clones of kubernetes/api, apimachinery and
-apiextensions-apiserver (GIT_DIR...), of that release or later: fields are joined by message and number.
+apiextensions-apiserver (GIT_DIR...), of that release or later: fields are joined by message and number. With
+``GIT_DIR:PATH`` only what is below a path is read.
 
 The table has, per message, rows ``[number, json name, type, flags]``. Flags: ``r`` repeated, ``m`` map (the type is
 that of the values), ``p`` pointer, ``o`` left out of JSON when empty, ``i`` inlined into the parent. Only messages that
@@ -16,6 +21,7 @@ import json
 import re
 import subprocess
 import sys
+from typing import Any
 
 _STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.M | re.S)
 _FIELD = re.compile(r"^\t(?:(\w+)\s+)?([*\[\]\w.]+)\s+`(.*?)`", re.M)
@@ -45,6 +51,24 @@ _SERVED = {
     "storagemigration.v1beta1": "storagemigration.k8s.io/v1beta1",
     "apiextensions.v1": "apiextensions.k8s.io/v1",
 }
+_OLDER = {
+    "admissionregistration.v1beta1": "admissionregistration.k8s.io/v1beta1",
+    "batch.v1beta1": "batch/v1beta1",
+    "coordination.v1beta1": "coordination.k8s.io/v1beta1",
+    "discovery.v1beta1": "discovery.k8s.io/v1beta1",
+    "flowcontrol.v1beta1": "flowcontrol.apiserver.k8s.io/v1beta1",
+    "flowcontrol.v1beta2": "flowcontrol.apiserver.k8s.io/v1beta2",
+    "flowcontrol.v1beta3": "flowcontrol.apiserver.k8s.io/v1beta3",
+    "networking.v1beta1": "networking.k8s.io/v1beta1",
+    "node.v1beta1": "node.k8s.io/v1beta1",
+    "policy.v1beta1": "policy/v1beta1",
+    "rbac.v1beta1": "rbac.authorization.k8s.io/v1beta1",
+    "resource.v1beta1": "resource.k8s.io/v1beta1",
+    "resource.v1beta2": "resource.k8s.io/v1beta2",
+    "scheduling.v1beta1": "scheduling.k8s.io/v1beta1",
+    "storage.v1beta1": "storage.k8s.io/v1beta1",
+}
+"""Storage versions of v1.20 to v1.36 that nothing is served in."""
 _OTHERS = ("resource.v1alpha3.DeviceTaintRule", "resource.v1alpha3.DeviceTaintRuleList")
 """Of those packages, what is not served."""
 _META = (
@@ -142,9 +166,13 @@ def _short(name: str) -> str:
 def _go_fields(git_dirs: list[str]) -> dict[str, dict[int, tuple[str, str]]]:
     """Message -> field number -> (JSON name, flags)."""
     found: dict[str, dict[int, tuple[str, str]]] = {}
-    for git_dir in git_dirs:
+    for place in git_dirs:
+        git_dir, _, path = place.partition(":")
         names = subprocess.run(
-            ["git", "-C", git_dir, "ls-tree", "-r", "--name-only", "HEAD"], check=True, capture_output=True, text=True
+            ["git", "-C", git_dir, "ls-tree", "-r", "--name-only", "HEAD", path or "."],
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout.split()
         for name in names:
             if not re.search(
@@ -170,22 +198,57 @@ def _go_fields(git_dirs: list[str]) -> dict[str, dict[int, tuple[str, str]]]:
 
 
 def main() -> None:
-    with open(sys.argv[1]) as file:
+    older = sys.argv[1] == "--older"
+    fields_file, *git_dirs = sys.argv[1 + older :]
+    with open(fields_file) as file:
         messages = {_short(name): fields for name, fields in json.load(file).items()}
-    go = _go_fields(sys.argv[2:])
-    table: dict[str, list[list[object]]] = {}
+    go = _go_fields(git_dirs)
+    kinds, table = _table(messages, go, _SERVED, ["meta.v1." + name for name in _META])
+    if older:
+        others, more = _table(messages, go, _OLDER, [])
+        _print(
+            {kind: message for kind, message in others.items() if not kind.endswith("List")},
+            {
+                name: rows
+                for name, rows in more.items()
+                if name not in table and not (name.endswith("List") and name in others.values())
+            },
+        )
+        return
+    for kind in ("NodeProxyOptions", "PodAttachOptions", "PodExecOptions", "PodLogOptions", "PodPortForwardOptions"):
+        kinds[f"v1 {kind}"] = f"core.v1.{kind}"
+        table.update(_table(messages, go, {}, [f"core.v1.{kind}"])[1])
+    table.update(_API_SERVICES)
+    for kind in ("APIService", "APIServiceList"):
+        kinds[f"apiregistration.k8s.io/v1 {kind}"] = f"apiregistration.v1.{kind}"
+    table.update(_METRICS)
+    for kind in ("NodeMetrics", "NodeMetricsList", "PodMetrics", "PodMetricsList"):
+        kinds[f"metrics.k8s.io/v1beta1 {kind}"] = f"metrics.v1beta1.{kind}"
+    _print(kinds, table)
+    for name in sorted(table):
+        if table[name] and name not in go and name not in _API_SERVICES and name not in _METRICS:
+            sys.stderr.write(f"no Go type for {name}\n")
+
+
+Rows = dict[str, list[list[object]]]
+
+
+def _table(
+    messages: dict[str, dict[str, list[Any]]],
+    go: dict[str, dict[int, tuple[str, str]]],
+    versions: dict[str, str],
+    queue: list[str],
+) -> tuple[dict[str, str], Rows]:
+    """Kinds of these versions, and the messages that they and those in the queue lead to."""
+    table: Rows = {}
     kinds: dict[str, str] = {}
-    queue = ["meta.v1." + name for name in _META]
     for message, fields in messages.items():
         package, _, kind = message.rpartition(".")
         if message in _OTHERS:
             continue
-        if package in _SERVED and "metadata" in fields and not kind.endswith("TemplateSpec"):
-            kinds[f"{_SERVED[package]} {kind}"] = message
+        if package in versions and "metadata" in fields and not kind.endswith("TemplateSpec"):
+            kinds[f"{versions[package]} {kind}"] = message
             queue.append(message)
-    for kind in ("NodeProxyOptions", "PodAttachOptions", "PodExecOptions", "PodLogOptions", "PodPortForwardOptions"):
-        kinds[f"v1 {kind}"] = f"core.v1.{kind}"
-        queue.append(f"core.v1.{kind}")
     while queue:
         message = queue.pop()
         if message in table:
@@ -202,18 +265,13 @@ def main() -> None:
             rows.append([number, json_name, type_name, flags])
             if type_name in messages:
                 queue.append(type_name)
-    table.update(_API_SERVICES)
-    for kind in ("APIService", "APIServiceList"):
-        kinds[f"apiregistration.k8s.io/v1 {kind}"] = f"apiregistration.v1.{kind}"
-    table.update(_METRICS)
-    for kind in ("NodeMetrics", "NodeMetricsList", "PodMetrics", "PodMetricsList"):
-        kinds[f"metrics.k8s.io/v1beta1 {kind}"] = f"metrics.v1beta1.{kind}"
+    return kinds, table
+
+
+def _print(kinds: dict[str, str], table: Rows) -> None:
     lines = [f"{json.dumps(name)}:{json.dumps(table[name], separators=(',', ':'))}" for name in sorted(table)]
     sys.stdout.write('{"kinds":' + json.dumps(kinds, separators=(",", ":")) + ',\n"messages":{\n' + ",\n".join(lines))
     sys.stdout.write("}}\n")
-    for name in sorted(table):
-        if table[name] and name not in go and name not in _API_SERVICES and name not in _METRICS:
-            sys.stderr.write(f"no Go type for {name}\n")
 
 
 main()

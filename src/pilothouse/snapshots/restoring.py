@@ -23,12 +23,12 @@ from pilothouse.apiserver.objects import encode_object
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.apiserver.serializers.omitempty import drop_empty
+from pilothouse.apiserver.storage_codec.older_versions import CONVERSIONS
 from pilothouse.machinery.bodies import DecodeError, decode_body
 from pilothouse.machinery.names import path_segment_errors
 from pilothouse.machinery.times import TimeError, parse_time
 from pilothouse.snapshots.file_format import Skipped
 from pilothouse.snapshots.leases import released
-from pilothouse.snapshots.older_versions import CONVERSIONS
 from pilothouse.snapshots.reading import Entry, SnapshotFile, decoded
 from pilothouse.snapshots.resource_order import DEFINITIONS
 from pilothouse.snapshots.service_ranges import service_range_of

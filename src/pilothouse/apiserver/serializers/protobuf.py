@@ -24,8 +24,10 @@ __all__ = [
     "encode_event",
     "encode_list",
     "encode_object",
+    "envelope",
     "has_protobuf",
     "message_for",
+    "read_envelope",
 ]
 
 
@@ -40,25 +42,25 @@ def encode_object(document: dict[str, Any]) -> bytes:
     Raises ``KeyError`` for a kind without protobuf form; ask ``has_protobuf`` first.
     """
     api_version, kind = document["apiVersion"], document["kind"]
-    return _envelope(api_version, kind, encode_message(message_for(api_version, kind), document))
+    return envelope(api_version, kind, encode_message(message_for(api_version, kind), document))
 
 
-def _envelope(api_version: str, kind: str, raw: bytes) -> bytes:
+def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
+    """A message behind the name of its type (``runtime.Unknown``)."""
     type_meta = delimited(1, api_version.encode()) + delimited(2, kind.encode())
     return MAGIC + delimited(1, type_meta) + delimited(2, raw) + b"\x1a\x00\x22\x00"
 
 
-def decode_object(body: bytes, *, default_kind: tuple[str, str] | None = None) -> dict[str, Any]:
-    """The object in an envelope as JSON-ready values, ``kind`` and ``apiVersion`` included.
+def read_envelope(data: bytes) -> tuple[str, str, bytes]:
+    """(apiVersion, kind, message) of an envelope. Raises ``ProtobufError``."""
+    api_version, kind, raw, _content_type = _opened(data, "", "")
+    return api_version, kind, raw
 
-    ``default_kind`` is (apiVersion, kind) to assume when the envelope does not say. Raises ``ProtobufError``.
-    """
-    if not body.startswith(MAGIC):
-        raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
-    api_version, kind = default_kind or ("", "")
+
+def _opened(data: bytes, api_version: str, kind: str) -> tuple[str, str, bytes, str]:
     raw, content_type = b"", ""
     try:
-        for number, value in values_of(body[4:], _ENVELOPE):
+        for number, value in values_of(data[4:], _ENVELOPE):
             if number == 1:
                 names = {inner: text.decode() for inner, text in values_of(value, _TYPE_META)}
                 api_version, kind = names.get(1) or api_version, names.get(2) or kind
@@ -68,6 +70,17 @@ def decode_object(body: bytes, *, default_kind: tuple[str, str] | None = None) -
                 content_type = value.decode()
     except (IndexError, UnicodeDecodeError) as error:
         raise ProtobufError(f"the envelope is broken: {error}") from error
+    return api_version, kind, raw, content_type
+
+
+def decode_object(body: bytes, *, default_kind: tuple[str, str] | None = None) -> dict[str, Any]:
+    """The object in an envelope as JSON-ready values, ``kind`` and ``apiVersion`` included.
+
+    ``default_kind`` is (apiVersion, kind) to assume when the envelope does not say. Raises ``ProtobufError``.
+    """
+    if not body.startswith(MAGIC):
+        raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+    api_version, kind, raw, content_type = _opened(body, *(default_kind or ("", "")))
     document: dict[str, Any]
     if content_type == "application/json":
         try:
@@ -102,7 +115,7 @@ def encode_item(message: str, item: Any) -> bytes:
 def list_of(api_version: str, kind: str, metadata: dict[str, Any], items: Iterable[bytes]) -> bytes:
     """A list in its envelope, of items from ``encode_item``."""
     head = delimited(1, encode_message("meta.v1.ListMeta", metadata))
-    return _envelope(api_version, kind, b"".join((head, *items)))
+    return envelope(api_version, kind, b"".join((head, *items)))
 
 
 def message_for(api_version: str, kind: str) -> str:

@@ -2,19 +2,20 @@
 
 Go writes every field that is not a pointer, also when it is empty, and leaves it to the JSON tags to drop it again. So
 ``replicas: 0`` behind a pointer stays and ``minReadySeconds: 0`` goes, as if the client had sent JSON in the first
-place.
+place. What a server stores is read by ``decode_whole``, as the server shows it: fields in the order of Go's struct, and
+those without ``omitempty`` also when they are unset.
 """
 
 import base64
 import datetime
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.serializers.protobuf_table import FieldRow, table
+from pilothouse.apiserver.serializers.protobuf_table import FieldRow, rows_of
 from pilothouse.machinery.durations import format_nanoseconds
 from pilothouse.machinery.times import format_micro_time, format_time
 
@@ -28,12 +29,24 @@ class ProtobufError(ValueError):
     """The bytes are not the message that they claim to be."""
 
 
+_BROKEN = (IndexError, UnicodeDecodeError, struct.error, msgspec.DecodeError, OverflowError, RecursionError)
+
+
 def decode_message(message: str, data: bytes) -> Any:
     """The JSON value of a message. Raises ``ProtobufError``."""
     try:
         return _decoder(message)(data)
-    except (IndexError, UnicodeDecodeError, struct.error, msgspec.DecodeError, OverflowError) as error:
+    except _BROKEN as error:
         raise ProtobufError(f"{message}: {error}") from error
+
+
+def decode_whole(message: str, data: bytes) -> dict[str, Any]:
+    """The JSON object that Go makes of a message. Raises ``ProtobufError``."""
+    try:
+        whole: dict[str, Any] = _decoder(message, whole=True)(data)
+    except _BROKEN as error:
+        raise ProtobufError(f"{message}: {error}") from error
+    return whole
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -215,13 +228,15 @@ _SPECIAL: dict[str, Callable[[bytes], Any]] = {
 
 
 @cache
-def _decoder(message: str) -> Callable[[bytes], Any]:
+def _decoder(message: str, *, whole: bool = False) -> Callable[[bytes], Any]:
     special = _SPECIAL.get(message)
     if special is not None:
         return special
     if "JSONSchemaPropsOr" in message:
         return _schema_or(message)
-    puts = {row.number: _put(row) for row in table().messages[message]}
+    rows = rows_of(message)
+    puts = {row.number: _put(row, whole=whole) for row in rows}
+    order = _order(rows) if whole else ()
 
     def decode(data: bytes) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -231,17 +246,62 @@ def _decoder(message: str) -> Callable[[bytes], Any]:
                 put(result, wire_type, value)
         return result
 
-    return decode
+    def decode_in_order(data: bytes) -> dict[str, Any]:
+        result = decode(data)
+        ordered: dict[str, Any] = {}
+        for name, zero in order:
+            if name in result:
+                ordered[name] = result[name]
+            elif zero is not None:
+                ordered[name] = zero()
+        return ordered
+
+    return decode_in_order if whole else decode
+
+
+_Zero = Callable[[], Any]
+
+
+def _order(rows: Sequence[FieldRow]) -> tuple[tuple[str, _Zero | None], ...]:
+    """The names of the fields as Go declares them, and what stands in the JSON of one that is unset, if anything."""
+    found: list[tuple[str, _Zero | None]] = []
+    for row in rows:
+        if row.inlined:
+            found += _order(rows_of(row.type))
+        else:
+            found.append((row.name, None if row.omit_empty and not _is_struct(row) else _zero(row)))
+    return tuple(found)
+
+
+def _is_struct(row: FieldRow) -> bool:
+    """Whether Go's encoder has no way to leave the field out: ``omitempty`` says nothing about structs. The one
+    ``omitzero`` of v1.36 is that of ``creationTimestamp``."""
+    is_value = not (row.pointer or row.repeated or row.is_map or row.type in _SCALARS)
+    return is_value and row.name != "creationTimestamp"
+
+
+def _zero(row: FieldRow) -> _Zero:
+    scalar = _SCALARS.get(row.type)
+    if row.pointer or row.repeated or row.is_map or scalar is _base64:
+        return lambda: None
+    if scalar is not None:
+        value: Any = "" if scalar is _text else False if scalar is bool else 0
+        return lambda: value
+    if row.type in _SPECIAL:
+        special = {"resource.Quantity": "0", "util.intstr.IntOrString": 0, "meta.v1.Duration": "0s"}.get(row.type)
+        return lambda: special
+    decode = _lazy(row.type, whole=True)
+    return lambda: decode(b"")
 
 
 _Put = Callable[[dict[str, Any], int, Any], None]
 """Puts one field, of a wire type, into the object."""
 
 
-def _put(row: FieldRow) -> _Put:
+def _put(row: FieldRow, *, whole: bool) -> _Put:
     scalar = _SCALARS.get(row.type)
     # Messages refer to each other and to themselves, so the decoder is looked up when the first value comes.
-    decode = scalar if scalar is not None else _SPECIAL.get(row.type) or _lazy(row.type)
+    decode = scalar if scalar is not None else _SPECIAL.get(row.type) or _lazy(row.type, whole=whole)
     if row.is_map:
         return _map_put(row.name, decode, _wire_type_of(scalar))
     expected = _wire_type_of(scalar)
@@ -254,12 +314,12 @@ def _wire_type_of(scalar: Callable[[Any], Any] | None) -> int:
     return VARINT if scalar in (_signed, _signed32, bool) else _FIXED64 if scalar is _double else BYTES
 
 
-def _lazy(message: str) -> Callable[[bytes], Any]:
+def _lazy(message: str, *, whole: bool) -> Callable[[bytes], Any]:
     known: list[Callable[[bytes], Any]] = []
 
     def decode(data: bytes) -> Any:
         if not known:
-            known.append(_decoder(message))
+            known.append(_decoder(message, whole=whole))
         return known[0](data)
 
     return decode

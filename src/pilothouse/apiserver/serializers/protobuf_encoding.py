@@ -2,18 +2,22 @@
 
 A message is compiled once, on first use, into a mapping from JSON name to a function that appends the field to a list
 of pieces. Fields that the table does not know are left out, as a Go server's types leave them out.
+
+Bodies of answers have the fields that the JSON has, which any reader takes for the same. ``encode_exactly`` writes what
+Go's generated code writes, to the byte: the fields by their numbers, and each that is not a pointer, also when it is
+empty.
 """
 
 import base64
 import datetime
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.serializers.protobuf_table import FieldRow, table
+from pilothouse.apiserver.serializers.protobuf_table import FieldRow, rows_of
 from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.durations import parse_nanoseconds
 
@@ -54,6 +58,11 @@ def delimited(number: int, data: bytes) -> bytes:
 def encode_message(message: str, value: Any) -> bytes:
     """The message for a JSON object."""
     return _message_encoder(message)(value)
+
+
+def encode_exactly(message: str, value: Any) -> bytes:
+    """The message for a JSON object as the Go type's ``Marshal`` writes it."""
+    return _message_encoder(message, exactly=True)(value)
 
 
 def _text(value: Any) -> bytes:
@@ -112,24 +121,24 @@ def _strings(value: Any) -> bytes:
     return b"".join(delimited(1, item.encode()) for item in value)
 
 
-def _schema_or(message: str) -> _Value:
+def _schema_or(message: str, *, exactly: bool) -> _Value:
     """The unions of JSON schema: a schema or a list, a schema or a boolean, a schema or strings."""
-    props = message[: message.index("JSONSchemaProps")] + "JSONSchemaProps"
+    encode = _lazy(message[: message.index("JSONSchemaProps")] + "JSONSchemaProps", exactly=exactly)
 
     def or_array(value: Any) -> bytes:
         if isinstance(value, list):
-            return b"".join(delimited(2, encode_message(props, item)) for item in value)
-        return delimited(1, encode_message(props, value))
+            return b"".join(delimited(2, encode(item)) for item in value)
+        return delimited(1, encode(value))
 
     def or_bool(value: Any) -> bytes:
         if isinstance(value, bool):
             return b"\x08" + _boolean(value)
-        return b"\x08\x01" + delimited(2, encode_message(props, value))
+        return b"\x08\x01" + delimited(2, encode(value))
 
     def or_strings(value: Any) -> bytes:
         if isinstance(value, list):
             return b"".join(delimited(2, item.encode()) for item in value)
-        return delimited(1, encode_message(props, value))
+        return delimited(1, encode(value))
 
     return or_array if message.endswith("OrArray") else or_bool if message.endswith("OrBool") else or_strings
 
@@ -160,13 +169,15 @@ _SPECIAL: dict[str, _Value] = {
 
 
 @cache
-def _message_encoder(message: str) -> _Value:
+def _message_encoder(message: str, *, exactly: bool = False) -> _Value:
     special = _SPECIAL.get(message)
     if special is not None:
         return special
     if "JSONSchemaPropsOr" in message:
-        return _schema_or(message)
-    rows = table().messages[message]
+        return _schema_or(message, exactly=exactly)
+    rows = rows_of(message)
+    if exactly:
+        return _exact_encoder(rows)
     fields: dict[str, _Field] = {row.name: _field(row) for row in rows if not row.inlined}
     # An inlined struct is a message of its own on the wire, while its fields stand among the parent's in JSON.
     inlined = [(row.number, _message_encoder(row.type)) for row in rows if row.inlined]
@@ -185,13 +196,86 @@ def _message_encoder(message: str) -> _Value:
     return encode
 
 
-def _field(row: FieldRow) -> _Field:
+def _exact_encoder(rows: Sequence[FieldRow]) -> _Value:
+    fields = [_exact_field(row) for row in sorted(rows, key=lambda row: row.number)]
+
+    def encode(value: Any) -> bytes:
+        pieces: _Pieces = []
+        for field in fields:
+            field(value, pieces)
+        return b"".join(pieces)
+
+    return encode
+
+
+def _exact_field(row: FieldRow) -> _Field:
+    """Adds a field of the object that it is given."""
+    name = row.name
+    if row.inlined:
+        head = tag(row.number, _BYTES)
+        encode_inlined = _lazy(row.type, exactly=True)
+
+        def add_inlined(value: Any, pieces: _Pieces) -> None:
+            data = encode_inlined(value)
+            pieces += (head, varint(len(data)), data)
+
+        return add_inlined
+    field = _field(row, exactly=True)
+    if row.pointer or row.repeated or row.is_map or row.type == "bytes":
+
+        def add_optional(value: Any, pieces: _Pieces) -> None:
+            item = value.get(name)
+            if item is not None:
+                field(item, pieces)
+
+        return add_optional
+    zero = _zero(row)
+
+    def add(value: Any, pieces: _Pieces) -> None:
+        item = value.get(name)
+        if item is None:
+            pieces.append(zero())
+        else:
+            field(item, pieces)
+
+    return add
+
+
+def _zero(row: FieldRow) -> Callable[[], bytes]:
+    """A field with the zero value of its Go type."""
+    scalar = _SCALARS.get(row.type)
+    if scalar is not None:
+        wire_type = scalar[0]
+        data = tag(row.number, wire_type) + bytes(8 if wire_type == _FIXED64 else 1)
+        return lambda: data
+    number, special = row.number, _ZEROS.get(row.type)
+    if special is not None:
+        of_special = delimited(number, special)
+        return lambda: of_special
+    encode = _lazy(row.type, exactly=True)
+    # Structs contain each other, so the empty one is encoded when it is needed first.
+    return cache(lambda: delimited(number, encode({})))
+
+
+_ZEROS = {
+    "meta.v1.Time": b"",
+    "meta.v1.MicroTime": b"",
+    "meta.v1.Duration": b"\x08\x00",
+    "meta.v1.FieldsV1": b"",
+    "runtime.RawExtension": b"",
+    "apiextensions.v1.JSON": b"",
+    "resource.Quantity": delimited(1, b"0"),
+    "util.intstr.IntOrString": b"\x08\x00\x10\x00\x1a\x00",
+}
+
+
+def _field(row: FieldRow, *, exactly: bool = False) -> _Field:
     scalar = _SCALARS.get(row.type)
     wire_type, encode = scalar if scalar is not None else (_BYTES, None)
     head = tag(row.number, wire_type)
     if encode is None:
         # Messages refer to each other and to themselves, so the encoder is looked up when the first value comes.
-        encode = _lazy(row.type)
+        encode = _lazy(row.type, exactly=exactly)
     if row.is_map:
         return _map_field(row.number, wire_type, encode)
     if row.repeated:
@@ -212,12 +296,12 @@ def _field(row: FieldRow) -> _Field:
     return add
 
 
-def _lazy(message: str) -> _Value:
+def _lazy(message: str, *, exactly: bool = False) -> _Value:
     known: list[_Value] = []
 
     def encode(value: Any) -> bytes:
         if not known:
-            known.append(_message_encoder(message))
+            known.append(_message_encoder(message, exactly=exactly))
         return known[0](value)
 
     return _SPECIAL.get(message, encode)

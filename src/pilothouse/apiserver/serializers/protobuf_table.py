@@ -56,6 +56,18 @@ def table() -> Table:
     return msgspec.json.decode(text, type=Table)
 
 
+@cache
+def older_table() -> Table:
+    """Versions that are not served any more and that an etcd may hold (``storage_codec``), read once."""
+    return msgspec.json.decode(packaged("apiserver/data/protobuf_older.json"), type=Table)
+
+
+def rows_of(message: str) -> tuple[FieldRow, ...]:
+    """The fields of a message, in the order of the Go struct. Raises ``KeyError``."""
+    rows = table().messages.get(message)
+    return rows if rows is not None else older_table().messages[message]
+
+
 def message_of(api_version: str, kind: str) -> str | None:
     """The message that carries objects of that kind, or None if there is no protobuf form of it.
 

@@ -18,3 +18,6 @@ class Registration(msgspec.Struct, frozen=True, eq=False):
     etcd_prefix: str = ""
     """Where upstream stores them, if not under the resource's name: some errors show it
     (``pkg/kubeapiserver/default_storage_factory_builder.go``, v1.36)."""
+    storage_version: str = ""
+    """The version that upstream stores them in, if it is not the one that is stored here: one release after a version
+    has become stable the one before could not read it yet (the same file)."""

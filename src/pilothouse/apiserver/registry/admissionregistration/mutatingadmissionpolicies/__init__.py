@@ -36,4 +36,5 @@ class MutatingAdmissionPolicyStrategy(ValidatingAdmissionPolicyStrategy):
 REGISTRATION = Registration(
     MutatingAdmissionPolicyStrategy(),
     printer=lambda: admission_policy_printer("Mutations", "mutations"),
+    storage_version="v1beta1",
 )

@@ -67,4 +67,5 @@ def _validate_param_ref(params: Object, path: str) -> ErrorList:
 REGISTRATION = Registration(
     MutatingAdmissionPolicyBindingStrategy(),
     printer=lambda: ADMISSION_POLICY_BINDING,
+    storage_version="v1beta1",
 )

@@ -1,0 +1,182 @@
+"""Objects as kube-apiserver v1.36 stores them, and from what v1.20 to v1.36 have stored.
+
+Built-in kinds are protobuf messages of one storage version behind ``k8s\\0`` and the name of their type. Definitions
+and APIServices are JSON in the order of their Go structs, custom resources JSON with sorted keys, as ``encoding/json``
+writes both. An object in etcd has no resourceVersion: its revision there is that
+(apiserver ``pkg/storage/etcd3/store.go``, ``PrepareObjectForStorage``, v0.36).
+"""
+
+import re
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.objects import Object, encode_object, ordered_metadata, with_revision
+from pilothouse.apiserver.registry import registration_of
+from pilothouse.apiserver.resources import BEHIND_GATES, ResourceInfo, built_in
+from pilothouse.apiserver.serializers import protobuf
+from pilothouse.apiserver.serializers.protobuf_decoding import ProtobufError, decode_whole
+from pilothouse.apiserver.serializers.protobuf_encoding import encode_exactly
+from pilothouse.apiserver.serializers.protobuf_table import message_of, older_table
+from pilothouse.apiserver.storage_codec import definitions
+from pilothouse.apiserver.storage_codec.older_versions import CONVERSIONS
+
+_ENCRYPTED = b"k8s:enc:"
+_AS_JSON = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
+"""Groups whose types have a protobuf form and are stored as JSON all the same: the servers of these groups are built
+with another serializer (apiextensions-apiserver and kube-aggregator, v1.36)."""
+_encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f]*').fullmatch
+_BEFORE_REVISION = ("name", "generateName", "namespace", "uid")
+"""What precedes the resourceVersion in a stored object; it must not have to be escaped (``apiserver.objects``)."""
+
+
+class CodecError(ValueError):
+    """What is stored under a key is no object of its resource."""
+
+
+class ObjectCodec:
+    """Between the objects of this server and bytes in etcd. Knows built-in resources by their keys; every other
+    resource is a custom one."""
+
+    def encode(self, key: str, value: bytes) -> bytes:
+        """The bytes in etcd for an object as this server stores it."""
+        obj = _decode(value)
+        obj["metadata"].pop("resourceVersion", None)
+        info = _stored_in(key)
+        if info is None:
+            return _as_go_json(_encode_sorted(obj))
+        if info.kind == "CustomResourceDefinition":
+            obj = definitions.to_v1beta1(obj)
+        if info.group in _AS_JSON:
+            return _as_go_json(_encode(obj))
+        declared = registration_of(info.group, info.resource).storage_version
+        if declared:
+            obj["apiVersion"] = f"{info.group}/{declared}"
+        api_version, kind = obj["apiVersion"], obj["kind"]
+        return protobuf.envelope(api_version, kind, encode_exactly(_message(api_version, kind), obj))
+
+    def decode(self, key: str, data: bytes, revision: int) -> bytes:
+        """The object as this server stores it, with that revision as its resource version. Raises ``CodecError``."""
+        try:
+            return self._decode(key, data, revision)
+        except (ProtobufError, msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+            raise CodecError(f"{key} can't be decoded: {error}") from error
+
+    def with_revision(self, value: bytes, old: int, new: int) -> bytes:
+        """An object as this server stores it, with another resource version."""
+        return with_revision(value, old, new)
+
+    def _decode(self, key: str, data: bytes, revision: int) -> bytes:
+        if data.startswith(protobuf.MAGIC):
+            obj = _from_envelope(data)
+        elif data.startswith(_ENCRYPTED):
+            raise CodecError(f"{key} is encrypted at rest, which this server can't read")
+        else:
+            obj = _decode(data)
+        info = _stored_in(key)
+        if info is not None:
+            obj = _in_storage_version(info, key, obj)
+            obj["kind"], obj["apiVersion"] = info.kind, info.api_version
+            # Upstream fills in defaults of the storage version whenever it decodes (``runtime.NewCodec`` with a
+            # defaulter), so that what an older release has left open is decided.
+            registration_of(info.group, info.resource).strategy.set_defaults(obj)
+        metadata: Object = obj["metadata"]
+        _check_metadata(key, metadata)
+        metadata["resourceVersion"] = str(revision)
+        if info is not None:
+            return encode_object(info, obj)
+        whole = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": ordered_metadata(metadata)}
+        return _encode(whole | {name: value for name, value in obj.items() if name not in whole})
+
+
+def _from_envelope(data: bytes) -> Object:
+    api_version, kind, raw = protobuf.read_envelope(data)
+    return {"kind": kind, "apiVersion": api_version, **decode_whole(_message(api_version, kind), raw)}
+
+
+def _message(api_version: str, kind: str) -> str:
+    message = message_of(api_version, kind) or older_table().kinds.get(f"{api_version} {kind}")
+    if message is None:
+        raise CodecError(f'no kind "{kind}" is known in version "{api_version}"')
+    return message
+
+
+def _check_metadata(key: str, metadata: Object) -> None:
+    for field in _BEFORE_REVISION:
+        text = metadata.get(field) or ""
+        if type(text) is not str or not _PLAIN(text):
+            raise CodecError(f"{key} has an impossible metadata.{field}: {str(text)[:80]!r}")
+    if not metadata.get("uid"):
+        raise CodecError(f"{key} has no uid")
+
+
+def _in_storage_version(info: ResourceInfo, key: str, obj: Object) -> Object:
+    """The object in the version in which this server stores its resource, without kind and apiVersion."""
+    group, _, version = obj.pop("apiVersion").rpartition("/")
+    kind = obj.pop("kind")
+    if kind != info.kind:
+        raise CodecError(f"{key} is a {kind} and not a {info.kind}")
+    if (group, version) == (info.group, info.version):
+        return obj
+    declared = registration_of(info.group, info.resource).storage_version
+    if group == info.group and version == declared:
+        return obj
+    served = _served().get((group, version, info.kind))
+    if served is not None:
+        stored: Object = registration_of(group, served.resource).strategy.to_storage(served, obj)
+        return stored
+    if f"{group}/{version}" == definitions.API_VERSION:
+        return definitions.from_v1beta1(obj)
+    convert = CONVERSIONS.get((group, version, info.resource))
+    if convert is None:
+        raise CodecError(f"{key} is in version {group}/{version}, which is not known")
+    return _plain(convert(obj))
+
+
+def _plain(obj: Object) -> Object:
+    obj.pop("kind", None)
+    obj.pop("apiVersion", None)
+    return obj
+
+
+@cache
+def _served() -> dict[tuple[str, str, str], ResourceInfo]:
+    """The built-in resources by group, version and kind."""
+    return {(info.group, info.version, info.kind): info for info in built_in()}
+
+
+@cache
+def _stored() -> dict[tuple[str, str], ResourceInfo]:
+    """The version that each built-in resource is stored in here, by group and resource of its keys."""
+    found: dict[tuple[str, str], ResourceInfo] = {}
+    for info in (*built_in(), *(info for infos in BEHIND_GATES.values() for info in infos)):
+        stored = registration_of(info.group, info.resource).strategy.stored_as(info)
+        group, resource, _ = stored.prefix.split("/")
+        found[group, resource] = stored
+    return found
+
+
+def _stored_in(key: str) -> ResourceInfo | None:
+    group, resource, _rest = key.split("/", 2)
+    return _stored().get((group, resource))
+
+
+_ESCAPED: tuple[tuple[bytes, bytes], ...] = (
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    (b"&", b"\\u0026"),
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+)
+"""None of them stands in JSON but in strings."""
+
+
+def _as_go_json(text: bytes) -> bytes:
+    """JSON as Go's ``Encoder`` writes it: safe in HTML, and with an end of line."""
+    for plain, escaped in _ESCAPED:
+        text = text.replace(plain, escaped)
+    return text + b"\n"

@@ -1,0 +1,67 @@
+"""Keys of objects as kube-apiserver has them in etcd.
+
+Built-in resources are under their plain names, whatever their group (``/registry/deployments/…``), with the exceptions
+that their registrations declare (``etcd_prefix``); custom ones under group and resource
+(``/registry/stable.example.com/crontabs/…``). What else is below ``/registry`` is no object of a resource that is
+served here: ranges of ports and addresses, leases of API servers, resources of other releases.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+
+from pilothouse.apiserver.registry import registration_of
+from pilothouse.apiserver.resources import BEHIND_GATES, built_in, storage_prefix
+
+DEFAULT_PREFIX = "/registry"
+_SEPARATE = frozenset({"metrics.k8s.io"})
+"""Groups that another server serves and stores."""
+
+
+@cache
+def _prefixes() -> Mapping[str, str]:
+    """The resources that are stored, by their prefix below the root: this server's prefix by etcd's."""
+    found = {}
+    for info in (*built_in(), *(info for infos in BEHIND_GATES.values() for info in infos)):
+        if info.group in _SEPARATE or "create" not in info.verbs or "list" not in info.verbs:
+            continue
+        declared = registration_of(info.group, info.resource).etcd_prefix
+        found[f"{declared or info.resource}/"] = storage_prefix(info.group, info.resource)
+    return found
+
+
+@cache
+def _own_prefixes() -> Mapping[str, str]:
+    return {own: etcd for etcd, own in _prefixes().items()}
+
+
+class KeyLayout:
+    """Keys below one root, ``/registry`` unless ``--etcd-prefix`` says something else."""
+
+    def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
+        self.root = "/" + prefix.strip("/") + "/" if prefix.strip("/") else "/"
+        """What every key begins with."""
+
+    def etcd_key(self, key: str) -> str:
+        """Where etcd has the object of that key."""
+        group, resource, rest = key.split("/", 2)
+        own = f"{group}/{resource}/"
+        return f"{self.root}{_own_prefixes().get(own, own)}{rest}"
+
+    def key(self, etcd_key: str) -> str | None:
+        """The key of the object that etcd has there; None for what is no object of a resource that is served here."""
+        if not etcd_key.startswith(self.root):
+            return None
+        path = etcd_key[len(self.root) :]
+        first, _, rest = path.partition("/")
+        second, _, third = rest.partition("/")
+        known = _prefixes()
+        own = known.get(f"{first}/")
+        if own is not None:
+            return own + rest if rest else None
+        if not third:
+            return None
+        own = known.get(f"{first}/{second}/")
+        if own is not None:
+            return own + third
+        # Groups of custom resources have a dot, and no built-in resource has (``apiextensions`` validates both).
+        return path if "." in first else None
