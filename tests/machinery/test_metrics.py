@@ -1,8 +1,13 @@
 """What the registry exposes, and what it leaves out."""
 
+import asyncio
+import re
+from typing import Any
+
 import pytest
 
-from pilothouse.runtime.metrics import Registry
+from pilothouse.env import Env
+from pilothouse.machinery.metrics import Registry
 
 
 def test_disabled_metrics_are_counted_and_not_exposed() -> None:
@@ -68,3 +73,96 @@ def test_without_labels_a_family_is_used_like_a_metric() -> None:
     assert [registry.value(name) for name in ("done_total", "depth", "seconds")] == [2, 4, 1]
     with pytest.raises(ValueError, match="has labels"):
         registry.counter("named_total", "Named", ("code",)).inc()
+
+
+class Clumsy(Exception):
+    pass
+
+
+async def test_blocks_and_functions_are_measured(env: Env) -> None:
+    registry = Registry()
+    seconds = registry.histogram("call_seconds", "Seconds", ("to",), buckets=(1.0, 10.0, float("inf")))
+    failures = registry.counter("failures_total", "Failures")
+    running = registry.gauge("running", "Running")
+    inside = []
+
+    @seconds.labels(to="there").time()
+    @failures.count_exceptions(Clumsy)
+    @running.track_inprogress()
+    async def call(after: float) -> float:
+        inside.append(registry.value("running"))
+        await asyncio.sleep(after)
+        if after > 5:
+            raise Clumsy
+        return after
+
+    *done, failed = await asyncio.gather(call(2), call(3), call(7), return_exceptions=True)
+    assert done == [2, 3]
+    assert isinstance(failed, Clumsy)
+    with seconds.labels("there").time():
+        await asyncio.sleep(0.5)
+    assert inside == [1, 2, 3]
+    assert (registry.value("running"), registry.value("failures_total")) == (0, 1)
+    lines = registry.exposition().splitlines()
+    assert [line for line in lines if line.startswith("call_seconds_")] == [
+        'call_seconds_bucket{to="there",le="1"} 1',
+        'call_seconds_bucket{to="there",le="10"} 4',
+        'call_seconds_bucket{to="there",le="+Inf"} 4',
+        'call_seconds_sum{to="there"} 12.5',
+        'call_seconds_count{to="there"} 4',
+    ]
+
+
+def test_functions_without_a_loop_are_measured() -> None:
+    registry = Registry()
+    seconds = registry.histogram("call_seconds", "Seconds")
+
+    @seconds.time()
+    def call() -> str:
+        return "done"
+
+    assert call() == "done"
+    assert registry.value("call_seconds") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "buckets"),
+    [
+        ("two words", (), ()),
+        ("line\nbreak 1", (), ()),
+        ("1st", (), ()),
+        ("a", ("le gal",), ()),
+        ("a", ("__name__",), ()),
+        ("a", ("le",), (1.0,)),
+        ("a", (), (2.0, 1.0)),
+        ("a", "code", ()),
+    ],
+)
+def test_what_prometheus_does_not_read_is_rejected(name: str, labels: Any, buckets: tuple[float, ...]) -> None:
+    registry = Registry()
+    with pytest.raises((ValueError, TypeError), match=re.escape(repr(name)) if name != "a" else "metric a"):
+        registry.histogram(name, "?", labels, buckets) if buckets else registry.counter(name, "?", labels)
+    assert registry.exposition() == ""
+
+
+def test_numbers_that_are_not_finite_are_shown() -> None:
+    registry = Registry()
+    gauge = registry.gauge("ratio", "Ratio", ("of",))
+    for number, value in enumerate((float("nan"), float("inf"), float("-inf"), 0.5)):
+        gauge.labels(number).set(value)
+    gauge.remove(3)
+    assert re.findall(r'of="(\d)"} (\S+)', registry.exposition()) == [("0", "NaN"), ("1", "+Inf"), ("2", "-Inf")]
+    gauge.clear()
+    assert registry.exposition() == ""
+
+
+def test_a_counter_does_not_go_down() -> None:
+    with pytest.raises(ValueError, match="only grows"):
+        Registry().counter("a_total", "A").inc(-1)
+
+
+def test_the_metrics_of_another_library_are_on_the_page() -> None:
+    registry = Registry()
+    registry.counter("ours_total", "Ours").inc()
+    registry.include(lambda: b"# TYPE theirs gauge\ntheirs 1.0\n")
+    assert registry.exposition().endswith("ours_total 1\n# TYPE theirs gauge\ntheirs 1.0\n")

@@ -1,6 +1,7 @@
 """``pilothouse run`` and ``pilothouse generate``: their files, flags and output."""
 
 import asyncio
+import json
 import operator
 import re
 import sys
@@ -19,7 +20,7 @@ from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.cli import main, run
 from pilothouse.cli.program import UserError
 from pilothouse.cli.webhooks import webhook_settings
-from pilothouse.client import Client
+from pilothouse.client import Client, in_cluster
 from pilothouse.client.connect import connect
 from pilothouse.client.interceptor import Rule, conflict
 from pilothouse.env import Env
@@ -309,3 +310,39 @@ async def test_the_address_of_this_machine_is_the_one_on_the_way_to_the_api_serv
         await transport.close()
     assert found is not None
     assert found.url_host == "127.0.0.1"
+
+
+@cases(
+    "words, environment, expected",
+    {
+        "all": ((), None, ()),
+        "those of the environment": ((), " a, b ,", ("a", "b")),
+        "an empty variable: all": ((), "", ()),
+        "flags win": (("--namespaces=c",), "a", ("c",)),
+    },
+)
+def test_the_namespaces_that_are_watched(
+    words: tuple[str, ...], environment: str | None, expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(run.WATCH_NAMESPACE, raising=False)
+    if environment is not None:
+        monkeypatch.setenv(run.WATCH_NAMESPACE, environment)
+    parsed = run.flag_set("run").parse(["operator.py", *words])
+    assert run._settings(parsed, None).namespaces == expected
+
+
+def test_the_namespace_of_a_pod(tmp_path: Path) -> None:
+    (tmp_path / "namespace").write_text("of-the-account\n")
+    assert in_cluster.namespace(tmp_path, {}) == "of-the-account"
+    assert in_cluster.namespace(tmp_path, {"POD_NAMESPACE": "of-the-pod"}) == "of-the-pod"
+    assert in_cluster.namespace(tmp_path / "nowhere", {}) == ""
+
+
+def test_the_log_may_be_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nowhere = f"--kubeconfig={tmp_path / 'nowhere'}"
+    off = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
+    assert main(["run", str(EXAMPLE), nowhere, *off, "--logging-format=json"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "nowhere" in json.loads(line)["err"]
+    assert main(["run", str(EXAMPLE), "--dev", "--logging-format=yaml"]) == 2
+    assert '--logging-format is text or json, got "yaml"' in capsys.readouterr().err

@@ -13,12 +13,14 @@ from pilothouse.env import Env
 from pilothouse.operator import (
     App,
     Context,
+    Index,
     Reconciler,
     Reference,
     Requeue,
     RetryLater,
     Settings,
     TerminalError,
+    any_of,
     generation_changed,
     label_changed,
 )
@@ -118,6 +120,8 @@ async def test_requeue_comes_back(cluster: AsyncCluster, env: Env) -> None:
         ((label_changed("a"),), {"metadata": {"labels": {"a": "b"}}}, 2),
         ((label_changed("a"),), {"spec": {"size": 5}}, 1),
         ((label_changed("a"), generation_changed), {"spec": {"size": 5}}, 1),
+        ((any_of(label_changed("a"), generation_changed),), {"spec": {"size": 5}}, 2),
+        ((any_of(label_changed("a"), generation_changed),), {"metadata": {"labels": {"c": "d"}}}, 1),
     ],
 )
 async def test_predicates_decide_about_updates(
@@ -181,6 +185,66 @@ async def test_references_enqueue_who_refers(cluster: AsyncCluster) -> None:
         await cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}})
         await asyncio.sleep(1)
         assert seen == [("one", False)]
+
+
+async def test_predicates_of_a_reference_decide_about_its_updates(cluster: AsyncCluster) -> None:
+    app, seen = App("things"), []
+    shared = Reference(kind=CONFIG_MAPS, of=lambda _obj: ("shared",), predicates=(label_changed("version"),))
+
+    @app.controller(THINGS, references=(shared,))
+    async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
+        found = ctx.get(CONFIG_MAPS, "shared")
+        seen.append(found.metadata.labels.get("version") if found else None)
+
+    async with cluster.running(app.run):
+        await cluster.create(thing())
+        await cluster.create(config_map("shared"))
+        await asyncio.sleep(1)
+        assert seen == [None, None]
+        seen.clear()
+        await cluster.patch("v1", "ConfigMap", "shared", {"data": {"a": "b"}})
+        await asyncio.sleep(1)
+        assert seen == []
+        await cluster.patch("v1", "ConfigMap", "shared", {"metadata": {"labels": {"version": "2"}}})
+        await asyncio.sleep(1)
+        assert seen == ["2"]
+        await cluster.delete("v1", "ConfigMap", "shared")
+        await asyncio.sleep(1)
+        assert seen == ["2", None]
+
+
+async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None:
+    app = App("things")
+    found: dict[str, list[str]] = {}
+    errors: list[str] = []
+
+    def by_team(obj: ConfigMap | Thing) -> tuple[str, ...]:
+        return tuple(filter(None, (obj.metadata.labels.get("team"),)))
+
+    @app.controller(THINGS, reads=(CONFIG_MAPS,), indexes=(Index(CONFIG_MAPS, "team", by_team),))
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
+        (team,) = by_team(obj)
+        found[obj.metadata.name] = [each.metadata.name for each in ctx.list(CONFIG_MAPS, index="team", value=team)]
+        try:
+            ctx.list(THINGS, index="team", value=team)
+        except TerminalError as error:
+            errors.append(str(error))
+
+    # Names of indexes are a controller's own.
+    @app.controller(THINGS, name="other", reads=(CONFIG_MAPS,), indexes={"team": lambda _obj: ("all",)})
+    async def other(obj: Thing, ctx: Context[Thing]) -> None:
+        found["other"] = [each.metadata.name for each in ctx.list(THINGS, index="team", value="all")]
+
+    for name, team in (("one", "a"), ("two", "b"), ("three", "a")):
+        await cluster.create({**config_map(name), "metadata": {"name": name, "labels": {"team": team}}})
+    async with cluster.running(app.run):
+        await cluster.create(thing("first", labels={"team": "a"}))
+        await cluster.create(thing("second", labels={"team": "b"}))
+        await asyncio.sleep(1)
+    assert found == {"first": ["one", "three"], "second": ["two"], "other": ["first", "second"]}
+    assert errors[0] == (
+        "controller thing has no index 'team' of things.example.com; it has none: declare it with indexes="
+    )
 
 
 @pytest.mark.parametrize(
@@ -263,6 +327,8 @@ def test_wrong_declarations_are_rejected() -> None:
         sync.finalizer("cleanup")
     with pytest.raises(TypeError, match="declare it async def"):
         app.controller(THINGS, name="two")(print)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"index 'team' of secrets, which it does not declare"):
+        app.controller(THINGS, name="two", indexes=[Index(SECRETS, "team", lambda _secret: ())])
     with pytest.raises(TypeError, match="is no Reconciler"):
         app.controller(THINGS, name="three")(type("Plain", (), {}))
     with pytest.raises(ValueError, match="either of= or map="):

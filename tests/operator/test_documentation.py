@@ -1,18 +1,77 @@
-"""docs/operators.md shows what the example is."""
+"""The code of docs/operators.md runs, in its order, and shows what the examples are."""
 
 import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from tests.programs import ROOT
 
+from pilothouse.operator.models import models
+from pilothouse.testing import plane
+
 EXAMPLE = (ROOT / "examples" / "backup_operator.py").read_text()
+WEBSITES = (ROOT / "examples" / "website_operator.py").read_text()
 PAGE = (ROOT / "docs" / "operators.md").read_text()
+SECTION = re.compile(r"^##+ (.*)$", re.MULTILINE)
+EXAMPLES_OF = ("Several versions", "Webhooks")
+PREPARED = {
+    "Views of custom resources of others": "app = App('website-operator')",
+    "Running and deploying": "async def request(path): return 200",
+}
+"""What goes without saying before the code of a section."""
 
 
-@pytest.mark.parametrize("section", ["### Several versions", "## Webhooks"])
+def sections() -> Iterator[tuple[str, list[str]]]:
+    """Every section with code, by its heading."""
+    parts = SECTION.split(PAGE)[1:]
+    for heading, text in zip(parts[::2], parts[1::2], strict=True):
+        if found := re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            yield heading, found
+
+
+@pytest.mark.parametrize("section", EXAMPLES_OF)
 def test_the_code_of_a_section_is_that_of_the_example(section: str) -> None:
-    text = PAGE.partition(f"\n{section}\n")[2].partition("\n## ")[0]
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert blocks
+    blocks = dict(sections())[section]
     for block in blocks:
         assert block in EXAMPLE
+
+
+def certificates() -> ModuleType:
+    """What ``generate models`` makes of a definition like cert-manager's."""
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"secretName": {"type": "string"}}}},
+    }
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": "Certificate", "plural": "certificates"}
+    spec = {"group": "cert-manager.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    meta = {"name": "certificates.cert-manager.io"}
+    source = models([{"kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}])
+    module = ModuleType("certificates")
+    exec(source, vars(module))
+    return module
+
+
+def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "certificates", certificates())
+    names: dict[str, Any] = {}
+    exec(WEBSITES, names)
+    example = dict(names)
+    for heading, blocks in sections():
+        if heading not in EXAMPLES_OF:
+            exec(PREPARED.get(heading, ""), names)
+            for block in blocks:
+                exec(compile(block, f"docs/operators.md, {heading}", "exec"), names)
+    # The test that the page shows is run with the example itself: the controllers of the page have no bodies.
+    example["is_ready"] = lambda site: bool(site and site.get("status", {}).get("conditions"))
+    exec(dict(sections())["Testing"][0], example)
+    (tmp_path / "site.yaml").write_text(
+        "{apiVersion: example.com/v1, kind: Website, metadata: {name: home}, spec: {html: Hello}}", encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    with plane() as cluster:
+        example["test_a_website_is_served"](cluster)

@@ -108,7 +108,16 @@ def version(name: str, *, storage: bool = False, spec: dict[str, Any] = SPEC, **
         "properties": properties,
         "description": "A gate.",
     }
-    rules = [{"rule": "has(self.spec)", "message": 'it says "spec"'}]
+    rules = [
+        {"rule": "has(self.spec)", "message": 'it says "spec"'},
+        {
+            "rule": "!oldSelf.hasValue() || self.spec == oldSelf.value().spec",
+            "messageExpression": "'is ' + self.kind",
+            "reason": "FieldValueForbidden",
+            "fieldPath": ".spec",
+            "optionalOldSelf": True,
+        },
+    ]
     schema["x-kubernetes-validations"] = rules
     return {
         "name": name,
@@ -116,6 +125,7 @@ def version(name: str, *, storage: bool = False, spec: dict[str, Any] = SPEC, **
         "storage": storage,
         "schema": {"openAPIV3Schema": schema},
         "subresources": {"status": {}},
+        "selectableFields": [{"jsonPath": ".spec.class"}],
         **more,
     }
 
@@ -290,11 +300,11 @@ def test_versions_that_agree_are_of_one_resource_others_are_not(tmp_path: Path) 
 
 
 def test_what_is_not_expressed_is_named() -> None:
-    odd = version("v1", storage=True, selectableFields=[{"jsonPath": ".spec.class"}])
+    odd = version("v1", storage=True)
     schema = odd["schema"]["openAPIV3Schema"]
     schema["required"] = ["spec", "metadata"]
     schema["properties"]["metadata"] = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 10}}}
-    schema["x-kubernetes-validations"].append({"rule": "true", "reason": "FieldValueInvalid"})
+    schema["x-kubernetes-validations"].append({"rule": "true", "severity": "high"})
     del odd["subresources"]
     strange = definition(odd)
     strange["spec"]["names"] |= {"singular": "gatelet", "listKind": "Gates"}
@@ -305,11 +315,10 @@ def test_what_is_not_expressed_is_named() -> None:
         "# * names.listKind: Gates",
         "# * names.singular: gatelet",
         "# * conversion: the webhook",
-        "# * selectableFields: .spec.class",
         "# * that there is no subresource status",
         "# * the schema of metadata",
         "# * that these are required: metadata",
-        "# * more than rule and message of rule 'true'",
+        "# * severity of rule 'true'",
     ]
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from pilothouse.api.meta import Condition, ObjectMeta, View
 from pilothouse.client import Client
+from pilothouse.client.errors import ApiError
 from pilothouse.env import Env
-from pilothouse.operator import App, Column, CustomResource, Rule
+from pilothouse.operator import App, Column, CustomResource, Rule, validations
 from pilothouse.operator.schema import object_schema
 from pilothouse.testing import async_plane
 
@@ -153,3 +154,51 @@ async def test_the_api_server_validates_by_the_definition(env: Env, spec: dict[s
             return
         made = await client.create(RANGES.kind, body, "default")
         assert made.spec.high == 10
+
+
+class LampSpec(View, frozen=True):
+    color: Annotated[str, validations(Rule("self != 'red'", message_expression="'no ' + self"))] = "white"
+    watts: int = 5
+
+
+class Lamp(View, frozen=True):
+    spec: LampSpec = LampSpec()
+    metadata: ObjectMeta = ObjectMeta()
+
+
+LAMPS = CustomResource(
+    "example.com/v1",
+    Lamp,
+    selectable_fields=(".spec.color",),
+    rules=(
+        Rule(
+            "oldSelf.hasValue() || self.spec.watts < 10",
+            "a new lamp is small",
+            reason="FieldValueForbidden",
+            field_path=".spec.watts",
+            optional_old_self=True,
+        ),
+    ),
+)
+
+
+async def test_rules_and_selectable_fields_are_the_api_servers(env: Env) -> None:
+    async with async_plane(env=env, nodes=0, controllers=(), crds=LAMPS) as cluster:
+        client = cluster.client
+
+        async def create(name: str, **spec: Any) -> None:
+            body = {"apiVersion": "example.com/v1", "kind": "Lamp", "metadata": {"name": name}, "spec": spec}
+            await client.create(LAMPS.kind, body, "default")
+
+        await create("white")
+        await create("green", color="green")
+        with pytest.raises(ApiError) as raised:
+            await create("red", color="red", watts=60)
+        details = raised.value.status.details
+        assert details is not None
+        assert sorted((each.field, each.reason, each.message) for each in details.causes) == [
+            ("spec.color", "FieldValueInvalid", "Invalid value: no red"),
+            ("spec.watts", "FieldValueForbidden", "Forbidden: a new lamp is small"),
+        ]
+        found = await client.list(LAMPS.kind, "default", field_selector="spec.color=green")
+        assert [each.metadata.name for each in found.items] == ["green"]

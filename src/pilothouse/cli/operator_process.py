@@ -49,7 +49,7 @@ def main(words: Sequence[str]) -> int:
     os.write(report, msgspec.json.encode(Loaded(app.name, definitions)) + b"\n")
     if not os.read(_INPUT, _LINE_BYTES):
         return 0
-    return serve("pilothouse run", _run(app, parsed, report), v=parsed["v"])
+    return serve("pilothouse run", _run(app, parsed, report), v=parsed["v"], json_lines=run.writes_json(parsed))
 
 
 def _load(where: str) -> "tuple[App, list[dict[str, Any]]] | None":

@@ -1,7 +1,8 @@
 """``pilothouse run``: an operator against any API server."""
 
+import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,9 @@ Usage:
   {program} FILE[:APP] [flags]
 """
 _OFF = "0"
+WATCH_NAMESPACE = "WATCH_NAMESPACE"
+"""The environment variable with namespaces, separated by commas: what operator-sdk and OLM give to operators."""
+_LOG_FORMATS = ("text", "json")
 _DEV_FLAGS = frozenset({"apply", "nodes", "data-dir"})
 _ADDRESSES = ("metrics-bind-address", "health-probe-bind-address")
 
@@ -40,7 +44,7 @@ def flag_set(program: str) -> FlagSet:
     flags = FlagSet(USAGE.format(program=program), plain=True)
     flags.add(
         "operator",
-        Flag("namespaces", STRINGS, (), "Namespaces to watch; empty: all"),
+        Flag("namespaces", STRINGS, (), f"Namespaces to watch; empty: those of {WATCH_NAMESPACE}, or all"),
         Flag("install", BOOL, False, "Apply CustomResourceDefinitions and webhook configurations first"),
         Flag("metrics-bind-address", STRING, "127.0.0.1:8080", "Address to serve /metrics on; 0: don't serve it"),
         Flag(
@@ -48,6 +52,13 @@ def flag_set(program: str) -> FlagSet:
             STRING,
             "127.0.0.1:8081",
             "Address to serve /healthz and /readyz on; 0: don't serve them",
+        ),
+        Flag(
+            "logging-format",
+            STRING,
+            "text",
+            'Sets the log format. Permitted formats: "json", "text"',
+            choices=_LOG_FORMATS,
         ),
     )
     flags.add(
@@ -108,19 +119,26 @@ def run(program: str, words: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    if parsed["dev"]:
-        return _develop(program, words, parsed)
-    if wrong := sorted(_DEV_FLAGS.intersection(parsed.given)):
-        print(f"Error: --{wrong[0]} needs --dev", file=sys.stderr)
-        return 2
     try:
+        json_lines = writes_json(parsed)
+        if parsed["dev"]:
+            return _develop(program, words, parsed)
+        if wrong := sorted(_DEV_FLAGS.intersection(parsed.given)):
+            raise UserError(f"--{wrong[0]} needs --dev", code=2)
         app = load_app(parsed.arguments[0])
         for flag in _ADDRESSES:
             _address(parsed, flag)
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         return error.code
-    return serve(program, run_app(app, parsed), v=parsed["v"])
+    return serve(program, run_app(app, parsed), v=parsed["v"], json_lines=json_lines)
+
+
+def writes_json(parsed: Parsed) -> bool:
+    """Whether the log is to be JSON lines. Raises ``UserError``."""
+    if parsed["logging-format"] not in _LOG_FORMATS:
+        raise UserError(f'--logging-format is {" or ".join(_LOG_FORMATS)}, got "{parsed["logging-format"]}"', code=2)
+    return bool(parsed["logging-format"] == "json")
 
 
 def _develop(program: str, words: Sequence[str], parsed: Parsed) -> int:
@@ -153,7 +171,7 @@ async def run_app(app: "App", parsed: Parsed, health: "operator.Health | None" =
 
 def _settings(parsed: Parsed, webhooks: "operator.WebhookSettings | None") -> "operator.Settings":
     return operator.Settings(
-        namespaces=parsed["namespaces"],
+        namespaces=parsed["namespaces"] if "namespaces" in parsed.given else _watched(os.environ),
         leader_elect=parsed["leader-elect"],
         lease_namespace=parsed["leader-elect-namespace"] or in_cluster.namespace() or "default",
         lease_duration_seconds=parsed["leader-elect-lease-duration"],
@@ -161,6 +179,11 @@ def _settings(parsed: Parsed, webhooks: "operator.WebhookSettings | None") -> "o
         retry_period_seconds=parsed["leader-elect-retry-period"],
         webhooks=webhooks,
     )
+
+
+def _watched(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The namespaces that the environment names; none for all."""
+    return tuple(filter(None, (each.strip() for each in environ.get(WATCH_NAMESPACE, "").split(","))))
 
 
 def _address(parsed: Parsed, flag: str) -> tuple[str, int] | None:

@@ -126,7 +126,7 @@ def in_pod(environ: Mapping[str, str] = os.environ, folder: Path = in_cluster.FO
         tls=TlsSettings(ca_file=str(folder / "ca.crt"), origin=origin),
         login=lambda env: TokenFile(str(token), env, origin),
         proxy=proxy_from_environment(endpoint, environ),
-        namespace=in_cluster.namespace(folder),
+        namespace=in_cluster.namespace(folder, environ),
         origin=origin,
     )
 

@@ -25,8 +25,11 @@ def server(environ: Mapping[str, str] = os.environ) -> str:
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
-def namespace(folder: Path = FOLDER) -> str:
-    """The pod's own namespace, "" when the file is missing."""
+def namespace(folder: Path = FOLDER, environ: Mapping[str, str] = os.environ) -> str:
+    """The pod's own namespace: ``POD_NAMESPACE``, which a pod may get from the downward API, or that of its service
+    account (client-go ``tools/clientcmd/client_config.go``, v0.36). "" when there is neither."""
+    if found := environ.get("POD_NAMESPACE"):
+        return found
     try:
         return (folder / "namespace").read_text().strip()
     except OSError:

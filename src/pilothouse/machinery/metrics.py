@@ -1,16 +1,22 @@
-"""A small metrics registry with Prometheus' text exposition.
+"""A small metrics registry with Prometheus' text exposition. Its metrics are used as those of prometheus-client.
 
 Every program here has one ``Registry``; ``runtime``, the controllers and the API server register families in it under
 upstream's names, and the manager serves ``Registry.exposition()`` at ``/metrics``. Increments are attribute
 additions on plain objects: hot paths ask for the labelled child once and keep it.
 """
 
+import itertools
+import math
+import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
+from pilothouse.machinery.metric_blocks import MetricBlock, counting, timing, tracking
+
 MetricType = Literal["counter", "gauge", "histogram"]
+"""What ``# TYPE`` of the exposition says."""
 
 DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Prometheus' default histogram buckets, in seconds."""
@@ -21,6 +27,10 @@ def exponential_buckets(start: float, factor: float, count: int) -> tuple[float,
     return tuple(float(f"{start * factor**k:.12g}") for k in range(count))
 
 
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*").fullmatch
+_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*").fullmatch
+Exceptions = type[BaseException] | tuple[type[BaseException], ...]
+"""Types of exceptions, as ``isinstance`` takes them."""
 UNEXPECTED = "unexpected"
 """Stands for every value of a label that is not among the allowed ones."""
 
@@ -34,8 +44,14 @@ class Counter:
         self.value = 0.0
 
     def inc(self, amount: float = 1.0) -> None:
-        """Add ``amount``, which is not negative."""
+        """Add ``amount``. Raises ``ValueError`` if it is negative."""
+        if amount < 0:
+            raise ValueError(f"a counter only grows, got inc({amount}): use a gauge for what goes down")
         self.value += amount
+
+    def count_exceptions(self, exception: Exceptions = Exception) -> MetricBlock:
+        """Count the exceptions of a block (``with``) or function (as a decorator)."""
+        return counting(self.inc, exception)
 
 
 class Gauge:
@@ -47,6 +63,7 @@ class Gauge:
         self.value = 0.0
 
     def set(self, value: float) -> None:
+        """Set the value. Now is ``env.timestamp()``."""
         self.value = value
 
     def inc(self, amount: float = 1.0) -> None:
@@ -56,6 +73,10 @@ class Gauge:
     def dec(self, amount: float = 1.0) -> None:
         """Subtract ``amount``."""
         self.value -= amount
+
+    def track_inprogress(self) -> MetricBlock:
+        """One more while a block (``with``) or function (as a decorator) runs."""
+        return tracking(self.inc)
 
 
 class Histogram:
@@ -79,6 +100,10 @@ class Histogram:
         for value in values:
             counts[bisect_left(bounds, value)] += 1
             self.sum += value
+
+    def time(self) -> MetricBlock:
+        """Observe how many seconds a block (``with``) or function (as a decorator) takes."""
+        return timing(self.observe)
 
     @property
     def count(self) -> int:
@@ -129,6 +154,14 @@ class _Family(ABC, Generic[_M]):
             found = self.children[values] = self._new()
         return found
 
+    def remove(self, *values: object) -> None:
+        """Stop exposing the metric of these label values."""
+        self.children.pop(tuple(map(str, values)), None)
+
+    def clear(self) -> None:
+        """Stop exposing the metrics of all label values."""
+        self.children.clear()
+
     @abstractmethod
     def _new(self) -> _M:
         """A metric of the family, without a value yet."""
@@ -138,7 +171,7 @@ class _Family(ABC, Generic[_M]):
 
 
 class CounterFamily(_Family[Counter]):
-    """Counters of one name."""
+    """Counters of one name: ``labels(a=…)`` is that of some label values. Without labels it is used like one."""
 
     __slots__ = ()
 
@@ -146,12 +179,16 @@ class CounterFamily(_Family[Counter]):
         """Count, if there are no labels."""
         self.labels().inc(amount)
 
+    def count_exceptions(self, exception: Exceptions = Exception) -> MetricBlock:
+        """``Counter.count_exceptions``, if there are no labels."""
+        return self.labels().count_exceptions(exception)
+
     def _new(self) -> Counter:
         return Counter()
 
 
 class GaugeFamily(_Family[Gauge]):
-    """Gauges of one name."""
+    """Gauges of one name: ``labels(a=…)`` is that of some label values. Without labels it is used like one."""
 
     __slots__ = ()
 
@@ -167,9 +204,9 @@ class GaugeFamily(_Family[Gauge]):
         """Subtract from the value, if there are no labels."""
         self.labels().dec(amount)
 
-    def remove(self, *values: str) -> None:
-        """Stop exposing the gauge for these label values."""
-        self.children.pop(values, None)
+    def track_inprogress(self) -> MetricBlock:
+        """``Gauge.track_inprogress``, if there are no labels."""
+        return self.labels().track_inprogress()
 
     def show(self, values: Mapping[tuple[str, ...], float]) -> None:
         """Expose exactly these, by label values: for gauges that are counted anew each time."""
@@ -182,13 +219,17 @@ class GaugeFamily(_Family[Gauge]):
 
 
 class HistogramFamily(_Family[Histogram]):
-    """Histograms of one name."""
+    """Histograms of one name: ``labels(a=…)`` is that of some label values. Without labels it is used like one."""
 
     __slots__ = ()
 
     def observe(self, value: float) -> None:
         """Count a value, if there are no labels."""
         self.labels().observe(value)
+
+    def time(self) -> MetricBlock:
+        """``Histogram.time``, if there are no labels."""
+        return self.labels().time()
 
     def _new(self) -> Histogram:
         return Histogram(self.bounds)
@@ -204,6 +245,9 @@ class Registry:
     for it with another type or other labels is a mistake and raises ``ValueError``. ``exposition`` sorts names and
     labels. It leaves out the ``disabled`` names. ``allowed`` has, by metric and label, the values that are kept;
     all others are ``unexpected`` (component-base's ``--allow-metric-labels``).
+
+    Raises ``ValueError`` for names and labels that Prometheus does not read, and for buckets that do not ascend;
+    ``TypeError`` for labels that are one text.
     """
 
     def __init__(
@@ -217,18 +261,22 @@ class Registry:
         self._families: dict[str, CounterFamily | GaugeFamily | HistogramFamily] = {}
         self._collectors: dict[int, Callable[[], None]] = {}
         self._next_collector = 0
+        self._included: list[Callable[[], str | bytes]] = []
 
     def counter(self, name: str, help_text: str, labels: Sequence[str] = ()) -> CounterFamily:
+        """The counter family of that name, which is exposed as it is: end it with ``_total``."""
         return self._family(CounterFamily, name, "counter", help_text, labels)
 
     def gauge(self, name: str, help_text: str, labels: Sequence[str] = ()) -> GaugeFamily:
+        """The gauge family of that name."""
         return self._family(GaugeFamily, name, "gauge", help_text, labels)
 
     def histogram(
         self, name: str, help_text: str, labels: Sequence[str] = (), buckets: tuple[float, ...] = DEFAULT_BUCKETS
     ) -> HistogramFamily:
-        """The histogram family of that name. ``buckets`` are upper bounds, ascending, without +Inf."""
-        return self._family(HistogramFamily, name, "histogram", help_text, labels, buckets)
+        """The histogram family of that name. ``buckets`` are upper bounds, ascending; +Inf is added."""
+        bounds = tuple(each for each in buckets if each != math.inf)
+        return self._family(HistogramFamily, name, "histogram", help_text, labels, bounds)
 
     def _family(
         self,
@@ -241,6 +289,7 @@ class Registry:
     ) -> _F:
         family = self._families.get(name)
         if family is None:
+            _check(name, labels, buckets)
             family = self._families[name] = of(name, kind, help_text, labels, buckets)
             family.allowed = self._allowed.get(name, {})
         return _checked(family, of, labels)
@@ -258,6 +307,11 @@ class Registry:
             self._collectors.pop(number, None)
 
         return unregister
+
+    def include(self, exposition: Callable[[], str | bytes]) -> None:
+        """Have the page end with what ``exposition`` returns, in the same format: the metrics of another library, such
+        as ``lambda: prometheus_client.generate_latest()``. Names that both have would be there twice."""
+        self._included.append(exposition)
 
     def value(self, name: str, *labels: str) -> float:
         """The current value of one counter or gauge, 0 when it was never touched; for tests and health checks."""
@@ -286,7 +340,23 @@ class Registry:
             family = self._families[name]
             if family.children and name not in self._disabled:
                 lines.extend(_exposed(family))
-        return "\n".join(lines) + "\n" if lines else ""
+        texts = ["\n".join(lines) + "\n" if lines else ""]
+        for exposition in self._included:
+            text = exposition()
+            texts.append(text.decode() if isinstance(text, bytes) else text)
+        return "".join(texts)
+
+
+def _check(name: str, labels: Sequence[str], buckets: Sequence[float]) -> None:
+    if _NAME(name) is None:
+        raise ValueError(f"a metric's name has letters, digits, _ and :, and begins with no digit, got {name!r}")
+    if isinstance(labels, str):
+        raise TypeError(f"labels of metric {name} are a sequence of names, such as ({labels!r},), got {labels!r}")
+    for label in labels:
+        if _LABEL(label) is None or (label == "le" and buckets):
+            raise ValueError(f"metric {name} cannot have a label {label!r}")
+    if any(one >= other for one, other in itertools.pairwise(buckets)):
+        raise ValueError(f"buckets of metric {name} ascend, got {tuple(buckets)}")
 
 
 def _checked(family: _Family[Any], kind: type[_F], labels: Sequence[str]) -> _F:
@@ -317,8 +387,8 @@ def _exposed(family: _Family[Any]) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    if value == float("inf"):
-        return "+Inf"
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     if value == int(value) and abs(value) < 1e21:
         return str(int(value))
     # Go prints 1e-08 like Python; both agree for the values that occur here.

@@ -19,10 +19,12 @@ from pilothouse.operator.admission import AdmissionRequest, Denied, UserInfo
 from pilothouse.operator.app import App, Settings
 from pilothouse.operator.client_config import ClientConfig
 from pilothouse.operator.context import Context
-from pilothouse.operator.custom_resource import Column, CustomResource, Rule, Version
+from pilothouse.operator.custom_resource import Column, CustomResource, Rule, Version, validations
 from pilothouse.operator.declaration import (
+    Index,
     Reference,
     annotation_changed,
+    any_of,
     generation_changed,
     label_changed,
 )
@@ -42,6 +44,7 @@ __all__ = [
     "CustomResource",
     "Denied",
     "Health",
+    "Index",
     "LabelSelector",
     "ObjectMeta",
     "Reconciler",
@@ -57,6 +60,8 @@ __all__ = [
     "View",
     "WebhookSettings",
     "annotation_changed",
+    "any_of",
     "generation_changed",
     "label_changed",
+    "validations",
 ]

@@ -22,7 +22,7 @@ from pilothouse.operator.configurations import checked, configurations
 from pilothouse.operator.context import Context
 from pilothouse.operator.controller import DeclaredController
 from pilothouse.operator.custom_resource import CustomResource
-from pilothouse.operator.declaration import Declaration, Predicate, Reference
+from pilothouse.operator.declaration import Declaration, Index, Predicate, Reference
 from pilothouse.operator.health import Health
 from pilothouse.operator.reconciler import Reconciler, Sync
 from pilothouse.operator.rights import Grant, grants, rules
@@ -116,7 +116,7 @@ class App:
         reads: Iterable[AnyKind] = (),
         finalizer: str = "",
         predicates: Iterable[Predicate] = (),
-        indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+        indexes: Mapping[str, Callable[[T], Iterable[str]]] | Iterable[Index] = (),
         selector: str = "",
         workers: int = 1,
         rate_limiter: Callable[[Env], RateLimiter[str]] = default_controller_limiter,
@@ -126,15 +126,17 @@ class App:
 
         An object is synced when it changes (``predicates`` must all agree to an update), when an object of a kind in
         ``owns`` changes that it controls, and when one of its ``references`` changes. Kinds in ``reads`` are only
-        cached. ``indexes`` are of the primary kind, ``selector`` is a label selector for it. One object is synced by
-        one of ``workers`` at a time. After a failure it waits as long as the ``rate_limiter`` says, which is made
-        for each run (``pilothouse.runtime.rate_limiters``; the default waits 5 ms, doubling up to 1000 s, and lets ten
-        failures per second pass after the first hundred). ``rights`` are further rules of the ClusterRole, for what the
-        declaration does not show. ``finalizer`` is for classes; functions have
-        ``ControllerFunction.finalizer``.
+        cached. ``indexes`` are functions of the primary kind by their names, or each an ``Index`` of any kind that is
+        cached; ``ctx.list`` reads them. ``selector`` is a label selector for the primary kind. One object is synced by
+        one of ``workers`` at a time.
 
-        Raises ``ValueError`` for a name that another controller of the app has, for a wrong finalizer or selector, and
-        for no workers.
+        After a failure an object waits as long as the ``rate_limiter`` says, which is made for each run
+        (``pilothouse.runtime.rate_limiters``; the default waits 5 ms, doubling up to 1000 s, and lets ten failures per
+        second pass after the first hundred). ``rights`` are further rules of the ClusterRole, for what the declaration
+        does not show. ``finalizer`` is for classes; functions have ``ControllerFunction.finalizer``.
+
+        Raises ``ValueError`` for a name that another controller of the app has, for a wrong finalizer or selector, for
+        no workers, and for an index of a kind that is not cached.
         """
         kind = self._kind(resource)
         name = name or kind.kind.lower()
@@ -163,13 +165,21 @@ class App:
             references=references,
             reads=tuple(map(self._kind, reads)),
             predicates=tuple(predicates),
-            indexes=dict(indexes or {}),
+            indexes=_indexes(kind, indexes),
             selector=selector,
             workers=workers,
             rate_limiter=rate_limiter,
             rights=tuple(map(dict, rights)),
             status_fields=resource.status_fields if isinstance(resource, CustomResource) else None,
         )
+        cached = {(each.api_version, each.kind) for each in declaration.watched}
+        for index in declaration.indexes:
+            indexed = self._kind(index.kind)
+            if (indexed.api_version, indexed.kind) not in cached:
+                raise ValueError(
+                    f"controller {name!r} has an index {index.name!r} of {indexed.group_resource}, which it "
+                    "does not declare: add its kind to owns=, references= or reads="
+                )
         return _Declare(self, declaration)
 
     def validating(
@@ -473,6 +483,14 @@ class _DeclareWebhook(Generic[F]):
         _check_function(function)
         self._declare(function)
         return function
+
+
+def _indexes(
+    kind: Kind[Any], indexes: Mapping[str, Callable[[Any], Iterable[str]]] | Iterable[Index]
+) -> tuple[Index, ...]:
+    if isinstance(indexes, Mapping):
+        return tuple(Index(kind, name, function) for name, function in indexes.items())
+    return tuple(indexes)
 
 
 async def _undeclared(_obj: Any, _ctx: Any) -> None:

@@ -83,18 +83,30 @@ class Context(Generic[T]):
     def list(
         self, kind: Resource[U], *, index: str = "", value: str = "", namespace: str | None = None
     ) -> "builtins.list[U]":
-        """Objects from the cache, sorted by key: all, those of a namespace, or those that an index has at ``value``."""
-        cache = self._informer(kind).cache
+        """Objects from the cache, sorted by key: all, those of a namespace, or those that an index has at ``value``.
+        Raises ``TerminalError`` for an index that is not declared."""
+        informer = self._informer(kind)
         if not index:
-            return cast("builtins.list[U]", cache.list(namespace))
-        found = cast("builtins.list[U]", cache.by_index(index, value))
+            return cast("builtins.list[U]", informer.cache.list(namespace))
+        declaration = self._parts.declaration
+        known = [each.name for each in declaration.indexes if _kind_key(kind_of(each.kind)) == _kind_key(informer.kind)]
+        if index not in known:
+            raise TerminalError(
+                f"controller {declaration.name} has no index {index!r} of {informer.kind.group_resource}; it has "
+                f"{', '.join(known) or 'none'}: declare it with indexes="
+            )
+        found = self._at(informer, declaration.index_name(index), value)
         return [each for each in found if namespace is None or each.metadata.namespace == namespace]
 
     def owned(self, kind: Resource[U]) -> "builtins.list[U]":
         """The objects of a kind in ``owns`` in the cache that the synced object controls, sorted by key."""
         uid = self.object.metadata.uid
-        self._owned_informer(*_kind_key(kind_of(kind)))
-        return [each for each in self.list(kind, index=OWNER_INDEX, value=uid) if is_controlled_by(each.metadata, uid)]
+        found: builtins.list[U] = self._at(self._owned_informer(*_kind_key(kind_of(kind))), OWNER_INDEX, uid)
+        return [each for each in found if is_controlled_by(each.metadata, uid)]
+
+    @staticmethod
+    def _at(informer: SharedInformer[Any], index: str, value: str) -> "builtins.list[Any]":
+        return informer.cache.by_index(index, value)
 
     # Writing
 

@@ -85,8 +85,10 @@ class DeclaredController(Controller):
 
     def _watch_primary(self) -> None:
         predicates = self._declaration.predicates
-        for name, function in self._declaration.indexes.items():
-            self._primary.cache.add_index(name, function)
+        for index in self._declaration.indexes:
+            kind = kind_of(index.kind)
+            cache = self._informers[kind.api_version, kind.kind].cache
+            cache.add_index(self._declaration.index_name(index.name), index.function)
 
         def updated(old: Cached, new: Cached) -> None:
             # Whatever predicates say: another object of this name is new, and a finalizer must hear of the deletion.
@@ -142,6 +144,8 @@ class DeclaredController(Controller):
                 self.queue.add(object_key(primary.metadata))
 
         def updated(old: Cached, new: Cached) -> None:
+            if old.metadata.uid == new.metadata.uid and not all(each(old, new) for each in reference.predicates):
+                return
             if reference.map is not None:
                 changed(old)  # whom it concerned until now must learn that it no longer does
             changed(new)

@@ -21,6 +21,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 CONVERT_PATH = "/convert"
 """Where conversions are served, as in controller-runtime."""
+_VALIDATIONS = "x-kubernetes-validations"
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -34,11 +35,25 @@ class Column(msgspec.Struct, frozen=True):
     priority: int = 0
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """A CEL rule (``x-kubernetes-validations``) about the object, such as ``self.spec.low <= self.spec.high``."""
+class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A CEL rule (``x-kubernetes-validations``), such as ``self.spec.low <= self.spec.high``: about the object in
+    ``CustomResource(rules=)``, about a field with ``validations``."""
 
     rule: str
     message: str = ""
+    message_expression: str = ""
+    """A CEL expression of the message, which takes the place of ``message``."""
+    reason: Literal["", "FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"] = ""
+    """What clients get as the reason of the cause; ``FieldValueInvalid`` if empty."""
+    field_path: str = ""
+    """The field that the message is about, such as ``.spec.high``; the one with the rule if empty."""
+    optional_old_self: bool | None = None
+    """Whether the rule is checked in a create, too, with ``oldSelf`` as an optional value."""
+
+
+def validations(*rules: Rule) -> msgspec.Meta:
+    """Rules about a field: ``spec: Annotated[RangeSpec, validations(Rule("self.low <= self.high"))]``."""
+    return msgspec.Meta(extra_json_schema={_VALIDATIONS: [msgspec.to_builtins(each) for each in rules]})
 
 
 class Version(msgspec.Struct, Generic[T, V], frozen=True):
@@ -59,6 +74,7 @@ class Version(msgspec.Struct, Generic[T, V], frozen=True):
     columns: tuple[Column, ...] = ()
     rules: tuple[Rule, ...] = ()
     scale: Mapping[str, str] | None = None
+    selectable_fields: tuple[str, ...] = ()
 
 
 class CustomResource(Generic[T]):
@@ -67,7 +83,8 @@ class CustomResource(Generic[T]):
 
     ``kind`` and ``plural`` default to the name of the class and its lower case with an ``s``. A view with a field
     ``status`` has the status subresource; ``scale`` names the paths of the scale subresource (``specReplicasPath``,
-    ``statusReplicasPath``, ``labelSelectorPath``).
+    ``statusReplicasPath``, ``labelSelectorPath``). ``selectable_fields`` are paths, such as ``.spec.color``, that field
+    selectors of clients may name.
 
     Raises ``ValueError`` for an ``api_version`` without a group, for versions that cannot be converted, and for a
     stored version that there is not; ``TypeError`` for a field that no structural schema can express. The error names
@@ -87,6 +104,7 @@ class CustomResource(Generic[T]):
         columns: Iterable[Column] = (),
         rules: Iterable[Rule] = (),
         scale: Mapping[str, str] | None = None,
+        selectable_fields: Iterable[str] = (),
         deprecated: bool | str = False,
         versions: Iterable[Version[T, Any]] = (),
         stored: str = "",
@@ -105,7 +123,13 @@ class CustomResource(Generic[T]):
             **({"categories": list(categories)} if categories else {}),
         }
         hub: Version[T, T] = Version(
-            version, view, deprecated=deprecated, columns=tuple(columns), rules=tuple(rules), scale=scale
+            version,
+            view,
+            deprecated=deprecated,
+            columns=tuple(columns),
+            rules=tuple(rules),
+            scale=scale,
+            selectable_fields=tuple(selectable_fields),
         )
         self.versions: dict[str, Version[T, Any]] = {}
         """By name, the hub first."""
@@ -168,9 +192,7 @@ class CustomResource(Generic[T]):
     def _version(self, version: Version[T, Any]) -> dict[str, Any]:
         schema = msgspec.json.decode(msgspec.json.encode(self._schemas[version.name]))
         if version.rules:
-            schema["x-kubernetes-validations"] = [
-                {"rule": each.rule, **({"message": each.message} if each.message else {})} for each in version.rules
-            ]
+            schema[_VALIDATIONS] = [msgspec.to_builtins(each) for each in version.rules]
         shown: dict[str, Any] = {
             "name": version.name,
             "served": version.served,
@@ -188,6 +210,8 @@ class CustomResource(Generic[T]):
             subresources["scale"] = dict(version.scale)
         if subresources:
             shown["subresources"] = subresources
+        if version.selectable_fields:
+            shown["selectableFields"] = [{"jsonPath": path} for path in version.selectable_fields]
         if version.columns:
             shown["additionalPrinterColumns"] = [_column(each) for each in version.columns]
         return shown

@@ -16,17 +16,28 @@ Predicate = Callable[[Any, Any], bool]
 """Whether an update, from the old object to the new one, is worth a sync."""
 
 
+class Index(msgspec.Struct, frozen=True):
+    """An index of the cache of a kind (controller-runtime's ``IndexField``): the values that ``function`` gives for an
+    object, asked once per version of it. ``ctx.list(kind, index=name, value=…)`` reads it."""
+
+    kind: Kind[Any] | CustomResource[Any]
+    name: str
+    function: Callable[[Any], Iterable[str]]
+
+
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that a controller reads and does not own; their changes enqueue the objects that refer to them.
 
     ``of`` names what an object refers to: keys ``NAMESPACE/NAME``, or names alone in its own namespace. It is an index,
     asked once per version of the object. ``map`` is for what has no such names: it gives the keys of the objects to
-    sync for a changed one, and is asked about it as it was and as it is. Exactly one of them is given.
+    sync for a changed one, and is asked about it as it was and as it is. Exactly one of them is given. ``predicates``
+    must all agree to an update of the object that is referred to; its beginning and end always count.
     """
 
     kind: Kind[Any] | CustomResource[Any]
     of: Callable[[Any], Iterable[str]] | None = None
     map: Callable[[Any], Iterable[str]] | None = None
+    predicates: tuple[Predicate, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.of is None) == (self.map is None):
@@ -46,7 +57,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     references: tuple[Reference, ...]
     reads: tuple[Kind[Any], ...]
     predicates: tuple[Predicate, ...]
-    indexes: dict[str, Callable[[Any], Iterable[str]]]
+    indexes: tuple[Index, ...]
     selector: str
     workers: int
     rate_limiter: Callable[[Env], RateLimiter[str]]
@@ -64,6 +75,10 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
         made = self.reconciler()
         return msgspec.structs.replace(self, reconcile=made.reconcile, finalize=made.finalize)
 
+    def index_name(self, name: str) -> str:
+        """The name of an index in the cache, which other controllers of the app may share."""
+        return f"{self.name}/{name}"
+
     @property
     def watched(self) -> Sequence[Kind[Any]]:
         """Every kind with a cache, the primary one first, each once."""
@@ -77,6 +92,11 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 def generation_changed(old: Cached, new: Cached) -> bool:
     """The spec changed, or the deletion began (controller-runtime's ``GenerationChangedPredicate``)."""
     return old.metadata.generation != new.metadata.generation
+
+
+def any_of(*predicates: Predicate) -> Predicate:
+    """At least one of them agrees (controller-runtime's ``predicate.Or``)."""
+    return lambda old, new: any(predicate(old, new) for predicate in predicates)
 
 
 def label_changed(name: str) -> Predicate:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from pilothouse.machinery.names import dns_1035_label_errors
+from pilothouse.operator.custom_resource import Rule
 from pilothouse.operator.python_source import quoted
 
 Schema = Mapping[str, Any]
@@ -13,6 +14,8 @@ Schema = Mapping[str, Any]
 _API_VERSION = "apiextensions.k8s.io/v1"
 TEXTS = frozenset({"description", "title", "example", "externalDocs"})
 """What is for people only: it is in docstrings, or left out."""
+RULE_FIELDS = dict(zip(Rule.__struct_encode_fields__, Rule.__struct_fields__, strict=True))
+"""Fields of a rule on the wire, and the arguments of ``Rule``."""
 IMPLIED = ("apiVersion", "kind", "metadata")
 
 
@@ -40,10 +43,15 @@ class _ColumnShape(msgspec.Struct):
     path: str = msgspec.field(name="jsonPath")
 
 
+class _SelectableShape(msgspec.Struct):
+    path: str = msgspec.field(name="jsonPath")
+
+
 class _VersionShape(msgspec.Struct):
     name: str
     validation: _Validation | None = msgspec.field(name="schema", default=None)
     columns: list[_ColumnShape] = msgspec.field(name="additionalPrinterColumns", default=[])
+    selectable: list[_SelectableShape] = msgspec.field(name="selectableFields", default=[])
     subresources: dict[str, Any] | None = None
 
 
@@ -130,8 +138,6 @@ def not_expressed(spec: Mapping[str, Any], version: Mapping[str, Any]) -> list[s
         found.append("preserveUnknownFields")
     if version.get("storage") and not version.get("served", True):
         found.append("that the version is not served")
-    if version.get("selectableFields"):
-        found.append("selectableFields: " + ", ".join(each["jsonPath"] for each in version["selectableFields"]))
     for column in version.get("additionalPrinterColumns") or ():
         if "format" in column:
             found.append(f"the format of column {column['name']}")
@@ -146,9 +152,7 @@ def not_expressed(spec: Mapping[str, Any], version: Mapping[str, Any]) -> list[s
     if odd := required + [each for each in schema.get("required", ()) if each in IMPLIED]:
         found.append(f"that these are required: {', '.join(odd)}")
     rules = schema.get("x-kubernetes-validations") or ()
-    found += [
-        f"more than rule and message of rule {each['rule']!r}" for each in rules if set(each) - {"rule", "message"}
-    ]
+    found += [f"{name} of rule {each['rule']!r}" for each in rules for name in each if name not in RULE_FIELDS]
     known = {"type", "properties", "required", "x-kubernetes-validations", *TEXTS}
     found += [f"{each} of the object" for each in schema if each not in known]
     return found

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pilothouse.operator.models.definitions import RULE_FIELDS
 from pilothouse.operator.python_source import Brackets, Expression, literal, named, quoted
 
 
@@ -18,17 +19,25 @@ def version_arguments(version: Mapping[str, Any]) -> dict[str, Expression]:
         )
         for each in version.get("additionalPrinterColumns") or ()
     ]
-    rules = [
-        Brackets("Rule(", tuple(quoted(each[part]) for part in ("rule", "message") if part in each), ")")
-        for each in version["schema"]["openAPIV3Schema"].get("x-kubernetes-validations") or ()
-    ]
-    for name, elements in (("columns", columns), ("rules", rules)):
+    rules = [_rule(each) for each in version["schema"]["openAPIV3Schema"].get("x-kubernetes-validations") or ()]
+    selectable: list[Expression] = [quoted(each["jsonPath"]) for each in version.get("selectableFields") or ()]
+    for name, elements in (("columns", columns), ("rules", rules), ("selectable_fields", selectable)):
         if elements:
             arguments[name] = Brackets("(", tuple(elements), ",)" if len(elements) == 1 else ")")
     scale = (version.get("subresources") or {}).get("scale")
     if scale:
         arguments["scale"] = literal(scale)
     return arguments
+
+
+def _rule(rule: Mapping[str, Any]) -> Expression:
+    positional = tuple(quoted(rule[part]) for part in ("rule", "message") if part in rule)
+    further = {
+        argument: literal(rule[field])
+        for field, argument in RULE_FIELDS.items()
+        if field in rule and field not in ("rule", "message")
+    }
+    return Brackets("Rule(", (*positional, *named(further)), ")")
 
 
 def _column(column: Mapping[str, Any]) -> dict[str, Expression]:
