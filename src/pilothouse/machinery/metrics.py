@@ -11,9 +11,15 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from pilothouse.machinery.metric_blocks import MetricBlock, counting, timing, tracking
+from pilothouse.env.lazy import lazy_imports
+
+if TYPE_CHECKING:
+    from pilothouse.machinery.metric_blocks import MetricBlock
+
+with lazy_imports():
+    from pilothouse.machinery import metric_blocks
 
 MetricType = Literal["counter", "gauge", "histogram"]
 """What ``# TYPE`` of the exposition says."""
@@ -49,9 +55,9 @@ class Counter:
             raise ValueError(f"a counter only grows, got inc({amount}): use a gauge for what goes down")
         self.value += amount
 
-    def count_exceptions(self, exception: Exceptions = Exception) -> MetricBlock:
+    def count_exceptions(self, exception: Exceptions = Exception) -> "MetricBlock":
         """Count the exceptions of a block (``with``) or function (as a decorator)."""
-        return counting(self.inc, exception)
+        return metric_blocks.counting(self.inc, exception)
 
 
 class Gauge:
@@ -74,9 +80,9 @@ class Gauge:
         """Subtract ``amount``."""
         self.value -= amount
 
-    def track_inprogress(self) -> MetricBlock:
+    def track_inprogress(self) -> "MetricBlock":
         """One more while a block (``with``) or function (as a decorator) runs."""
-        return tracking(self.inc)
+        return metric_blocks.tracking(self.inc)
 
 
 class Histogram:
@@ -101,9 +107,9 @@ class Histogram:
             counts[bisect_left(bounds, value)] += 1
             self.sum += value
 
-    def time(self) -> MetricBlock:
+    def time(self) -> "MetricBlock":
         """Observe how many seconds a block (``with``) or function (as a decorator) takes."""
-        return timing(self.observe)
+        return metric_blocks.timing(self.observe)
 
     @property
     def count(self) -> int:
@@ -179,7 +185,7 @@ class CounterFamily(_Family[Counter]):
         """Count, if there are no labels."""
         self.labels().inc(amount)
 
-    def count_exceptions(self, exception: Exceptions = Exception) -> MetricBlock:
+    def count_exceptions(self, exception: Exceptions = Exception) -> "MetricBlock":
         """``Counter.count_exceptions``, if there are no labels."""
         return self.labels().count_exceptions(exception)
 
@@ -204,7 +210,7 @@ class GaugeFamily(_Family[Gauge]):
         """Subtract from the value, if there are no labels."""
         self.labels().dec(amount)
 
-    def track_inprogress(self) -> MetricBlock:
+    def track_inprogress(self) -> "MetricBlock":
         """``Gauge.track_inprogress``, if there are no labels."""
         return self.labels().track_inprogress()
 
@@ -227,7 +233,7 @@ class HistogramFamily(_Family[Histogram]):
         """Count a value, if there are no labels."""
         self.labels().observe(value)
 
-    def time(self) -> MetricBlock:
+    def time(self) -> "MetricBlock":
         """``Histogram.time``, if there are no labels."""
         return self.labels().time()
 
