@@ -32,6 +32,7 @@ from pilothouse.apiserver.endpoints.documents import Documents
 from pilothouse.apiserver.endpoints.history import history_documents
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.long_work import LONG_BYTES
+from pilothouse.apiserver.metrics.requests import ClientMetrics
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.origins import begin_writes, end_writes, own_writes, stamp_origin
 from pilothouse.apiserver.registry.core.services.allocation import ServiceAddresses
@@ -178,12 +179,19 @@ class ApiServer:
         self._unsettled = bootstrap_objects.stage_objects(self.core)
         self._lagging: LaggingReads | None = None
 
-    def transport(self, user: str, groups: Sequence[str] = (), *, user_agent: str = "") -> Transport:
-        """A way in for a user on the same loop."""
+    def transport(
+        self,
+        user: str,
+        groups: Sequence[str] = (),
+        *,
+        user_agent: str = "",
+        metrics: ClientMetrics | None = None,
+    ) -> Transport:
+        """A way in for a user on the same loop. ``metrics`` gets the requests if this server counts them itself."""
         handle: Handle = self.handle if self.audit is None else self._handle_audited
         if self.tracing is not None:
             handle = self.tracing.local(handle, self.core.requests.read)
-        return LocalTransport(handle, Identity(user, tuple(groups)), user_agent, self.core)
+        return LocalTransport(handle, Identity(user, tuple(groups)), user_agent, self.core, metrics)
 
     async def _handle_audited(self, request: Request, identity: Identity) -> Response | Stream:
         """Requests from the same process are recorded as those from outside are, where the handler chain does it."""

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.metrics.requests import RequestMetrics
+from pilothouse.apiserver.metrics.requests import LOCAL_HOST, ClientMetrics, RequestMetrics
 from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.apiserver.serializers.json import Pieces
 from pilothouse.machinery.metrics import Gauge
@@ -32,8 +32,12 @@ class Batches(Protocol):
 class LocalTransport:
     """One user's way into an API server in the same process."""
 
-    def __init__(self, handle: Handle, identity: Identity, user_agent: str, core: Core) -> None:
+    def __init__(
+        self, handle: Handle, identity: Identity, user_agent: str, core: Core, client: ClientMetrics | None = None
+    ) -> None:
+        """``client`` counts the requests if the server counts any."""
         self._handle = handle
+        self._client = client
         self._core = core
         self._identity = identity
         self._agent = {"user-agent": user_agent} if user_agent else {}
@@ -67,13 +71,18 @@ class LocalTransport:
                 answer = await self._handle(request, self._identity)
             finally:
                 in_flight.leave()
-            info = self._core.requests.read(request.method, request.target)
+            info, seconds = self._core.requests.read(request.method, request.target), requests.clock() - began
             if isinstance(answer, Response):
-                requests.observe(request, info, answer.status, requests.clock() - began, len(answer.body))
+                requests.observe(request, info, answer.status, seconds, len(answer.body), self._client)
             elif isinstance(answer, Pieces):
-                requests.observe(request, info, answer.status, requests.clock() - began, answer.length)
+                requests.observe(request, info, answer.status, seconds, answer.length, self._client)
             else:
                 answer = MeasuredStream(answer, requests, request, info, began)
+                if self._client is not None:  # a client's request is over once it has the status
+                    code = str(answer.status)
+                    self._client.request_done(
+                        request.method, LOCAL_HOST, code, seconds=seconds, request_bytes=0, response_bytes=0
+                    )
         if not is_read:
             await asyncio.sleep(0)
         return answer

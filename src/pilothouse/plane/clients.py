@@ -17,6 +17,7 @@ from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 
 if TYPE_CHECKING:
+    from pilothouse.apiserver.metrics.requests import ClientMetrics
     from pilothouse.client.decision_log import DecisionLog
 
 with lazy_imports():
@@ -58,14 +59,16 @@ class LocalClients:
         wrap: Wrap = as_it_is,
         wider: Mapping[type[Any], type[Any]] = NOTHING_WIDER,
         decisions: "DecisionLog | None" = None,
+        metrics: "Mapping[str, ClientMetrics] | None" = None,
     ) -> None:
-        """``decisions`` records the writes of these clients."""
+        """``decisions`` records the writes of these clients, ``metrics`` count the requests of a program."""
         self._env = env
         self._server = server
         self._wrap = wrap
         self._memo = DecodeMemo()
         self._wider = wider
         self._decisions = decisions
+        self._metrics = metrics if metrics is not None else {}
 
     def client(
         self,
@@ -78,7 +81,9 @@ class LocalClients:
     ) -> Client:
         """A client of ``program`` that the API server knows as ``user``."""
         user_agent = agent or default_user_agent(f"pilothouse-{program}")
-        transport = self._server.transport(user, (*groups, AUTHENTICATED), user_agent=user_agent)
+        transport = self._server.transport(
+            user, (*groups, AUTHENTICATED), user_agent=user_agent, metrics=self._metrics.get(program)
+        )
         wrapped = self._wrap(program, transport)
         env = env_of(self._env, program)
         if env.tracing is not None and program in SERVICES:

@@ -30,6 +30,7 @@ from pilothouse.runtime.watches import Watch
 from pilothouse.storage import Store
 
 if TYPE_CHECKING:
+    from pilothouse.apiserver.metrics.requests import ClientMetrics
     from pilothouse.client.decision_log import DecisionLog
     from pilothouse.controllers.shared.cloud import CloudProvider
     from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
@@ -42,6 +43,7 @@ with lazy_imports():
     from pilothouse.controllers.cloud import cloud_node_lifecycle, service_lb
     from pilothouse.controllers.shared import simulated_cloud
     from pilothouse.nodes import driver
+    from pilothouse.runtime import client_metrics
 
 _log = Log("plane")
 ADMIN = ("kubernetes-admin", ("system:masters",))
@@ -120,7 +122,8 @@ class Plane:
         self.node_profiles = _profiles(self.options)
         self.node_names = list(self.node_profiles)
         wider = {Pod: NodePod} if self.node_names else NOTHING_WIDER
-        self.clients = LocalClients(env, self.server, wrap, wider, decisions)
+        self.manager_metrics, self.scheduler_metrics = Registry(), Registry()
+        self.clients = LocalClients(env, self.server, wrap, wider, decisions, self._client_metrics())
         self._outside = LocalClients(env, self.server)
         self.cloud = self._new_cloud()
         self.manager = self._new_manager(descriptors)
@@ -129,7 +132,6 @@ class Plane:
         self.scheduler_factory = InformerFactory(
             self.clients.client("scheduler", SCHEDULER_USER), env_of(env, "scheduler")
         )
-        self.scheduler_metrics = Registry()
         if self.options.scheduler:
             self.server.component_metrics["kube-scheduler"] = [self.scheduler_metrics.exposition]
         self.node_factory = InformerFactory(self.clients.client("nodes", *ADMIN), env_of(env, "nodes"))
@@ -145,6 +147,13 @@ class Plane:
         """A client from outside the plane, by default an administrator; never wrapped."""
         return self._outside.client("client", user, groups, agent=agent)
 
+    def _client_metrics(self) -> "dict[str, ClientMetrics]":
+        """What counts the requests of the programs that have a page for metrics, if there is one."""
+        if self.server.core.metrics is None:
+            return {}
+        registries = {"manager": self.manager_metrics, "scheduler": self.scheduler_metrics}
+        return {program: client_metrics.RestClientMetrics(each, self.env.now) for program, each in registries.items()}
+
     def _new_manager(self, descriptors: Sequence[Descriptor]) -> Manager | None:
         options = self.options.manager
         if options is None:
@@ -159,6 +168,7 @@ class Plane:
             options,
             self.clients.manager(use_service_accounts=options.use_service_account_credentials),
             descriptors,
+            metrics=self.manager_metrics,
             identity=self.options.manager_identity,
             expressions=lambda: self.server.core.long_work.sandbox,
         )

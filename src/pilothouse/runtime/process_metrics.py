@@ -3,9 +3,11 @@
 
 Programs that serve ``/metrics`` call ``install``; what simulation runs never does. The files of ``/proc`` are read when
 somebody asks, a tenth of a millisecond. Where there is no ``/proc`` there are no such metrics, as with Go on most
-systems. Go's own ``go_*`` mean nothing here.
+systems. Of Go's own ``go_*`` there is ``go_goroutines``, which dashboards show: the tasks of asyncio stand for
+goroutines.
 """
 
+import asyncio
 import os
 import resource
 from pathlib import Path
@@ -17,7 +19,9 @@ UNLIMITED = float(2**64 - 1)
 
 
 def install(registry: Registry, proc: Path = Path("/proc")) -> None:
-    """Expose the process from now on, if ``proc`` shows it."""
+    """Expose the process from now on, if ``proc`` shows it, and its tasks to whoever asks in the event loop."""
+    tasks = registry.gauge("go_goroutines", "Number of goroutines that currently exist.").labels()
+    registry.on_collect(lambda: tasks.set(_tasks()))
     process = proc / "self"
     if not (process / "stat").exists():
         return
@@ -46,6 +50,13 @@ def install(registry: Registry, proc: Path = Path("/proc")) -> None:
         most_opened.set(_limit(resource.RLIMIT_NOFILE))
 
     registry.on_collect(refresh)
+
+
+def _tasks() -> int:
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:  # no event loop runs in this thread
+        return 0
 
 
 def _fields(process: Path) -> list[str]:

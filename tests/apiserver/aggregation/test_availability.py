@@ -4,9 +4,11 @@ import asyncio
 from typing import Any
 
 from tests.apiserver.api import Api, Object
+from tests.controllermanager.metric_table import total
 from tests.tables import cases
 
 from pilothouse.apiserver.aggregation.availability import available_condition
+from pilothouse.apiserver.metrics import ServerMetrics
 
 SPEC: Object = {"group": "g.example.com", "version": "v1", "service": {"namespace": "ns", "name": "s", "port": 443}}
 SERVICE: Object = {"spec": {"type": "ClusterIP", "ports": [{"name": "https", "port": 443}]}}
@@ -89,3 +91,28 @@ async def test_the_condition_follows_the_service(started_api: Api) -> None:
     reasons = ["ServiceNotFound", "EndpointsNotFound", "FailedDiscoveryCheck", "ServiceNotFound"]
     assert [reason for reason, _ in seen] == reasons
     assert len({since for _, since in seen}) == 1, "it was never available, so that it has not changed since"
+
+
+async def test_what_is_counted(started_api: Api) -> None:
+    core = started_api.server.core
+    core.metrics = metrics = ServerMetrics(core.env.perf_counter, core.store, lambda: core.table)
+    name, spec = "v1.g.example.com", {"group": "g.example.com", "version": "v1"}
+    priorities = {"groupPriorityMinimum": 1, "versionPriority": 1}
+
+    async def counted() -> tuple[float, float]:
+        await asyncio.sleep(1)
+        page = metrics.response().body.decode()
+        reason = {"name": name, "reason": "ServiceNotFound"}
+        return (
+            total(page, "aggregator_unavailable_apiservice", name=name),
+            total(page, "aggregator_unavailable_apiservice_total", **reason),
+        )
+
+    await started_api.made(API_SERVICES, {"metadata": {"name": name}, "spec": {**spec, **priorities}})
+    assert await counted() == (0, 0)
+    patch = {"spec": {"service": SPEC["service"]}}
+    answer = await started_api.patch(f"{API_SERVICES}/{name}", patch)
+    assert answer.status == 200
+    assert await counted() == (1, 1)
+    await started_api.delete(f"{API_SERVICES}/{name}")
+    assert await counted() == (0, 1)

@@ -80,6 +80,7 @@ class Availability(Follower):
     def stage(self) -> Staged | None:
         staged = None
         self._has_remote = False
+        available: dict[str, bool] = {}
         for record in self._core.store.list(_KEYS).records:
             obj = decode(record.value)
             target = obj["spec"].get("service")
@@ -87,7 +88,11 @@ class Availability(Follower):
             if target is not None:
                 self._has_remote = True
                 service, slices = self._backend(target.get("namespace") or "", target.get("name") or "")
-            staged = self._note(record, obj, available_condition(obj["spec"], service, slices)) or staged
+            condition = available_condition(obj["spec"], service, slices)
+            available[obj["metadata"]["name"]] = condition.holds
+            staged = self._note(record, obj, condition) or staged
+        if self._core.metrics is not None:
+            self._core.metrics.aggregation.show(available)
         return staged
 
     def _backend(self, namespace: str, name: str) -> tuple[Object | None, list[Object]]:
@@ -100,12 +105,20 @@ class Availability(Follower):
     def _note(self, record: Record, obj: Object, condition: Condition) -> Staged | None:
         before: Object = obj.get("status") or {}
         status = dict(before)
+        was_available = _is_available(before)
         set_condition(status, self._core.time.now(), "Available", condition.holds, condition.reason, condition.message)
         if status == before:
             return None
         obj["status"] = status
         self._core.managed_fields.rewritten(self._info, record.value, obj, "status")
         try:
-            return stage_object(self._core.store, self._info, record.key, obj, expected=record.revision)
+            staged = stage_object(self._core.store, self._info, record.key, obj, expected=record.revision)
         except Mismatch:
             return None  # another write was quicker; its commit triggers the next sync
+        if was_available and not condition.holds and self._core.metrics is not None:
+            self._core.metrics.aggregation.became_unavailable(obj["metadata"]["name"], condition.reason)
+        return staged
+
+
+def _is_available(status: Object) -> bool:
+    return any(each["type"] == "Available" and each["status"] == "True" for each in status.get("conditions") or ())

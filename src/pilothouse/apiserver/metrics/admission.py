@@ -1,13 +1,14 @@
 """Admission: how long plugins and webhooks take, and what they reject.
 
 The families of apiserver ``pkg/admission/metrics/metrics.go`` (v0.36), without the summary of the steps, which nobody
-can aggregate. Plugins are not called, and not counted, for resources that they have nothing to do with.
+can aggregate. Plugins are not called, and not counted, for resources that they have nothing to do with. Of policies
+those of ``pkg/admission/plugin/policy/{validating,mutating}/metrics/metrics.go``.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
-from pilothouse.machinery.metrics import Histogram, Registry
+from pilothouse.machinery.metrics import CounterFamily, Histogram, HistogramFamily, Registry
 
 StepType = Literal["admit", "validate"]
 _LATENCIES = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
@@ -179,3 +180,66 @@ class AdmissionMetrics:
 
 def _bool(value: bool) -> str:
     return "true" if value else "false"
+
+
+NO_ERROR = "no_error"
+_COMPILE, _BUDGET, _INVALID = "compile_error", "out_of_budget", "invalid_error"
+_POLICY_LATENCIES = (0.0000005, 0.001, 0.01, 0.1, 1.0)
+
+
+def error_type(message: str) -> str:
+    """The label of a message. Upstream, too, goes by its text, and a validation that is false is an ``invalid_error``
+    (``validating/errors.go``)."""
+    if message.startswith("compilation"):
+        return _COMPILE
+    return _BUDGET if "running out of cost budget" in message else _INVALID
+
+
+class PolicyMetrics:
+    """Counts what policies decide."""
+
+    def __init__(self, registry: Registry) -> None:
+        names = ("policy", "policy_binding", "error_type")
+        self._validations = registry.counter(
+            "apiserver_validating_admission_policy_check_total",
+            "[BETA] Validation admission policy check total, labeled by policy and further identified by binding and "
+            "enforcement action taken.",
+            (*names, "enforcement_action"),
+        )
+        self._validation_seconds = registry.histogram(
+            "apiserver_validating_admission_policy_check_duration_seconds",
+            "[BETA] Validation admission latency for individual validation expressions in seconds, labeled by policy "
+            "and further including binding and enforcement action taken.",
+            (*names, "enforcement_action"),
+            _POLICY_LATENCIES,
+        )
+        self._mutations = registry.counter(
+            "apiserver_mutating_admission_policy_check_total",
+            "[ALPHA] Mutation admission policy check total, labeled by policy and further identified by binding.",
+            names,
+        )
+        self._mutation_seconds = registry.histogram(
+            "apiserver_mutating_admission_policy_check_duration_seconds",
+            "[ALPHA] Mutation admission latency for individual mutation expressions in seconds, labeled by policy and "
+            "binding.",
+            names,
+            _POLICY_LATENCIES,
+        )
+        registry.on_collect(self._derive)
+
+    def validated(self, policy: str, binding: str, error: str, action: str, seconds: float) -> None:
+        """A validation was false or failed, and this was done: ``allow``, ``deny``, ``audit`` or ``warn``."""
+        self._validation_seconds.labels(policy, binding, error, action).observe(seconds)
+
+    def mutated(self, policy: str, binding: str, error: str, seconds: float) -> None:
+        """A mutation was applied, or failed."""
+        self._mutation_seconds.labels(policy, binding, error).observe(seconds)
+
+    def _derive(self) -> None:
+        pairs: tuple[tuple[CounterFamily, HistogramFamily], ...] = (
+            (self._validations, self._validation_seconds),
+            (self._mutations, self._mutation_seconds),
+        )
+        for counted, seconds in pairs:
+            for labels, histogram in seconds.children.items():
+                counted.labels(*labels).value = float(histogram.count)

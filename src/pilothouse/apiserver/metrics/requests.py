@@ -7,6 +7,7 @@ never what a request says: requests for things that are not served must not make
 from bisect import bisect_left
 from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Protocol
 
 import msgspec
 
@@ -40,6 +41,21 @@ _AT_ONCE = 256
 
 
 _waited: ContextVar[float] = ContextVar("seconds that the request has waited for webhooks", default=0.0)
+
+
+class ClientMetrics(Protocol):
+    """What a program in this process counts of its requests: ``rest_client_*``, which its client does not count, as no
+    connection is between them."""
+
+    def request_done(
+        self, method: str, host: str, code: str, *, seconds: float, request_bytes: int, response_bytes: int
+    ) -> None:
+        """One request is answered."""
+        ...
+
+
+LOCAL_HOST = "local"
+"""The label ``host`` of requests in this process."""
 
 
 class _Series(msgspec.Struct, gc=False):
@@ -142,8 +158,11 @@ class RequestMetrics:
         )
         self.reading = InFlight()
         self.writing = InFlight()
-        self._observed: list[tuple[RequestInfo | None, str, bool, str, int, float, int | None, float]] = []
-        """What is not counted yet: info, method, whether it applies, User-Agent, code, seconds, bytes, waits."""
+        self._observed: list[
+            tuple[RequestInfo | None, str, bool, str, int, float, int | None, float, ClientMetrics | None, int]
+        ] = []
+        """What is not counted yet: info, method, whether it applies, User-Agent, code, seconds, bytes, waits, who also
+        counts it, bytes of the request."""
         self._has_waited = False
         """Whether any request has waited for an admission webhook."""
         self._series: dict[tuple[str, ...], _Series] = {}
@@ -156,26 +175,34 @@ class RequestMetrics:
         return self.reading if request.method in _READS else self.writing
 
     def observe(
-        self, request: Request, info: RequestInfo | None, status: int, seconds: float, size: int | None = None
+        self,
+        request: Request,
+        info: RequestInfo | None,
+        status: int,
+        seconds: float,
+        size: int | None = None,
+        client: ClientMetrics | None = None,
     ) -> None:
-        """One request was answered with so many bytes; ``info`` is None for one that was not authenticated."""
+        """One request was answered with so many bytes; ``info`` is None for one that was not authenticated. ``client``
+        counts it, too."""
         waited = 0.0
         if self._has_waited and (waited := _waited.get()):
             _waited.set(0.0)
         method, headers = request.method, request.headers
         applies = method == "PATCH" and headers.get("content-type") == _APPLY
         observed = self._observed
-        observed.append((info, method, applies, headers.get("user-agent", ""), status, seconds, size, waited))
+        agent, sent = headers.get("user-agent", ""), len(request.body) if client is not None else 0
+        observed.append((info, method, applies, agent, status, seconds, size, waited, client, sent))
         if len(observed) >= _AT_ONCE:
-            self._count()
+            self.count()
 
-    def _count(self) -> None:
+    def count(self) -> None:
         """Count what was observed. Many at once cost half of what they cost one by one."""
         observed, self._observed = self._observed, []
         # Most requests of a batch are about few targets, whose information they share.
         here: dict[tuple[int, str, bool, str, int], tuple[_Series, Counter, bool]] = {}
         fastest = _LATENCIES[0]
-        for info, method, applies, agent, status, seconds, size, waited in observed:
+        for info, method, applies, agent, status, seconds, size, waited, client, sent in observed:
             key = (id(info), method, applies, agent, status)
             found = here.get(key)
             if found is None:
@@ -193,6 +220,11 @@ class RequestMetrics:
             if waited:
                 series.webhooks.observe(seconds, -1)
                 series.webhooks.observe(max(0.0, seconds - waited))
+            if client is not None:
+                code = str(status)
+                client.request_done(
+                    method, LOCAL_HOST, code, seconds=seconds, request_bytes=sent, response_bytes=size or 0
+                )
 
     def _find(
         self, info: RequestInfo | None, method: str, agent: str, status: int, *, applies: bool
@@ -294,7 +326,7 @@ class RequestMetrics:
 
     def _derive(self) -> None:
         """Fill what follows from what is counted."""
-        self._count()
+        self.count()
         for series in self._series.values():
             if series.sli_seconds is not None:
                 sli, seconds, webhooks = series.sli_seconds, series.seconds, series.webhooks

@@ -6,7 +6,8 @@ object has changed after it.
 """
 
 import copy
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pilothouse.apiserver import errors
@@ -24,6 +25,7 @@ from pilothouse.apiserver.admission.dynamic.expressions import (
 from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
 from pilothouse.apiserver.admission.dynamic.requests import NotConverted, convert, converted
 from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.metrics.admission import NO_ERROR, error_type
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.cel.initializers import as_maps
@@ -165,16 +167,15 @@ class MutatingAdmissionPolicy(Plugin):
                 failed(each.binding, each.message)
                 continue
             try:
-                changed |= await self._mutate(write, policy, each.info, each.parameters)
+                changed |= await self._mutate(write, policy, each)
             except ExpressionError as error:
                 failed(each.binding.name, str(error), "Invalid")
             except NotConverted as error:
                 failed(each.binding.name, f"failed to configure binding: failed to convert object version: {error.why}")
         return changed
 
-    async def _mutate(
-        self, write: AdmissionAttributes, policy: Policy, info: ResourceInfo, parameters: Object | None
-    ) -> bool:
+    async def _mutate(self, write: AdmissionAttributes, policy: Policy, each: Bound) -> bool:
+        info, parameters = each.info, each.parameters
         if not await policy.conditions.match(Inputs(await versioned_attributes(self._core, write, info), parameters)):
             return False
         changed = False
@@ -183,11 +184,28 @@ class MutatingAdmissionPolicy(Plugin):
             inputs = Inputs(await versioned_attributes(self._core, write, info), parameters)
             obj = await converted(self._core, write, write.obj, info)
             assert obj is not None, "there is an object to change"
-            desired = await mutation.apply(inputs, copy.deepcopy(obj), info)
+            with self._counted(policy.name, each.binding.name):
+                desired = await mutation.apply(inputs, copy.deepcopy(obj), info)
             if info is not write.info:
                 desired = await convert(self._core, info, write.info, desired)
             changed |= adopt(self._core, write, desired)
         return changed
+
+    @contextmanager
+    def _counted(self, policy: str, binding: str) -> Iterator[None]:
+        """Count the mutation in this block, if somebody counts."""
+        metrics, clock = self._core.metrics, self._core.env.perf_counter
+        if metrics is None:
+            yield
+            return
+        began, error = clock(), NO_ERROR
+        try:
+            yield
+        except ExpressionError as failed:
+            error = error_type(str(failed))
+            raise
+        finally:
+            metrics.policies.mutated(policy, binding, error, clock() - began)
 
 
 def _status_error(write: AdmissionAttributes, failures: list[Decision]) -> errors.StatusError:

@@ -3,7 +3,7 @@
 After k8s.io/apiserver ``pkg/admission/plugin/policy/validating`` (v0.36).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 
 import msgspec
 
@@ -22,6 +22,7 @@ from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concer
 from pilothouse.apiserver.admission.dynamic.requests import NotConverted
 from pilothouse.apiserver.audit.context import add_audit_annotation
 from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.metrics.admission import error_type
 from pilothouse.apiserver.objects import Object
 from pilothouse.cel.limits import Budget, OutOfBudget
 from pilothouse.cel.scopes import ExpressionError
@@ -131,34 +132,104 @@ class ValidatingAdmissionPolicy(Plugin):
         inputs: Inputs,
         annotations: dict[str, list[str]],
     ) -> AsyncIterator[Decision]:
+        checks = _Checks(self._core, write, policy, binding)
         try:
             if not await policy.conditions.match(inputs):
                 return
-            decisions = await _decide(write, policy, binding, inputs)
+            decisions = await checks.decide(inputs)
         except (ExpressionError, OutOfBudget) as error:
-            decisions = [] if policy.ignores_failures else [*_act(write, policy, binding, str(error), "Invalid", 0)]
-            for decision in decisions:
+            for decision in checks.failed(str(error), 0):
                 yield decision
             return
         for decision in decisions:
             yield decision
-        async for decision in _annotate(policy, binding, inputs, annotations):
+        async for decision in checks.annotate(inputs, annotations):
             yield decision
 
 
-async def _decide(write: AdmissionAttributes, policy: Policy, binding: Binding, inputs: Inputs) -> list[Decision]:
-    """What the validations come to. Raises ``OutOfBudget``, which stands for all of them."""
-    failures: list[tuple[int, str, str]] = []
-    budget = Budget()
-    for index, validation in enumerate(policy.validations):
-        try:
-            if await validation.condition.evaluate(inputs, budget) is True:
+class _Checks:
+    """The evaluation of one policy for one binding and one set of parameters, and what the binding asks for."""
+
+    def __init__(self, core: Core, write: AdmissionAttributes, policy: Policy, binding: Binding) -> None:
+        self._metrics = core.metrics
+        self._clock = core.env.perf_counter
+        self._write = write
+        self._policy = policy
+        self._binding = binding
+        self._began = self._clock() if self._metrics is not None else 0.0
+
+    async def decide(self, inputs: Inputs) -> list[Decision]:
+        """What the validations come to. Raises ``OutOfBudget``, which stands for all of them."""
+        found: list[Decision] = []
+        budget = Budget()
+        for index, validation in enumerate(self._policy.validations):
+            if self._metrics is not None:
+                self._began = self._clock()
+            try:
+                if await validation.condition.evaluate(inputs, budget) is True:
+                    continue
+                message = await _message(validation, inputs, budget)
+            except ExpressionError as error:
+                found += self.failed(str(error), index)
+            else:
+                found += self._act(message, validation.reason, index)
+        return found
+
+    def failed(self, message: str, index: int) -> list[Decision]:
+        """What follows when an expression can't be evaluated."""
+        if self._policy.ignores_failures:
+            self._count(message, "allow")
+            return []
+        return self._act(message, "Invalid", index)
+
+    def _act(self, message: str, reason: str, index: int) -> list[Decision]:
+        """What the binding asks for when the validation of this index fails."""
+        policy, binding, found = self._policy, self._binding, list[Decision]()
+        for action in binding.actions:
+            self._count(message, action.lower())
+            if action == "Deny":
+                found.append(Decision(_KIND, policy.name, binding.name, message, reason))
+            elif action == "Warn":
+                self._write.warnings.append(
+                    f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}': "
+                    f"{message}"
+                )
+            elif action == "Audit":
+                failure = {
+                    "message": message,
+                    "policy": policy.name,
+                    "binding": binding.name,
+                    "expressionIndex": index,
+                    "validationActions": binding.actions,
+                }
+                add_audit_annotation(_FAILURE, msgspec.json.encode([failure]).decode())
+        return found
+
+    async def annotate(self, inputs: Inputs, annotations: dict[str, list[str]]) -> AsyncIterator[Decision]:
+        """Add the audit annotations of the binding, each value once. One that can't be evaluated rejects the write."""
+        budget = Budget()
+        for key, condition in self._policy.annotations:
+            try:
+                value = await condition.evaluate(inputs, budget)
+            except (ExpressionError, OutOfBudget) as error:
+                if not self._policy.ignores_failures:
+                    self._count(str(error), "deny")
+                    yield Decision(_KIND, self._policy.name, self._binding.name, str(error))
+                if isinstance(error, OutOfBudget):
+                    return
                 continue
-            failures.append((index, await _message(validation, inputs, budget), validation.reason))
-        except ExpressionError as error:
-            if not policy.ignores_failures:
-                failures.append((index, str(error), "Invalid"))
-    return [one for index, message, reason in failures for one in _act(write, policy, binding, message, reason, index)]
+            if isinstance(value, str) and value.strip():
+                shown = value.strip().encode()[:_MAX_ANNOTATION].decode(errors="ignore")
+                values = annotations.setdefault(key, [])
+                if shown not in values:
+                    values.append(shown)
+
+    def _count(self, message: str, action: str) -> None:
+        if self._metrics is not None:
+            seconds = self._clock() - self._began
+            self._metrics.policies.validated(
+                self._policy.name, self._binding.name, error_type(message), action, seconds
+            )
 
 
 async def _message(validation: Validation, inputs: Inputs, budget: Budget) -> str:
@@ -166,50 +237,6 @@ async def _message(validation: Validation, inputs: Inputs, budget: Budget) -> st
         return await validation.message(inputs, budget)
     except OutOfBudget as error:
         raise ExpressionError(f"failed messageExpression: {error}") from None
-
-
-async def _annotate(
-    policy: Policy, binding: Binding, inputs: Inputs, annotations: dict[str, list[str]]
-) -> AsyncIterator[Decision]:
-    """Add the audit annotations of one binding, each value once. One that can't be evaluated rejects the write."""
-    budget = Budget()
-    for key, condition in policy.annotations:
-        try:
-            value = await condition.evaluate(inputs, budget)
-        except (ExpressionError, OutOfBudget) as error:
-            if not policy.ignores_failures:
-                yield Decision(_KIND, policy.name, binding.name, str(error))
-            if isinstance(error, OutOfBudget):
-                return
-            continue
-        if isinstance(value, str) and value.strip():
-            shown = value.strip().encode()[:_MAX_ANNOTATION].decode(errors="ignore")
-            values = annotations.setdefault(key, [])
-            if shown not in values:
-                values.append(shown)
-
-
-def _act(
-    write: AdmissionAttributes, policy: Policy, binding: Binding, message: str, reason: str, index: int
-) -> Iterator[Decision]:
-    """What the binding asks for when the validation of this index fails."""
-    for action in binding.actions:
-        if action == "Deny":
-            yield Decision(_KIND, policy.name, binding.name, message, reason)
-        elif action == "Warn":
-            write.warnings.append(
-                f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}': "
-                f"{message}"
-            )
-        elif action == "Audit":
-            failure = {
-                "message": message,
-                "policy": policy.name,
-                "binding": binding.name,
-                "expressionIndex": index,
-                "validationActions": binding.actions,
-            }
-            add_audit_annotation(_FAILURE, msgspec.json.encode([failure]).decode())
 
 
 def _status_error(write: AdmissionAttributes, decision: Decision) -> errors.StatusError:
