@@ -1,12 +1,20 @@
 """``pilothouse simulate``: what is printed, what is written, and the exit codes."""
 
+import os
+import re
 import shlex
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from pilothouse.cli.dispatch import main
+from pilothouse.simulate.outputs import recordings
 
 SCENARIO = """apiVersion: simulate.pilothouse.io/v1alpha1
 kind: Scenario
@@ -32,6 +40,7 @@ spec:
   expect:
     always: [{name: few, cel: objects.pods.size() <= 4}]
 """
+HERE = ("--jobs", "0")
 HOLDS = ("--set", "expect.always.few.cel=objects.pods.size() <= 40")
 
 
@@ -43,14 +52,14 @@ def path(tmp_path: Path) -> str:
 
 
 def test_what_holds(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", path, *HOLDS]) == 0
+    assert main(["simulate", path, *HOLDS, *HERE]) == 0
     out = capsys.readouterr().out
     assert out.startswith("growth, seed 0: passed; 1m of virtual time in ")
     assert "maxUnavailable deployment/web" in out
 
 
 def test_what_fails_is_shrunk_and_can_be_replayed(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", path, "--seeds", "3-5"]) == 1
+    assert main(["simulate", path, "--seeds", "3-5", *HERE]) == 1
     out = capsys.readouterr().out
     assert "seed 3 fails after 20s: always few: it does not hold" in out
     assert "why it was written" in out
@@ -59,14 +68,14 @@ def test_what_fails_is_shrunk_and_can_be_replayed(path: str, capsys: pytest.Capt
     replay = next(line for line in out.splitlines() if line.startswith("  replay: "))
     program, *words = shlex.split(replay.removeprefix("  replay: "))
     assert (program, *words) == ("pilothouse", "simulate", path, "--seeds", "3", "--only", "1")
-    assert main(words) == 1
+    assert main([*words, *HERE]) == 1
     again = capsys.readouterr().out
     assert "seed 3 fails after 20s: always few: it does not hold" in again
     assert replay in again
 
 
 def test_json(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", path, "-o", "json", "--seeds", "3,4", "--keep-going", "--shrink-runs", "0"]) == 1
+    assert main(["simulate", path, "-o", "json", "--seeds", "3,4", "--keep-going", "--shrink-runs", "0", *HERE]) == 1
     found = msgspec.json.decode(capsys.readouterr().out)
     assert [(each["seed"], each["passed"]) for each in found["runs"]] == [(3, False), (4, False)]
     [failure] = found["failures"]
@@ -97,3 +106,47 @@ def test_what_cannot_be_used(path: str, capsys: pytest.CaptureFixture[str], word
 def test_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--schema"]) == 0
     assert msgspec.json.decode(capsys.readouterr().out)["title"] == "pilothouse scenario"
+
+
+def test_variants_are_compared(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    junit, record = tmp_path / "junit.xml", tmp_path / "recordings.jsonl"
+    vary = ["--vary", "timeline[1].scale.replicas=3,5", "--vary", "cluster.nodeGroups.node.count=2", "--seeds", "1-2"]
+    assert main(["simulate", path, *vary, "--junit", str(junit), "--record", str(record), "--jobs", "0"]) == 1
+    out = capsys.readouterr().out
+    assert "seed 1 with timeline[1].scale.replicas=5, cluster.nodeGroups.node.count=2 fails after 20s" in out
+    assert "growth: 2 variants, 4 runs, 2 failed" in out
+    rows = [line.split("  ") for line in out.splitlines() if line.startswith("replicas=")]
+    assert [(row[0], row[1].strip()) for row in rows[:2]] == [
+        ("replicas=3, count=2", "0 of 2"),
+        ("replicas=5, count=2", "2 of 2"),
+    ]
+    suites = ET.parse(junit).getroot()
+    assert [(suite.get("tests"), suite.get("failures")) for suite in suites] == [("2", "0"), ("2", "2")]
+    assert "replay: pilothouse simulate" in str(suites[1][0][1].text)
+    recorded = list(recordings.read(record))
+    assert [(each.variant, each.seed) for each in recorded] == [
+        (f"replicas={replicas}, count=2", seed) for replicas in (3, 5) for seed in (1, 2)
+    ]
+
+
+def test_ctrl_c_ends_all_processes(path: str) -> None:
+    command = [sys.executable, "-m", "pilothouse.cli", "simulate", path, *HOLDS, "--seeds", "1-100000", "--jobs", "2"]
+    environment = {**os.environ, "COLUMNS": "120"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment
+    )
+    try:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + 30
+        while not (found := children.read_text(encoding="utf-8").split()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(1.0)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert re.search(r"growth: [\d,]+ of 100,000 runs, [\d,]+ passed, 0 failed", out)
+    assert err == "interrupted\n"
+    assert not [child for child in found if Path(f"/proc/{child}").exists()]

@@ -1,23 +1,29 @@
 """``pilothouse simulate``: a scenario in virtual time, for one seed or many."""
 
+import itertools
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import parse
 from pilothouse.cli.terminal import escaped
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import BOOL, INT32, STRING, Flag, FlagSet, FlagType, Parsed
+from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, Flag, FlagSet, FlagType, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.simulate.recording import Recording
     from pilothouse.simulate.scenario import Scenario
 
 with lazy_imports():
-    from pilothouse.simulate import jobs, scenario, search, seeds
+    from pilothouse.simulate import jobs, progress, scenario, search, seeds, variants, workers
     from pilothouse.simulate import run as runs
-    from pilothouse.simulate.outputs import documents, replay, text
+    from pilothouse.simulate.outputs import documents, junit, recordings, replay, text
     from pilothouse.simulate.scenario import json_schema, overrides
 
 USAGE = """Runs a scenario in virtual time: a cluster, what happens to it, and what has to hold.
@@ -27,8 +33,11 @@ Usage:
   {program} --schema
 
 The exit code is 0 if everything held in every run, 1 if something did not, 2 if the command line or the scenario can't
-be used, and 130 after Ctrl-C.
+be used, 3 if a process died or a run took too long, and 130 after Ctrl-C.
 """
+_CRASHED = 3
+MAX_PROCESSES = 256
+_PATH = FlagType("path", str)
 _SETTINGS = FlagType("PATH=VALUE", lambda text: (text,), " ".join, join=lambda before, further: (*before, *further))
 
 
@@ -42,12 +51,29 @@ def flag_set(program: str) -> FlagSet:
         Flag("only", STRING, "", "Leave out all actions and faults but these, by number, as a failure lists them"),
         Flag("shrink-runs", INT32, 100, "Runs to find the fewest actions and faults that still fail; 0: none"),
         Flag(
+            "jobs",
+            INT32,
+            -1,
+            "Processes that run at the same time; -1: as many as there are processors; 0: run everything in this "
+            "process, for debuggers",
+        ),
+        Flag("timeout", DURATION, 3600.0, "Real time that a run may take; 0: no limit"),
+        Flag(
+            "vary",
+            _SETTINGS,
+            (),
+            "Run every seed with each of several values: PATH=VALUE,VALUE. With several of these flags: with every "
+            "combination. All runs are made, and nothing is shrunk",
+        ),
+        Flag(
             "set", _SETTINGS, (), "Change a value of the scenario, such as manager.flags.node-monitor-grace-period=20s"
         ),
     )
     flags.add(
         "output",
         Flag("output", STRING, "text", "Output format: text or json", shorthand="o", choices=("text", "json")),
+        Flag("junit", _PATH, "", "Write a JUnit report to this file"),
+        Flag("record", _PATH, "", "Write the recordings of the runs to this file, a line of JSON for each"),
         Flag("schema", BOOL, False, "Print the JSON Schema of scenarios, for editors"),
     )
     common_flags(flags)
@@ -75,14 +101,6 @@ def _error(message: str) -> int:
     return 2
 
 
-class _Silent:
-    def finished(self, result: Any) -> None:
-        """Nothing is shown."""
-
-    def shrinking(self, failed: Any) -> None:
-        """Nothing is shown."""
-
-
 class _Command:
     """One call. Raises ``ScenarioError``, and ``ValueError`` for flags."""
 
@@ -95,63 +113,132 @@ class _Command:
         self._path = parsed.arguments[0]
         self._seeds = seeds.parse_seeds(parsed["seeds"])
         self._only = seeds.parse_parts(parsed["only"]) if parsed["only"] else None
+        self._varies = bool(parsed["vary"])
+        self._variants = variants.variants_of(parsed["vary"])
+        if len(self._seeds) * len(self._variants) > seeds.MAX_SEEDS:
+            raise ValueError(f"at most {seeds.MAX_SEEDS} runs at a time")
         self._replay = replay.Replay(program=program, path=self._path, settings=parsed["set"])
 
     def run(self) -> int:
         """Returns the exit code."""
-        loaded = self._load()
-        runner = jobs.LocalRunner([loaded])
-        wanted = [jobs.Job(number=number, seed=seed, only=self._only) for number, seed in enumerate(self._seeds)]
+        scenarios = self._load()
+        wanted = [
+            jobs.Job(number=number, variant=variant, seed=seed, only=self._only)
+            for number, (variant, seed) in enumerate(itertools.product(range(len(self._variants)), self._seeds))
+        ]
+        shown = progress.Progress(sys.stderr, len(wanted))
+        runner = self._runner(scenarios, len(wanted), shown)
         searched = search.Search(
             runner,
-            _Silent(),
-            keep_going=self._parsed["keep-going"],
-            shrink_runs=0 if self._only is not None else self._parsed["shrink-runs"],
+            shown,
+            keep_going=self._parsed["keep-going"] or self._varies,
+            shrink_runs=0 if self._only is not None or self._varies else self._parsed["shrink-runs"],
             record=self._records,
         )
-        searched.run(wanted)
-        self._print(loaded, searched, len(wanted))
-        self._write(_recordings(searched))
-        if searched.interrupted:
-            return 130
-        return 1 if searched.found else 0
+        try:
+            searched.run(wanted)
+        finally:
+            runner.close()
+            shown.close()
+        self._print(scenarios[0].name, searched, len(wanted))
+        self._write(_recordings(searched, self._variants))
+        if self._parsed["junit"]:
+            _write_text(self._parsed["junit"], self._junit(scenarios[0].name, searched))
+        return _code(searched)
 
-    def _load(self) -> "Scenario":
+    def _load(self) -> "list[Scenario]":
         settings = [overrides.parse_setting(each) for each in self._parsed["set"]]
-        loaded = scenario.load(self._path, overrides=settings)
-        runs.validate(loaded)
+        loaded = []
+        for variant in self._variants:
+            loaded.append(scenario.load(self._path, overrides=[*settings, *variant.overrides]))
+            runs.validate(loaded[-1])
         return loaded
+
+    def _runner(self, scenarios: "list[Scenario]", wanted: int, shown: "progress.Progress") -> "jobs.Runner":
+        processes = self._parsed["jobs"]
+        if processes == 0:
+            return jobs.LocalRunner(scenarios)
+        if processes < 0:
+            processes = available_processors()
+        return workers.ProcessRunner(
+            scenarios, min(processes, wanted, MAX_PROCESSES), timeout=self._parsed["timeout"], tick=shown.tick
+        )
 
     # What comes out
 
     @property
     def _records(self) -> bool:
         """Whether a flag asks for recordings."""
-        return False
+        return bool(self._parsed["record"])
 
-    def _write(self, recordings: "list[Recording]") -> None:
+    def _write(self, recorded: "list[Recording]") -> None:
         """Files that are made of recordings; nothing is recorded unless ``_records``."""
+        if self._parsed["record"]:
+            try:
+                recordings.write(Path(self._parsed["record"]), recorded)
+            except OSError as error:
+                raise ValueError(f"{self._parsed['record']}: {error.strerror}") from error
 
-    def _print(self, loaded: "Scenario", searched: "search.Search", asked: int) -> None:
+    def _print(self, name: str, searched: "search.Search", asked: int) -> None:
+        settings = [variant.settings for variant in self._variants]
         if self._parsed["output"] == "json":
             shown = documents.document(
-                loaded.name, searched.finished, searched.found, self._replay, [()], interrupted=searched.interrupted
+                name,
+                searched.finished,
+                searched.found,
+                self._replay,
+                self._variants,
+                interrupted=searched.interrupted,
             )
             print(documents.text(shown))
             return
         for found in searched.found:
-            _print_lines(text.found_lines(found, self._replay))
-        if len(searched.finished) == 1:
+            _print_lines(text.found_lines(found, self._replay, settings[found.job.variant], brief=self._varies))
+        if self._varies:
+            width = shutil.get_terminal_size((120, 24)).columns
+            _print_lines(text.variant_lines(name, searched.finished, self._variants, width))
+        elif len(searched.finished) == 1 == asked:
             _print_lines(text.run_lines(searched.finished[0][1]))
         else:
-            _print_lines(text.search_lines(loaded.name, searched.finished, asked))
+            _print_lines(text.search_lines(name, searched.finished, asked))
+        if searched.interrupted:
+            print("interrupted", file=sys.stderr)
+
+    def _junit(self, name: str, searched: "search.Search") -> str:
+        settings = [variant.settings for variant in self._variants]
+        return junit.document(name, searched.finished, searched.found, self._replay, settings)
+
+
+def available_processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _code(searched: "search.Search") -> int:
+    kinds = [result.failure.kind for _job, result in searched.finished if result.failure is not None]
+    if searched.interrupted:
+        return 130
+    if any(kind in ("crash", "timeout") for kind in kinds):
+        return _CRASHED
+    return 1 if kinds else 0
+
+
+def _write_text(path: str, content: str) -> None:
+    try:
+        Path(path).write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
 
 
 def _print_lines(lines: Iterable[str]) -> None:
     print("\n".join(escaped(line) for text in lines for line in text.split("\n")), flush=True)
 
 
-def _recordings(searched: "search.Search") -> "list[Recording]":
+def _recordings(searched: "search.Search", varied: "Sequence[variants.Variant]") -> "list[Recording]":
     """Those of the first runs, in their order, then those of the failures, with the fewest actions and faults."""
-    results = [result for _job, result in searched.finished] + [found.result for found in searched.found if found.runs]
-    return [result.recording for result in results if result.recording is not None]
+    results = list(searched.finished) + [(found.job, found.result) for found in searched.found if found.runs]
+    return [
+        msgspec.structs.replace(result.recording, variant=varied[job.variant].title)
+        for job, result in results
+        if result.recording is not None
+    ]

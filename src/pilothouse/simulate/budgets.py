@@ -254,6 +254,7 @@ class Usage(Invariant):
                     measured=(found := percentile(times, share)),
                     limit=float(limit),
                     held=found <= limit,
+                    is_time=True,
                 )
                 for label, share in _PERCENTILES
                 if (limit := getattr(budget.time_to_ready, label)) is not None
@@ -296,10 +297,9 @@ def failure_of(results: tuple[BudgetResult, ...], at: float) -> Failure | None:
     """Of the first budget that was exceeded."""
     for each in results:
         if not each.held:
-            timed = each.name.startswith("timeToReady") or " p" in each.name
             measured, limit = (
                 (shown_seconds(each.measured), shown_seconds(each.limit))
-                if timed
+                if each.is_time
                 else (f"{each.measured:g}", f"{each.limit:g}")
             )
             message = f"{measured}, at most {limit} is allowed"

@@ -102,6 +102,8 @@ class Expectations(Invariant):
         self._timer: asyncio.TimerHandle | None = None
         self._obligations: list[_Obligation] = []
         self._failed = False
+        self.seconds: dict[str, float] = {}
+        """Of expectations with a name that hold in time: how long that took, the longest time."""
 
     # The life of a run
 
@@ -133,7 +135,7 @@ class Expectations(Invariant):
         for each in self._compiled.rules:
             if isinstance(each.rule, EventuallyRule) and each.rule.after == name:
                 obligation = _Obligation(each, self._now())
-                if not self._is_fulfilled(obligation):
+                if not self._is_kept(obligation):
                     self._obligations.append(obligation)
                     asyncio.get_running_loop().call_later(each.rule.within, self._expire, obligation)
 
@@ -212,7 +214,7 @@ class Expectations(Invariant):
                 for prefix, waiting in self._waiting.items():
                     self._waiting[prefix] = [each for each in waiting if each[1] is not expression]
                 then()
-        self._obligations = [each for each in self._obligations if not self._is_fulfilled(each)]
+        self._obligations = [each for each in self._obligations if not self._is_kept(each)]
 
     # Evaluation
 
@@ -264,6 +266,14 @@ class Expectations(Invariant):
     def _is_fulfilled(self, obligation: _Obligation) -> bool:
         obligation.last = self._value(obligation.compiled.expression, obligation.compiled.path)
         return obligation.last.holds
+
+    def _is_kept(self, obligation: _Obligation) -> bool:
+        if not self._is_fulfilled(obligation):
+            return False
+        name = obligation.compiled.rule.name
+        if name:
+            self.seconds[name] = max(self.seconds.get(name, 0.0), round(self._now() - obligation.since, 3))
+        return True
 
     def _expire(self, obligation: _Obligation) -> None:
         if obligation in self._obligations and not self._failed and not self._is_fulfilled(obligation):

@@ -7,7 +7,11 @@ import msgspec
 if TYPE_CHECKING:
     from pilothouse.simulate.recording import Recording
 
-FailureKind = Literal["always", "eventually", "atEnd", "invariant", "budget", "action", "unsettled", "error"]
+FailureKind = Literal[
+    "always", "eventually", "atEnd", "invariant", "budget", "action", "unsettled", "error", "crash", "timeout"
+]
+ERRORS: tuple[FailureKind, ...] = ("crash", "timeout", "error")
+"""Runs that have not come to their end."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +53,8 @@ class BudgetResult(msgspec.Struct, frozen=True, kw_only=True):
     held: bool
     at: float | None = None
     """When it was exceeded for the first time."""
+    is_time: bool = False
+    """Whether it is in seconds."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,3 +77,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The last lines of the run's log, if it has failed."""
     recording: "Recording | None" = None
     """What a report shows, where it was asked for."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has come to its end, so that its measures can be compared with others."""
+        return self.failure is None or self.failure.kind in ("budget", "atEnd")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 
@@ -76,8 +77,16 @@ def run(
 
 
 def validate(scenario: Scenario) -> None:
-    """Compile every expression and find every invariant. Raises ``ScenarioError``."""
+    """Compile every expression, find every invariant and load the program. Raises ``ScenarioError``."""
     compile_all(scenario)
+    if scenario.program:
+        try:
+            programs.load(scenario.program)
+        except ScenarioError:
+            raise
+        except Exception as error:
+            text = "".join(traceback.format_exception(error)).rstrip()
+            raise ScenarioError(f"{scenario.program}: the program can't be loaded:\n{text}") from error
     for number, name in enumerate(scenario.spec.expect.invariants):
         try:
             named_invariants.create(name)
@@ -111,6 +120,8 @@ class _Run:
         self._began = self._ended = 0.0
         self._budgets: tuple[BudgetResult, ...] = ()
         self._measures: dict[str, float] = {}
+        self._timeline: Timeline | None = None
+        self._rested = False
 
     def run(self) -> Exception | None:
         """Returns what ended it, if that was an error."""
@@ -148,7 +159,17 @@ class _Run:
                 if self._recorder is not None:
                     failure = self._failure
                     self._recording = self._recorder.finish(failure="" if failure is None else failure.summary)
-                self._budgets, self._measures = self._usage.results(), self._usage.measures()
+                self._budgets, self._measures = self._usage.results(), self._measured(simulation)
+
+    def _measured(self, simulation: Simulation) -> dict[str, float]:
+        """What the run took and used, by name."""
+        found: dict[str, float] = {}
+        if self._rested:
+            found["time to rest"] = round(max(0.0, simulation.last_write - self._began), 3)
+        taken = {} if self._timeline is None else self._timeline.seconds
+        found |= {f"time of {name}": seconds for name, seconds in taken.items() if seconds}
+        found |= {f"time until {name}": seconds for name, seconds in self._expectations.seconds.items()}
+        return found | self._usage.measures()
 
     def _program(self) -> Program | None:
         return programs.load(self._scenario.program) if self._scenario.program else None
@@ -158,6 +179,7 @@ class _Run:
         self._began = env.monotonic()
         mark = (lambda _kind, _text: None) if self._recorder is None else self._recorder.mark
         timeline = Timeline(simulation, scenario, self._expectations, mark=mark, on_failure=self._fail)
+        self._timeline = timeline
         self._usage.begin(simulation)
         await self._apply(timeline)
         await asyncio.sleep(scenario.spec.ready)
@@ -194,6 +216,7 @@ class _Run:
             if until.quiet is not None:
                 rest = max(simulation.last_write, self._began) + until.quiet - now
                 if rest <= 0 and timeline.is_over:
+                    self._rested = True
                     self._settled(simulation)
                     return
                 wait = min(wait, rest if rest > 0 else 60.0)

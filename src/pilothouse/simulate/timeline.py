@@ -43,6 +43,8 @@ class Timeline:
         self._pending = 0
         """Entries and faults that are still to come, conditions aside."""
         self.actions = Actions(simulation, scenario)
+        self.seconds: dict[str, float] = {}
+        """Of entries with a name: how long they took, the longest time."""
 
     @property
     def is_over(self) -> bool:
@@ -98,7 +100,11 @@ class Timeline:
         try:
             if entry.name:
                 self._expectations.started_action(entry.name)
+            began = self._simulation.env.monotonic()
             await self.actions.perform(number)
+            if entry.name:
+                took = round(self._simulation.env.monotonic() - began, 3)
+                self.seconds[entry.name] = max(self.seconds.get(entry.name, 0.0), took)
         except ActionError as error:
             path = f"spec.timeline[{number}]"
             at = self._simulation.env.monotonic() - self._began

@@ -8,6 +8,7 @@ import msgspec
 from pilothouse.simulate.outputs.replay import Replay
 from pilothouse.simulate.result import Result
 from pilothouse.simulate.search import Finished, Found
+from pilothouse.simulate.variants import Variant, measures_of, summary
 
 
 def document(
@@ -15,7 +16,7 @@ def document(
     finished: Sequence[Finished],
     found: Sequence[Found],
     replay: Replay,
-    variants: Sequence[Sequence[str]],
+    variants: Sequence[Variant],
     *,
     interrupted: bool,
 ) -> dict[str, Any]:
@@ -25,9 +26,19 @@ def document(
         "passed": sum(result.failure is None for _job, result in finished),
         "failed": sum(result.failure is not None for _job, result in finished),
         "interrupted": interrupted,
-        "variants": [list(settings) for settings in variants],
+        "variants": [_variant(number, variant, finished) for number, variant in enumerate(variants)],
         "runs": [{"variant": job.variant, **_run(result)} for job, result in finished],
-        "failures": [_found(each, replay, variants[each.job.variant]) for each in found],
+        "failures": [_found(each, replay, variants[each.job.variant].settings) for each in found],
+    }
+
+
+def _variant(number: int, variant: Variant, finished: Sequence[Finished]) -> dict[str, Any]:
+    results = [result for job, result in finished if job.variant == number]
+    return {
+        "settings": dict(variant.overrides),
+        "runs": len(results),
+        "failed": sum(result.failure is not None for result in results),
+        "measures": {name: msgspec.to_builtins(summary(results, name)) for name in measures_of(results)},
     }
 
 

@@ -7,20 +7,16 @@ from pilothouse.simulate.outputs.replay import Replay
 from pilothouse.simulate.result import Result
 from pilothouse.simulate.scenario.scalars import shown_seconds
 from pilothouse.simulate.search import Finished, Found
+from pilothouse.simulate.variants import Variant, measures_of
 
 _LOG_LINES = 20
 
 
-def shown_measure(name: str, value: float) -> str:
-    """A measure as people read it: ``3.55s``, ``1,672``."""
-    if is_time(name):
+def shown_number(value: float, *, is_time: bool) -> str:
+    """Seconds, or a number."""
+    if is_time:
         return shown_seconds(round(value, 2))
-    return f"{value:,g}" if value < 1e6 else f"{value:,.0f}"
-
-
-def is_time(name: str) -> bool:
-    """Whether a measure is in seconds."""
-    return name.startswith(("timeToReady", "time ")) or " timeToReady" in name
+    return f"{value:,g}" if value < 1e5 else f"{value:,.0f}"
 
 
 def run_lines(result: Result) -> Iterator[str]:
@@ -52,7 +48,8 @@ def _budget_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
         state = "kept" if not exceeded else "exceeded" + (f" in {exceeded} runs" if len(each) > 1 else "")
         yield (
             f"budget {first.name}",
-            f"{spread([one.measured for one in each], first.name)} of {shown_measure(first.name, first.limit)}",
+            f"{spread([one.measured for one in each], is_time=first.is_time)} of "
+            f"{shown_number(first.limit, is_time=first.is_time)}",
             state,
         )
 
@@ -60,34 +57,39 @@ def _budget_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
 def _measure_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     names = dict.fromkeys(name for result in results for name in result.measures)
     for name in names:
-        values = [result.measures[name] for result in results if name in result.measures]
-        yield name, spread(values, name)
+        yield name, spread(_values(results, name), is_time=is_time(name))
 
 
-def spread(values: Sequence[float], name: str) -> str:
+def is_time(name: str) -> bool:
+    """Whether a measure is in seconds."""
+    return name.startswith("time")
+
+
+def spread(values: Sequence[float], *, is_time: bool) -> str:
     """Median and range: ``3.5s (3s to 9s)``."""
     if not values:
         return ""
-    middle = shown_measure(name, statistics.median(values))
-    low, high = shown_measure(name, min(values)), shown_measure(name, max(values))
+    middle = shown_number(statistics.median(values), is_time=is_time)
+    low, high = shown_number(min(values), is_time=is_time), shown_number(max(values), is_time=is_time)
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
-def found_lines(found: Found, replay: Replay, settings: Sequence[str] = ()) -> Iterator[str]:
+def found_lines(found: Found, replay: Replay, settings: Sequence[str] = (), *, brief: bool = False) -> Iterator[str]:
     """One failure: what, why, what is enough for it, and how to see it again."""
     failure = found.failure
     variant = f" with {', '.join(settings)}" if settings else ""
     yield f"seed {found.job.seed}{variant} fails after {shown_seconds(round(failure.at, 1))}: {failure.summary}"
-    if failure.why:
+    if failure.why and not brief:
         yield from (f"  {line}" for line in failure.why.splitlines())
-    if found.result.log:
+    if found.result.log and not brief:
         yield "  the end of the log:"
         yield from (f"    {line}" for line in found.result.log.splitlines()[-_LOG_LINES:])
     if found.runs:
         yield f"  {len(found.parts)} of {found.of} actions and faults are enough, found in {found.runs} runs:"
-    elif found.of:
+    elif found.of and not brief:
         yield f"  actions and faults ({found.of}):"
-    yield from (f"    [{part.number}] {part.text}" for part in found.parts)
+    if not brief:
+        yield from (f"    [{part.number}] {part.text}" for part in found.parts)
     parts = [part.number for part in found.parts] if len(found.parts) < found.of or found.job.only is not None else None
     yield f"  replay: {replay.command(found.job.seed, parts, settings)}"
 
@@ -97,3 +99,60 @@ def _columns(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     widths = [max(len(row[column]) for row in table) for column in range(max(map(len, table), default=0))]
     for row in table:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=False)).rstrip()
+
+
+# Variants
+
+
+def variant_lines(
+    scenario: str, finished: Sequence[Finished], variants: Sequence[Variant], width: int
+) -> Iterator[str]:
+    """A table of variants and measures, in blocks that fit; what does not differ is said once."""
+    by_variant = [[result for job, result in finished if job.variant == number] for number in range(len(variants))]
+    results = [result for each in by_variant for result in each]
+    failed = sum(result.failure is not None for result in results)
+    yield f"{scenario}: {len(variants)} variants, {len(results):,} runs, {failed:,} failed"
+    names = list(measures_of(results))
+    same = [name for name in names if _is_constant(results, name)]
+    columns: list[list[str]] = [["failed", *(_failed(each) for each in by_variant)]]
+    for name in names:
+        if name not in same:
+            whole = [[result for result in each if result.is_whole] for each in by_variant]
+            cells = [spread(_values(each, name), is_time=is_time(name)) or "-" for each in whole]
+            columns.append([name, *cells])
+    yield from _blocks([["", *(variant.title for variant in variants)], *columns], width)
+    if same:
+        yield "the same in all runs:"
+        yield from (
+            f"  {line}"
+            for line in _columns((name, spread(_values(results, name), is_time=is_time(name))) for name in same)
+        )
+
+
+def _failed(results: Sequence[Result]) -> str:
+    failed = sum(result.failure is not None for result in results)
+    return f"{failed} of {len(results)}"
+
+
+def _values(results: Sequence[Result], name: str) -> list[float]:
+    """Of runs that have come to their end, if there are any."""
+    whole = [result for result in results if result.is_whole] or results
+    return [result.measures[name] for result in whole if name in result.measures]
+
+
+def _is_constant(results: Sequence[Result], name: str) -> bool:
+    whole = [result for result in results if result.is_whole]
+    values = _values(whole, name)
+    return bool(values) and len(values) == len(whole) and min(values) == max(values)
+
+
+def _blocks(columns: list[list[str]], width: int) -> Iterator[str]:
+    first, *others = columns
+    while others:
+        block, used = [first], max(map(len, first))
+        while others and (len(block) == 1 or used + 2 + max(map(len, others[0])) <= width):
+            used += 2 + max(map(len, others[0]))
+            block.append(others.pop(0))
+        yield ""
+        yield from _columns(tuple(row) for row in zip(*block, strict=True))
+    yield ""

@@ -1,0 +1,37 @@
+"""Recordings in a file: one line of JSON for each run."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.simulate.recording import Recording
+
+MAX_LINE_BYTES = 256 << 20
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Recording).decode
+
+
+class RecordingError(ValueError):
+    """A file without recordings."""
+
+
+def write(path: Path, recordings: Iterable[Recording]) -> None:
+    """Raises ``OSError``."""
+    with path.open("wb") as file:
+        for each in recordings:
+            file.write(_encode(each) + b"\n")
+
+
+def read(path: Path) -> Iterator[Recording]:
+    """Raises ``RecordingError`` and ``OSError``."""
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(line) > MAX_LINE_BYTES:
+                raise RecordingError(f"{path}:{number}: a recording has at most {MAX_LINE_BYTES} bytes")
+            try:
+                yield _decode(line)
+            except msgspec.DecodeError as error:
+                raise RecordingError(f"{path}:{number}: not a recording of pilothouse simulate: {error}") from None

@@ -1,0 +1,77 @@
+"""How far a search is, on standard error: a line that is rewritten on a terminal, or one every half minute."""
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from pilothouse.env.clock import stopwatch_seconds
+from pilothouse.simulate.result import Result
+from pilothouse.simulate.scenario.scalars import shown_seconds
+from pilothouse.testing.shrinking import FailedRun
+
+_TERMINAL_SECONDS = 0.5
+_FILE_SECONDS = 30.0
+_ERASE = "\r\x1b[K"
+
+
+class Progress:
+    """Prints to a stream."""
+
+    def __init__(self, stream: TextIO, total: int) -> None:
+        self._stream = stream
+        self._total = total
+        self._is_terminal = stream.isatty()
+        self._began = self._last = stopwatch_seconds()
+        self._runs = self._failed = 0
+        self._virtual = 0.0
+        self._shrinking: FailedRun[int, Result] | None = None
+        self._shown = False
+
+    def finished(self, result: Result) -> None:
+        """A run has come to its end."""
+        self._runs += 1
+        self._failed += result.failure is not None
+        self._virtual += result.seconds
+        self._show([])
+
+    def shrinking(self, failed: "FailedRun[int, Result]") -> None:
+        """A run that has failed is being shrunk."""
+        self._shrinking = failed
+        self._show([])
+
+    def tick(self, running: Sequence[float]) -> None:
+        """Time passes; ``running`` is how far each run is."""
+        self._show(running)
+
+    def _show(self, running: Sequence[float]) -> None:
+        now = stopwatch_seconds()
+        if now - self._last < (_TERMINAL_SECONDS if self._is_terminal else _FILE_SECONDS):
+            return
+        self._last = now
+        line = self.line(now - self._began, running)
+        self._stream.write(f"{_ERASE}{line[:118]}" if self._is_terminal else f"{line}\n")
+        self._stream.flush()
+        self._shown = True
+
+    def line(self, elapsed: float, running: Sequence[float]) -> str:
+        """What is shown after so many real seconds."""
+        if self._shrinking is not None:
+            failed = self._shrinking
+            at = f", the run is at {shown_seconds(round(running[0]))}" if running else ""
+            found = f"{len(failed.parts)} of {len(failed.all_parts)} actions and faults"
+            return f"seed {failed.result.seed} is being shrunk: {found} after {failed.runs} runs{at}"
+        virtual = self._virtual + sum(running)
+        rate = f"{virtual / elapsed:,.0f} to one" if elapsed > 0 else "?"
+        times = f"{shown_seconds(round(virtual))} of virtual time in {shown_seconds(round(elapsed))} ({rate})"
+        if self._total == 1:
+            return times
+        failed_runs = f", {self._failed:,} failed" if self._failed else ""
+        left = ""
+        if self._runs and self._runs < self._total:
+            left = f", about {shown_seconds(round(elapsed / self._runs * (self._total - self._runs)))} left"
+        return f"{self._runs:,} of {self._total:,} runs{failed_runs}, {times}{left}"
+
+    def close(self) -> None:
+        """Remove the line."""
+        if self._shown and self._is_terminal:
+            self._stream.write(_ERASE)
+            self._stream.flush()

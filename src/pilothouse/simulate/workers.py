@@ -1,0 +1,230 @@
+"""Runs in several processes. A process that dies or takes too long fails the run that it was making, no other.
+
+Each process makes one run at a time and reports how far it is, so that what dies is known by its seed. On Linux they
+are forked where that is safe, which saves each of them a second of imports.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from pilothouse.env.clock import stopwatch_seconds
+from pilothouse.simulate.jobs import Job, perform
+from pilothouse.simulate.result import Failure, Result
+from pilothouse.simulate.run import Running, parts_of
+from pilothouse.simulate.scenario import Scenario, ScenarioError
+from pilothouse.simulate.scenario.scalars import shown_seconds
+
+_REPORT_SECONDS = 0.5
+_END_SECONDS = 5.0
+Tick = Callable[[Sequence[float]], None]
+"""Called twice a second with the virtual seconds of each run that is being made."""
+
+
+class ProcessRunner:
+    """Makes runs in up to ``processes`` processes, each within ``timeout`` seconds of real time (0: no limit)."""
+
+    def __init__(self, scenarios: Sequence[Scenario], processes: int, *, timeout: float, tick: Tick) -> None:
+        self._scenarios = scenarios
+        self._processes = processes
+        self._timeout = timeout
+        self._tick = tick
+        self._workers: list[_Worker] = []
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Result]]:
+        """As ``Runner.run``."""
+        waiting = iter(jobs)
+        ticked = stopwatch_seconds()
+        while True:
+            self._hand_out(waiting)
+            busy = [worker for worker in self._workers if worker.job is not None]
+            if not busy:
+                return
+            ready = wait([worker.connection for worker in busy], _REPORT_SECONDS)
+            for worker in busy:
+                finished = self._step(worker, is_ready=worker.connection in ready)
+                if finished is not None:
+                    yield finished
+            if stopwatch_seconds() - ticked >= _REPORT_SECONDS:
+                ticked = stopwatch_seconds()
+                self._tick([worker.at for worker in self._workers if worker.job is not None])
+
+    def abandon(self, after: int) -> None:
+        """As ``Runner.abandon``."""
+        for worker in list(self._workers):
+            if worker.job is not None and worker.job.number > after:
+                self._end(worker)
+
+    def close(self) -> None:
+        """As ``Runner.close``."""
+        for worker in list(self._workers):
+            self._end(worker)
+
+    def _hand_out(self, waiting: Iterator[Job]) -> None:
+        while True:
+            worker = next((each for each in self._workers if each.job is None), None)
+            if worker is None and len(self._workers) >= self._processes:
+                return
+            job = next(waiting, None)
+            if job is None:
+                return
+            if worker is None:
+                worker = _Worker(self._scenarios)
+                self._workers.append(worker)
+            worker.begin(job)
+
+    def _step(self, worker: "_Worker", *, is_ready: bool) -> tuple[Job, Result] | None:
+        job = worker.job
+        if job is None:
+            return None  # it was abandoned
+        if is_ready:
+            try:
+                message = worker.connection.recv()
+            except (EOFError, OSError):
+                code = self._end(worker, kill=False)
+                return job, self._lost(job, worker, "crash", f"the process that ran it has ended: {_shown_code(code)}")
+            match message:
+                case ("at", at):
+                    worker.at = at
+                case ("result", result):
+                    worker.job = None
+                    return job, result
+                case ("scenario", text):
+                    raise ScenarioError(text)
+                case (_, text):
+                    return job, self._lost(self._free(worker), worker, "error", text)
+        elif self._timeout and stopwatch_seconds() - worker.began > self._timeout:
+            self._end(worker)
+            limit = f"it took longer than {shown_seconds(self._timeout)} of real time (--timeout)"
+            return job, self._lost(job, worker, "timeout", limit)
+        return None
+
+    @staticmethod
+    def _free(worker: "_Worker") -> Job:
+        job, worker.job = worker.job, None
+        assert job is not None, "it has just failed"
+        return job
+
+    def _lost(self, job: Job, worker: "_Worker", kind: Any, message: str) -> Result:
+        scenario = self._scenarios[job.variant]
+        parts = parts_of(scenario, job.seed)
+        return Result(
+            scenario=scenario.name,
+            seed=job.seed,
+            failure=Failure(kind=kind, name="process", message=message, at=worker.at),
+            writes=0,
+            digest="",
+            seconds=worker.at,
+            cpu=stopwatch_seconds() - worker.began,
+            parts=tuple(part for part in parts if job.only is None or part.number in job.only),
+        )
+
+    def _end(self, worker: "_Worker", *, kill: bool = True) -> int | None:
+        self._workers.remove(worker)
+        return worker.end(kill=kill)
+
+
+class _Worker:
+    def __init__(self, scenarios: Sequence[Scenario]) -> None:
+        forks = sys.platform == "linux" and threading.active_count() == 1
+        context: Any = multiprocessing.get_context("fork" if forks else "spawn")
+        self.connection, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other, self.connection, forks, scenarios), daemon=True)
+        with _uninterrupted():
+            self._process.start()
+        other.close()
+        self.job: Job | None = None
+        self.began = self.at = 0.0
+
+    def begin(self, job: Job) -> None:
+        self.job, self.at, self.began = job, 0.0, stopwatch_seconds()
+        with contextlib.suppress(OSError):  # it has died: what is read next says so
+            self.connection.send(job)
+
+    def end(self, *, kill: bool) -> int | None:
+        if kill:
+            self._process.kill()
+        self._process.join(_END_SECONDS)
+        code: int | None = self._process.exitcode
+        if code is None:
+            self._process.kill()
+            self._process.join()
+        self.connection.close()
+        return code
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """What is started here ignores Ctrl-C, which a terminal sends to all processes: the command ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _shown_code(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"exit code {code}" if code is not None else "it does not answer"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return f"{name}; perhaps the machine has run out of memory" if name == "SIGKILL" else name
+
+
+# In the process
+
+
+def _serve(connection: Connection, others: Connection, forked: bool, scenarios: Sequence[Scenario]) -> None:
+    if forked:
+        others.close()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Standard output belongs to the command's result.
+    os.dup2(2, 1)
+    reports = _Reports(connection)
+    threading.Thread(target=reports.send_all, name="reports", daemon=True).start()
+    while True:
+        try:
+            job = connection.recv()
+        except (EOFError, OSError):
+            return
+        reports.send(_message(scenarios, job, reports.running))
+
+
+def _message(scenarios: Sequence[Scenario], job: Job, running: Running) -> tuple[str, Any]:
+    try:
+        return "result", perform(scenarios, job, running)
+    except ScenarioError as error:
+        return "scenario", str(error)
+    except Exception:  # noqa: BLE001  # it is reported, with its traceback
+        return "error", traceback.format_exc()
+
+
+class _Reports:
+    """Sends how far the run is, from a thread: runs do not wait."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.running = Running()
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._rest = threading.Event()
+
+    def send_all(self) -> None:
+        while not self._rest.wait(_REPORT_SECONDS):
+            if self.running.simulation is not None:
+                self.send(("at", self.running.seconds))
+
+    def send(self, message: tuple[str, Any]) -> None:
+        try:
+            with self._lock:
+                self._connection.send(message)
+        except OSError:
+            os._exit(1)  # the command is gone

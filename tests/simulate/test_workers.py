@@ -1,0 +1,116 @@
+"""Runs in several processes: what dies or takes too long fails one run, and the order of processes changes nothing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pilothouse.simulate.jobs import Job
+from pilothouse.simulate.result import Result
+from pilothouse.simulate.scenario import Scenario, ScenarioError, load
+from pilothouse.simulate.search import Search
+from pilothouse.simulate.workers import ProcessRunner
+from pilothouse.testing.shrinking import FailedRun
+
+PROGRAM = """
+import os, signal, time
+from pilothouse.api.core import CONFIG_MAPS
+from pilothouse.operator import App, Context
+
+app = App("misbehaving")
+
+@app.controller(CONFIG_MAPS)
+async def maps(found, ctx: Context) -> None:
+    print("nobody mistakes this for the result")
+    match found.metadata.name:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            os._exit(7)
+        case "hang":
+            while True:
+                time.sleep(0.1)
+"""
+HEAD = """apiVersion: simulate.pilothouse.io/v1alpha1
+kind: Scenario
+metadata: {name: test}
+spec:
+  cluster: {nodeGroups: []}
+  manager: {controllers: [serviceaccount-controller]}
+"""
+
+
+def scenario(folder: Path, name: str) -> Scenario:
+    (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
+    path = folder / f"{name}.yaml"
+    kind = "Widget" if name == "rejected" else "ConfigMap"
+    path.write_text(
+        f"{HEAD}  programs: [{{operator: program.py}}]\n"
+        f"  objects: [{{apiVersion: v1, kind: {kind}, metadata: {{name: {name}}}}}]\n"
+        "  until: {time: 10s}\n",
+        encoding="utf-8",
+    )
+    return load(str(path))
+
+
+class Silent:
+    def finished(self, result: Result) -> None:
+        pass
+
+    def shrinking(self, failed: "FailedRun[int, Result]") -> None:
+        pass
+
+
+def runner(scenarios: Sequence[Scenario], processes: int = 2, timeout: float = 60.0) -> ProcessRunner:
+    return ProcessRunner(scenarios, processes, timeout=timeout, tick=lambda _running: None)
+
+
+def test_a_process_that_dies_fails_its_run_only(tmp_path: Path) -> None:
+    scenarios = [scenario(tmp_path, name) for name in ("kill", "fine", "exit", "hang")]
+    made = runner(scenarios, timeout=6.0)
+    try:
+        jobs = [Job(number=number, variant=number, seed=5) for number in range(4)]
+        found = {job.number: result.failure for job, result in made.run(jobs)}
+    finally:
+        made.close()
+    assert found[1] is None
+    killed, ended, hung = found[0], found[2], found[3]
+    assert killed is not None and ended is not None and hung is not None
+    assert killed.summary == (
+        "crash process: the process that ran it has ended: SIGKILL; perhaps the machine has run out of memory"
+    )
+    assert ended.summary == "crash process: the process that ran it has ended: exit code 7"
+    assert hung.summary == "timeout process: it took longer than 6s of real time (--timeout)"
+
+
+def test_an_error_of_the_scenario_ends_the_search(tmp_path: Path) -> None:
+    made = runner([scenario(tmp_path, "rejected")])
+    with pytest.raises(ScenarioError, match='no matches for kind "Widget"'):
+        list(made.run([Job(number=0, seed=0)]))
+    made.close()
+
+
+FAULTS = """
+  objects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}]
+  faults: {count: 3, within: 8s, resources: [configmaps]}
+  timeline: [{at: 4s, patch: {object: configmap/c, merge: {data: {a: b}}}}]
+  until: {time: 10s}
+  expect: {atEnd: [{cel: "!('default/c' in objects.configmaps) || !has(objects.configmaps['default/c'].data)"}]}
+"""
+
+
+def test_what_is_found_does_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(HEAD + FAULTS, encoding="utf-8")
+    outcomes = []
+    for processes in (1, 2):
+        made = runner([load(str(path))], processes)
+        search = Search(made, Silent(), keep_going=False, shrink_runs=20)
+        search.run([Job(number=number, seed=seed) for number, seed in enumerate(range(10, 20))])
+        made.close()
+        digests = [(job.seed, result.digest) for job, result in search.finished]
+        outcomes.append((digests, [(each.job.seed, each.parts, each.runs) for each in search.found]))
+    assert outcomes[0] == outcomes[1]
+    digests, [(seed, parts, _runs)] = outcomes[0]
+    assert (seed, [part.number for part in parts]) == (10, [0])
+    assert [each for each, _digest in digests] == [10]
