@@ -74,6 +74,9 @@ class Core:
         """Handlers of single verbs, with precedence over all others: (group, resource, subresource, verb)."""
         self.send_webhook: Callable[[Any, bytes], Awaitable[tuple[int, bytes]]] | None = None
         """How admission webhooks and conversions are reached, in place of the network (``webhook_calls.Send``)."""
+        self.webhook_caller: Callable[[], str] = str
+        """For whom webhooks are called now. Where ``send_webhook`` answers callers differently, a conversion for one is
+        none for another: only requests of the same caller share a call."""
         self.pod_logs: PodLogs | None = None
         """The logs of containers; set by the program that runs the nodes."""
         self.renewed: dict[str, tuple[int, Owner]] = {}

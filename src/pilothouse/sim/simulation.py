@@ -144,7 +144,7 @@ class Simulation:
             ),
             wrap=lambda name, transport: Marked(name, transport, self.story),
         )
-        self.user = Client(Spared(env, self.plane.server.transport("admin", ("system:masters",)), self.story), env)
+        self.user = Client(Spared(self.plane.server.transport("admin", ("system:masters",)), self.story), env)
         """An administrator, spared by all faults."""
         self.webhooks: SimulatedWebhooks | None = None
         """How the API servers call the program's webhooks, if it has any."""

@@ -36,9 +36,9 @@ class Converter:
         self.webhook = webhook
         self._core = core
         self._cache = cache
-        self._under_way: dict[tuple[ResourceInfo, bytes], asyncio.Future[_Shown | StatusError | None]] = {}
-        """Calls under way, which all who need the same object wait for. A result of None: the call was cancelled, so
-        make another."""
+        self._under_way: dict[tuple[str, ResourceInfo, bytes], asyncio.Future[_Shown | StatusError | None]] = {}
+        """Calls under way, by caller and object, which all who need the same object wait for. A result of None: the
+        call was cancelled, so make another."""
 
     # Reading
 
@@ -61,6 +61,7 @@ class Converter:
     async def _shared(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
         """From the cache, from calls under way, and from one of our own for the rest."""
         found: _Shown = {}
+        caller = self._core.webhook_caller()
         while len(found) < len(values):
             mine: list[bytes] = []
             waits: dict[asyncio.Future[_Shown | StatusError | None], None] = {}
@@ -70,12 +71,12 @@ class Converter:
                 known = self._cache.get(target, value)
                 if known is not None:
                     found[value] = known
-                elif (call := self._under_way.get((target, value))) is not None:
+                elif (call := self._under_way.get((caller, target, value))) is not None:
                     waits[call] = None
                 else:
                     mine.append(value)
             if mine:
-                found |= await self._call_for_all(target, mine)
+                found |= await self._call_for_all(caller, target, mine)
             for call in waits:
                 await asyncio.wait([call])
                 result = call.result()
@@ -84,10 +85,10 @@ class Converter:
                 found |= {value: result[value] for value in values if value in result} if result else {}
         return found
 
-    async def _call_for_all(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
+    async def _call_for_all(self, caller: str, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
         call: asyncio.Future[_Shown | StatusError | None] = asyncio.get_running_loop().create_future()
         for value in values:
-            self._under_way[target, value] = call
+            self._under_way[caller, target, value] = call
         result: _Shown | StatusError | None = None
         try:
             result = await self._called(target, values)
@@ -96,7 +97,7 @@ class Converter:
             raise
         finally:
             for value in values:
-                del self._under_way[target, value]
+                del self._under_way[caller, target, value]
             call.set_result(result)
         return result
 
