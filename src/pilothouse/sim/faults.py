@@ -138,6 +138,47 @@ class Compact(_Fault, frozen=True, kw_only=True):
     """The servers forget their history, so that watches cannot be resumed."""
 
 
+class _AtChange(_Fault, frozen=True, kw_only=True):
+    """Begins with a change and not at a time: the ``nth`` one of the object with this key in the store, counted from
+    ``at``. A run of the same seed is the same run until then."""
+
+    at: float = 0.0
+    key: str
+    nth: int = 1
+
+    @property
+    def resource(self) -> str:
+        """``replicasets.apps``, or ``pods`` for the core group."""
+        group, resource, _name = self.key.split("/", 2)
+        return f"{resource}.{group}" if group else resource
+
+
+class StaleCache(_AtChange, frozen=True, kw_only=True):
+    """Neither this change nor a later one of the resource reaches the program for a while: its cache is behind."""
+
+    seconds: float
+
+
+class StaleRestart(_AtChange, frozen=True, kw_only=True):
+    """The second API server stops just before the change. ``seconds`` later the process dies, and the next one begins
+    with lists from that server: it goes back to a state that the former one had left behind."""
+
+    seconds: float
+
+
+class MissedChange(_AtChange, frozen=True, kw_only=True):
+    """The change is never observed: its resource is not watched until the change ``until`` of the same object, and then
+    listed anew."""
+
+    until: int
+
+
+class DownDuringChange(_AtChange, frozen=True, kw_only=True):
+    """The process dies just before it would learn of the change, and is started again after ``down`` seconds."""
+
+    down: float
+
+
 Fault = (
     DropWatches
     | SlowWatches
@@ -154,6 +195,10 @@ Fault = (
     | FailWebhook
     | SlowWebhooks
     | Compact
+    | StaleCache
+    | StaleRestart
+    | MissedChange
+    | DownDuringChange
 )
 
 

@@ -48,12 +48,13 @@ from pilothouse.nodes.behaviour import DeriveBehaviour, behaviour_of
 from pilothouse.plane import LocalClients, NodeGroup, Plane, PlaneOptions
 from pilothouse.plane.plane import ADMIN
 from pilothouse.runtime import LeadershipLost
-from pilothouse.sim import faults
+from pilothouse.sim import faults, perturbations
 from pilothouse.sim.connection import Connection, Death, Marked, Wire
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.process import Process, Program
 from pilothouse.sim.replica import Replica
 from pilothouse.sim.story import CURRENT, Story
+from pilothouse.sim.triggers import ChangeTriggers
 from pilothouse.sim.webhooks import SimulatedWebhooks, Spared
 from pilothouse.storage import Change, MemoryStore
 
@@ -157,6 +158,8 @@ class Simulation:
         self._replica: Replica | None = None
         self._rules: list[Rule] = []
         self._holds: list[_Holding] = []
+        self.triggers = ChangeTriggers()
+        """What faults do at a certain change."""
         self._last_write = 0.0
         self._lately: Counter[str] = Counter()
         """What has been written since the cluster was last looked at, heartbeats aside."""
@@ -359,6 +362,7 @@ class Simulation:
             for invariant in self.invariants:
                 invariant.committed(change, origin)
             self.checked = None
+            self.triggers.committed(change)
 
     def explained(self) -> str:
         """Why the write was made that an invariant has rejected; empty if none has."""
@@ -488,6 +492,9 @@ class Simulation:
             case faults.Compact():
                 self.store.compact(self.store.revision)
                 self.replica.compact(self.replica.revision)
+            case faults.StaleCache() | faults.StaleRestart() | faults.MissedChange() | faults.DownDuringChange():
+                with self._writes_of_program_take_time():
+                    await perturbations.inject(self, fault)
             case _:
                 assert_never(fault)
 
@@ -511,6 +518,7 @@ class Simulation:
 
     def heal(self) -> None:
         """End all faults."""
+        self.triggers.clear()
         for rule in list(self._rules):
             self.remove_rule(rule)
         for holding in self._holds:

@@ -69,8 +69,11 @@ class Story:
         if now != self._instant:
             self._instant, self._at_once = now, 0
         self._at_once += 1
-        assert self._at_once < TOO_MANY_AT_ONCE, f"{self._at_once} writes in one instant: something runs in circles"
         program = origin.program.partition("#")[0] if origin is not None else "server"
+        assert self._at_once < TOO_MANY_AT_ONCE, (
+            f"{self._at_once} writes in one instant: something runs in circles; the last one is {change.key} "
+            f"by {program}"
+        )
         self.written_by[f"{program} {change.key.split('/', 2)[1]}"] += 1
         self._digest.update(
             f"{self._env.monotonic()!r} {change.revision} {change.type} {change.key} {origin}\n".encode()

@@ -13,7 +13,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -31,7 +31,9 @@ from pilothouse.sim.story import Origin
 from pilothouse.sim.webhooks import ProgramWebhooks
 from pilothouse.storage import Change
 from pilothouse.testing.asynchronous import AsyncCluster, Object, Objects
+from pilothouse.testing.end_states import EndState, described, differences, end_state
 from pilothouse.testing.manifests import definitions_of
+from pilothouse.testing.patterns import Pattern, Reference, patterns_of, perturbations
 from pilothouse.testing.running import Program
 from pilothouse.testing.shrinking import FailedRun
 from pilothouse.testing.snapshot import Snapshot
@@ -43,6 +45,12 @@ if TYPE_CHECKING:
 SEEDS = "PILOTHOUSE_SEEDS"
 """The environment variable with the seeds to run in place of those of the call: ``17``, ``0-199``, or ``17:0,3`` for
 seed 17 with the first and the fourth of its faults only."""
+FAULTS = "PILOTHOUSE_FAULTS"
+"""The environment variable with the faults in place of those of the call: ``8``, ``sieve``, ``stale,unobserved``."""
+PATTERN_SECONDS = 300.0
+"""How long a run with a systematic fault goes on after its scenario, before what is left of the fault is ended."""
+_OTHER_SEED = 1_000_003
+"""Added to a seed for a second run without faults: what differs between the two is chance."""
 _CHOSEN = re.compile(r"(\d+)(?:-(\d+)|:((?:\d+(?:,\d+)*)?))?")
 _LINES = 60
 
@@ -91,14 +99,33 @@ class Explored(msgspec.Struct, frozen=True):
     """What a passed exploration consisted of."""
 
     digests: dict[int, str]
-    """By seed, of all writes of the run: two runs with the same digest were the same."""
+    """By seed, of all writes of the run: two runs with the same digest were the same. With patterns: of the run without
+    faults."""
     writes: int
     faults: dict[str, int]
     """How many faults of each type occurred."""
+    runs: int
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A way in which runs have failed, and the fewest faults that were found to be enough for it."""
+
+    seed: int
+    faults: tuple[Fault, ...]
+    check: str
+    """The name of the function that failed; empty if it was none."""
+    reason: str
+    command: str
+    """Repeats the run, in a shell."""
+    log: str
 
 
 class ExplorationFailed(AssertionError):
-    """A run has failed: the reason, how to reproduce it, the faults that are enough, and the end of the log."""
+    """Runs have failed: the reason, how to reproduce it, the faults that are enough, and the end of the log."""
+
+    def __init__(self, text: str, failures: tuple[Failure, ...]) -> None:
+        super().__init__(text)
+        self.failures = failures
 
 
 def explore(
@@ -106,22 +133,29 @@ def explore(
     scenario: Scenario,
     invariants: Sequence[Check | type[Invariant]] = (),
     *,
-    seeds: int | Iterable[int] = 20,
-    faults: int = 8,
+    seeds: int | Iterable[int] | None = None,
+    faults: int | Literal["sieve"] | Iterable[Pattern] = 8,
     seconds: float = 60.0,
     settings: Settings = Settings(),  # noqa: B008  # immutable
     crds: "Definitions" = (),
     nodes: int = 1,
     controllers: Sequence[str] = ("*",),
     shrink_runs: int = 100,
+    keep_going: bool = False,
+    same_end: bool = True,
 ) -> Explored:
     """Run ``scenario(cluster)`` against the operator, with ``faults`` faults within ``seconds``, once for each of the
-    seeds (a number: that many, from 0). The same seed gives the same run in every process.
+    seeds (a number: that many, from 0; 20 by default). The same seed gives the same run in every process.
 
     The operator is killed and restarted, also with lists from an API server that is behind; answers to its writes are
     lost, writes conflict and fail, watches are late or end, and a second process runs at the same time. The scenario is
     an administrator whose requests never fail. When it has returned and the last fault is over, the cluster must come
     to rest: twenty minutes (virtual) without a write other than heartbeats.
+
+    ``faults="sieve"`` is systematic in place of random: after a run without faults there is one run for each of its
+    writes and changes, with a single fault at that point. ``"stale"``, ``"intermediate"`` and ``"unobserved"`` are the
+    three patterns of it (``testing.patterns``). Each run must end as the one without faults, apart from times, uids and
+    what two seeds do differently; ``same_end=False`` leaves that to the invariants. One seed is the default.
 
     ``invariants`` are functions of the ``State``, called after every write and at the end (``state.converged``), or
     classes derived from ``pilothouse.sim.Invariant``, with an instance for each run. Reconcilers are created anew with
@@ -132,34 +166,31 @@ def explore(
     scenario, its call is spared: with ``failure_policy="Ignore"`` it is not, and the webhook has no effect then.
 
     Raises ``ExplorationFailed`` for the first seed that fails, with the fewest faults that still fail in at most
-    ``shrink_runs`` further runs, and ``ValueError`` for definitions in ``crds`` whose versions a webhook converts, and
-    for settings with ``webhooks``. The environment variable ``PILOTHOUSE_SEEDS`` takes the place of ``seeds``.
+    ``shrink_runs`` further runs; with ``keep_going`` after all runs, with one ``Failure`` for each function that has
+    failed, which does not end runs any more from then on. Raises ``ValueError`` for definitions in ``crds`` whose
+    versions a webhook converts, for settings with ``webhooks``, and for unknown patterns. The environment variables
+    ``PILOTHOUSE_SEEDS`` and ``PILOTHOUSE_FAULTS`` take the place of ``seeds`` and ``faults``.
     """
     options = SimulationOptions(nodes=nodes, controllers=tuple(controllers), storage=True)
     program = simulated_program(app, settings, definitions_of(crds))
-    resources = tuple(dict.fromkeys(grant.resource for grant in app.grants())) if isinstance(app, App) else ()
-    runner = _Runner(program, scenario, tuple(invariants), options)
-
-    def plan(seed: int) -> tuple[Fault, ...]:
-        chance = Chance(seed).stream("faults")
-        return draw_for_program(
-            chance, seconds, count=faults, resources=resources, webhooks=program.webhooks is not None
-        ).faults
-
-    digests: dict[int, str] = {}
-    writes, counts = 0, Counter[str]()
+    asked = os.environ.get(FAULTS) or faults
+    count = int(asked) if isinstance(asked, int) or (isinstance(asked, str) and asked.isdecimal()) else None
+    if count is None:
+        assert not isinstance(asked, int), "a number is counted"
+        runner: _Runner = _PatternRunner(
+            program, scenario, tuple(invariants), options, patterns_of(asked), same_end=same_end
+        )
+    else:
+        resources = tuple(dict.fromkeys(grant.resource for grant in app.grants())) if isinstance(app, App) else ()
+        runner = _RandomRunner(program, scenario, tuple(invariants), options, (seconds, count, resources))
     chosen = os.environ.get(SEEDS)
+    if seeds is None:
+        seeds = 20 if count is not None else 1
     wanted = [(seed, None) for seed in (range(seeds) if isinstance(seeds, int) else seeds)]
+    exploration = _Exploration(runner, shrink_runs, keep_going=keep_going)
     for seed, only in _chosen(chosen) if chosen else wanted:
-        drawn = tuple(enumerate(plan(seed)))
-        used = drawn if only is None else tuple(each for each in drawn if each[0] in only)
-        run = runner.run(seed, used, logged=chosen is not None)
-        if run.failure is not None:
-            _fail(runner, run, shrink_runs if only is None else 0)
-        digests[seed] = run.digest
-        writes += run.writes
-        counts.update(type(fault).__name__ for _number, fault in used)
-    return Explored(digests, writes, dict(sorted(counts.items())))
+        exploration.explore(seed, only, logged=chosen is not None)
+    return exploration.done()
 
 
 Numbered = tuple[int, Fault]
@@ -172,6 +203,7 @@ class _Run(msgspec.Struct):
     digest: str
     writes: int
     log: str
+    end: EndState | None = None
 
     @property
     def kind(self) -> tuple[type[BaseException], str]:
@@ -180,8 +212,67 @@ class _Run(msgspec.Struct):
         return type(self.failure), self.failure.check if isinstance(self.failure, CheckFailed) else ""
 
 
+class _Exploration:
+    """The runs of one call."""
+
+    def __init__(self, runner: "_Runner", shrink_runs: int, *, keep_going: bool) -> None:
+        self._runner = runner
+        self._shrink_runs = shrink_runs
+        self._keep_going = keep_going
+        self._failures: dict[tuple[type[BaseException], str], tuple[Failure, str]] = {}
+        self._digests: dict[int, str] = {}
+        self._writes = 0
+        self._runs = 0
+        self._counts: Counter[str] = Counter()
+
+    def explore(self, seed: int, only: frozenset[int] | None, *, logged: bool) -> None:
+        """All runs of a seed, or the one with the faults of these numbers."""
+        for used in self._runner.plans(seed, only):
+            known = len(self._failures)
+            run = self._run(seed, used, logged=logged)
+            if run.failure is not None:
+                self._fail(run, self._shrink_runs if only is None else 0)
+                while self._keep_going and len(self._failures) > known:
+                    # The function that failed does not end runs any more: others may fail in the same one.
+                    known = len(self._failures)
+                    run = self._run(seed, used, logged=logged)
+                    if run.failure is not None:
+                        self._fail(run, self._shrink_runs)
+            if run.failure is not None and not used and self._runner.needs_reference:
+                return  # without faults nothing can be compared with it
+            self._digests.setdefault(seed, run.digest)
+
+    def _run(self, seed: int, used: tuple[Numbered, ...], *, logged: bool) -> _Run:
+        run = self._runner.run(seed, used, logged=logged)
+        self._runs += 1
+        self._writes += run.writes
+        self._counts.update(type(fault).__name__ for _number, fault in used)
+        return run
+
+    def _fail(self, run: _Run, most: int) -> None:
+        if run.kind in self._failures:
+            return
+        failure, text, error = shrunk(self._runner, run, most)
+        if not self._keep_going:
+            raise ExplorationFailed(text, (failure,)) from error
+        self._failures[run.kind] = failure, text
+        if isinstance(run.failure, CheckFailed):
+            self._runner.muted.add(run.failure.check)
+
+    def done(self) -> Explored:
+        """The result, unless runs have failed."""
+        if self._failures:
+            found = self._failures.values()
+            text = "\n\n".join(text for _failure, text in found)
+            count = f"{len(found)} {'failure' if len(found) == 1 else 'failures'} in {self._runs} runs"
+            raise ExplorationFailed(f"{text}\n\n{count}", tuple(failure for failure, _text in found))
+        return Explored(self._digests, self._writes, dict(sorted(self._counts.items())), self._runs)
+
+
 class _Runner:
     """Runs one scenario, with any seed and faults."""
+
+    needs_reference = False
 
     def __init__(
         self,
@@ -190,26 +281,44 @@ class _Runner:
         invariants: tuple[Check | type[Invariant], ...],
         options: SimulationOptions,
     ) -> None:
-        self._program = program
+        self.program = program
         self._scenario = scenario
         self._invariants = invariants
         self._options = options
+        self.muted: set[str] = set()
+        """Functions that do not fail a run any more."""
+        self.checks = _Checks([], self.muted)
+        """Those of the run under way."""
+
+    def plans(self, seed: int, only: frozenset[int] | None) -> Iterator[tuple[Numbered, ...]]:
+        """The faults of each run of a seed; if only those of some numbers are asked for, of that run."""
+        raise NotImplementedError
+
+    async def play(self, simulation: Simulation, faults: tuple[Numbered, ...]) -> None:
+        """The scenario, under faults."""
+        plan = FaultPlan(tuple(fault for _number, fault in faults))
+        following = asyncio.get_running_loop().create_task(simulation.follow(plan), name="faults")
+        await self._scenario(AsyncCluster(simulation.plane, Snapshot(simulation.plane), client=simulation.user))
+        await following
+        await simulation.settle()
+
+    def observers(self) -> list[Invariant]:
+        """Further invariants of a run."""
+        return []
 
     def run(self, seed: int, faults: tuple[Numbered, ...], *, logged: bool = False) -> _Run:
         """One run. Failures of every kind are a part of its result."""
         simulations: list[Simulation] = []
 
         async def main(env: Env) -> None:
-            checks = _Checks([each for each in self._invariants if not isinstance(each, type)])
+            checks = _Checks([each for each in self._invariants if not isinstance(each, type)], self.muted)
+            self.checks = checks
             others = [each() for each in self._invariants if isinstance(each, type)]
-            async with running(env, self._options, (checks, *others), self._program) as simulation:
+            invariants = (checks, *others, *self.observers())
+            async with running(env, self._options, invariants, self.program) as simulation:
                 simulations.append(simulation)
                 checks.state = State(simulation)
-                plan = FaultPlan(tuple(fault for _number, fault in faults))
-                following = asyncio.get_running_loop().create_task(simulation.follow(plan), name="faults")
-                await self._scenario(AsyncCluster(simulation.plane, Snapshot(simulation.plane), client=simulation.user))
-                await following
-                await simulation.settle()
+                await self.play(simulation, faults)
 
         failure: BaseException | None = None
         with contextlib.nullcontext() if logged else without_log():
@@ -226,6 +335,94 @@ class _Runner:
         return _Run(seed, faults, failure, story.digest, story.writes, story.last(_LINES))
 
 
+class _RandomRunner(_Runner):
+    """One run for each seed, with faults that the seed determines."""
+
+    def __init__(
+        self,
+        program: SimulatedProgram,
+        scenario: Scenario,
+        invariants: tuple[Check | type[Invariant], ...],
+        options: SimulationOptions,
+        drawing: tuple[float, int, tuple[str, ...]],
+    ) -> None:
+        super().__init__(program, scenario, invariants, options)
+        self._drawing = drawing
+
+    def plans(self, seed: int, only: frozenset[int] | None) -> Iterator[tuple[Numbered, ...]]:
+        """The one plan of the seed."""
+        seconds, count, resources = self._drawing
+        chance = Chance(seed).stream("faults")
+        webhooks = self.program.webhooks is not None
+        plan = draw_for_program(chance, seconds, count=count, resources=resources, webhooks=webhooks)
+        yield tuple(each for each in enumerate(plan.faults) if only is None or each[0] in only)
+
+
+class _PatternRunner(_Runner):
+    """A run without faults, and then one for each thing that can go wrong in it."""
+
+    needs_reference = True
+
+    def __init__(
+        self,
+        program: SimulatedProgram,
+        scenario: Scenario,
+        invariants: tuple[Check | type[Invariant], ...],
+        options: SimulationOptions,
+        patterns: tuple[Pattern, ...],
+        *,
+        same_end: bool,
+    ) -> None:
+        super().__init__(program, scenario, invariants, options)
+        self._patterns = patterns
+        self._same_end = same_end
+        self._recorder = Reference()
+        self._expected: tuple[EndState, EndState] | None = None
+        """How the run without faults ends, and one with another seed."""
+        self._written: frozenset[str] = frozenset()
+        self._end: EndState | None = None
+
+    def plans(self, seed: int, only: frozenset[int] | None) -> Iterator[tuple[Numbered, ...]]:
+        """None, and then each alone."""
+        self._expected = None
+        yield ()
+        reference, ends = self._recorder, [self._end]
+        self._written = frozenset(reference.written)
+        if self._same_end and only != frozenset():
+            self.run(seed + _OTHER_SEED, ())
+            ends.append(self._end)
+            if ends[0] is not None and ends[1] is not None:
+                self._expected = ends[0], ends[1]
+        for number, fault in enumerate(perturbations(reference, self._patterns)):
+            if only is None or number in only:
+                yield ((number, fault),)
+
+    def observers(self) -> list[Invariant]:
+        """Each run is recorded."""
+        self._recorder = Reference()
+        return [self._recorder]
+
+    async def play(self, simulation: Simulation, faults: tuple[Numbered, ...]) -> None:
+        """As without faults until the change at which the one fault begins."""
+        self._end = None
+        self._recorder.begin()
+        following = asyncio.get_running_loop().create_task(
+            simulation.follow(FaultPlan(tuple(fault for _number, fault in faults))), name="faults"
+        )
+        await asyncio.sleep(0.001)  # until it waits for its change
+        await self._scenario(AsyncCluster(simulation.plane, Snapshot(simulation.plane), client=simulation.user))
+        await following
+        await asyncio.sleep(PATTERN_SECONDS)
+        await simulation.settle()
+        prefixes = self._written | self._recorder.written
+        self._end = end_state((each for prefix in prefixes for each in simulation.store.list(prefix).records), prefixes)
+        if self._expected is not None and faults and not self.checks.muted_failed:
+            expected, other = self._expected
+            found = [each for each in differences(expected, other, self._end) if each.resource not in self.muted]
+            if found:
+                raise CheckFailed(found[0].resource, AssertionError(described(found)))
+
+
 class CheckFailed(Violation):
     """A function that was given as an invariant has failed."""
 
@@ -237,8 +434,11 @@ class CheckFailed(Violation):
 class _Checks(Invariant):
     """Calls functions of the state after every write, and at the end."""
 
-    def __init__(self, checks: list[Check]) -> None:
+    def __init__(self, checks: list[Check], muted: set[str]) -> None:
         self._checks = checks
+        self._muted = muted
+        self.muted_failed = False
+        """Whether a function has failed that does not end the run any more."""
         self.state: State | None = None
 
     def committed(self, _change: Change, _origin: Origin | None) -> None:
@@ -262,7 +462,9 @@ class _Checks(Invariant):
             try:
                 check(self.state)
             except AssertionError as error:
-                raise CheckFailed(getattr(check, "__name__", repr(check)), error) from error
+                if name_of(check) not in self._muted:
+                    raise CheckFailed(name_of(check), error) from error
+                self.muted_failed = True
 
 
 def simulated_program(
@@ -306,31 +508,42 @@ def _webhooks_of(app: App, config: ClientConfig) -> ProgramWebhooks | None:
     )
 
 
-def _fail(runner: _Runner, run: _Run, most: int) -> None:
-    """Shrink the faults of a run that has failed, and report what is left."""
+def name_of(check: Check) -> str:
+    """What a function is called in reports."""
+    return getattr(check, "__name__", repr(check))
+
+
+def shrunk(runner: _Runner, run: _Run, most: int) -> tuple[Failure, str, BaseException | None]:
+    """Shrink the faults of a run that has failed; the failure that is left, and a report of it."""
     failed = FailedRun(run.faults, run)
-    failed.shrink(
-        lambda subset: runner.run(run.seed, subset),
-        lambda tried: tried.failure is not None and tried.kind == run.kind,
-        most=most,
-    )
+    if not runner.needs_reference:  # else there is one fault at most, and without it there was no failure
+        failed.shrink(
+            lambda subset: runner.run(run.seed, subset),
+            lambda tried: tried.failure is not None and tried.kind == run.kind,
+            most=most,
+        )
     needed, last = failed.parts, failed.result
     reason = f"{type(last.failure).__name__}: {last.failure}"
     shown = "\n".join(f"  [{number}] {fault}" for number, fault in needed) or "  none: it fails without faults"
+    enough = f"{len(needed)} of {len(run.faults)} are enough, found in {failed.runs} runs"
+    command = _command(run.seed, needed)
     text = (
         f"seed {run.seed}: {reason}\n"
-        f"reproduce: {_command(run.seed, needed)}\n"
-        f"faults: {len(needed)} of {len(run.faults)} are enough, found in {failed.runs} runs\n{shown}\n"
+        f"reproduce: {command}\n"
+        f"faults:{'' if runner.needs_reference else f' {enough}'}\n{shown}\n"
         f"the end of the log:\n{last.log}\n\nseed {run.seed}: {reason}"
     )
-    raise ExplorationFailed(text) from last.failure
+    faults = tuple(fault for _number, fault in needed)
+    return Failure(run.seed, faults, last.kind[1], reason, command, last.log), text, last.failure
 
 
 def _command(seed: int, needed: tuple[Numbered, ...]) -> str:
     """What runs a seed with these faults only, in a shell."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     program = f"pytest {shlex.quote(test)}" if test else f"python {shlex.quote(sys.argv[0])}"
-    return f"{SEEDS}={seed}:{','.join(str(number) for number, _fault in needed)} {program}"
+    asked = os.environ.get(FAULTS)
+    faults = f"{FAULTS}={shlex.quote(asked)} " if asked else ""
+    return f"{faults}{SEEDS}={seed}:{','.join(str(number) for number, _fault in needed)} {program}"
 
 
 def _chosen(text: str) -> Iterator[tuple[int, frozenset[int] | None]]:

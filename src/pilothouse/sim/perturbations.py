@@ -1,0 +1,52 @@
+"""The faults that begin with a change of an object and not at a time: what a level-triggered program tolerates.
+
+They take the three patterns of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management Controllers",
+OSDI 2022) to single changes: a program acts on a stale state, or never observes a state at all. The third, a process
+that dies in an intermediate state, is ``faults.Crash``.
+"""
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, assert_never
+
+from pilothouse.sim import faults
+
+if TYPE_CHECKING:
+    from pilothouse.sim.simulation import Simulation
+
+MISSED_SECONDS = 60.0
+"""A resource is not watched for longer than that, should the change that is awaited never come."""
+_DOWN_SECONDS = 0.5
+
+AtChange = faults.StaleCache | faults.StaleRestart | faults.MissedChange | faults.DownDuringChange
+
+
+async def inject(simulation: "Simulation", fault: AtChange) -> None:
+    """Wait for the change and bring the fault about; returns when it is over."""
+    triggers = simulation.triggers
+    match fault:
+        case faults.StaleCache(key=key, nth=nth, seconds=seconds):
+            with contextlib.ExitStack() as stack:
+                await triggers.at(key, nth, lambda: _hold(simulation, stack, fault.resource))
+                await asyncio.sleep(seconds)
+        case faults.StaleRestart(key=key, nth=nth, seconds=seconds):
+            # This is called before the second server learns of the change: it stops at the state before.
+            await triggers.at(key, nth, lambda: simulation.replica.set_lag(None))
+            await asyncio.sleep(seconds)
+            simulation.kill(down=_DOWN_SECONDS, stale=True)
+        case faults.MissedChange(key=key, nth=nth, until=until):
+            with contextlib.ExitStack() as stack:
+                last = triggers.at(key, until)
+                await triggers.at(key, nth, lambda: _hold(simulation, stack, fault.resource))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(last, MISSED_SECONDS)
+                # What was held back is dropped, and cannot be resumed.
+                simulation.end_watches(fault.resource, "gone")
+        case faults.DownDuringChange(key=key, nth=nth, down=down):
+            await triggers.at(key, nth, lambda: simulation.kill(down=down))
+        case _:
+            assert_never(fault)
+
+
+def _hold(simulation: "Simulation", stack: contextlib.ExitStack, resource: str) -> None:
+    stack.enter_context(simulation.held_watches(resource))

@@ -1,0 +1,135 @@
+"""What a cluster is like at the end of a run, to be compared with the end of a run without faults.
+
+Compared are the objects of the kinds that the program writes: how many there are of each name, and what is in them.
+Left out is what differs between any two runs: times, uids, addresses, versions; and what differs between two runs
+without faults and with different seeds.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.storage import Record
+from pilothouse.storage.store import resource_prefix
+
+Path = tuple[str, ...]
+Content = dict[Path, object]
+_decode = msgspec.json.decode
+_METADATA = ("labels", "annotations", "finalizers", "deletionTimestamp", "ownerReferences")
+_ANNOTATIONS = ("deployment.kubernetes.io/revision",)
+"""A Deployment that was given an old template for a moment has one more revision, and ends the same."""
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").fullmatch
+_SHOWN = 10
+
+
+class EndState(msgspec.Struct, frozen=True):
+    """The objects by resource and name, generated names being one."""
+
+    objects: dict[tuple[str, str], list[Content]]
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One thing that is not as without faults."""
+
+    resource: str
+    text: str
+
+
+def end_state(records: Iterable[Record], prefixes: Iterable[str]) -> EndState:
+    """The end state of the resources with these prefixes."""
+    wanted = frozenset(prefixes)
+    found: dict[tuple[str, str], list[Content]] = {}
+    for record in records:
+        prefix = resource_prefix(record.key)
+        if prefix in wanted:
+            obj = _decode(record.value)
+            group, resource, _rest = prefix.split("/")
+            name = f"{resource}.{group}" if group else resource
+            found.setdefault((name, _name(obj["metadata"])), []).append(_content(obj))
+    return EndState(found)
+
+
+def differences(expected: EndState, other: EndState, found: EndState) -> list[Difference]:
+    """What ``found`` has that neither of two runs without faults explains: ``expected`` is the one of the same seed,
+    and what differs between it and ``other`` is left to chance."""
+    result: list[Difference] = []
+    for place in sorted(expected.objects.keys() | found.objects.keys()):
+        resource, name = place
+        wanted, has = expected.objects.get(place, []), found.objects.get(place, [])
+        if len(wanted) != len(has):
+            text = f"{resource} {name}: {_count(len(has))}, and without faults {_count(len(wanted))}"
+            result.append(Difference(resource, text))
+        elif len(wanted) == 1:
+            result += _changed(resource, name, wanted[0], has[0], other.objects.get(place, []))
+    return result
+
+
+def described(found: list[Difference]) -> str:
+    """The differences, one a line."""
+    lines = [each.text for each in found[:_SHOWN]]
+    if len(found) > _SHOWN:
+        lines.append(f"and {len(found) - _SHOWN} more")
+    return "the end is not that of the run without faults:\n  " + "\n  ".join(lines)
+
+
+def _changed(resource: str, name: str, wanted: Content, has: Content, others: list[Content]) -> list[Difference]:
+    by_chance = set()
+    for other in others[:1]:
+        by_chance = {path for path in wanted.keys() | other.keys() if wanted.get(path) != other.get(path)}
+    result = []
+    for path in sorted(wanted.keys() | has.keys()):
+        if path not in by_chance and wanted.get(path) != has.get(path):
+            shown = f"{_shown(has, path)}, and without faults {_shown(wanted, path)}"
+            result.append(Difference(resource, f"{resource} {name}: .{'.'.join(path)} is {shown}"))
+    return result
+
+
+def _count(number: int) -> str:
+    return "none" if not number else str(number)
+
+
+def _shown(content: Content, path: Path) -> str:
+    return repr(content[path])[:80] if path in content else "not there"
+
+
+def _name(meta: Mapping[str, Any]) -> str:
+    name = f"{meta['generateName']}*" if meta.get("generateName") else meta["name"]
+    return f"{meta['namespace']}/{name}" if meta.get("namespace") else name
+
+
+def _content(obj: dict[str, Any]) -> Content:
+    meta: dict[str, Any] = {key: value for key, value in obj["metadata"].items() if key in _METADATA}
+    meta["annotations"] = {k: v for k, v in (meta.get("annotations") or {}).items() if k not in _ANNOTATIONS}
+    body = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
+    content: Content = {}
+    _flatten({"metadata": meta, **body}, (), content, obj["metadata"].get("generation"))
+    return content
+
+
+def _flatten(value: Any, path: Path, content: Content, generation: object) -> None:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            _flatten(each, (*path, key), content, generation)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            _flatten(each, (*path, str(number)), content, generation)
+    elif path[-1] == "observedGeneration":
+        content[path] = "the newest" if value == generation else "an older one"
+    else:
+        content[path] = _masked(value) if isinstance(value, str) else value
+
+
+def _masked(text: str) -> str:
+    if _TIME(text):
+        return "a time"
+    if _UID(text):
+        return "a uid"
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    return "an address"

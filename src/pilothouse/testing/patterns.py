@@ -1,0 +1,158 @@
+"""Systematic faults: what can go wrong at each point of a run in which nothing does.
+
+The three patterns are those of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management Controllers",
+OSDI 2022). A reference run is recorded; each of its changes and writes gives runs with one fault at exactly that point:
+
+``intermediate``
+    The process dies after one of its writes, or is never told that the write has succeeded.
+``stale``
+    The cache does not get a change that the program has made; or the program is restarted, and begins with the state
+    before a change that it had already acted on.
+``unobserved``
+    A change is never observed, because the next one of the same object comes first; or it happens while the program
+    is down.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+import msgspec
+
+from pilothouse.client.interceptor import Observation, Sent
+from pilothouse.sim.faults import (
+    Crash,
+    DownDuringChange,
+    FailWrite,
+    Fault,
+    MissedChange,
+    StaleCache,
+    StaleRestart,
+)
+from pilothouse.sim.invariants import Invariant
+from pilothouse.sim.process import Process
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+from pilothouse.storage.store import resource_prefix
+
+Pattern = Literal["stale", "intermediate", "unobserved"]
+PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
+SIEVE = "sieve"
+"""All three."""
+STALE_SECONDS = 30.0
+"""How long a cache is behind."""
+RESTART_SECONDS = 5.0
+"""How long a program goes on after a change before it is restarted with the state from before."""
+DOWN_SECONDS = 1.0
+_UNCOUNTED = ("events", "leases")
+
+
+def patterns_of(text: str | Iterable[str]) -> tuple[Pattern, ...]:
+    """Which patterns a caller names: ``sieve``, one of them, or several. Raises ``ValueError``."""
+    names = text.split(",") if isinstance(text, str) else list(text)
+    if names == [SIEVE]:
+        return PATTERNS
+    unknown = [name for name in names if name not in PATTERNS]
+    if unknown or not names:
+        raise ValueError(
+            f"faults is a number, {SIEVE!r}, or some of {', '.join(PATTERNS)}; got {', '.join(map(str, names))!r}"
+        )
+    return tuple(pattern for pattern in PATTERNS if pattern in names)
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A change of the reference run: the ``nth`` one of an object."""
+
+    key: str
+    nth: int
+    deleted: bool
+    by_program: bool
+
+
+class Reference(Invariant):
+    """Records a run. Counts from ``begin``, as the faults do."""
+
+    def __init__(self) -> None:
+        self.changes: list[Seen] = []
+        self.writes = 0
+        """Requests of the program that may change something, Events and Leases aside: as ``Crash`` counts them."""
+        self.written: set[str] = set()
+        """Prefixes of the resources that the program has changed."""
+        self._watched: set[str] = set()
+        self._program = ""
+        self._counts: Counter[str] = Counter()
+        self._counting = False
+
+    def begin(self) -> None:
+        """Faults would begin now."""
+        self._counting = True
+
+    def started(self, process: Process) -> None:
+        """Note what the processes of the program are called."""
+        self._program = process.name.partition("#")[0]
+
+    def observed(self, _process: Process, seen: Observation) -> None:
+        """A request of the program."""
+        if not isinstance(seen, Sent):
+            return
+        if seen.call.verb == "watch":
+            self._watched.add(f"{seen.call.group}/{seen.call.resource}/")
+        elif seen.call.is_write and seen.call.resource not in _UNCOUNTED and self._counting:
+            self.writes += 1
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        """A change of anybody."""
+        by_program = origin is not None and origin.program.partition("#")[0] == self._program
+        prefix = resource_prefix(change.key)
+        if by_program and prefix.split("/")[1] not in _UNCOUNTED:
+            self.written.add(prefix)
+        if self._counting:
+            self._counts[change.key] += 1
+            self.changes.append(Seen(change.key, self._counts[change.key], change.type == "DELETED", by_program))
+
+    def observable(self) -> list[Seen]:
+        """The changes that the program has learned of."""
+        return [
+            each
+            for each in self.changes
+            if resource_prefix(each.key) in self._watched and each.key.split("/")[1] not in _UNCOUNTED
+        ]
+
+
+def perturbations(reference: Reference, patterns: Iterable[Pattern]) -> tuple[Fault, ...]:
+    """One fault for each run, in the order in which they would begin, pattern by pattern."""
+    found: list[Fault] = []
+    changes = reference.observable()
+    for pattern in patterns:
+        match pattern:
+            case "intermediate":
+                for number in range(1, reference.writes + 1):
+                    found.append(Crash(at=0.0, nth=number, when="after", down=DOWN_SECONDS, stale=False))
+                    found.append(FailWrite(at=0.0, how="answer lost", nth=number))
+            case "stale":
+                found += _stale(changes)
+            case "unobserved":
+                found += _unobserved(changes)
+    return tuple(found)
+
+
+def _stale(changes: list[Seen]) -> list[Fault]:
+    found: list[Fault] = []
+    for seen in changes:
+        if seen.by_program:
+            found.append(StaleCache(key=seen.key, nth=seen.nth, seconds=STALE_SECONDS))
+        # Before its first change the object was not there, or was as it had been all the time.
+        found.append(StaleRestart(key=seen.key, nth=seen.nth, seconds=RESTART_SECONDS))
+    return found
+
+
+def _unobserved(changes: list[Seen]) -> list[Fault]:
+    """What a program does itself it knows of; what follows only because it has observed the change would never come."""
+    found: list[Fault] = []
+    foreign = {(each.key, each.nth) for each in changes if not each.by_program}
+    for seen in changes:
+        if (seen.key, seen.nth + 1) in foreign:
+            found.append(MissedChange(key=seen.key, nth=seen.nth, until=seen.nth + 1))
+        if not seen.by_program:
+            found.append(DownDuringChange(key=seen.key, nth=seen.nth, down=DOWN_SECONDS))
+    return found

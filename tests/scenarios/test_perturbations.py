@@ -1,0 +1,91 @@
+"""Faults that begin with a change: what the program sees of the cluster meanwhile."""
+
+import asyncio
+from typing import Any
+
+from tests.tables import cases
+
+from pilothouse.api.core import CONFIG_MAPS
+from pilothouse.client import Client, merge_patch
+from pilothouse.env import Env, TaskGroup
+from pilothouse.runtime import InformerFactory
+from pilothouse.sim import SimulationOptions, running
+from pilothouse.sim.faults import DownDuringChange, Fault, FaultPlan, MissedChange, StaleCache, StaleRestart
+from pilothouse.sim.process import Program
+
+KEY = "/configmaps/default/a"
+Seen = list[tuple[float, str]]
+
+
+def program(seen: Seen) -> Program:
+    """Notes each state of the ConfigMap that its informer has, and when."""
+    began: list[float] = []
+
+    async def start(client: Client, env: Env) -> None:
+        informers = InformerFactory(client, env)
+        maps = informers.informer(CONFIG_MAPS)
+        began.append(env.monotonic())
+
+        def note(sign: str, found: Any) -> None:
+            if "n" in found.data:
+                seen.append((round(env.monotonic() - began[0]), sign + found.data["n"]))
+
+        maps.add_handler(
+            on_add=lambda found, _initial: note("+", found),
+            on_update=lambda _old, new: note("", new),
+            on_delete=lambda found, _unknown: note("-", found),
+        )
+        async with TaskGroup("program") as group:
+            informers.start(group)
+            await asyncio.get_running_loop().create_future()
+
+    return Program("program", start)
+
+
+@cases(
+    "fault, expected",
+    {
+        "none": (None, [(10, "+1"), (20, "2"), (30, "-2")]),
+        "the cache is behind, from the second change on": (
+            StaleCache(key=KEY, nth=2, seconds=15.0),
+            [(10, "+1"), (35, "2"), (35, "-2")],
+        ),
+        "the second state is never observed": (MissedChange(key=KEY, nth=2, until=3), [(10, "+1"), (31, "-1")]),
+        "it was never there": (MissedChange(key=KEY, nth=1, until=3), []),
+        "the change that is awaited never comes": (
+            MissedChange(key=KEY, nth=2, until=9),
+            [(10, "+1"), (81, "-1")],
+        ),
+        "the deletion happens while it is down": (
+            DownDuringChange(key=KEY, nth=3, down=5.0),
+            [(10, "+1"), (20, "2")],
+        ),
+        "it is restarted with the state before the second change": (
+            StaleRestart(key=KEY, nth=2, seconds=2.0),
+            [(10, "+1"), (20, "2"), (22, "+1")],
+        ),
+        "a change that never comes": (
+            StaleRestart(key=KEY, nth=7, seconds=2.0),
+            [(10, "+1"), (20, "2"), (30, "-2")],
+        ),
+    },
+)
+async def test_what_is_seen(env: Env, fault: Fault | None, expected: Seen) -> None:
+    seen: Seen = []
+    async with running(env, SimulationOptions(nodes=0, controllers=()), program=program(seen)) as simulation:
+        plan = FaultPlan((fault,) if fault else ())
+        following = asyncio.get_running_loop().create_task(simulation.follow(plan))
+        await asyncio.sleep(10)
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"n": "1"}}
+        await simulation.user.create(CONFIG_MAPS.raw, body, "default")
+        await asyncio.sleep(10)
+        await simulation.user.patch(CONFIG_MAPS.raw, "a", merge_patch({"data": {"n": "2"}}), "default")
+        await asyncio.sleep(10)
+        await simulation.user.delete(CONFIG_MAPS, "a", "default")
+        await following
+        await asyncio.sleep(200)
+        await simulation.settle()
+    if isinstance(fault, StaleRestart) and fault.nth == 2:
+        assert seen.pop()[1] in ("-1", "-2"), "it catches up in the end"
+        seen = [each for each in seen if each[0] <= 23]
+    assert seen == expected

@@ -1,0 +1,84 @@
+"""What is compared at the end of two runs."""
+
+import json
+from typing import Any
+
+from tests.tables import cases
+
+from pilothouse.storage import Record
+from pilothouse.testing.end_states import EndState, described, differences, end_state
+
+
+def state(*objects: dict[str, Any]) -> EndState:
+    records = [
+        Record(f"/configmaps/default/{each['metadata']['name']}", json.dumps(each).encode(), 1, 1) for each in objects
+    ]
+    return end_state(records, ["/configmaps/"])
+
+
+def config_map(name: str = "a", data: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default", **meta}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data or {}}
+
+
+@cases(
+    "expected, found, text",
+    {
+        "one too many": (
+            [config_map()],
+            [config_map(), config_map("b")],
+            "configmaps default/b: 1, and without faults none",
+        ),
+        "gone": ([config_map()], [], "configmaps default/a: none, and without faults 1"),
+        "generated names": (
+            [config_map("a-1", generateName="a-")],
+            [config_map("a-2", generateName="a-"), config_map("a-3", generateName="a-")],
+            "configmaps default/a-*: 2, and without faults 1",
+        ),
+        "another value": (
+            [config_map(data={"k": "1"})],
+            [config_map(data={"k": "2"})],
+            "configmaps default/a: .data.k is '2', and without faults '1'",
+        ),
+        "a finalizer that was lost": (
+            [config_map(finalizers=["x"])],
+            [config_map()],
+            "configmaps default/a: .metadata.finalizers.0 is not there, and without faults 'x'",
+        ),
+        "an old generation": (
+            [{**config_map(generation=2), "status": {"observedGeneration": 2}}],
+            [{**config_map(generation=3), "status": {"observedGeneration": 2}}],
+            "configmaps default/a: .status.observedGeneration is 'an older one', and without faults 'the newest'",
+        ),
+    },
+)
+def test_a_difference_is_found(expected: list[Any], found: list[Any], text: str) -> None:
+    (difference,) = differences(state(*expected), state(*expected), state(*found))
+    assert difference.text == text
+    assert described([difference] * 12).endswith("and 2 more")
+
+
+@cases(
+    "one, other",
+    {
+        "versions and uids": (config_map(resourceVersion="1", uid="x"), config_map(resourceVersion="2", uid="y")),
+        "times": (config_map(data={"at": "2026-01-01T00:00:00Z"}), config_map(data={"at": "2026-01-01T00:00:01.5Z"})),
+        "addresses": (config_map(data={"ip": "10.0.0.1"}), config_map(data={"ip": "fd00::1"})),
+        "the same generation as observed": (
+            {**config_map(generation=2), "status": {"observedGeneration": 2}},
+            {**config_map(generation=3), "status": {"observedGeneration": 3}},
+        ),
+        "generated names": (config_map("a-1", generateName="a-"), config_map("a-2", generateName="a-")),
+    },
+)
+def test_what_differs_between_any_two_runs_is_none(one: Any, other: Any) -> None:
+    assert differences(state(one), state(one), state(other)) == []
+
+
+def test_what_two_seeds_do_differently_is_chance() -> None:
+    one, two, three = (state(config_map(data={"port": str(number), "same": "1"})) for number in range(3))
+    assert differences(one, two, three) == []
+    changed = state(config_map(data={"port": "7", "same": "2"}))
+    assert [each.text for each in differences(one, two, changed)] == [
+        "configmaps default/a: .data.same is '2', and without faults '1'"
+    ]

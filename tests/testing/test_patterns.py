@@ -1,0 +1,127 @@
+"""Systematic faults: which there are for a run, and that an operator without bugs ends as without them."""
+
+from typing import Any, Literal
+
+import pytest
+from tests.tables import cases
+from tests.testing.test_exploration import ALONE, correct, three_things
+
+from pilothouse.api.wire import Request
+from pilothouse.client.interceptor import Sent
+from pilothouse.client.request_info import describe
+from pilothouse.sim.faults import Crash, DownDuringChange, FailWrite, MissedChange, StaleCache, StaleRestart
+from pilothouse.sim.story import Origin
+from pilothouse.storage import Change
+from pilothouse.testing import explore
+from pilothouse.testing.patterns import (
+    DOWN_SECONDS,
+    PATTERNS,
+    RESTART_SECONDS,
+    STALE_SECONDS,
+    Reference,
+    patterns_of,
+    perturbations,
+)
+
+MAP, POD = "/configmaps/default/a", "/pods/default/a"
+CHANGES: tuple[tuple[Literal["ADDED", "MODIFIED", "DELETED"], str, bool], ...] = (
+    ("ADDED", MAP, True),
+    ("ADDED", POD, True),
+    ("MODIFIED", MAP, False),
+    ("ADDED", "/events/default/e", False),
+    ("DELETED", MAP, True),
+)
+"""Type and key of each, and whether it was the user's."""
+
+
+class _Process:
+    name = "op#1"
+
+
+def recorded() -> Reference:
+    """A program that watches ConfigMaps; a user creates one, the program changes it, the user deletes it."""
+    process: Any = _Process()
+    reference = Reference()
+    reference.started(process)
+    get = Request("GET", "/api/v1/configmaps?watch=true")
+    patch = Request("PATCH", "/api/v1/namespaces/default/configmaps/a")
+    event = Request("POST", "/api/v1/namespaces/default/events")
+    by_program, by_user = Origin("op#1", "", describe(patch)), Origin("admin", "", describe(patch))
+    reference.observed(process, Sent(describe(get), get))
+    reference.committed(Change(1, "/configmaps/default/before", "ADDED", b"{}", None), by_user)
+    reference.begin()
+    for revision, (type_, key, user) in enumerate(CHANGES, 2):
+        reference.committed(Change(revision, key, type_, b"{}", None), by_user if user else by_program)
+    reference.observed(process, Sent(describe(patch), patch))
+    reference.observed(process, Sent(describe(event), event))
+    return reference
+
+
+@cases(
+    "pattern, expected",
+    {
+        "intermediate: after each write": (
+            "intermediate",
+            (
+                Crash(at=0.0, nth=1, when="after", down=DOWN_SECONDS, stale=False),
+                FailWrite(at=0.0, how="answer lost", nth=1),
+            ),
+        ),
+        "stale: the cache lacks what the program wrote, or it is restarted in the state before a change": (
+            "stale",
+            (
+                StaleRestart(key=MAP, nth=1, seconds=RESTART_SECONDS),
+                StaleCache(key=MAP, nth=2, seconds=STALE_SECONDS),
+                StaleRestart(key=MAP, nth=2, seconds=RESTART_SECONDS),
+                StaleRestart(key=MAP, nth=3, seconds=RESTART_SECONDS),
+            ),
+        ),
+        "unobserved: hidden by the next change of somebody else, or made while the program is down": (
+            "unobserved",
+            (
+                DownDuringChange(key=MAP, nth=1, down=DOWN_SECONDS),
+                MissedChange(key=MAP, nth=2, until=3),
+                DownDuringChange(key=MAP, nth=3, down=DOWN_SECONDS),
+            ),
+        ),
+    },
+)
+def test_there_is_a_fault_for_each_point(pattern: Any, expected: tuple[Any, ...]) -> None:
+    assert perturbations(recorded(), (pattern,)) == expected
+
+
+@cases(
+    "given, expected",
+    {
+        "all": ("sieve", PATTERNS),
+        "one": ("stale", ("stale",)),
+        "several, in a text": ("unobserved,stale", ("stale", "unobserved")),
+        "several": (["stale", "intermediate"], ("stale", "intermediate")),
+    },
+)
+def test_patterns_have_names(given: Any, expected: tuple[str, ...]) -> None:
+    assert patterns_of(given) == expected
+
+
+@cases("given", {"unknown": ("sieves",), "none": ([],), "empty": ("",)})
+def test_other_names_are_rejected(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"faults is a number, 'sieve', or some of stale, intermediate, unob"):
+        explore(correct(), three_things, faults=given, **ALONE)
+
+
+def test_a_correct_operator_passes() -> None:
+    found = explore(correct(), three_things, faults="sieve", **ALONE)
+    assert list(found.digests) == [0]
+    assert found.faults == {
+        "Crash": 3,
+        "DownDuringChange": 3,
+        "FailWrite": 3,
+        "StaleCache": 3,
+        "StaleRestart": 6,
+    }
+    assert found.runs == 1 + sum(found.faults.values())
+
+
+def test_a_fault_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PILOTHOUSE_SEEDS", "0:2")
+    assert explore(correct(), three_things, faults="sieve", **ALONE).faults == {"StaleRestart": 1}
