@@ -13,7 +13,7 @@ AREA ?= cleanup
 RESOURCE ?= configmaps
 OWNS ?=
 
-.PHONY: up test test-all check bench soak explore flags reference controller dist sbom setup clean
+.PHONY: up test test-all check docs workflows bench soak explore flags reference controller dist sbom setup clean
 
 setup: $(VENV)/.ready
 
@@ -55,22 +55,48 @@ test: $(VENV)/.compiled-tests
 test-all: $(VENV)/.compiled-tests
 	$(PYTEST) -n $$(($(WORKERS) + 2)) $(ARGS)
 
+# What is spelled: the code, and, as American English, what users read.
+PROSE = README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md CHANGELOG.md docs
+
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell src bench deploy examples scripts
+	$(BIN)/codespell --builtin clear,rare,en-GB_to_en-US $(PROSE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The site of the documentation in build/site; a warning is an error. The tools have an environment of their own.
+DOCS_VENV ?= .venv-docs
+
+$(DOCS_VENV)/.ready: requirements-docs.txt
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.txt
+	touch $@
+
+docs: $(DOCS_VENV)/.ready
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --quiet
+	$(PYTHON) scripts/check_site.py build/site
+	@echo "build/site/index.html"
+
+# The workflows, the action and the template of GitLab: against their schemas, and for what attackers look for.
+workflows: $(DOCS_VENV)/.ready
+	$(DOCS_VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(DOCS_VENV)/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	$(DOCS_VENV)/bin/zizmor --offline --quiet .github action.yml
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
 
-# The references of the manager's flags and controllers, from the code. Through other files: one that fails leaves what
+# The references of flags, controllers and commands, from the code. Through other files: one that fails leaves what
 # is there.
 flags: setup
 	$(BIN)/python -m pilothouse.cli.flags_reference > docs/reference/flags.md.new
 	mv docs/reference/flags.md.new docs/reference/flags.md
 	$(BIN)/python -m pilothouse.cli.controllers_reference > docs/controllers/index.md.new
 	mv docs/controllers/index.md.new docs/controllers/index.md
+	$(BIN)/python -m pilothouse.cli.commands_reference > docs/reference/commands.md.new
+	mv docs/reference/commands.md.new docs/reference/commands.md
 
 # The reference of the Python API, from its docstrings.
 reference: setup
@@ -98,4 +124,4 @@ sbom:
 	$(PYTHON) scripts/sbom > dist/pilothouse.cdx.json
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DOCS_VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.tables import cases
 
-from pilothouse.cli import controllers_reference, main
+from pilothouse.cli import commands_reference, controllers_reference, main
 from pilothouse.cli.commands import COMMANDS
 from pilothouse.cli.flags_reference import page
 from pilothouse.cli.programs import ALIAS, flag_sets, shown_flags
@@ -25,6 +25,8 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_the_reference_is_up_to_date() -> None:
     written = (ROOT / "docs" / "reference" / "flags.md").read_text(encoding="utf-8")
     assert written == page(), "make flags writes it anew"
+    commands = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+    assert commands == commands_reference.page(), "make flags writes it anew"
 
 
 @pytest.mark.parametrize(

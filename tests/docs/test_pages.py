@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pilothouse.cli.commands import COMMANDS
 from pilothouse.controllers.registry import DESCRIPTORS
@@ -45,7 +46,49 @@ def test_links_to_headings_lead_to_one(page: Path) -> None:
             assert anchor in anchors(linked), f"{page.relative_to(ROOT)} links to {target}#{anchor}"
 
 
-def test_the_readme_names_every_command() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_reference_names_every_command() -> None:
+    text = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
     for command in COMMANDS:
-        assert command == "version" or f"pilothouse {command}" in text, f"README.md does not mention {command}"
+        assert f"pilothouse {command}" in text, f"the reference of commands does not mention {command}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def linked(page: Path) -> set[Path]:
+    """The pages that a page links to."""
+    found = {(page.parent / target).resolve() for target in _LINK.findall(page.read_text(encoding="utf-8"))}
+    return {path for path in found if path.suffix == ".md" and path.is_file()}
+
+
+def test_every_page_is_three_clicks_from_the_landing_page() -> None:
+    seen = reached = {ROOT / "docs/README.md"}
+    for _click in range(3):
+        reached = {page for each in reached for page in linked(each)} - seen
+        seen = seen | reached
+    assert [str(page.relative_to(ROOT)) for page in PAGES if page not in seen] == [], (
+        "docs/README.md leads to none of them"
+    )
+
+
+def named_pages(entries: object) -> list[str]:
+    """The pages in the navigation of the site."""
+    match entries:
+        case str():
+            return [entries]
+        case dict():
+            return [page for each in entries.values() for page in named_pages(each)]
+        case list():
+            return [page for each in entries for page in named_pages(each)]
+    raise AssertionError(f"{entries!r} is no entry of a navigation")
+
+
+def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    named = named_pages(site["nav"])
+    every = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    folders = tuple(page.removesuffix("*") for page in named if page.endswith("/*"))
+    missing = {page for page in every - set(named) if not page.startswith(folders)}
+    assert missing == set(), "name them in mkdocs.yml, in the nav"
+    assert sorted(set(named)) == sorted(named), "a page is named twice"

@@ -76,6 +76,15 @@ def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_test_of_the_readme_passes(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(_ROOT / "examples")
+    found = re.search(r"<!-- tested: readme -->\n```python\n(.*?)```", (_ROOT / "README.md").read_text(), re.DOTALL)
+    assert found is not None
+    done = _pytest(tmp_path, found[1])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
 def test_every_example_of_the_guide_is_tested() -> None:
     assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 14
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse import KUBERNETES_VERSION
 from pilothouse.apiserver.registry.generic.printers import human_duration
 from pilothouse.cli import apply_manifests, kubeconfig_text, up
 from pilothouse.cli import manifests as manifest_files
@@ -21,7 +22,7 @@ from pilothouse.env import Env
 from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, Flag, FlagSet, Parsed
 from pilothouse.machinery.times import format_time, parse_time
 
-_CHOSEN_HERE = ("data-dir", "write-kubeconfig", "wait", "filename", "recursive", "timeout", "kubeconfig", "help", "v")
+CHOSEN_HERE = ("data-dir", "write-kubeconfig", "wait", "filename", "recursive", "timeout", "kubeconfig", "help", "v")
 """Flags of ``up`` that mean something else for a cluster in the background, or nothing."""
 
 CREATE_USAGE = """Creates a cluster that runs in the background, and adds its context to the kubeconfig of the user.
@@ -79,7 +80,7 @@ def create_flag_set(program: str) -> FlagSet:
         *_source_flags(),
     )
     for group, members in up.flag_set(program).groups.items():
-        flags.add(group, *(flag for flag in members if flag.name not in _CHOSEN_HERE))
+        flags.add(group, *(flag for flag in members if flag.name not in CHOSEN_HERE))
     return _common(flags)
 
 
@@ -205,12 +206,26 @@ def _create(parsed: Parsed) -> int:
 
 
 def _say_ready(cluster: Cluster, url: str) -> None:
-    where = "in memory" if cluster.record.in_memory else f"stored in {cluster.data}"
+    """What runs, where, and what to type next."""
+    record = cluster.record
+    nodes = up.flag_set("").parse(record.flags)["nodes"]
+    print(f'cluster "{cluster.name}" is ready: Kubernetes {KUBERNETES_VERSION}, {nodes} nodes, {url}')
+    where = "in memory" if record.in_memory else f"and keeps its data in {_shown(cluster.data)}"
+    print(f"It runs in the background, {where}. Next:")
     kubectl = f"kubectl --context {cluster.context}"
-    if not cluster.record.user_kubeconfig:
-        kubectl = f"kubectl --kubeconfig {cluster.kubeconfig}"
-    page = f"\n  pilothouse ui --kubeconfig {cluster.kubeconfig}" if "--ui=true" in cluster.record.flags else ""
-    print(f'cluster "{cluster.name}" is ready: API server {url}, {where}\n  {kubectl} get nodes{page}', flush=True)
+    if not record.user_kubeconfig:
+        kubectl = f"kubectl --kubeconfig {_shown(cluster.kubeconfig)}"
+    name = "" if cluster.name == DEFAULT_NAME else f" {cluster.name}"
+    print(f"  {kubectl} get nodes")
+    if "--ui=true" in record.flags:
+        print(f"  pilothouse ui --kubeconfig {_shown(cluster.kubeconfig)}")
+    print(f"  pilothouse delete cluster{name}", flush=True)
+
+
+def _shown(path: Path) -> str:
+    """A path as a person writes it, and a shell reads it."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and " " not in str(path) else str(path)
 
 
 def list_(program: str, words: Sequence[str]) -> int:

@@ -128,7 +128,7 @@ async def first_pod_is_deleted(simulation: Simulation, strategy: Doc) -> None:
 
 FLIP = Bug(
     "kubernetes#78209",
-    "The template changes to and fro, and pods are created from the old revision",
+    "The template changes back and forth, and pods are created from the old revision",
     controller=CONTROLLER,
     patterns=(Pattern.STALE, Pattern.COLLISION),
     upstream="closed (rotten)",
