@@ -2,7 +2,7 @@
 
 Every program here has one ``Registry``; ``runtime``, the controllers and the API server register families in it under
 upstream's names, and the manager serves ``Registry.exposition()`` at ``/metrics``. Increments are attribute
-additions on plain objects: hot paths ask for the labelled child once and keep it.
+additions on plain objects: hot paths ask for the labeled child once and keep it.
 """
 
 import itertools
