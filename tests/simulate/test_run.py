@@ -207,3 +207,39 @@ def test_a_recording_has_the_actions_and_the_violation(tmp_path: Path) -> None:
     assert [mark.kind for mark in found.recording.marks] == ["action", "violation"]
     assert found.recording.failure.startswith("always three: it does not hold")
     assert run(load(str(path)), 0).digest == found.digest
+
+
+@cases(
+    "spec, fewest, most",
+    {
+        "the manager's requests are throttled, as by default": ("", 0.4, 1.5),
+        "more requests a second are allowed": (
+            "  manager: {flags: {kube-api-qps: 1000, kube-api-burst: 1000}}\n",
+            0,
+            0.3,
+        ),
+        "so do the scheduler's": (
+            "  manager: {flags: {kube-api-qps: 1000, kube-api-burst: 1000}}\n"
+            "  cluster: {scheduler: {kube-api-qps: 10, kube-api-burst: 10}}\n",
+            2.5,
+            9.0,
+        ),
+        "requests take their time": (
+            "  manager: {flags: {kube-api-qps: 1000, kube-api-burst: 1000}}\n"
+            "  cluster: {apiServer: {latency: {median: 500ms}}}\n",
+            1.5,
+            5.0,
+        ),
+    },
+)
+def test_how_long_it_takes_to_create_pods(tmp_path: Path, spec: str, fewest: float, most: float) -> None:
+    web = WEB.replace("replicas: 3", "replicas: 0").replace("time: 5m", "time: 20s")
+    web += "  timeline: [{name: growth, at: 0s, scale: {deployment: web, replicas: 40}}]\n"
+    rule = (
+        "objects.deployments['default/web'].metadata.generation == 2 && objects.pods.size() == 40 && "
+        "objects.pods.all(p, has(objects.pods[p].spec.nodeName))"
+    )
+    web += f'  expect: {{eventually: [{{name: bound, after: growth, within: 20s, cel: "{rule}"}}]}}\n'
+    found = result(tmp_path, spec + web)
+    assert found.failure is None
+    assert fewest <= found.measures["time until bound"] <= most

@@ -17,6 +17,7 @@ watch can overtake another. Chance comes from the stream "interceptor" of the ``
 """
 
 import asyncio
+import random  # noqa: TID251  # the type of a stream
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
@@ -37,6 +38,12 @@ class Delay(msgspec.Struct, frozen=True):
 
     shortest: float
     longest: float
+
+
+class DrawnDelay(msgspec.Struct, frozen=True):
+    """A delay of a distribution of one's own; ``draw`` is given the stream."""
+
+    draw: Callable[[random.Random], float]
 
 
 class DelayAnswer(msgspec.Struct, frozen=True):
@@ -65,7 +72,7 @@ class Replace(msgspec.Struct, frozen=True):
     change: Callable[[wire.Request], wire.Request]
 
 
-Action = Delay | DelayAnswer | Answer | Break | Replace
+Action = Delay | DrawnDelay | DelayAnswer | Answer | Break | Replace
 
 
 def delay(shortest: float, longest: float | None = None) -> Delay:
@@ -393,11 +400,13 @@ class Interceptor:
         wait = 0.0
         chosen: Action | None = None
         for rule in self._rules:
-            is_delay = isinstance(rule.action, Delay)
+            is_delay = isinstance(rule.action, Delay | DrawnDelay)
             if (chosen is not None and not is_delay) or (is_delay and call.verb == "watch"):
                 continue
             if self._hits(rule, call, request):
-                if isinstance(rule.action, Delay):
+                if isinstance(rule.action, DrawnDelay):
+                    wait += rule.action.draw(self._env.stream("interceptor"))
+                elif isinstance(rule.action, Delay):
                     wait += self._env.stream("interceptor").uniform(rule.action.shortest, rule.action.longest)
                 else:
                     chosen = rule.action

@@ -78,6 +78,8 @@ class LocalClients:
         *,
         agent: str = "",
         fence: Callable[[], None] | None = None,
+        qps: float = 0,
+        burst: int = 0,
     ) -> Client:
         """A client of ``program`` that the API server knows as ``user``."""
         user_agent = agent or default_user_agent(f"pilothouse-{program}")
@@ -91,6 +93,8 @@ class LocalClients:
         return Client(
             wrapped if self._decisions is None else self._decisions.wrap(wrapped),
             env,
+            qps=qps,
+            burst=burst,
             user_agent=user_agent,
             fence=fence,
             memo=self._memo,
@@ -100,9 +104,10 @@ class LocalClients:
             min_watch_seconds=MIN_WATCH_SECONDS if self._wrap is as_it_is else 0,
         )
 
-    def manager(self, *, use_service_accounts: bool = True) -> "ManagerClients":
-        """The manager's clients, in the form in which it asks for them."""
-        return ManagerClients(self, use_service_accounts=use_service_accounts)
+    def manager(self, *, use_service_accounts: bool = True, throttled: bool = False) -> "ManagerClients":
+        """The manager's clients, in the form in which it asks for them. ``throttled``: with its qps and burst, as over
+        a network; without, nothing is throttled."""
+        return ManagerClients(self, use_service_accounts=use_service_accounts, throttled=throttled)
 
 
 class ManagerClients:
@@ -111,18 +116,15 @@ class ManagerClients:
     In one process identity is a statement, not a proof: each controller simply is its service account, without tokens.
     """
 
-    def __init__(self, clients: LocalClients, *, use_service_accounts: bool) -> None:
+    def __init__(self, clients: LocalClients, *, use_service_accounts: bool, throttled: bool) -> None:
         self._clients = clients
         self._use_service_accounts = use_service_accounts
+        self._throttled = throttled
 
     def shared(self, suffix: str, *, qps: float, burst: int, fence: Callable[[], None] | None = None) -> Client:
-        """A client with the manager's own identity.
-
-        Nothing is throttled in one process, so qps and burst are not used.
-        """
-        del qps, burst
+        """A client with the manager's own identity."""
         agent = default_user_agent("kube-controller-manager", suffix)
-        return self._clients.client("manager", MANAGER_USER, agent=agent, fence=fence)
+        return self._client(MANAGER_USER, (), agent, qps, burst, fence)
 
     async def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
         """A controller's client."""
@@ -131,4 +133,20 @@ class ManagerClients:
         user = f"system:serviceaccount:kube-system:{name}"
         groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
         agent = default_user_agent("kube-controller-manager", user)
-        return self._clients.client("manager", user, groups, agent=agent, fence=fence)
+        return self._client(user, groups, agent, qps, burst, fence)
+
+    def _client(
+        self,
+        user: str,
+        groups: tuple[str, ...],
+        agent: str,
+        qps: float,
+        burst: int,
+        fence: Callable[[], None] | None,
+    ) -> Client:
+        if not self._throttled:
+            qps, burst = 0, 0
+        # Below 0 there is no limit (client-go rest.Config.QPS).
+        return self._clients.client(
+            "manager", user, groups, agent=agent, fence=fence, qps=max(qps, 0.0), burst=burst if qps > 0 else 0
+        )

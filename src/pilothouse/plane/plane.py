@@ -76,6 +76,8 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     resource_metrics: bool = True
     """Whether metrics.k8s.io is served: what the pods on the nodes use, as their annotations say."""
     scheduler: bool = True
+    scheduler_rate: tuple[float, int] = (0.0, 0)
+    """Requests of the scheduler a second, and at once; 0: no limit."""
     on_demand: bool = False
     """Whether the scheduler, and controllers that can, are built with the first object that gives them something to
     do (``runtime.on_demand``)."""
@@ -191,7 +193,8 @@ class Plane:
         return OnDemand("scheduler", (unbound,), self.scheduler_factory, build)
 
     def _scheduler(self) -> "Scheduler":
-        client = self.clients.client("scheduler", SCHEDULER_USER)
+        qps, burst = self.options.scheduler_rate
+        client = self.clients.client("scheduler", SCHEDULER_USER, qps=qps, burst=burst)
         return scheduler.Scheduler(
             env_of(self.env, "scheduler"),
             client=client,

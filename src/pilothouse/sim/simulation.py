@@ -102,6 +102,10 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     manager: Options | None = None
     """Everything about the manager; ``controllers``, ``controller_options``, ``leader_election`` and its gates count
     without it."""
+    throttled: bool = False
+    """Whether the manager's clients keep to ``--kube-api-qps`` and ``--kube-api-burst``."""
+    scheduler_rate: tuple[float, int] = (0.0, 0)
+    """As in ``PlaneOptions``."""
     replicas: int = 1
     """Processes of the manager: with a second one, which needs leader election, another is there when one dies."""
 
@@ -140,6 +144,7 @@ class Simulation:
                 storage=options.storage,
                 attach=Selection(self._manager_options().controllers).enables(ATTACH_DETACH),
                 gates=options.gates,
+                scheduler_rate=options.scheduler_rate,
                 on_demand=program is not None,
                 manager=self._manager_options() if program is not None else None,
             ),
@@ -255,7 +260,13 @@ class Simulation:
         return with_gates(options, FeatureGates(dict.fromkeys(self.options.gates, True)), DESCRIPTORS)
 
     def _manager(self, clients: LocalClients, name: str) -> Manager:
-        return Manager(self.env, self._manager_options(), clients.manager(), DESCRIPTORS, identity=name)
+        return Manager(
+            self.env,
+            self._manager_options(),
+            clients.manager(throttled=self.options.throttled),
+            DESCRIPTORS,
+            identity=name,
+        )
 
     async def _live(self, process: Process, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         try:

@@ -5,12 +5,13 @@ import datetime
 import msgspec
 
 from pilothouse.api.core import Taint
+from pilothouse.client.interceptor import DrawnDelay, Rule
 from pilothouse.env import Env
 from pilothouse.machinery.times import parse_time
 from pilothouse.nodes.profile import PROFILES, Profile
 from pilothouse.plane import NodeGroup
 from pilothouse.sim import SimulationOptions
-from pilothouse.simulate.behaviour import PodBehaviour
+from pilothouse.simulate.behaviour import PodBehaviour, drawn_seconds
 from pilothouse.simulate.scenario import Scenario, schema
 from pilothouse.simulate.scenario.actions import parse_taint
 
@@ -29,8 +30,25 @@ def simulation_options(scenario: Scenario, env: Env) -> SimulationOptions:
         storage=cluster.storage,
         gates=tuple(name for name, on in cluster.feature_gates.items() if on),
         manager=scenario.manager,
+        throttled=True,
+        scheduler_rate=scheduler_rate(cluster.scheduler),
         replicas=scenario.spec.manager.replicas,
         **behaviour,  # type: ignore[arg-type]  # one field, or none
+    )
+
+
+def scheduler_rate(scheduler: schema.SchedulerSettings) -> tuple[float, int]:
+    """Requests a second, and at once."""
+    return (scheduler.kube_api_qps, scheduler.kube_api_burst) if scheduler.kube_api_qps else (0.0, 0)
+
+
+def latency(scenario: Scenario) -> Rule | None:
+    """What makes each request of the manager, and of the program, take its time. Opening a watch takes none."""
+    spread = scenario.spec.cluster.api_server.latency
+    if spread is None:
+        return None
+    return Rule(
+        DrawnDelay(lambda chance: drawn_seconds(chance, spread)), when=lambda call, _request: call.verb != "watch"
     )
 
 

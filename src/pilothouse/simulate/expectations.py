@@ -128,16 +128,16 @@ class Expectations(Invariant):
                 for name in {*each.expression.reads.resources, *filter(None, [each.expression.for_each])}:
                     self._by_prefix.setdefault(self._objects.prefix_of(name), []).append((name, each))
                 self._evaluate_always(each, None)
-        self.started_action("")
+        self.started_action("", self._began)
 
-    def started_action(self, name: str) -> None:
-        """An entry of that name has just been performed; the empty name is the start."""
+    def started_action(self, name: str, began: float) -> None:
+        """An entry of that name has begun to be performed then; the empty name is the start."""
         for each in self._compiled.rules:
             if isinstance(each.rule, EventuallyRule) and each.rule.after == name:
-                obligation = _Obligation(each, self._now())
+                obligation = _Obligation(each, began)
                 if not self._is_kept(obligation):
                     self._obligations.append(obligation)
-                    asyncio.get_running_loop().call_later(each.rule.within, self._expire, obligation)
+                    asyncio.get_running_loop().call_at(began + each.rule.within, self._expire, obligation)
 
     def when(self, number: int, then: Callable[[], object]) -> None:
         """Call ``then`` once, as soon as the condition of an entry holds."""

@@ -150,6 +150,8 @@ class _Run:
         checks: Sequence[Invariant] = (self._expectations, self._usage, *self._invariants)
         async with simulated(env, options, checks, self._program()) as simulation:
             self._simulation = self._running.simulation = simulation
+            if (latency := cluster.latency(self._scenario)) is not None:
+                simulation.add_rule(latency)
             if self._record:
                 self._recorder = recording.Recorder(simulation, name=self._scenario.name, seed=self._seed)
             try:

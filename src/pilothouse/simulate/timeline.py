@@ -17,6 +17,8 @@ from pilothouse.simulate.result import Failure
 from pilothouse.simulate.scenario import Scenario, actions
 from pilothouse.simulate.scenario.scalars import shown_seconds
 
+_LASTING = ("drain", "load", "nodes", "manager", "program", "api_server")
+"""Actions that may take their time. What has to hold after one is looked for from its beginning on."""
 Mark = Callable[[str, str], object]
 """Kind (``action``, ``fault``) and text of something that happens now."""
 
@@ -98,11 +100,14 @@ class Timeline:
         self._mark("action", text)
         self._performing += 1
         try:
-            if entry.name:
-                self._expectations.started_action(entry.name)
             began = self._simulation.env.monotonic()
+            if entry.name and entry.action in _LASTING:
+                self._expectations.started_action(entry.name, began)
             await self.actions.perform(number)
             if entry.name:
+                if entry.action not in _LASTING:
+                    # What holds before the request has been answered is not what came of it.
+                    self._expectations.started_action(entry.name, began)
                 took = round(self._simulation.env.monotonic() - began, 3)
                 self.seconds[entry.name] = max(self.seconds.get(entry.name, 0.0), took)
         except ActionError as error:

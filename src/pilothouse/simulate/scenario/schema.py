@@ -87,6 +87,25 @@ class PodRule(_Strict, frozen=True, kw_only=True):
     exit_code: int = 1
 
 
+class ApiServerSettings(_Strict, frozen=True, kw_only=True):
+    """The API server, as the manager and the program reach it."""
+
+    latency: Spread | None = None
+    """What each of their requests takes. Default: no time at all, as everything that programs compute."""
+
+
+class SchedulerSettings(_Strict, frozen=True, kw_only=True):
+    """The scheduler."""
+
+    kube_api_qps: float = msgspec.field(default=50.0, name="kube-api-qps")
+    """Requests a second; 0: no limit."""
+    kube_api_burst: int = msgspec.field(default=100, name="kube-api-burst")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.kube_api_qps <= 1e6 or self.kube_api_burst < 1:
+            raise ValueError("kube-api-qps must be from 0 to 1000000, and kube-api-burst at least 1")
+
+
 class Cluster(_Strict, frozen=True, kw_only=True):
     """The cluster before anything happens."""
 
@@ -97,6 +116,8 @@ class Cluster(_Strict, frozen=True, kw_only=True):
     """How pods behave; beside the annotations simulated.pilothouse.dev/… of each pod."""
     start: str = "2026-01-01T00:00:00Z"
     """What the clock shows at the start."""
+    api_server: ApiServerSettings = ApiServerSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
     storage: bool = False
     """A default StorageClass, and a driver that provisions volumes."""
     feature_gates: dict[str, bool] = {}
