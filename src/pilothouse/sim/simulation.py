@@ -130,7 +130,7 @@ class Simulation:
         """What dies and meets the faults in the manager's place."""
         self.invariants = list(invariants)
         self.store = MemoryStore(env)
-        self.story = Story(env)
+        self.story = Story(env, options.nodes + sum(group.count for group in options.groups))
         self.plan: faults.FaultPlan = faults.FaultPlan()
         self.plane = Plane(
             env,

@@ -18,6 +18,11 @@ from pilothouse.storage import Change
 KEPT_LINES = 400
 TOO_MANY_AT_ONCE = 5000
 """Requests take no time in a simulation that does not slow them. Loops that feed on each other stay in one instant."""
+_FOR_EACH_NODE = 20
+_FOR_EACH_OBJECT = 10
+"""So many more writes are usual in one instant of a large cluster: all nodes register, or all of a zone are lost."""
+
+_DIFFERENCES = {"ADDED": 1, "MODIFIED": 0, "DELETED": -1}
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -40,12 +45,16 @@ CURRENT: contextvars.ContextVar[Origin | None] = contextvars.ContextVar("current
 class Story:
     """What happened so far."""
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: Env, nodes: int = 0) -> None:
+        """``nodes``: how many the cluster begins with."""
         self._env = env
+        self._usual = TOO_MANY_AT_ONCE + _FOR_EACH_NODE * nodes
+        self._objects = 0
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._digest = hashlib.blake2b(digest_size=16)
         self._instant = -1.0
         self._at_once = 0
+        self._most_at_once = self._usual
         self.writes = 0
         """How many changes were committed."""
         self.written_by: Counter[str] = Counter()
@@ -68,9 +77,11 @@ class Story:
         now = self._env.monotonic()
         if now != self._instant:
             self._instant, self._at_once = now, 0
+            self._most_at_once = self._usual + _FOR_EACH_OBJECT * self._objects
         self._at_once += 1
+        self._objects += _DIFFERENCES[change.type]
         program = origin.program.partition("#")[0] if origin is not None else "server"
-        assert self._at_once < TOO_MANY_AT_ONCE, (
+        assert self._at_once < self._most_at_once, (
             f"{self._at_once} writes in one instant: something runs in circles; the last one is {change.key} "
             f"by {program}"
         )

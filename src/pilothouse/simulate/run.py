@@ -186,6 +186,8 @@ class _Run:
         await self._apply(timeline)
         await asyncio.sleep(scenario.spec.ready)
         self._began = env.monotonic()
+        if self._recorder is not None:
+            self._recorder.begin_timeline()
         self._expectations.begin(simulation, _defined(scenario))
         async with TaskGroup("scenario") as group:
             timeline.start(group, self._entries, self._faults)

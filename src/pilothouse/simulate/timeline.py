@@ -195,7 +195,7 @@ def action_text(entry: actions.Entry) -> str:
 def _detail(key: str, value: object) -> str:
     if value is True:
         return key
-    text = str(value) if isinstance(value, str | int | float) else msgspec.json.encode(value).decode()
+    text = str(value) if isinstance(value, str | int | float) else msgspec.json.encode(value, enc_hook=str).decode()
     return f"{key} {text[:120]}"
 
 

@@ -47,6 +47,7 @@ class Recorder:
         self._names = {"name": name, "seed": seed, "variant": variant}
         self._began = self._env.monotonic()
         self._began_at = format_micro_time(self._env.now())
+        self._zero = 0.0
         self._workloads = Workloads()
         self._nodes = Nodes()
         self._events = Events(self._workloads)
@@ -67,6 +68,10 @@ class Recorder:
     def now(self) -> float:
         """Virtual seconds since the start."""
         return self._env.monotonic() - self._began
+
+    def begin_timeline(self) -> None:
+        """The times of a scenario count from now on."""
+        self._zero = self.now
 
     def mark(self, kind: str, text: str, object: str = "", *, why: str = "") -> None:  # noqa: A002  # as in ``Mark``
         """Put an ACTION, FAULT or VIOLATION on the axis, now. ``why`` explains a violation, in the lines of a tree."""
@@ -105,6 +110,7 @@ class Recorder:
             **names,
             began=self._began_at,
             seconds=round(now, 3),
+            zero=round(self._zero, 3),
             failure=failure,
             digest=self._simulation.story.digest,
             workloads=workloads,

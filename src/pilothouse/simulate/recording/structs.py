@@ -202,6 +202,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """What the virtual clock said at the start of the run, in RFC 3339."""
     seconds: float = 0.0
     """Virtual, from the start to the end."""
+    zero: float = 0.0
+    """When the time line of the scenario began: its times count from there."""
     failure: str = ""
     """Why the run has failed; empty if it has not."""
     digest: str = ""

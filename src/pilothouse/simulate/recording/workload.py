@@ -161,7 +161,9 @@ class WorkloadTracker:
         if now is not None:
             phase = before.phase if before is not None else ""
             self._succeeded.add(at, now.phase == "Succeeded" != phase)
-            self._failed.add(at, now.phase == "Failed" != phase)
+            # A kubelet reports Failed for what it was told to stop, too: of a service that is no failure.
+            stopped = was_terminating and self.kind not in _JOBS
+            self._failed.add(at, now.phase == "Failed" != phase and not stopped)
             self._restarts += max(0, now.restarts - (before.restarts if before is not None else 0))
         self._recount(at)
 

@@ -1,0 +1,144 @@
+"""Series as paths: merged to what can be seen, so that their size is that of the picture. Pure."""
+
+import itertools
+from collections.abc import Sequence
+
+import msgspec
+
+from pilothouse.simulate.recording import Rates, Steps
+from pilothouse.simulate.report.axis import Axis
+
+_PEAK = 1.2
+"""Pixels: so wide is what was over within a column."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """What a number was within a column of the picture, and what it was last."""
+
+    x: float
+    low: float
+    high: float
+    last: float
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """Values to pixels: 0 is at ``bottom``, ``most`` is ``height`` above."""
+
+    bottom: float
+    height: float
+    most: float
+
+    def y(self, value: float) -> float:
+        """The place of a value."""
+        return round(self.bottom - min(value, self.most) / (self.most or 1) * self.height, 1)
+
+
+def columns_of(steps: Steps, axis: Axis) -> list[Column]:
+    """The columns in which a number changes, in their order. A number that is not known yet is 0."""
+    found: list[Column] = []
+    for at, last, low, high in zip(steps.at, steps.last, steps.low, steps.high, strict=True):
+        x = axis.column(at)
+        if found and found[-1].x == x:
+            before = found[-1]
+            found[-1] = Column(x, min(before.low, low), max(before.high, high), last)
+        else:
+            found.append(Column(x, low, high, last))
+    return found
+
+
+def line_path(steps: Steps, axis: Axis, scale: Scale, *, until: float | None = None) -> str:
+    """A line with right angles. Where several values are in one column it covers them."""
+    columns = columns_of(steps, axis)
+    if not columns:
+        return ""
+    parts = [f"M{columns[0].x:g} {scale.y(columns[0].last):g}"]
+    y = scale.y(columns[0].last)
+    for column in columns[1:]:
+        parts.append(f"H{column.x:g}")
+        low, high, last = scale.y(column.low), scale.y(column.high), scale.y(column.last)
+        extremes = (high, low) if high != low else ()
+        parts += [f"V{each:g}" for each in _without_repeats((y, *extremes, last))]
+        y = last
+    parts.append(f"H{axis.x(until if until is not None else axis.end):g}")
+    return "".join(parts)
+
+
+def _without_repeats(values: Sequence[float]) -> list[float]:
+    return [value for before, value in itertools.pairwise(values) if value != before]
+
+
+def area_path(steps: Steps, axis: Axis, scale: Scale) -> str:
+    """The area below the highest values: none is lost."""
+    places: list[float] = []
+    values: list[float] = []
+    for column in columns_of(steps, axis):
+        if places and places[-1] > column.x:  # the end of a peak in the column before
+            places.pop()
+            values.pop()
+        places.append(column.x)
+        values.append(max(column.high, column.last))
+        if column.last < column.high:
+            places.append(column.x + _PEAK)
+            values.append(column.last)
+    return _band(places, [0.0] * len(places), values, axis, scale)
+
+
+def stacked_paths(series: Sequence[Steps], axis: Axis, scale: Scale) -> list[str]:
+    """Areas, each upon those before it."""
+    values = [{column.x: column.last for column in columns_of(steps, axis)} for steps in series]
+    places = sorted({x for each in values for x in each})
+    below = [0.0] * len(places)
+    found = []
+    for each in values:
+        above, value = [], 0.0
+        for number, x in enumerate(places):
+            value = each.get(x, value)
+            above.append(below[number] + value)
+        found.append(_band(places, below, above, axis, scale))
+        below = above
+    return found
+
+
+def _band(places: list[float], below: list[float], above: list[float], axis: Axis, scale: Scale) -> str:
+    """The area between two lines, without the parts where they are the same."""
+    parts: list[str] = []
+    start = None
+    ends = [*places[1:], axis.right]
+    for number in range(len(places) + 1):
+        empty = number == len(places) or above[number] == below[number]
+        if not empty and start is None:
+            start = number
+        if empty and start is not None:
+            top = "".join(f"V{scale.y(above[i]):g}H{ends[i]:g}" for i in range(start, number))
+            bottom = "".join(f"V{scale.y(below[i]):g}H{places[i]:g}" for i in reversed(range(start, number)))
+            parts.append(f"M{places[start]:g} {scale.y(below[start]):g}{top}{bottom}Z")
+            start = None
+    return "".join(parts)
+
+
+def rate_columns(rates: Rates, counts: Sequence[int], axis: Axis) -> list[tuple[float, float, float]]:
+    """Place, width and number for each second of each bucket in which there was something. Buckets of one column are
+    merged."""
+    found: list[tuple[float, float, float]] = []
+    pending: tuple[int, float] | None = None
+    """The first bucket that is not drawn yet, and how much there was since."""
+    for number, count in enumerate(counts):
+        first, total = pending or (number, 0.0)
+        total += count
+        begin, end = first * rates.width, (number + 1) * rates.width
+        left, right = axis.column(begin), axis.column(end)
+        if right - left < 1.5 and number + 1 < len(counts):
+            pending = (first, total)
+            continue
+        pending = None
+        if total:
+            found.append((left, max(1.5, right - left), total / (end - begin)))
+    return found
+
+
+def rate_path(columns: Sequence[tuple[float, float, float]], scale: Scale) -> str:
+    """Bars. What there is at all is seen."""
+    return "".join(
+        f"M{x:g} {scale.bottom:g}V{min(scale.y(value), scale.bottom - 1):g}h{width:g}V{scale.bottom:g}Z"
+        for x, width, value in columns
+    )

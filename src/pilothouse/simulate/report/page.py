@@ -1,0 +1,172 @@
+"""A recording as one HTML file that loads nothing: a verdict, pictures on one axis of time, tables. Pure."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+
+from pilothouse.simulate.recording import VIOLATION, Mark, Recording
+from pilothouse.simulate.report import tables
+from pilothouse.simulate.report.axis import Axis
+from pilothouse.simulate.report.markup import LONGEST, Markup, element, short
+from pilothouse.simulate.report.plot import axis_of, last_change, picture, sections_of
+from pilothouse.simulate.report.styles import PATTERNS, picture_css
+from pilothouse.simulate.report.texts import number_text, seconds_text
+from pilothouse.simulate.result import BudgetResult
+
+_LONGEST_WHY = 20_000
+_MOST_VIOLATIONS = 5
+_CAPTIONS = {
+    "workloads": "Pods of each workload by revision, with the number of ready ones and the bounds that are demanded; "
+    "below, pods that are missing. Where there are more workloads than fit, those with the most going on.",
+    "nodes": "The state of each node, as its conditions say.",
+    "requests": "Requests by client and verb, each row to a scale of its own; at the right how many there were.",
+    "queues": "Depths of the manager's work queues, read with its writes; at the right the deepest.",
+    "events": "Groups of Events, from the first to the last; triangles are warnings.",
+}
+
+
+def html(recording: Recording, *, budgets: Sequence[BudgetResult] = (), replay: str = "") -> str:
+    """The file. ``replay`` is the command that makes the same run again."""
+    axis = axis_of(recording)
+    pictures = [
+        _figure(section.key, section.title, picture(section.panels, recording, axis, _label(section.key, recording)))
+        for section in sections_of(recording, axis)
+    ]
+    details = [
+        tables.workload_table(recording),
+        tables.bound_table(recording),
+        tables.rollout_table(recording, axis),
+        tables.deletion_table(recording),
+        tables.write_table(recording),
+        tables.request_table(recording),
+        tables.event_table(recording, axis),
+    ]
+    content = [
+        _header(recording, axis),
+        _violations(recording, axis),
+        tables.budget_table(budgets, axis),
+        tables.mark_table(recording, axis),
+        *pictures,
+        element("h2", "Numbers"),
+        *details,
+        _footer(recording, replay),
+    ]
+    return document(f"{short(recording.name or 'simulation', LONGEST)}: report", content)
+
+
+def document(title: str, content: Sequence[Markup]) -> str:
+    """A page with nothing from elsewhere, and nothing inline but its own style and script."""
+    style, script = _file("page.css") + picture_css(), _file("page.js")
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="generator", content="pilothouse"),
+        element("title", title),
+        element("style", Markup(style)),
+    )
+    # The patterns of all pictures. An element that is not displayed would take them along.
+    patterns = element("svg", PATTERNS, width=0, height=0, aria_hidden="true", class_="patterns")
+    body = element("body", patterns, element("main", *content), element("script", Markup(script)))
+    return f"<!doctype html>\n{element('html', head, body, lang='en').text}\n"
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__ or "").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _header(recording: Recording, axis: Axis) -> Markup:
+    failed = bool(recording.failure)
+    verdict = element(
+        "p",
+        "✗ Failed" if failed else "✓ Everything held",
+        class_=f"verdict {'bad' if failed else 'good'}",
+    )
+    explained = any(mark.kind == VIOLATION for mark in recording.marks)
+    failure = element("p", short(recording.failure, 2000), class_="failure") if failed and not explained else Markup("")
+    return element(
+        "header",
+        element("h1", short(recording.name or "Simulation", LONGEST)),
+        verdict,
+        failure,
+        facts(_facts(recording, axis)),
+    )
+
+
+def _facts(recording: Recording, axis: Axis) -> list[tuple[str, str]]:
+    ready = [each for each in recording.workloads if each.time_to_ready.count]
+    slowest = max(ready, key=lambda each: each.time_to_ready.p99, default=None)
+    most = max((each.most_unavailable for each in recording.workloads), default=0)
+    rest = axis.end < recording.seconds * 0.99
+    found = [
+        *([("Variant", recording.variant)] if recording.variant else []),
+        ("Seed", str(recording.seed)),
+        ("Virtual time", seconds_text(recording.seconds)),
+        *([("At rest after", axis.label(last_change(recording)))] if rest else []),
+        (
+            "Clock at the start",
+            recording.began.partition(".")[0].replace("T", " ") + (" UTC" if recording.began else ""),
+        ),
+        ("Most pods unavailable at once", number_text(most)),
+        ("Pods created", number_text(sum(each.pods_created for each in recording.workloads))),
+        ("Writes", number_text(recording.total_writes)),
+        ("API requests", number_text(recording.requests.total)),
+    ]
+    if slowest is not None:
+        times = slowest.time_to_ready
+        found.append(("Slowest to ready, p50 / p99", f"{seconds_text(times.p50)} / {seconds_text(times.p99)}"))
+    return found
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> Markup:
+    """Names and values side by side."""
+    cells = [element("div", element("dt", name), element("dd", value)) for name, value in pairs]
+    return element("dl", *cells, class_="facts")
+
+
+def _violations(recording: Recording, axis: Axis) -> Markup:
+    violations = [mark for mark in recording.marks if mark.kind == VIOLATION]
+    if not violations:
+        return Markup("")
+    shown = [_violation(mark, axis) for mark in violations[:_MOST_VIOLATIONS]]
+    return element("section", element("h2", "Why it failed" if len(shown) == 1 else "Violations"), *shown)
+
+
+def _violation(mark: Mark, axis: Axis) -> Markup:
+    parts = [element("h3", f"At {axis.label(mark.at)}"), element("pre", short(mark.text, _LONGEST_WHY))]
+    if mark.why:
+        parts.append(element("h4", "Causes of the write"))
+        parts.append(element("pre", short(mark.why, _LONGEST_WHY), class_="why"))
+    return element("div", *parts, class_="violation")
+
+
+def _figure(key: str, title: str, drawn: Markup) -> Markup:
+    scrolled = element("div", drawn, class_="scroll plot", tabindex=0, role="region", aria_label=f"{title}, picture")
+    caption = element("figcaption", _CAPTIONS[key])
+    return element("section", element("h2", title), element("figure", caption, scrolled), id=key)
+
+
+def _label(key: str, recording: Recording) -> str:
+    return f"{key} over {seconds_text(recording.seconds)}; the numbers are in the tables below"
+
+
+def _footer(recording: Recording, replay: str) -> Markup:
+    parts = [
+        element(
+            "p", "Times are virtual, and count from the beginning of the time line; the same seed is the same run."
+        ),
+    ]
+    if replay:
+        parts.append(element("p", "Run it again: ", element("code", replay)))
+    if recording.digest:
+        parts.append(element("p", "Digest of all writes: ", element("code", recording.digest)))
+    return element("footer", *parts)

@@ -1,0 +1,134 @@
+"""A recording as one SVG: what was done, workloads, nodes, requests, queues and events on one axis. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pilothouse.simulate.recording import Recording, Steps
+from pilothouse.simulate.report import nodes, rows, workloads
+from pilothouse.simulate.report.axis import WIDTH, Axis
+from pilothouse.simulate.report.marks import line_parts, marks_panel
+from pilothouse.simulate.report.markup import LONGEST, Markup, element, short
+from pilothouse.simulate.report.panel import Panel, axis_panel, grid_part, placed
+from pilothouse.simulate.report.styles import PATTERNS, picture_css
+from pilothouse.simulate.report.texts import count_text, number_text, seconds_text
+
+_MARGIN = 20
+_REST = 0.2
+"""Of the axis: a longer rest at the end is left out."""
+
+
+class Section(msgspec.Struct, frozen=True):
+    """Panels that belong together."""
+
+    key: str
+    title: str
+    panels: list[Panel]
+
+
+def axis_of(recording: Recording) -> Axis:
+    """From the start to the end, or, where the run only waited for rest, until a while after the last change."""
+    end = max(recording.seconds, 1.0)
+    last = last_change(recording)
+    if last < end * (1 - _REST):
+        end = max(last * (1 + _REST / 2), 1.0)
+    return Axis(0.0, end, recording.zero)
+
+
+def last_change(recording: Recording) -> float:
+    """When a workload, a node or an event changed last, or something was done."""
+    series: list[Steps] = [*recording.node_states.values()]
+    for workload in recording.workloads:
+        series += [workload.ready, workload.unavailable, workload.pending, workload.terminating, workload.desired]
+        series += [each.pods for each in workload.revisions]
+    ends = [steps.at[-1] for steps in series if steps.at]
+    ends += [mark.at for mark in recording.marks] + [event.last for event in recording.events]
+    return max(ends, default=0.0)
+
+
+def sections_of(recording: Recording, axis: Axis) -> list[Section]:
+    """All pictures, without empty ones."""
+    shown = workloads.shown_workloads(recording)
+    found = [
+        Section("workloads", "Workloads", [p for each in shown for p in workloads.workload_panels(each, axis)]),
+        Section("nodes", "Nodes", nodes.node_panels(recording, axis)),
+        Section("requests", "API requests", rows.request_panels(recording, axis)),
+        Section("queues", "Work queues", rows.queue_panels(recording, axis)),
+        Section("events", "Events", rows.event_panels(recording, axis)),
+    ]
+    return [section for section in found if section.panels]
+
+
+def picture(
+    panels: Sequence[Panel], recording: Recording, axis: Axis, label: str, *, top: Sequence[Markup] = ()
+) -> Markup:
+    """Panels with the marks above them and the times below, as an ``svg`` element in HTML."""
+    inner, height = _composed(panels, recording, axis)
+    return element(
+        "svg",
+        *top,
+        *inner,
+        viewBox=f"-1 0 {WIDTH + 2} {height:g}",
+        role="img",
+        aria_label=label,
+        data_begin=round(axis.begin - axis.zero, 3),
+        data_end=round(axis.end - axis.zero, 3),
+    )
+
+
+def _composed(panels: Sequence[Panel], recording: Recording, axis: Axis) -> tuple[list[Markup], float]:
+    lane = marks_panel(recording.marks, axis)
+    first, below_lane = placed([lane, axis_panel(axis, above=True)], 6)
+    drawn, below = placed(panels, below_lane + 10)
+    times, bottom = placed([axis_panel(axis)], below + 6)
+    lines = element(
+        "g",
+        grid_part(axis, below + 6 - below_lane),
+        *line_parts(recording.marks, axis, below + 6 - below_lane),
+        transform=f"translate(0 {below_lane:g})",
+        class_="lines",
+    )
+    return [*first, *drawn, lines, *times], bottom + 2
+
+
+def svg(recording: Recording) -> str:
+    """A file: everything in one picture."""
+    axis = axis_of(recording)
+    panels = [panel for section in sections_of(recording, axis) for panel in section.panels]
+    inner, height = _composed(panels, recording, axis)
+    heading = [
+        element("text", short(recording.name or "simulation", 80), x=0, y=16, class_="heading"),
+        element("text", summary(recording, axis), x=0, y=36, class_="subheading"),
+    ]
+    top = 46
+    if recording.failure:
+        heading.append(element("text", f"✗ {short(recording.failure.splitlines()[0], 150)}", x=0, y=54, class_="bad"))
+        top = 64
+    width, total = WIDTH + 2 * _MARGIN, top + height + 2 * _MARGIN
+    ground = element("rect", width=width, height=total, class_="page")
+    body = element(
+        "g",
+        *heading,
+        element("g", *inner, transform=f"translate(0 {top})"),
+        transform=f"translate({_MARGIN} {_MARGIN})",
+    )
+    title = element("title", f"{short(recording.name, LONGEST)}: {summary(recording, axis)}")
+    style = element("style", Markup(picture_css()))
+    found = element(
+        "svg", title, style, PATTERNS, ground, body,
+        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width} {total:g}", width=width, height=round(total),
+        role="img",
+    )  # fmt: skip
+    return f"{found.text}\n"
+
+
+def summary(recording: Recording, axis: Axis) -> str:
+    """What one wants to know first, in a line."""
+    seed = f"seed {recording.seed}"
+    parts = [*([short(recording.variant, 80)] if recording.variant else []), seed]
+    parts.append(f"{seconds_text(recording.seconds)} of virtual time")
+    if axis.end < recording.seconds * 0.99:
+        parts.append(f"at rest after {axis.label(last_change(recording))}")
+    parts.append(count_text(recording.total_writes, "write"))
+    parts.append(f"{number_text(recording.requests.total)} API requests")
+    return " · ".join(parts)
