@@ -3,8 +3,8 @@
 Both ends use these structs and neither imports the other: ``client`` has the protocol, ``apiserver`` satisfies it.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -42,6 +42,17 @@ class Stream(Protocol):
 
     async def close(self) -> None:
         """Stop receiving. Safe to call twice, and after the end."""
+        ...
+
+
+@runtime_checkable
+class RenewsAtOnce(Protocol):
+    """A transport to a server in the same process, by which Leases can be renewed without requests."""
+
+    def renewal(self, request: Request) -> Callable[[str], bytes | None] | None:
+        """For a PUT like this one (its body does not matter) of a Lease that was renewed by the last one: what renews
+        it again. It takes the ``renewTime`` and gives the Lease; or None, having done nothing, when somebody else has
+        written it or a request is needed for another reason. None if that is not possible at all."""
         ...
 
 

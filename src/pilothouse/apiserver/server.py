@@ -28,17 +28,18 @@ from pilothouse.apiserver.controllers.event_expiry import EventExpiry
 from pilothouse.apiserver.controllers.resource_metrics import ResourceMetrics
 from pilothouse.apiserver.core import Core, Handler
 from pilothouse.apiserver.endpoints import create, delete, get, patch, subresources, update, watch
+from pilothouse.apiserver.endpoints import renewal as renewals
 from pilothouse.apiserver.endpoints.documents import Documents
 from pilothouse.apiserver.endpoints.history import history_documents
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.long_work import LONG_BYTES
 from pilothouse.apiserver.metrics.requests import ClientMetrics
-from pilothouse.apiserver.options import ServerOptions
+from pilothouse.apiserver.options import ServerOptions, read_write_options
 from pilothouse.apiserver.origins import begin_writes, end_writes, own_writes, stamp_origin
 from pilothouse.apiserver.registry.core.services.allocation import ServiceAddresses
 from pilothouse.apiserver.request_info import TOO_MANY, RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.apiserver.serializers.json import JSON, PLAIN, failure
+from pilothouse.apiserver.serializers.json import JSON, JSON_HEADERS, PLAIN, failure
 from pilothouse.apiserver.serializers.presenter import NegotiatingPresenter
 from pilothouse.apiserver.serializers.results import (
     ListResult,
@@ -48,7 +49,7 @@ from pilothouse.apiserver.serializers.results import (
     Result,
     StatusResult,
 )
-from pilothouse.apiserver.transport import Handle, LocalTransport
+from pilothouse.apiserver.transport import Handle, LocalTransport, Renew
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.logging import Log
@@ -191,7 +192,7 @@ class ApiServer:
         handle: Handle = self.handle if self.audit is None else self._handle_audited
         if self.tracing is not None:
             handle = self.tracing.local(handle, self.core.requests.read)
-        return LocalTransport(handle, Identity(user, tuple(groups)), user_agent, self.core, metrics)
+        return LocalTransport(handle, Identity(user, tuple(groups)), user_agent, self.core, metrics, self.renewal)
 
     async def _handle_audited(self, request: Request, identity: Identity) -> Response | Stream:
         """Requests from the same process are recorded as those from outside are, where the handler chain does it."""
@@ -340,6 +341,49 @@ class ApiServer:
             if (context := audit_context()) is not None:
                 context.log_panic(error)
             return response
+
+    def renewal(self, request: Request, identity: Identity) -> Renew | None:
+        """What renews the Lease of a PUT like this one without a request, for a program in this process: see
+        ``renewal.RenewalAtOnce``. None where that is not possible."""
+        core = self.core
+        request_info = core.requests.read(request.method, request.target)
+        info = request_info.info
+        if (
+            info is None
+            or request_info.verb != "update"
+            or request_info.subresource
+            or not request_info.name
+            or request_info.query is TOO_MANY
+            or not core.strategy(info).renewed
+            or core.strategy(info).deprecation_warnings
+            or not self.presenter.is_plain(request, request_info)
+        ):
+            return None
+        try:
+            if self._find(request, request_info)[0] is not update.update:
+                return None
+            options = read_write_options(request_info.query, "UpdateOptions")
+        except (StatusError, PlainNotFound):
+            return None
+        strategy, namespace = core.strategy(info), request_info.namespace
+        call = Call(request, request_info, info, strategy, identity, namespace, request_info.name, [])
+        renewal = renewals.renewal_at_once(core, call, options)
+        if renewal is None:
+            return None
+        renewing = renewal.renew
+
+        def renew(renewed: str) -> Response | None:
+            if self.audit is not None or self.tracing is not None or self._lagging is not None:
+                return None  # These are about requests.
+            try:
+                if self.authorize is not None:
+                    self.authorize(identity, request_info)
+                value = renewing(renewed)
+            except (StatusError, StoreClosed):
+                return None  # the request will be answered so
+            return None if value is None else Response(200, JSON_HEADERS, value)
+
+        return renew
 
     async def settle(self) -> None:
         """Make the objects of the start visible. The first to come does it, all others wait for the same commit."""

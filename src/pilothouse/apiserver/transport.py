@@ -17,6 +17,8 @@ from pilothouse.apiserver.serializers.json import Pieces
 from pilothouse.machinery.metrics import Gauge
 
 Handle = Callable[[Request, Identity], Awaitable[Response | Stream]]
+Renew = Callable[[str], Response | None]
+"""Renews a Lease with this ``renewTime``; None if that takes a request."""
 _READS = ("GET", "HEAD")
 
 
@@ -28,16 +30,27 @@ class Batches(Protocol):
         """The pieces, by what came together."""
         ...
 
+    def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
+        """Give the versions of bookmarks to ``take``, where it returns true, instead of a piece."""
+        ...
+
 
 class LocalTransport:
     """One user's way into an API server in the same process."""
 
     def __init__(
-        self, handle: Handle, identity: Identity, user_agent: str, core: Core, client: ClientMetrics | None = None
+        self,
+        handle: Handle,
+        identity: Identity,
+        user_agent: str,
+        core: Core,
+        client: ClientMetrics | None = None,
+        find_renewal: Callable[[Request, Identity], Renew | None] = lambda _request, _identity: None,
     ) -> None:
         """``client`` counts the requests if the server counts any."""
         self._handle = handle
         self._client = client
+        self._find_renewal = find_renewal
         self._core = core
         self._identity = identity
         self._agent = {"user-agent": user_agent} if user_agent else {}
@@ -49,6 +62,35 @@ class LocalTransport:
             return answer
         body = answer.whole() if isinstance(answer, Pieces) else b"".join([piece async for piece in answer])
         return Response(answer.status, answer.headers, body)
+
+    def renewal(self, request: Request) -> Callable[[str], bytes | None] | None:
+        """``wire.RenewsAtOnce``."""
+        if self._agent and "user-agent" not in request.headers:
+            request = Request(request.method, request.target, {**request.headers, **self._agent}, request.body)
+        core, find = self._core, self._find_renewal
+        renew = find(request, self._identity)
+        if renew is None:
+            return None
+
+        def counted(renewed: str) -> bytes | None:
+            metrics = core.metrics
+            if metrics is None:
+                answer = renew(renewed)
+                return None if answer is None else answer.body
+            requests = metrics.requests
+            began = requests.clock()
+            answer = renew(renewed)
+            if answer is None:
+                return None
+            requests.writing.enter(began)
+            requests.writing.leave()
+            # What would have been sent is as long as what is answered.
+            sent = Request(request.method, request.target, request.headers, answer.body)
+            info, seconds = core.requests.read(request.method, request.target), requests.clock() - began
+            requests.observe(sent, info, answer.status, seconds, len(answer.body), self._client)
+            return answer.body
+
+        return counted
 
     async def open(self, request: Request) -> Stream:
         """Ask and return once the status is known."""
@@ -108,6 +150,7 @@ class MeasuredStream:
         self._running.inc()
         if isinstance(stream, Batches):
             self.batches = stream.batches
+            self.hand_over_bookmarks = stream.hand_over_bookmarks
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._stream.__aiter__()

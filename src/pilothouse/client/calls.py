@@ -38,6 +38,7 @@ class Calls:
         host: str,
     ) -> None:
         self._transport = transport
+        self._renewing = transport if isinstance(transport, wire.RenewsAtOnce) else None
         self._env = env
         # client-go rest.RESTClientForConfigAndClient: a qps without a burst means the default burst, 10.
         self._limiter = RateLimiter(env, qps, burst or 10) if qps > 0 else None
@@ -62,11 +63,21 @@ class Calls:
         """The same calls, over another transport."""
         moved = copy(self)
         moved._transport = transport
+        moved._renewing = transport if isinstance(transport, wire.RenewsAtOnce) else None
         return moved
 
     async def send(self, method: str, target: str, headers: FixedHeaders, body: bytes = b"") -> bytes:
         """The body of the answer, or its error."""
         return (await self.exchange(method, target, headers, body)).body
+
+    def renewal(self, target: str, headers: FixedHeaders) -> Callable[[str], bytes | None] | None:
+        """``Client.renewal``."""
+        transport = self._renewing
+        if transport is None or self._limiter is not None or self._fence is not None or self._metrics is not None:
+            return None
+        if self._limit:
+            target = f"{target}{'&' if '?' in target else '?'}{self._limit}"
+        return transport.renewal(wire.Request("PUT", target, headers))
 
     async def exchange(self, method: str, target: str, headers: FixedHeaders, body: bytes) -> wire.Response:
         """The whole answer, when its status is 2xx, or its error."""

@@ -316,6 +316,12 @@ class Client:
         headers = self._accepting(kind, _JSON)
         return self._read(kind, await self._calls.send("PUT", target, headers, encode_body(body)), namespace, name)
 
+    def renewal(self, kind: Kind[Any], name: str, namespace: str) -> Callable[[str], bytes | None] | None:
+        """For a Lease that ``update`` has renewed before, in a server of this process: renews it again, without a
+        request (``wire.RenewsAtOnce``). None where that is not possible: with a server elsewhere or one that does not
+        keep everything in memory, and over transports with faults, limits, traces or records of what is sent."""
+        return self._calls.renewal(object_path(kind, namespace, name), self._accepting(kind, _JSON))
+
     async def patch(
         self,
         kind: Kind[T],

@@ -140,6 +140,20 @@ class Watch(Generic[T]):
         if isinstance(pieces, AsyncGenerator) and self._waiting is None:
             await pieces.aclose()  # the garbage collector would close it at an arbitrary moment
 
+    def hand_over_bookmarks(self, take: Callable[[str], object]) -> None:
+        """Have ``take`` called with the versions of bookmarks that come while this waits, if the server is in the same
+        process; they are no events then."""
+        hand_over: Callable[[Callable[[str], bool]], None] | None = getattr(self._stream, "hand_over_bookmarks", None)
+
+        def take_while_waiting(version: str) -> bool:
+            if self._waiting is None or self._overdue:
+                return False
+            take(version)
+            return True
+
+        if hand_over is not None:
+            hand_over(take_while_waiting)
+
     def __aiter__(self) -> Self:
         return self
 

@@ -34,6 +34,9 @@ class Env(msgspec.Struct, frozen=True):
     """The local time zone, for the few times that are meant in it. Programs take ``local_zone()``."""
     loop_time: Callable[[], float] | None = None
     """The time of the one loop on which all of this runs; None where loops come and go."""
+    is_alone: Callable[[], bool] = lambda: True
+    """Whether what is done now, instead of by a task of its own that would have to be woken first, overtakes nothing:
+    on the virtual loop, that nothing else is ready at this instant. In real time no order is promised."""
     tracing: Any = None
     """Starts the spans of the program (a ``Tracing``, of ``tracing.provider``). None where nothing is traced."""
 

@@ -89,11 +89,17 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Tasks that are not done, oldest first."""
         self.clock: VirtualClock | None = None
         """The wall clock of the run, for code that has only the loop."""
+        self.leaps = True
+        """Whether renewals may be made in their timers (``is_alone``). Off, to show that this changes nothing."""
 
     # Time
 
     def time(self) -> float:
         return self._time
+
+    def is_alone(self) -> bool:
+        """Whether nothing is ready to run but the caller: ``Env.is_alone``."""
+        return self.leaps and not self._ready
 
     # Scheduling
 
@@ -328,14 +334,21 @@ class VirtualClock(LoopClock):
         self._seconds = None
 
 
-def run(main: Callable[[Env], Coroutine[Any, Any, T]], *, seed: int = 0, start: datetime.datetime = START) -> T:
-    """Run ``main(env)`` to its end in virtual time and return its result.
+def run(
+    main: Callable[[Env], Coroutine[Any, Any, T]],
+    *,
+    seed: int = 0,
+    start: datetime.datetime = START,
+    leaps: bool = True,
+) -> T:
+    """Run ``main(env)`` to its end in virtual time and return its result. ``leaps`` as in ``VirtualLoop``.
 
     Tasks that are left when it ends are cancelled, newest last, and given the chance to clean up.
     """
     loop = VirtualLoop()  # type: ignore[abstract]  # what needs sockets or processes is absent on purpose
+    loop.leaps = leaps
     clock = loop.clock = VirtualClock(loop, start)
-    env = Env(clock=clock, chance=Chance(seed), loop_time=loop.time)
+    env = Env(clock=clock, chance=Chance(seed), loop_time=loop.time, is_alone=loop.is_alone)
     try:
         with seldom_collecting():
             return _run_and_drain(loop, main(env))

@@ -12,9 +12,10 @@ then the simulator writes its whole status and a new Lease.
 """
 
 import asyncio
+import datetime
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -23,9 +24,18 @@ from pilothouse.api.core import NODES, Node, NodeCondition, ObjectReference, Tai
 from pilothouse.client import Client, strategic_merge_patch
 from pilothouse.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from pilothouse.env import Env, Log
-from pilothouse.machinery.causes import record_decision
+from pilothouse.machinery.causes import (
+    TIMER,
+    Moment,
+    Triggers,
+    begin_sync,
+    current_moment,
+    record_decision,
+    return_to,
+)
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.splice import replace_spec
+from pilothouse.machinery.times import format_micro_time
 from pilothouse.nodes import node_object
 from pilothouse.nodes.commands import Commands, commands_of
 from pilothouse.nodes.eviction_manager import EvictionManager
@@ -40,6 +50,8 @@ _RETRY_SECONDS = (0.2, 7.0)
 _LEASE_TRIES = 5
 _TURN_SECONDS = 0.25
 """Leases are renewed at multiples of this."""
+_TURN = Triggers()
+_TURN.add(TIMER)
 _TAINT_TRIES = 5
 _START_TAINT = ("node.kubernetes.io/not-ready", "NoSchedule")
 _OUT_OF_SERVICE = Taint(key="node.kubernetes.io/out-of-service", value="nodeshutdown", effect="NoExecute")
@@ -57,8 +69,13 @@ class _NodeState(msgspec.Struct):
     version: str = ""
     conditions: tuple[NodeCondition, ...] = ()
     lease: msgspec.Raw | None = None
+    renew: Callable[[str], bytes | None] | None = None  # renews ``lease`` without a request
+    moment: Moment | None = None  # of such renewals
+    renewed_at: datetime.datetime | None = None  # the last of them
     lease_spec: bytes = b""  # as it was sent last: at the end of ``lease``, unless another client has changed it
     lease_due: float = 0.0
+    turn: float = -1.0
+    """The turn in which the Lease is going to be renewed; none if it is negative."""
     status_due: float = 0.0
     new: bool = False  # the Node has not been served yet: its start taint has to go, its status is written whole
     whole: bool = False  # the next status report has to be complete
@@ -112,6 +129,8 @@ class Heartbeats:
         self._random = env.stream("nodes")
         self._states = {name: _NodeState(name, profiles[name]) for name in index}
         self._arrived: set[str] = set()
+        self._turns: dict[float, tuple[asyncio.TimerHandle, list[str]]] = {}
+        """The nodes whose Leases are due, by loop time."""
         self._queue: WorkQueue[str] = WorkQueue(env, "nodes", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
         self._pool = WorkerPool(
             "node heartbeats", self._queue, self._reconcile, workers=_WORKERS, log=log, component=KUBELET
@@ -133,7 +152,12 @@ class Heartbeats:
             self.ready.set()
         for name in self._index:
             self._queue.add(name)
-        await self._pool.run()
+        try:
+            await self._pool.run()
+        finally:
+            for timer, _names in self._turns.values():
+                timer.cancel()
+            self._turns.clear()
 
     # Events of the watch
 
@@ -251,8 +275,8 @@ class Heartbeats:
             await self._renew(node_state)
         if not node_state.uid:
             return None
-        soonest = min(node_state.lease_due, node_state.status_due) if self._reports else node_state.lease_due
-        return Requeue(after=soonest - self._env.monotonic())
+        self._set_turn(node_state)
+        return Requeue(after=node_state.status_due - self._env.monotonic()) if self._reports else None
 
     def _reboot(self, node_state: _NodeState) -> None:
         node_state.boots = self._outages.boots(node_state.name)
@@ -402,10 +426,8 @@ class Heartbeats:
                 self._log.info("Failed to update lease", v=1, node=node_state.name, err=error)
             else:
                 if node_state.uid == uid:
-                    node_state.lease = lease
-                    node_state.lease_due = self._turn_after(
-                        self._stretched(node_state.profile, node_state.profile.lease_period)
-                    )
+                    node_state.lease, node_state.renew = lease, None
+                    self._plan_renewal(node_state)
                 return
 
     async def _write_lease(self, node_state: _NodeState, uid: str) -> msgspec.Raw:
@@ -417,9 +439,81 @@ class Heartbeats:
             except NotFound:
                 return await client.create(LEASES.raw, node_object.new_lease(name, uid, self._env.now()), namespace)
         spec = msgspec.json.encode(node_object.lease_spec(name, self._env.now()))
-        body = replace_spec(bytes(lease), node_state.lease_spec, spec)
+        before = node_state.lease_spec
+        if not before and node_state.renewed_at is not None:
+            before = msgspec.json.encode(node_object.lease_spec(name, node_state.renewed_at))
+        body = replace_spec(bytes(lease), before, spec)
         node_state.lease_spec = spec
         return await client.update(LEASES.raw, name, body, namespace)
+
+    def _set_turn(self, node_state: _NodeState) -> None:
+        due = node_state.lease_due
+        if due == node_state.turn:
+            return
+        node_state.turn = due
+        waiting = self._turns.get(due)
+        if waiting is None:
+            timer = asyncio.get_running_loop().call_at(due, self._take_turn, due)
+            self._turns[due] = timer, [node_state.name]
+        else:
+            waiting[1].append(node_state.name)
+
+    def _take_turn(self, due: float) -> None:
+        """Renew the Leases that are due: without waking anybody, if that is possible for all of them, as all others are
+        to be renewed in the same order."""
+        names = [name for name in self._turns.pop(due)[1] if self._states[name].turn == due]
+        states = [self._states[name] for name in names]
+        for node_state in states:
+            node_state.turn = -1.0
+        renewed = 0
+        if self._env.is_alone() and all(map(self._only_renews, states)):
+            for node_state in states:
+                if not self._renew_at_once(node_state):
+                    break
+                renewed += 1
+        for name in names[renewed:]:
+            self._queue.add_due(name)
+
+    def _only_renews(self, node_state: _NodeState) -> bool:
+        """Whether ``_reconcile`` would do nothing but renew the Lease that was written last."""
+        name, outages = node_state.name, self._outages
+        return (
+            node_state.lease is not None
+            and node_state.uid != ""
+            and node_state.registered
+            and node_state.tainted == outages.is_out_of_service(name)
+            and not outages.is_down(name)
+            and node_state.boots == outages.boots(name)
+            and not outages.is_slow(name)
+            and not (self._reports and self._env.monotonic() >= node_state.status_due)
+            and not self._queue.is_taken(name)
+        )
+
+    def _renew_at_once(self, node_state: _NodeState) -> bool:
+        name = node_state.name
+        if node_state.renew is None:
+            node_state.renew = self._clients[name].renewal(LEASES.raw, name, node_object.LEASE_NAMESPACE)
+            if node_state.renew is None:
+                return False
+        if node_state.moment is None:
+            begin_sync(KUBELET, name, _TURN)
+            record_decision(_lease_decision(node_state.profile.lease_period))
+            node_state.moment = current_moment()
+        else:
+            return_to(node_state.moment)
+        now = self._env.now()
+        lease = node_state.renew(format_micro_time(now))
+        if lease is None:
+            node_state.renew = None
+            return False
+        node_state.lease, node_state.lease_spec, node_state.renewed_at = msgspec.Raw(lease), b"", now
+        self._plan_renewal(node_state)
+        self._set_turn(node_state)
+        return True
+
+    def _plan_renewal(self, node_state: _NodeState) -> None:
+        profile = node_state.profile
+        node_state.lease_due = self._turn_after(self._stretched(profile, profile.lease_period))
 
     def _turn_after(self, seconds: float) -> float:
         """The first turn at least so many seconds from now: Leases that are due at about the same time are renewed one

@@ -88,6 +88,10 @@ class Outages:
             return True
         return False
 
+    def is_slow(self, node: str) -> bool:
+        """Whether what the node sends is delayed."""
+        return node in self._slow
+
     def lateness(self, node: str, what: str) -> float:
         """How many seconds the node has to wait before it sends ``what``, 0.0 if it may.
 

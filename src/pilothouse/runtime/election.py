@@ -7,6 +7,7 @@ client-go v0.36 ``tools/leaderelection`` with a LeaseLock, so that ours and Go's
 """
 
 import asyncio
+import contextlib
 import datetime
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -18,7 +19,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.env import Env, Log, TaskGroup
-from pilothouse.machinery.causes import begin_sync, current_moment, record_decision, return_to
+from pilothouse.machinery.causes import Moment, begin_sync, current_moment, record_decision, return_to
 from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.owners import object_reference
 from pilothouse.machinery.splice import replace_fields, replace_spec
@@ -187,7 +188,11 @@ class LeaderElector:
         self._lock = f"{namespace}/{name}"
         self._cached: bytes = b""
         self._sent = b""
-        """The spec that was written last."""
+        """The spec that was written last by a request."""
+        self._at_once: Callable[[str], bytes | None] | None = None
+        """Renews the Lease without one."""
+        self._moment: Moment | None = None
+        """Of such renewals."""
         self._meta = ObjectMeta(name=name, namespace=namespace)
         self._observed: Record | None = None
         self._observed_at = 0.0
@@ -321,7 +326,68 @@ class LeaderElector:
                 self._log.info("Failed to renew lease", lock=self._lock)
                 return
             self._log.info("Successfully renewed lease", v=5, lock=self._lock)
-            await asyncio.sleep(self._period)
+            await self._next_renewal()
+
+    async def _next_renewal(self) -> None:
+        """Wait until it is time for one that has to be waited for. Those whose answer is there at once are made
+        meanwhile, without waking this task."""
+        loop = asyncio.get_running_loop()
+        due = loop.create_future()
+        timer: asyncio.TimerHandle
+
+        def renew() -> None:
+            nonlocal timer
+            if due.done():
+                return
+            try:
+                renewed = self._renew_at_once()
+            except Exception as error:  # noqa: BLE001  # it is raised where the renewals are awaited
+                due.set_exception(error)
+                return
+            if renewed:
+                timer = loop.call_later(self._period, renew)
+            else:
+                due.set_result(None)
+
+        timer = loop.call_later(self._period, renew)
+        try:
+            await due
+        finally:
+            timer.cancel()
+
+    def _renew_at_once(self) -> bool:
+        """``_try`` as far as it is the usual renewal and does not wait; False: nothing was done."""
+        now, observed = self._env.monotonic(), self._observed
+        if (
+            observed is None
+            or observed.holder != self.identity
+            or self._reported != self.identity
+            or not self._is_valid(now)
+            or not self._has_labels()
+            or not self._env.is_alone()
+        ):
+            return False
+        renew = self._at_once
+        if renew is None:
+            renew = self._at_once = self._client.renewal(LEASES.raw, self.name, self.namespace)
+            if renew is None:
+                return False
+        wall = self._env.now()
+        record = _continued(Record(self.identity, int(self._duration), wall, wall, 0), observed)
+        if self._moment is None:
+            begin_sync(COMPONENT, self._lock)
+            record_decision(self._decision(record))
+            self._moment = current_moment()
+        else:
+            return_to(self._moment)
+        lease = renew(format_micro_time(wall))
+        if lease is None:
+            self._at_once = None
+            return False
+        self._cached, self._sent = lease, b""
+        self._held(record, now)
+        self._log.info("Successfully renewed lease", v=5, lock=self._lock)
+        return True
 
     # One attempt
 
@@ -400,14 +466,25 @@ class LeaderElector:
     # Requests
 
     def _keep(self, raw: msgspec.Raw) -> None:
+        self._at_once = None
         self._cached = bytes(raw)
         self._meta = _lease.decode(self._cached).metadata
 
+    def _has_labels(self) -> bool:
+        return self._labels.items() <= self._meta.labels.items()
+
+    def _decision(self, record: Record) -> str:
+        what = f"taken or renewed for {record.duration_seconds} s" if record.holder else "released"
+        return f"{self.identity}: the lease is {what}"
+
     async def _put(self, record: Record) -> Exception | None:
-        before, self._sent = self._sent, msgspec.json.encode(record.spec())
+        before = self._sent
+        if not before and self._observed is not None:
+            before = msgspec.json.encode(self._observed.spec())  # as it was renewed without a request
+        self._sent = msgspec.json.encode(record.spec())
         # With the managedFields that were read, as client-go sends them.
         body = replace_spec(self._cached, before, self._sent)
-        if not self._labels.items() <= self._meta.labels.items():
+        if not self._has_labels():
             labels = {**self._meta.labels, **self._labels}
             body = replace_fields(body, {"metadata.labels": msgspec.json.encode(labels)})
         return await self._write(self._client.update(LEASES.raw, self.name, body, self.namespace), record)
@@ -428,8 +505,7 @@ class LeaderElector:
         # This task also starts what is led: that is not done because of the lease.
         moment = current_moment()
         begin_sync(COMPONENT, f"{self.namespace}/{self.name}")
-        what = f"taken or renewed for {record.duration_seconds} s" if record.holder else "released"
-        record_decision(f"{self.identity}: the lease is {what}")
+        record_decision(self._decision(record))
         try:
             return await self._send(request)
         finally:
@@ -470,6 +546,9 @@ class LeaderElector:
 
     def _say(self, what: str) -> None:
         if self._recorder is not None:
+            with contextlib.suppress(msgspec.MsgspecError):
+                # Renewals do not read what they have written.
+                self._meta = _lease.decode(self._cached).metadata
             about = object_reference(LEASES, self._meta)
             self._recorder.event(about, NORMAL, "LeaderElection", f"{self.identity} {what}")
 

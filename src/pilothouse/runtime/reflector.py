@@ -381,6 +381,8 @@ class Reflector(Generic[T]):
         seen = 0
         seen_other = False
         error: Exception | None = None
+        if live.ordered:
+            live.watch.hand_over_bookmarks(self._take_bookmark)
         try:
             async for batch in live.watch:
                 seen += len(batch)
@@ -404,6 +406,10 @@ class Reflector(Generic[T]):
             return Waiting(Reconnecting())
         return Ended(error, "watch")
 
+    def _take_bookmark(self, version: str) -> None:
+        self.last_version = version
+        self._sink.bookmark(version)
+
     async def _take(self, batch: "list[WatchEvent[T]]", live: Live, *, seen_other: bool) -> bool:
         """Pass on one batch. Whether anything but ADDED was seen so far is returned, for watches opened at no version.
 
@@ -411,8 +417,7 @@ class Reflector(Generic[T]):
         """
         sink = self._sink
         if len(batch) == 1 and batch[0].type == "BOOKMARK":
-            self.last_version = batch[0].object.metadata.resource_version
-            sink.bookmark(self.last_version)
+            self._take_bookmark(batch[0].object.metadata.resource_version)
             self._since_yield += 1
             return True
         pending: list[WatchEvent[T]] = []

@@ -249,6 +249,13 @@ class WorkQueue(Generic[K]):
         if self._timer is None or when < self._timer_at:
             self._set_timer(when)
 
+    def add_due(self, key: K) -> None:
+        """Add ``key`` because its time has come, for whoever keeps times outside of the queue."""
+        if key not in self._triggers:
+            self._triggers[key] = Triggers()
+            self._triggers[key].add(TIMER)
+        self._enqueue(key)
+
     def add_rate_limited(self, key: K) -> None:
         """Add ``key`` when the rate limiter says it may be tried again."""
         if key not in self._triggers and (taken := self._taken.get(key)) is not None:
@@ -285,6 +292,10 @@ class WorkQueue(Generic[K]):
     def is_processing(self, key: K) -> bool:
         """Whether ``key`` is being worked on."""
         return key in self._processing
+
+    def is_taken(self, key: K) -> bool:
+        """Whether ``key`` is being worked on, or will be without further ado."""
+        return key in self._processing or key in self._dirty
 
     def shut_down(self) -> None:
         """Take no new keys. Ready keys are still handed out, then ``get`` raises ``QueueClosed``. May be called
@@ -349,9 +360,6 @@ class WorkQueue(Generic[K]):
             when, _sequence, key = heapq.heappop(heap)
             if waiting.get(key) == when:
                 del waiting[key]
-                if key not in self._triggers:
-                    self._triggers[key] = Triggers()
-                    self._triggers[key].add(TIMER)
-                self._enqueue(key)
+                self.add_due(key)
         if heap:
             self._set_timer(heap[0][0])

@@ -11,8 +11,14 @@ from pilothouse.storage.store import Store
 class MemoryStore(Store):
     """Commits inline: ``commit`` makes everything staged so far visible and returns without yielding to the loop."""
 
+    commits_at_once = True
+
     async def commit(self, staged: Staged) -> None:
         """Make the write visible, and with it everything staged so far. Fails only once the store is closed."""
+        self.commit_at_once(staged)
+
+    def commit_at_once(self, staged: Staged) -> None:
+        """``commit``, which does not wait."""
         if staged.committed:
             return
         if staged.failure:

@@ -40,6 +40,9 @@ _MARKS = 3600
 class Store(ABC):
     """A revisioned store of bytes, for one event loop. See the module for its guarantees."""
 
+    commits_at_once = False
+    """Whether ``commit`` never waits."""
+
     def __init__(
         self,
         env: Env,
@@ -249,6 +252,10 @@ class Store(ABC):
                 hook(staged)
         return staged
 
+    def commit_at_once(self, staged: Staged) -> None:
+        """``commit``, for a store whose ``commits_at_once`` is true."""
+        raise NotImplementedError
+
     @abstractmethod
     async def commit(self, staged: Staged) -> None:
         """Return once the write is durable and visible.
@@ -392,8 +399,12 @@ class Store(ABC):
         if revision > self.compacted:
             self.compacted = revision
             for collection in self._collections.values():
-                collection.forget(revision)
-            self._history_size = sum([collection.size for collection in self._collections.values()])
+                # The floor of those without such changes does not matter: ``compacted`` is above it.
+                changes = collection.changes
+                if changes and changes[0].revision <= revision:
+                    self._history_size -= collection.size
+                    collection.forget(revision)
+                    self._history_size += collection.size
 
     def _shrink(self, size: int) -> None:
         """Let the resources with the most history lose their oldest changes. A little more than must be, so that this

@@ -11,11 +11,14 @@ import pytest
 from tests.apiserver.api import LEASES, Answer, Api, Object
 from tests.tables import cases
 
+from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
+from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.endpoints import update
 from pilothouse.apiserver.endpoints.renewal import renew
 from pilothouse.env import Env
+from pilothouse.machinery.times import format_micro_time, format_time
 
 _LEASE = LEASES + "/a"
 _KEY = "coordination.k8s.io/leases/default/a"
@@ -190,3 +193,52 @@ async def test_of_two_at_once_one_is_rejected(api: Api) -> None:
     body = _renewed(_stored(api))
     answers = await asyncio.gather(*[api.put(_LEASE, body) for _ in range(2)])
     assert sorted(answer.status for answer in answers) == [200, 409]
+
+
+def _renewal(api: Api, target: str = _LEASE, agent: str = "test") -> Callable[[str], Response | None] | None:
+    headers = {"content-type": "application/json", "user-agent": agent}
+    return api.server.renewal(Request("PUT", target, headers), Identity("test"))
+
+
+async def test_without_a_request_the_same_is_stored(api: Api, env: Env) -> None:
+    await api.made(LEASES, _lease())
+    assert _renewal(api) is None, "it was not renewed yet"
+    answer = await api.put(_LEASE, _renewed(_stored(api)))
+    renew = _renewal(api)
+    assert renew is not None
+    for seconds in (7, 0, 5):
+        await asyncio.sleep(seconds)
+        before = _stored(api)
+        at = format_micro_time(env.now())
+        response = renew(at)
+        assert response is not None
+        assert response.body == _stored(api)
+        renewed, old = json.loads(response.body), json.loads(before)
+        assert int(renewed["metadata"].pop("resourceVersion")) == int(old["metadata"].pop("resourceVersion")) + 1
+        assert renewed["metadata"]["managedFields"][0].pop("time") == format_time(env.now())
+        assert renewed["spec"].pop("renewTime") == at
+        del old["metadata"]["managedFields"][0]["time"], old["spec"]["renewTime"]
+        assert renewed == old
+    assert (await api.put(_LEASE, answer.body)).status == 409
+    newest = json.loads(_stored(api))
+    newest["metadata"]["labels"] = {"a": "b"}
+    assert (await api.put(_LEASE, newest)).status == 200
+    assert renew(format_micro_time(env.now())) is None, "somebody else has written it"
+
+
+@cases(
+    "target, agent",
+    {
+        "another manager": (_LEASE, "other/1"),
+        "another lease": (LEASES + "/b", "test"),
+        "a dry run": (_LEASE + "?dryRun=All", "test"),
+        "a subresource": (_LEASE + "/status", "test"),
+        "all of them": (LEASES, "test"),
+        "another kind": ("/api/v1/namespaces/default/configmaps/a", "test"),
+    },
+)
+async def test_what_takes_a_request(api: Api, target: str, agent: str) -> None:
+    await api.made(LEASES, _lease())
+    await api.put(_LEASE, _renewed(_stored(api)))
+    assert _renewal(api) is not None
+    assert _renewal(api, target, agent) is None

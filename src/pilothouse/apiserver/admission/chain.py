@@ -5,7 +5,7 @@ it (``validate``). All ``admit`` run first, in order, then the object gets its n
 ``validate``. A plugin that never waits returns None; one that must wait returns an awaitable.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 import msgspec
 
@@ -118,11 +118,7 @@ class Chain:
         """Run the plugins that may change the object."""
         steps = self._of(write)
         if self.metrics is not None:
-            phase = steps.admit_phases.get(write.operation)
-            if phase is None:
-                phase = self._new_phase(self.metrics, "admit", steps.admit, write.operation)
-                steps.admit_phases[write.operation] = phase
-            pending = self._run(self.metrics, phase, steps.admit, write)
+            pending = self._run(self.metrics, self._admit_phase(self.metrics, steps, write), steps.admit, write)
             if pending is not None:
                 await pending
             return
@@ -140,10 +136,7 @@ class Chain:
         """Run the plugins that only validate."""
         steps = self._of(write)
         if self.metrics is not None:
-            phase = steps.validate_phases.get(write.operation)
-            if phase is None:
-                phase = self._new_phase(self.metrics, "validate", steps.validate, write.operation)
-                steps.validate_phases[write.operation] = phase
+            phase = self._validate_phase(self.metrics, steps, write)
             pending = self._run(self.metrics, phase, steps.validate, write)
             if pending is not None:
                 await pending
@@ -152,6 +145,39 @@ class Chain:
             pending = step(write)
             if pending is not None:
                 await pending
+
+    def passes_at_once(self, write: AdmissionAttributes) -> bool:
+        """Run all plugins for a write whose object none of them reads (``reads_updates``). False when one would have to
+        wait: then the write has to be admitted step by step. Raises ``StatusError`` as they do."""
+        steps, metrics = self._of(write), self.metrics
+        if metrics is not None:
+            pending = self._run(metrics, self._admit_phase(metrics, steps, write), steps.admit, write)
+        else:
+            pending = _first_pending(steps.admit, write)
+        if pending is None:
+            for step in steps.allocate:
+                step(write)
+            if metrics is not None:
+                pending = self._run(metrics, self._validate_phase(metrics, steps, write), steps.validate, write)
+            else:
+                pending = _first_pending(steps.validate, write)
+        if isinstance(pending, Coroutine):
+            pending.close()
+        return pending is None
+
+    def _admit_phase(self, metrics: AdmissionMetrics, steps: Steps, write: AdmissionAttributes) -> Phase:
+        phase = steps.admit_phases.get(write.operation)
+        if phase is None:
+            phase = self._new_phase(metrics, "admit", steps.admit, write.operation)
+            steps.admit_phases[write.operation] = phase
+        return phase
+
+    def _validate_phase(self, metrics: AdmissionMetrics, steps: Steps, write: AdmissionAttributes) -> Phase:
+        phase = steps.validate_phases.get(write.operation)
+        if phase is None:
+            phase = self._new_phase(metrics, "validate", steps.validate, write.operation)
+            steps.validate_phases[write.operation] = phase
+        return phase
 
     def _new_phase(self, metrics: AdmissionMetrics, kind: StepType, steps: tuple[Step, ...], operation: str) -> Phase:
         phase = metrics.phase(kind, operation, [_name(step) for step in steps])
@@ -219,6 +245,15 @@ class Chain:
             steps = self._steps[resource] = Steps(self, plugins, resource)
         write.steps = steps
         return steps
+
+
+def _first_pending(steps: tuple[Step, ...], write: AdmissionAttributes) -> Awaitable[None] | None:
+    """Run the steps up to the first that waits."""
+    for step in steps:
+        pending = step(write)
+        if pending is not None:
+            return pending
+    return None
 
 
 def _name(step: Step) -> str:

@@ -17,9 +17,10 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core, Owner
 from pilothouse.apiserver.objects import with_revision
 from pilothouse.apiserver.options import WriteOptions
+from pilothouse.apiserver.origins import begin_writes, end_writes
 from pilothouse.apiserver.registry.generic.managed_fields import manager_of
 from pilothouse.apiserver.serializers.results import ObjectResult
-from pilothouse.storage import Mismatch, Record
+from pilothouse.storage import Mismatch, Record, Staged
 
 _SPEC = b',"spec":{'
 _RENEWED = b'"renewTime":"'
@@ -60,34 +61,134 @@ _read = msgspec.json.Decoder(_Stored).decode
 
 async def renew(core: Core, call: Call, record: Record, options: WriteOptions) -> ObjectResult | None:
     """The answer, or None for a request that is not a plain renewal. Raises ``StatusError`` where admission does."""
+    owner = _owner_of_renewal(core, call, record, options)
+    if owner is None:
+        return None
+    admission = core.admission_of(call)
+    write = _write_of(call)
+    if admission.reads_updates(write):
+        return None
+    await admission.admit(write)
+    admission.allocate(write)
+    await admission.validate(write)
+    now = core.time.now()
+    staged = _stage(core, call, record, owner, now)
+    if staged is None:
+        return None
+    value = await core.commit(staged)
+    _remember(core, staged, Owner(owner.manager, owner.api_version, now))
+    return ObjectResult(200, call.info, value, tuple(call.warnings))
+
+
+class RenewalAtOnce:
+    """Renews one Lease for its owner, a program in this process, without a request: what is stored, what watchers see
+    and what is counted is the same as for a PUT of the Lease as it was written last, with another time.
+
+    ``renew`` gives the Lease, or None, having done nothing, when it has been written by somebody else or the request
+    would be more than a plain renewal: then the program has to send it.
+    """
+
+    def __init__(self, core: Core, call: Call, record: Record, owner: Owner) -> None:
+        self._core = core
+        self._call = call
+        self._key = record.key
+        self._owner = owner
+        self._revision = record.revision
+        self._write = _write_of(call)
+        self._parts: tuple[bytes, bytes, bytes, bytes] | None = _split(record, owner)
+
+    def renew(self, renewed: str) -> bytes | None:
+        """Make it with this ``renewTime``. Raises ``StatusError`` where admission does."""
+        core, call, parts = self._core, self._call, self._parts
+        record = core.store.staged(self._key)
+        if parts is None or record is None or record.revision != self._revision:
+            return None
+        admission = core.admission_of(call)
+        if admission.reads_updates(self._write) or not admission.passes_at_once(self._write) or call.warnings:
+            return None
+        now = core.time.now()
+        head, between, middle, end = parts
+
+        def make(revision: int) -> bytes:
+            return b"%b%d%b%b%b%b%b" % (head, revision, between, now.encode(), middle, renewed.encode(), end)
+
+        origin = begin_writes(call, core.env)
+        try:
+            staged = core.store.stage(record.key, make, expected=record.revision)
+            value = core.commit_at_once(staged)
+        finally:
+            end_writes(origin)
+        self._revision = staged.revision
+        if self._owner.time != now:
+            self._owner = Owner(self._owner.manager, self._owner.api_version, now)
+        _remember(core, staged, self._owner)
+        return value
+
+
+def renewal_at_once(core: Core, call: Call, options: WriteOptions) -> RenewalAtOnce | None:
+    """Who renews the Lease of a request like this one at once, if it is stored as its owner has renewed it, and the
+    store commits without waiting."""
+    record = core.store.staged(call.key)
+    if record is None or options.dry_run or not core.store.commits_at_once or not _is_ours(core, call, record):
+        return None
+    known = core.renewed.get(record.key)
+    if known is None or known[0] != record.revision:
+        return None
+    owner = known[1]
+    if owner.manager != manager_of(call, options) or owner.api_version != call.info.api_version:
+        return None
+    return RenewalAtOnce(core, call, record, owner)
+
+
+def _split(record: Record, owner: Owner) -> tuple[bytes, bytes, bytes, bytes] | None:
+    """What is around the version, the time of the entry in managedFields and the renewTime."""
+    head, version, rest = record.value.partition(b'"resourceVersion":"%d"' % record.revision)
+    before, entries, rest = rest.partition(_ENTRIES)
+    since, time, rest = rest.partition(b'"time":"%s"' % owner.time.encode())
+    start = rest.find(_RENEWED, rest.rfind(_SPEC)) + len(_RENEWED)
+    if not version or not entries or not time or start < len(_RENEWED):
+        return None
+    return (
+        head + b'"resourceVersion":"',
+        b'"' + before + entries + since + b'"time":"',
+        b'"' + rest[:start],
+        rest[start + _LENGTH :],
+    )
+
+
+def _owner_of_renewal(core: Core, call: Call, record: Record, options: WriteOptions) -> Owner | None:
+    """Who owns the Lease, if the request renews it and does nothing else, and comes from its owner."""
     if options.dry_run or not _is_ours(core, call, record) or not _is_renewal(call.request.body, record.value):
         return None
     known = core.renewed.get(record.key)
     owner = known[1] if known is not None and known[0] == record.revision else _only_owner(record.value)
     if owner is None or owner.manager != manager_of(call, options) or owner.api_version != call.info.api_version:
         return None
-    admission = core.admission_of(call)
-    write = AdmissionAttributes("UPDATE", call.info, call.namespace, call.name, call.identity, warnings=call.warnings)
-    if admission.reads_updates(write):
-        return None
-    await admission.admit(write)
-    admission.allocate(write)
-    await admission.validate(write)
-    body, now = call.request.body, core.time.now()
+    return owner
+
+
+def _write_of(call: Call) -> AdmissionAttributes:
+    return AdmissionAttributes("UPDATE", call.info, call.namespace, call.name, call.identity, warnings=call.warnings)
+
+
+def _stage(core: Core, call: Call, record: Record, owner: Owner, now: str) -> Staged | None:
+    """The Lease as it was sent, at its new version, and written ``now`` by its owner."""
+    body = call.request.body
 
     def make(revision: int) -> bytes:
         head, mark, rest = with_revision(body, record.revision, revision).partition(_ENTRIES)
         return head + mark + rest.replace(b'"time":"%s"' % owner.time.encode(), b'"time":"%s"' % now.encode(), 1)
 
     try:
-        staged = core.store.stage(record.key, make, expected=record.revision)
+        return core.store.stage(record.key, make, expected=record.revision)
     except Mismatch:
         return None
-    value = await core.commit(staged)
-    if known is None and len(core.renewed) >= _MOST_KNOWN:
+
+
+def _remember(core: Core, staged: Staged, owner: Owner) -> None:
+    if len(core.renewed) >= _MOST_KNOWN and staged.change.key not in core.renewed:
         core.renewed.clear()
-    core.renewed[record.key] = (staged.revision, Owner(owner.manager, owner.api_version, now))
-    return ObjectResult(200, call.info, value, tuple(call.warnings))
+    core.renewed[staged.change.key] = (staged.revision, owner)
 
 
 def _is_ours(core: Core, call: Call, record: Record) -> bool:

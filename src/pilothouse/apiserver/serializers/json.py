@@ -5,7 +5,7 @@ A list of stored objects is spliced from their bytes, and an event is encoded on
 
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -182,6 +182,23 @@ def event_line(event: WatchEvent) -> bytes:
     return line
 
 
+def handing_over(
+    watching: Watching, take: Callable[[str], bool], show: Callable[[WatchEvent], bytes]
+) -> Callable[[int], bool]:
+    """``Watching.hand_over`` for a reader; ``show`` makes what would have been sent, as that is what is counted."""
+    sizes = watching.event_sizes
+    if sizes is None:
+        return lambda revision: take(str(revision))
+
+    def hand_over(revision: int) -> bool:
+        if not take(str(revision)):
+            return False
+        sizes.observe(len(show(watching.bookmark(revision))))
+        return True
+
+    return hand_over
+
+
 class LineStream:
     """A watch as lines of JSON. One piece is one line, and the same bytes object for every watcher of a change."""
 
@@ -202,6 +219,11 @@ class LineStream:
             if self._watching.event_sizes is not None:
                 self._watching.event_sizes.observe_each(map(len, lines))
         return lines.popleft()
+
+    def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
+        """Give bookmarks to ``take`` where it returns true, without a line: a reader in the same process need not be
+        woken for them."""
+        self._watching.hand_over = handing_over(self._watching, take, event_line)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """Instead of single lines: all lines that came together.

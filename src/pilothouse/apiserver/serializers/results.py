@@ -4,7 +4,7 @@ The core speaks in stored JSON bytes and revisions; a ``Presenter`` (plain JSON 
 ``presenter``) turns that into a wire response: tables, metadata only, protobuf, pretty-printed.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -70,6 +70,12 @@ class Watching(Protocol):
     warnings: tuple[str, ...]
     event_sizes: Histogram | None
     """Counts the bytes of what is sent; None where nothing shows them."""
+    hand_over: Callable[[int], bool] | None
+    """Takes the version of a bookmark that is due while the reader waits; false if it does not."""
+
+    def bookmark(self, revision: int) -> WatchEvent:
+        """The event that says that there is nothing else up to a revision."""
+        ...
 
     def __aiter__(self) -> AsyncIterator[list[WatchEvent]]:
         """The batches; never an empty one. Ends when the watch does."""

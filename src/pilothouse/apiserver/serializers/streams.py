@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from pilothouse.apiserver.serializers.json import headers_with
+from pilothouse.apiserver.serializers.json import handing_over, headers_with
 from pilothouse.apiserver.serializers.negotiation import PROTOBUF, Choice
 from pilothouse.apiserver.serializers.partial_metadata import partial_object
 from pilothouse.apiserver.serializers.results import WatchEvent, Watching
@@ -45,6 +45,10 @@ class EventStream:
                 if sizes is not None:
                     sizes.observe(len(piece))
                 yield piece
+
+    def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
+        """As that of ``LineStream``."""
+        self._watching.hand_over = handing_over(self._watching, take, self._show)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """Instead of single pieces: all pieces that came together."""

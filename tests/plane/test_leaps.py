@@ -1,0 +1,102 @@
+"""What is left out in virtual time, because nobody could tell, changes nothing: with it and without it a plane makes
+the same writes, at the same instants, for the same reasons."""
+
+import asyncio
+import datetime
+import hashlib
+import math
+from typing import Any
+
+import pytest
+from tests.tables import cases
+
+from pilothouse.api.apps import DEPLOYMENTS
+from pilothouse.api.core import NODES
+from pilothouse.apiserver.endpoints.renewal import RenewalAtOnce
+from pilothouse.client import merge_patch
+from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.nodes.behaviour import PREFIX
+from pilothouse.plane import Plane, PlaneOptions
+from pilothouse.storage import MemoryStore
+from pilothouse.storage.store import Changes
+
+_FAULT = f"{PREFIX}fault"
+Write = tuple[datetime.datetime, int, str, str, str, object]
+
+
+def _deployment(replicas: int) -> dict[str, Any]:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "app:v1"}]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+
+
+async def _rest(plane: Plane) -> None:
+    await asyncio.sleep(900)
+
+
+async def _work(plane: Plane) -> None:
+    client = plane.client()
+    await client.create(DEPLOYMENTS.raw, _deployment(12), "default")
+    await asyncio.sleep(47.3)
+    await client.patch(NODES.raw, "node-1", merge_patch({"metadata": {"annotations": {_FAULT: "silent"}}}))
+    await asyncio.sleep(430)
+    await client.patch(NODES.raw, "node-1", merge_patch({"metadata": {"annotations": {_FAULT: None}}}))
+    await client.delete(NODES, "node-2")
+    await asyncio.sleep(200.25)
+    await client.patch(DEPLOYMENTS.raw, "web", merge_patch({"spec": {"replicas": 3}}), "default")
+    now = asyncio.get_running_loop().time()
+
+    async def label(number: int) -> None:
+        # At the instants at which Leases are renewed, and before that in turn.
+        await asyncio.sleep(math.ceil(now + 20) + number / 4 - now)
+        await client.patch(NODES.raw, "node-3", merge_patch({"metadata": {"labels": {"number": str(number)}}}))
+
+    await asyncio.gather(*map(label, range(120)))
+
+
+def _writes(what: Any, *, leaps: bool) -> list[Write]:
+    """All writes of a plane with leader election."""
+    found: list[Write] = []
+
+    async def main(env: Env) -> None:
+        store = MemoryStore(env)
+
+        def note(changes: Changes) -> None:
+            for change in changes:
+                digest = hashlib.sha256(change.value).hexdigest()
+                found.append((env.now(), change.revision, change.key, change.type, digest, change.origin))
+
+        store.on_commit.append(note)
+        manager = Options(leader_election=LeaderElection(enabled=True))
+        plane = Plane(env, store, PlaneOptions(nodes=5, manager=manager))
+        async with TaskGroup("plane") as group:
+            group.start(plane.run())
+            await plane.wait_ready()
+            await what(plane)
+            group.cancel()
+
+    virtual.run(main, leaps=leaps)
+    return found
+
+
+@cases("what", {"at rest": _rest, "pods, and nodes that fall silent and go": _work})
+def test_the_writes_are_the_same(what: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = 0
+    renew = RenewalAtOnce.renew
+
+    def counted(renewal: RenewalAtOnce, renewed: str) -> bytes | None:
+        nonlocal at_once
+        at_once += 1
+        return renew(renewal, renewed)
+
+    monkeypatch.setattr(RenewalAtOnce, "renew", counted)
+    with_leaps = _writes(what, leaps=True)
+    assert at_once > 300
+    at_once = 0
+    without = _writes(what, leaps=False)
+    assert at_once == 0
+    for one, other in zip(with_leaps, without, strict=False):
+        assert one == other
+    assert len(with_leaps) == len(without)
