@@ -5,12 +5,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.meta import Condition, ObjectMeta, View
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
 from pilothouse.env import Env
-from pilothouse.operator import App, Column, CustomResource, Rule, validations
+from pilothouse.operator import App, ClientConfig, Column, CustomResource, Rule, Version, validations
 from pilothouse.operator.schema import object_schema
 from pilothouse.testing import async_plane
 
@@ -202,3 +203,44 @@ async def test_rules_and_selectable_fields_are_the_api_servers(env: Env) -> None
         ]
         found = await client.list(LAMPS.kind, "default", field_selector="spec.color=green")
         assert [each.metadata.name for each in found.items] == ["green"]
+
+
+class LampSpecV1(View, frozen=True):
+    color: str = "white"
+
+
+class LampV1(View, frozen=True):
+    spec: LampSpecV1 = LampSpecV1()
+    metadata: ObjectMeta = ObjectMeta()
+
+
+@cases(
+    "view, functions, fields, message",
+    {
+        "other schemas, same fields": (LampV1, True, (".spec.color",), "different schemas: the API server takes only"),
+        "other schemas, other fields": (LampV1, True, (), ""),
+        "same schema, other fields": (Lamp, False, (), "the same schema: the API server takes only the same"),
+        "same schema, same fields": (Lamp, False, (".spec.color",), ""),
+    },
+)
+async def test_selectable_fields_that_the_api_server_does_not_take_are_rejected(
+    env: Env, view: type[Any], functions: bool, fields: tuple[str, ...], message: str
+) -> None:
+    to_hub, from_hub = (lambda _old: Lamp(), lambda _new: view()) if functions else (None, None)
+    older = Version("v1", view, to_hub, from_hub, selectable_fields=fields)
+
+    def resource() -> CustomResource[Lamp]:
+        return CustomResource("example.com/v2", Lamp, selectable_fields=(".spec.color",), versions=(older,))
+
+    if not message:
+        definition = resource().definition(ClientConfig(url="https://localhost"))
+        async with async_plane(env=env, nodes=0, controllers=(), crds=definition):
+            return
+    with pytest.raises(ValueError, match=message):
+        resource()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CustomResource, "_check_selectable_fields", lambda _resource: None)
+        definition = resource().definition(ClientConfig(url="https://localhost"))
+    with pytest.raises(ApiError, match="selectableFields"):
+        async with async_plane(env=env, nodes=0, controllers=(), crds=definition):
+            pass

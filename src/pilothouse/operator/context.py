@@ -21,7 +21,7 @@ from pilothouse.operator.declaration import Declaration
 from pilothouse.operator.status import OBSERVED, changes, set_condition
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.consistency import ConsistencyStore
-from pilothouse.runtime.errors import TerminalError
+from pilothouse.runtime.errors import RetryLater, TerminalError
 from pilothouse.runtime.events import EventRecorder
 from pilothouse.runtime.informer import SharedInformer
 
@@ -107,6 +107,21 @@ class Context(Generic[T]):
     @staticmethod
     def _at(informer: SharedInformer[Any], index: str, value: str) -> "builtins.list[Any]":
         return informer.cache.by_index(index, value)
+
+    async def check_current(self) -> None:
+        """Read the object from the API server, and raise ``RetryLater`` unless it is as this sync has it.
+
+        For what is outside of the cluster, where a sync of an old object would make again what has been deleted: a
+        process that has just started may read from an API server that is behind, and the writes of another process are
+        not in this cache yet. Writes to the API server do not need it.
+        """
+        kind, meta = self._parts.declaration.kind, self.object.metadata
+        try:
+            live = await self.client.get(kind, meta.name, meta.namespace)
+        except NotFound:
+            raise RetryLater(f"{kind.kind} {self.key} has been deleted") from None
+        if (live.metadata.uid, live.metadata.resource_version) != (meta.uid, self._version):
+            raise RetryLater(f"{kind.kind} {self.key} is not yet in the cache as it is now")
 
     # Writing
 

@@ -86,9 +86,9 @@ class CustomResource(Generic[T]):
     ``statusReplicasPath``, ``labelSelectorPath``). ``selectable_fields`` are paths, such as ``.spec.color``, that field
     selectors of clients may name.
 
-    Raises ``ValueError`` for an ``api_version`` without a group, for versions that cannot be converted, and for a
-    stored version that there is not; ``TypeError`` for a field that no structural schema can express. The error names
-    the version or field.
+    Raises ``ValueError`` for an ``api_version`` without a group, for versions that cannot be converted or whose
+    selectable fields the API server does not take, and for a stored version that there is not; ``TypeError`` for a
+    field that no structural schema can express. The error names the version or field.
     """
 
     def __init__(
@@ -143,6 +143,7 @@ class CustomResource(Generic[T]):
         self._schemas = {each.name: _checked_schema(each.view) for each in self.versions.values()}
         for each in self.versions.values():
             self._check_conversion(each)
+        self._check_selectable_fields()
 
     @property
     def name(self) -> str:
@@ -190,9 +191,7 @@ class CustomResource(Generic[T]):
         }
 
     def _version(self, version: Version[T, Any]) -> dict[str, Any]:
-        schema = msgspec.json.decode(msgspec.json.encode(self._schemas[version.name]))
-        if version.rules:
-            schema[_VALIDATIONS] = [msgspec.to_builtins(each) for each in version.rules]
+        schema = self._full_schema(version)
         shown: dict[str, Any] = {
             "name": version.name,
             "served": version.served,
@@ -216,6 +215,13 @@ class CustomResource(Generic[T]):
             shown["additionalPrinterColumns"] = [_column(each) for each in version.columns]
         return shown
 
+    def _full_schema(self, version: Version[T, Any]) -> dict[str, Any]:
+        """The schema with the rules, as a copy."""
+        schema: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._schemas[version.name]))
+        if version.rules:
+            schema[_VALIDATIONS] = [msgspec.to_builtins(each) for each in version.rules]
+        return schema
+
     def _check_conversion(self, version: Version[T, Any]) -> None:
         hub = self.kind.version
         if (version.convert_to is None) != (version.convert_from is None):
@@ -227,6 +233,20 @@ class CustomResource(Generic[T]):
                     f"versions {version.name} and {hub} of {self.name} differ in {different}: give {version.name} "
                     "convert_to= and convert_from="
                 )
+
+    def _check_selectable_fields(self) -> None:
+        """The API server keeps apart what all versions share, and then finds no schema for the fields, or no fields for
+        the schema (apiextensions-apiserver ``pkg/apis/apiextensions/validation/validation.go``, v0.36)."""
+        fields = [each.selectable_fields for each in self.versions.values()]
+        if not any(fields):
+            return
+        hub = self._full_schema(self.versions[self.kind.version])
+        same_schema = all(self._full_schema(each) == hub for each in self.versions.values())
+        same_fields = all(each == fields[0] for each in fields)
+        if same_schema != same_fields:
+            schemas = "the same schema" if same_schema else "different schemas"
+            way = "the same selectable_fields=" if same_schema else "selectable_fields= that are not the same in all"
+            raise ValueError(f"the versions of {self.name} have {schemas}: the API server takes only {way}")
 
 
 def _checked_schema(view: type[Any]) -> dict[str, Any]:
