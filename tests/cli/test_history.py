@@ -19,13 +19,14 @@ from tests.tables import cases
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.core import CONFIG_MAPS, PODS
 from pilothouse.cli import main
-from pilothouse.cli.history import Version, version_lines, versions
+from pilothouse.cli.history import Version, version_lines, versions, without_values
 from pilothouse.cli.program import UserError
 from pilothouse.cli.resource_arguments import find_resource, type_and_name
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.connect import connect
 from pilothouse.env import Env, TaskGroup, loops
 from pilothouse.machinery.causes import Cause, Origin, Trigger
+from pilothouse.machinery.differences import differences
 from pilothouse.testing import AsyncCluster, async_plane
 
 ROLLOUTS = 4
@@ -153,6 +154,18 @@ def test_the_origin_of_a_version_as_text() -> None:
         "replicaset-controller default/web: wants 2 of 3: ^[]0;web-a"
     )
     assert second == "    after TIMER"
+
+
+def test_values_of_secrets_are_not_printed() -> None:
+    before = {"metadata": {"name": "s", "labels": {"a": "1"}}, "data": {"password": "aHVudGVyMg=="}}
+    after = {"metadata": {"name": "s", "labels": {"a": "2"}}, "data": {"token": "c2VjcmV0"}, "type": "Opaque"}
+    version = Version("MODIFIED", "7", "", (), tuple(differences(before, after)))
+    assert list(version_lines(without_values(version), all_fields=True))[1:] == [
+        '    - data.password: "***"',
+        '    + data.token: "***"',
+        '      metadata.labels.a: "1" -> "2"',
+        '    + type: "Opaque"',
+    ]
 
 
 def test_objects_as_they_were(kubeconfig: str, tmp_path: Path) -> None:

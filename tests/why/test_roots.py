@@ -94,7 +94,7 @@ async def test_a_quota_that_is_raised(cluster: Cluster) -> None:
 
 
 async def test_the_pods_of_a_silent_node(cluster: Cluster) -> None:
-    """Silent node, taint, eviction, successor: one chain."""
+    """A fault that was asked for, silent node, taint, eviction, successor: one chain."""
     unreachable = {
         "key": "node.kubernetes.io/unreachable",
         "operator": "Exists",
@@ -109,12 +109,15 @@ async def test_the_pods_of_a_silent_node(cluster: Cluster) -> None:
     (new,) = set(await cluster.pods()) - {name}
     found = await cluster.why("pods", new)
     chain = text(found)
-    assert [each.root for each in found.roots()] == ["fault"], chain
+    assert [each.root for each in found.roots()] == ["user"], chain
     for link in (f"pod/{name} was marked for deletion", "by taint-eviction-controller", "by node-lifecycle-controller"):
         assert link in chain
     waiting = await cluster.why("pods", name)
     assert waiting.state == "terminating"
-    assert [each.root for each in waiting.roots()] == ["fault", "fault"], text(waiting)
+    (root,) = found.roots()
+    assert (root.object, root.text in chain) == (f"node/{node}", True)
+    assert 'simulated.pilothouse.dev/fault"] added ("silent")' in root.text
+    assert [each.text for each in waiting.roots()] == [root.text], text(waiting)
     assert f"node/{node} is silent" in text(waiting)
     assert f"node/{node} changed: taint node.kubernetes.io/unreachable:NoExecute added" in text(waiting)
 
@@ -184,7 +187,7 @@ async def test_the_pods_of_a_node_that_is_gone(cluster: Cluster) -> None:
     found = await cluster.why("pods", name)
     chain = text(found)
     assert found.state == "deleted"
-    assert [each.root for each in found.roots()] == ["fault"], chain
+    assert [(each.root, each.object) for each in found.roots()] == [("user", f"node/{node}")], chain
     assert f"node/{node} was deleted, by kubelet" in chain
     assert "by pod-garbage-collector-controller" in chain
 

@@ -17,7 +17,7 @@ from pilothouse.client.errors import ApiError, Gone
 from pilothouse.client.history import RecordedChange, recorded_changes
 from pilothouse.env import Env
 from pilothouse.machinery.causes import Origin
-from pilothouse.machinery.differences import ABSENT, Difference, differences, short_json
+from pilothouse.machinery.differences import ABSENT, Difference, differences, is_public_in_secrets, short_json
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet, Parsed
 
 USAGE = """Prints the changes of an object, also of one that is gone, as far back as the API server keeps history.
@@ -28,6 +28,7 @@ Usage:
 _QUIET_SECONDS = 2
 """A watch of an object that is gone ends after that: nothing says which change was the last."""
 _ATTEMPTS = 5
+_MASK = "***"
 _SHOWN_FIELDS = 40
 _SHOWN_TEXT = 160
 
@@ -89,6 +90,8 @@ async def _run(parsed: Parsed) -> int:
         if parsed["output"] == "json":
             print(json.dumps(_json(version)))
         else:
+            if resource.group_resource == "secrets":
+                version = without_values(version)
             lines = version_lines(version, all_fields=parsed["all-fields"], triggers=parsed["triggers"])
             print("\n".join(lines))
     return 0
@@ -209,6 +212,18 @@ def _revision(document: dict[str, Any]) -> int:
 def _second(time: str) -> str:
     """A time without its fraction, as the other times are."""
     return f"{time[:19]}Z" if time else ""
+
+
+def without_values(version: Version) -> Version:
+    """A version of a Secret without its data, as kubectl diff shows one: terminals are seen by others, and recorded."""
+    return msgspec.structs.replace(version, changes=tuple(map(_masked, version.changes)))
+
+
+def _masked(change: Difference) -> Difference:
+    if is_public_in_secrets(change.path):
+        return change
+    before, after = (value if value is ABSENT else _MASK for value in (change.before, change.after))
+    return Difference(change.path, before, after)
 
 
 def version_lines(version: Version, *, all_fields: bool, triggers: bool = False) -> Iterator[str]:

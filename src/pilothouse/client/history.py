@@ -7,7 +7,7 @@ from pilothouse.client.requests import with_query
 from pilothouse.machinery.causes import Origin
 
 PATH = "/debug/history/changes"
-_PAGE = 1000
+_PAGE = 250
 
 
 class RecordedChange(msgspec.Struct, frozen=True, rename="camel"):
@@ -24,27 +24,30 @@ class RecordedChange(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Page(msgspec.Struct):
     changes: list[RecordedChange]
+    more: bool = False
 
 
 _decode = msgspec.json.Decoder(_Page).decode
 
 
 async def recorded_changes(
-    client: Client, group: str, resource: str, namespace: str = "", name: str = "", *, most: int = 5 * _PAGE
+    client: Client, group: str, resource: str, namespace: str = "", name: str = "", *, most: int = 5000
 ) -> list[RecordedChange]:
     """The newest changes of a resource, of a namespace or of one object, oldest first.
 
     Raises ``ApiError``: ``NotFound`` from an API server that is not pilothouse's.
     """
-    found: list[RecordedChange] = []
-    while len(found) < most:
-        limit = min(_PAGE, most - len(found))
-        before = found[0].resource_version if found else ""
+    pages: list[list[RecordedChange]] = []
+    read, before = 0, ""
+    while read < most:
+        limit = min(_PAGE, most - read)
         query = with_query(
             PATH, group=group, resource=resource, namespace=namespace, name=name, before=before, limit=limit
         )
-        page = _decode((await client.request("GET", query)).body).changes
-        found = page + found
-        if len(page) < limit:
+        page = _decode((await client.request("GET", query)).body)
+        pages.append(page.changes)
+        read += len(page.changes)
+        if not page.more:
             break
-    return found
+        before = page.changes[0].resource_version
+    return [change for each in reversed(pages) for change in each]

@@ -43,6 +43,14 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[Differenc
     return list(_of_maps("", old, new, 0))
 
 
+def is_public_in_secrets(path: str) -> bool:
+    """Whether the value of a field of a Secret may be shown: what is known to hold none of its data. Clients keep whole
+    objects in annotations."""
+    if path.startswith("metadata."):
+        return not path.startswith("metadata.annotations")
+    return path in ("type", "immutable")
+
+
 def short_json(value: Any, most: int) -> str:
     """A value as JSON of at most so many characters."""
     try:

@@ -13,7 +13,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.env import Env
-from pilothouse.machinery.differences import ABSENT, Difference, differences
+from pilothouse.machinery.differences import ABSENT, Difference, differences, is_public_in_secrets
 from pilothouse.storage import Change, Compacted, Record, Store
 from pilothouse.ui.rows import event_row
 from pilothouse.ui.slices import Slices
@@ -209,19 +209,12 @@ def without_values(info: ResourceInfo | Kind[Any], document: dict[str, Any]) -> 
 
 def shown_difference(info: ResourceInfo, change: Difference) -> dict[str, Any]:
     """One field as the page shows it."""
-    hidden = has_secret_values(info) and not _may_show(change.path)
+    hidden = has_secret_values(info) and not is_public_in_secrets(change.path)
     found: dict[str, Any] = {"path": change.path[:_LONGEST_VALUE]}
     for name, value in (("before", change.before), ("after", change.after)):
         if value is not ABSENT:
             found[name] = HIDDEN if hidden else _short(value)
     return found
-
-
-def _may_show(path: str) -> bool:
-    """Whether the value of a field of a Secret may be shown: what is known not to hold any."""
-    if path.startswith("metadata."):
-        return not path.startswith("metadata.annotations")
-    return path in ("type", "immutable")
 
 
 def _short(value: Any) -> str:

@@ -25,7 +25,8 @@ from pilothouse.why.changes import (
 from pilothouse.why.deletions import deletion_request
 from pilothouse.why.details import details
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_of_spec
-from pilothouse.why.steps import UNKNOWN, Step
+from pilothouse.why.injected import injected
+from pilothouse.why.steps import FAULT, UNKNOWN, Step
 
 _MOST_LINKS = 16
 _MOST_BRANCHES = 3
@@ -123,10 +124,17 @@ class Chain:
             own_fault = described.weight == FAILED and cause.component in FAULTS
             for each in await self._reasons(change, None if own_fault else cause, more.further, seen):
                 step.because.append(await self.step(each.change, text=each.text, seen=seen))
+            if not step.because and root_of(change) == FAULT:
+                step.because = await self.injected(reference, until=change.revision)
         if not step.because:
             step.root = root_of(change)
             step.table += _lost(cause, step.root)
         return step
+
+    async def injected(self, reference: Reference, *, until: int = 0) -> list[Step]:
+        """For a fault of a simulated node or pod: the step that asked for it, if somebody did."""
+        change = await injected(self._evidence, reference, until=until)
+        return [] if change is None else [await self.step(change)]
 
     async def _reasons(
         self, change: ObjectChange, cause: Cause | None, further: list[ObjectChange], seen: frozenset[int]

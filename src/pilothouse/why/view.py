@@ -104,9 +104,13 @@ class View:
         return [self.of(resource, each["metadata"]["name"], each) for each in documents if is_owned_by(each, self.uid)]
 
     def step(self, text: str, *, root: str = "", **details: Any) -> Step:
-        """A step about this object that is no change."""
+        """A step about this object that is no change. It is a ``root`` unless something led to it."""
         return Step(
-            text=f"{self.title} {text}", object=self.title, namespace=self.reference.namespace, root=root, **details
+            text=f"{self.title} {text}",
+            object=self.title,
+            namespace=self.reference.namespace,
+            root="" if details.get("because") else root,
+            **details,
         )
 
 

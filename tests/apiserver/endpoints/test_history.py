@@ -4,9 +4,13 @@ import asyncio
 import datetime
 from typing import Any
 
-from tests.apiserver.application import World, config_map
+import pytest
+from tests.apiserver.application import JANE, World, config_map
 from tests.tables import cases
 
+from pilothouse.apiserver.endpoints.history import _AT_ONCE, _BYTES_AT_ONCE
+from pilothouse.client import Client
+from pilothouse.client.history import recorded_changes
 from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
@@ -113,7 +117,7 @@ async def test_the_newest_changes_and_where_they_begin(world: World) -> None:
         await world.ask("POST", CONFIG_MAPS, config_map(f"m{number}"))
     whole = (await _changes(world, "&namespace=default"))["changes"]
     newest = await _changes(world, "&namespace=default&limit=2")
-    assert newest == {"begins": whole[-3]["resourceVersion"], "changes": whole[-2:]}
+    assert newest == {"begins": whole[-3]["resourceVersion"], "changes": whole[-2:], "more": True}
     since = await _changes(world, f"&namespace=default&since={newest['begins']}")
     assert since["changes"] == whole[-2:]
     assert (await _changes(world, "&namespace=other"))["changes"] == []
@@ -136,3 +140,66 @@ async def test_a_header_that_is_no_cause_is_rejected(world: World) -> None:
     status, body = await world.ask("POST", CONFIG_MAPS, config_map("a"), headers={"pilothouse-cause": "because"})
     assert (status, body["reason"]) == (400, "BadRequest")
     assert body["message"].startswith("the header Pilothouse-Cause is invalid: ")
+
+
+async def test_many_changes_come_in_pages(world: World) -> None:
+    for number in range(_AT_ONCE + 3):
+        await world.ask("POST", CONFIG_MAPS, config_map(f"m{number}"))
+    newest = await _changes(world, "&namespace=default&limit=1000")
+    assert (len(newest["changes"]), newest["more"]) == (_AT_ONCE, True)
+    oldest = await _changes(world, f"&namespace=default&limit=1000&before={newest['changes'][0]['resourceVersion']}")
+    assert ([each["name"] for each in oldest["changes"]], "more" in oldest) == (["m0", "m1", "m2"], False)
+    assert oldest["changes"][-1]["resourceVersion"] == newest["begins"]
+    client = Client(world.core.transport("admin", ("system:masters",)), world.env)
+    read = await recorded_changes(client, "", "configmaps", "default")
+    assert [each.name for each in read] == [f"m{number}" for number in range(_AT_ONCE + 3)]
+
+
+async def test_pages_of_large_objects_are_shorter(world: World) -> None:
+    large = {**config_map("large"), "data": {"a": "x" * (_BYTES_AT_ONCE // 10)}}
+    _status, made = await world.ask("POST", CONFIG_MAPS, large)
+    for number in range(15):
+        await world.ask(
+            "PUT", f"{CONFIG_MAPS}/large", {**large, "metadata": {"name": "large", "labels": {"a": f"{number}"}}}
+        )
+    found = await _changes(world, "&namespace=default&name=large")
+    assert (len(found["changes"]), found["more"]) == (9, True)
+    assert made["metadata"]["resourceVersion"] not in {each["resourceVersion"] for each in found["changes"]}
+
+
+@pytest.mark.parametrize("path", [PATH, CHANGES + "?resource=secrets", CHANGES + "?resource=secrets&namespace=mine"])
+async def test_who_may_read_it(env: Env, path: str) -> None:
+    """It tells of all namespaces, so rights in one are not enough."""
+    world = World(env)
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+    subjects = [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    await world.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "mine"}})
+    for resource, body in (
+        ("roles", {"rules": rules}),
+        ("rolebindings", {"subjects": subjects, "roleRef": _role("Role", "all")}),
+    ):
+        status, _ = await world.ask("POST", f"{rbac}/namespaces/mine/{resource}", {"metadata": {"name": "all"}, **body})
+        assert status == 201
+    assert (await world.ask("GET", path, headers=JANE))[0] == 403
+    assert (await world.ask("GET", path, headers={"authorization": ""}))[0] in (401, 403)
+    paths = [{"nonResourceURLs": [PATH, f"{PATH}/*"], "verbs": ["get"]}]
+    for resource, body in (
+        ("clusterroles", {"rules": paths}),
+        ("clusterrolebindings", {"subjects": subjects, "roleRef": _role("ClusterRole", "history")}),
+    ):
+        status, _ = await world.ask("POST", f"{rbac}/{resource}", {"metadata": {"name": "history"}, **body})
+        assert status == 201
+    assert (await world.ask("GET", path, headers=JANE))[0] == 200
+
+
+def _role(kind: str, name: str) -> dict[str, str]:
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+
+
+async def test_nothing_of_what_objects_hold_is_in_it(world: World) -> None:
+    secret = {"metadata": {"name": "s"}, "stringData": {"password": "hunter2"}}
+    await world.ask("POST", "/api/v1/namespaces/default/secrets", secret)
+    found = await world.ask("GET", f"{CHANGES}?resource=secrets")
+    assert {"s"} <= {each["name"] for each in found[1]["changes"]}
+    assert "hunter2" not in str(found) and "aHVudGVyMg" not in str(found)

@@ -42,6 +42,26 @@ def test_drained_within_a_budget(scene: Scene) -> None:
     )
 
 
+def test_a_drain_that_a_budget_holds_up(scene: Scene) -> None:
+    (node,), place = scene.nodes(1)
+    (name,) = scene.deployment(replicas=1, **place)
+    scene("create", "pdb", "web", "--min-available=1", "--selector=app=web")
+    scene.until(lambda: (scene.get("pdb", "web") or {}).get("status", {}).get("expectedPods") == 1, "it counts")
+    scene("drain", node, "--ignore-daemonsets", "--pod-selector=app=web", "--timeout=1s", fails=True)
+    budget = f"poddisruptionbudget/web < poddisruptionbudget/web by {ADMIN} create* [user]"
+    assert_explains(scene.why("pdb/web"), "allows no eviction", budget)
+    found = scene.why(f"node/{node}")
+    assert_explains(
+        found,
+        "cordoned, tainted",
+        f"node/{node} by {ADMIN} *drain* [user]",
+        f"node/{node} < {budget}",
+        f"node/{node} by {ADMIN} taint* [user]",
+    )
+    assert f"has pod/{name} of namespace {scene.namespace}, which a drain can't evict now" in whole_text(found)
+    assert "1 of 1 pods are healthy, and 1 have to be (minAvailable 1)" in whole_text(found)
+
+
 def test_preempted(scene: Scene) -> None:
     (_node,), place = scene.nodes(1)
     important = f"{scene.namespace}-high"

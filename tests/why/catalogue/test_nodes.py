@@ -22,13 +22,14 @@ def test_evicted_from_a_silent_node(scene: Scene) -> None:
     scene("annotate", "node", node, "simulated.pilothouse.dev/fault=silent")
     scene.until(lambda: (scene.get("pods", name) or {"metadata": {}})["metadata"].get("deletionTimestamp"), "evicted")
     scene("delete", "pod", name, "--force", "--grace-period=0")
+    fault = f"node/{node} by {ADMIN} annotate* [user]"
     assert_explains(
         scene.why(f"pod/{name}"),
         "deleted",
-        f"pod/{name} by taint-eviction-controller < node/{node} by node-lifecycle-controller [fault]",
+        f"pod/{name} by taint-eviction-controller < node/{node} by node-lifecycle-controller < {fault}",
     )
     found = scene.why(f"node/{node}")
-    assert_explains(found, "not ready", f"node/{node} [fault]")
+    assert_explains(found, "not ready", f"node/{node} < {fault}")
     assert "its Lease was last renewed at" in whole_text(found)
 
 
@@ -53,6 +54,7 @@ def test_evicted_under_pressure(scene: Scene) -> None:
         lambda: (scene.get("pods", name) or {"status": {}})["status"].get("phase") == "Failed", "it was evicted"
     )
     found = scene.why(f"pod/{name}")
-    assert_explains(found, "failed", f"pod/{name} by kubelet < node/{node} by kubelet [fault]")
+    pressure = f"node/{node} by {ADMIN} annotate* [user]"
+    assert_explains(found, "failed", f"pod/{name} by kubelet < node/{node} by kubelet < {pressure}")
     assert "low on resource: memory" in whole_text(found)
     assert "has the condition MemoryPressure" in whole_text(scene.why(f"node/{node}"))

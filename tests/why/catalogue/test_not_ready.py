@@ -79,7 +79,7 @@ def test_a_readiness_probe_that_fails_later(scene: Scene) -> None:
     scene("annotate", "pod", name, f"{SIMULATED}/readiness-probe=fail")
     scene.until(lambda: not is_ready(scene.get("pods", name) or {}), "it is not ready")
     found = scene.why(f"pod/{name}")
-    assert_explains(found, "not ready", f"pod/{name} [fault]")
+    assert_explains(found, "not ready", f"pod/{name} < pod/{name} by {ADMIN} annotate* [user]")
     assert "the readiness probe of container main fails" in whole_text(found)
 
 

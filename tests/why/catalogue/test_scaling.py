@@ -1,6 +1,6 @@
 """Pods that are there or gone because somebody scaled."""
 
-from tests.why.catalogue.expectations import assert_explains, root_texts
+from tests.why.catalogue.expectations import assert_explains, root_texts, whole_text
 from tests.why.catalogue.scene import ADMIN, Scene
 
 
@@ -36,6 +36,20 @@ def test_scaled_down_and_up_again(scene: Scene) -> None:
     down, up = scene.why(f"pod/{gone}"), scene.why(f"pod/{new}")
     assert root_texts(down) == ["deployment/web changed: spec.replicas: 3 -> 2"]
     assert root_texts(up) == ["deployment/web changed: spec.replicas: 2 -> 3"]
+
+
+def test_an_autoscaler_whose_target_was_scaled_to_zero(scene: Scene) -> None:
+    scene.deployment(replicas=1)
+    scene("scale", "deployment", "web", "--replicas=0")
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec = {"scaleTargetRef": target, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
+    kind = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler"}
+    scene.apply({**kind, "metadata": {"name": "web"}, "spec": spec})
+    scene.until(lambda: (scene.get("hpa", "web") or {}).get("status", {}).get("conditions"), "it was processed")
+    found = scene.why("hpa/web")
+    path = f"horizontalpodautoscaler/web < deployment/web by {ADMIN} scale* [user]"
+    assert_explains(found, "not scaling", path)
+    assert "ScalingDisabled" in whole_text(found)
 
 
 def test_deleted_by_hand_and_replaced(scene: Scene) -> None:

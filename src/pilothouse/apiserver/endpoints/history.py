@@ -6,7 +6,7 @@ a resource, and why. Neither shows objects: lists and watches do, for those who 
 
 import datetime
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -22,9 +22,12 @@ from pilothouse.storage import Change, Compacted, Store
 
 PATH = "/debug/history"
 CHANGES_PATH = "/debug/history/changes"
-DEFAULT_CHANGES = 500
+DEFAULT_CHANGES = 250
 MAX_CHANGES = 1000
-"""As many are encoded in some milliseconds."""
+_AT_ONCE = 250
+_BYTES_AT_ONCE = 4 << 20
+"""As many, of so many bytes of objects, are read and encoded in some milliseconds. What is left of a page comes with
+the next one."""
 
 
 class _Mark(msgspec.Struct, rename="camel"):
@@ -73,13 +76,13 @@ def history_response(store: Store, env: Env, query: Query) -> Response:
     return Response(200, JSON_HEADERS, msgspec.json.encode(_Mark(format_time(at), str(revision))))
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class _Meta(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     namespace: str = ""
     uid: str = ""
 
 
-class _Stored(msgspec.Struct):
+class _Stored(msgspec.Struct, gc=False):
     metadata: _Meta = _Meta()
 
 
@@ -93,10 +96,12 @@ class _Change(msgspec.Struct, rename="camel", omit_defaults=True):
     origin: Origin | None = None
 
 
-class _Changes(msgspec.Struct):
+class _Changes(msgspec.Struct, omit_defaults=True):
     begins: str
     """The resourceVersion after which nothing is missing."""
     changes: list[_Change]
+    more: bool = False
+    """Whether there are older ones: ask for those before the first of these."""
 
 
 _stored = msgspec.json.Decoder(_Stored)
@@ -104,7 +109,8 @@ _stored = msgspec.json.Decoder(_Stored)
 
 def changes_response(store: Store, query: Query) -> Response:
     """The changes of a resource that history has, oldest first: its ``group`` and ``resource``; with ``namespace``,
-    ``name``, ``since`` and ``before`` (resourceVersions, not included) only those; of more than ``limit`` the newest.
+    ``name``, ``since`` and ``before`` (resourceVersions, not included) only those; of more than ``limit`` the newest,
+    and fewer if they are large.
 
     A change has an origin if a request asked for it. Raises ``StatusError`` 400.
     """
@@ -115,22 +121,34 @@ def changes_response(store: Store, query: Query) -> Response:
     if not 0 < limit <= MAX_CHANGES:
         raise errors.bad_request(f'invalid parameter "limit": must be between 1 and {MAX_CHANGES}')
     since, before = query.number("since") or 0, query.number("before") or math.inf
-    namespace, name = query.first("namespace"), query.first("name")
     prefix = storage_prefix(query.first("group"), resource)
-    floor = store.history_floor(prefix)
-    below = f"{prefix}{namespace}/" if namespace else prefix
-    end = f"/{name}" if name else ""
+    floor, size, more = store.history_floor(prefix), 0, False
     found: list[Change] = []
-    for change in reversed(store.changes(prefix)):
+    for change in _matching(store.changes(prefix), prefix, query.first("namespace"), query.first("name")):
         if change.revision <= since:
             break
-        if change.revision < before and change.key.startswith(below) and change.key.endswith(end):
-            if len(found) == limit:
-                floor = change.revision
+        if change.revision < before:
+            size += len(change.value)
+            if len(found) == min(limit, _AT_ONCE) or (found and size > _BYTES_AT_ONCE):
+                floor, more = change.revision, True
                 break
             found.append(change)
-    body = _Changes(str(floor), [_shown(change) for change in reversed(found)])
+    body = _Changes(str(floor), [_shown(change) for change in reversed(found)], more)
     return Response(200, JSON_HEADERS, msgspec.json.encode(body))
+
+
+def _matching(changes: Sequence[Change], prefix: str, namespace: str, name: str) -> Iterable[Change]:
+    """The changes of the namespace or the object, newest first."""
+    if name:
+        if namespace:
+            key = f"{prefix}{namespace}/{name}"
+            return reversed([change for change in changes if change.key == key])
+        end = f"/{name}"
+        return reversed([change for change in changes if change.key.endswith(end)])
+    if namespace:
+        below = f"{prefix}{namespace}/"
+        return (change for change in reversed(changes) if change.key.startswith(below))
+    return reversed(changes)
 
 
 def _shown(change: Change) -> _Change:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from pilothouse.why.evidence import Reference
+from pilothouse.why.states.budgets import kept_pods
 from pilothouse.why.states.scheduling import UNSCHEDULABLE, node_act
 from pilothouse.why.steps import FAULT, STATE, Step
 from pilothouse.why.view import Finding, View
@@ -24,8 +25,10 @@ async def not_ready(view: View) -> Finding | None:
     if ready.get("status") == "Unknown":
         step = view.step(f"is silent: {await _last_heard(view, ready)}", root=FAULT)
         step.table = [f"{ready.get('reason')}: {ready.get('message')}"]
-        return Finding("not ready", (step,))
-    return Finding("not ready", (view.step(f"is not ready, its kubelet says: {_said(ready)}", root=FAULT),))
+    else:
+        step = view.step(f"is not ready, its kubelet says: {_said(ready)}", root=FAULT)
+    step.because = await view.chain.injected(view.reference)
+    return Finding("not ready", (step,))
 
 
 async def _last_heard(view: View, ready: dict[str, Any]) -> str:
@@ -49,10 +52,12 @@ async def closed(view: View) -> Finding | None:
         condition = view.condition(kind)
         if condition.get("status") == "True":
             states.append("under pressure")
-            steps.append(view.step(f"has the condition {kind}: {_said(condition)}", root=FAULT))
+            because = await view.chain.injected(view.reference)
+            steps.append(view.step(f"has the condition {kind}: {_said(condition)}", root=FAULT, because=because))
     if view.spec.get("unschedulable"):
         states.append("cordoned")
         steps.append(await node_act(view, UNSCHEDULABLE) or view.step("is cordoned", root=STATE))
+        steps += await kept_pods(view)
     for taint in (view.spec.get("taints") or ())[:_MOST_TAINTS]:
         key, effect = taint.get("key", ""), taint.get("effect", "")
         if key.startswith(_OF_CONDITIONS) and steps:

@@ -69,7 +69,8 @@ async def _failure_step(view: View, failure: Failure) -> Step:
         made = await lifetime.created(view)
         if made is not None:
             return view.step(f"is held up: {failure.text}", because=[made])
-    return view.step(f"is held up: {failure.text}", root=FAULT)
+    because = await view.chain.injected(view.reference)
+    return view.step(f"is held up: {failure.text}", root=FAULT, because=because)
 
 
 async def missing_object(view: View, text: str) -> Step | None:
@@ -167,7 +168,7 @@ async def _probe_step(view: View) -> Step | None:
         made = await lifetime.created(view)
         if made is not None:
             return view.step(text, because=[made])
-    return view.step(text, root=FAULT)
+    return view.step(text, root=FAULT, because=await view.chain.injected(view.reference))
 
 
 async def _gates_step(view: View) -> Step | None:

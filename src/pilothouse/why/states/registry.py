@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from pilothouse.why.states import daemonsets, deployments, nodes, pods, replicas, scheduling, statefulsets
 from pilothouse.why.states.autoscaling import autoscaler
+from pilothouse.why.states.budgets import BUDGETS, budget
 from pilothouse.why.states.claims import claim
 from pilothouse.why.states.jobs import cron_job, job
 from pilothouse.why.states.namespaces import namespace
@@ -21,6 +22,7 @@ REMARKS: Mapping[str, Sequence[Remark]] = {
     "jobs.batch": (job,),
     "namespaces": (namespace,),
     "persistentvolumeclaims": (claim,),
+    BUDGETS: (budget,),
     "services": (service,),
     "pods": (scheduling.unscheduled, pods.ended, pods.not_ready),
     "nodes": (nodes.not_ready, nodes.closed),

@@ -1,0 +1,30 @@
+"""CronJobs whose time passed without a Job."""
+
+import asyncio
+from typing import Any
+
+from tests.why.cluster import Cluster
+
+
+def _cron_job(**spec: Any) -> dict[str, Any]:
+    annotations = {"simulated.pilothouse.dev/run-time": "forever"}
+    template = {
+        "metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "report"}]},
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "report"},
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}, **spec},
+    }
+
+
+async def test_the_job_before_still_runs(cluster: Cluster) -> None:
+    await cluster.create(_cron_job(concurrencyPolicy="Forbid"))
+    await asyncio.sleep(190)
+    found = await cluster.why("cronjobs.batch", "report")
+    assert found.state == "did not start"
+    (missed,) = found.steps[0].because
+    assert "concurrencyPolicy is Forbid, and report-" in missed.text
+    assert [each.object.partition("-")[0] for each in missed.because] == ["job/report"]
