@@ -35,6 +35,7 @@ BENCHMARKS: dict[str, tuple[str, dict[str, int]]] = {
     "scheduler-5000": ("bench.scheduler", {"nodes": 5000}),
     "decisions": ("bench.decisions", {}),
     "nodes": ("bench.nodes", {}),
+    "setup": ("bench.setup", {}),
     "startup": ("bench.startup", {}),
     "fixture": ("bench.fixture", {}),
     "virtual-time": ("bench.virtual_time", {}),
