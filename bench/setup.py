@@ -2,7 +2,7 @@
 
 From a clone (``git clone`` of this tree's last commit, ``make up``), and from a wheel (``pip install`` into a new
 environment, ``pilothouse create cluster``). pip takes packages from where it is configured to, so that the network and
-its cache are part of the set-up time. The last figures are of a second start, when everything is set up. kubectl is that of
+its cache are part of the set-up time. The last figures are of a second start, when all is set up. kubectl is that of
 ``KUBEBUILDER_ASSETS``; without it the list of nodes is printed by ``pilothouse get``.
 """
 
