@@ -244,3 +244,42 @@ async def test_selectable_fields_that_the_api_server_does_not_take_are_rejected(
     with pytest.raises(ApiError, match="selectableFields"):
         async with async_plane(env=env, nodes=0, controllers=(), crds=definition):
             pass
+
+
+class Base(View, frozen=True):
+    name: str = ""
+    """The name.
+
+    Not shown."""
+
+
+class Described(Base, frozen=True):
+    """A thing."""
+
+    inner: Inner = Inner()
+    """What is inside
+    of it."""
+    size: Annotated[int, msgspec.Meta(description="How large it is", examples=[5, 7])] = 0
+    plain: str = ""
+
+    class Nested(View, frozen=True):
+        depth: int = 0
+        """How deep."""
+
+    nested: Nested = Nested()
+
+
+def test_texts_below_fields_are_their_descriptions() -> None:
+    found = object_schema(Described)
+    shown = {name: each.get("description") for name, each in found["properties"].items()}
+    assert shown == {
+        "name": "The name.", "inner": "What is inside of it.", "size": "How large it is", "plain": None, "nested": None,
+    }  # fmt: skip
+    assert found["properties"]["size"]["example"] == 5
+    assert found["properties"]["nested"]["properties"]["depth"]["description"] == "How deep."
+    assert found["description"] == "A thing."
+
+
+def test_a_class_without_source_has_a_schema_all_the_same() -> None:
+    view = msgspec.defstruct("Thing", [("size", int)], module="no.such.module")
+    assert object_schema(view)["properties"] == {"size": {"type": "integer", "format": "int64"}}

@@ -2,7 +2,7 @@
 
 The class is a ``View``: the fields that the operator reads. Its annotations give the structural schema: types,
 defaults, ``msgspec.Meta`` bounds (``ge``, ``le``, ``min_length``, ``max_length``, ``pattern``), ``Literal`` for
-enumerations, docstrings for descriptions. Fields without a default are required.
+enumerations; the texts below classes and fields are descriptions. Fields without a default are required.
 
 Of several versions one is the hub, which controllers read; the others have functions to and from it, as the types of
 controller-runtime's ``pkg/conversion`` have ``ConvertTo`` and ``ConvertFrom``.

@@ -1,12 +1,12 @@
 """Structural schemas (OpenAPI v3, as CustomResourceDefinitions take them) of views."""
 
-import inspect
 from typing import Any
 
 import msgspec
 from msgspec import inspect as types
 
 from pilothouse.api.meta import Condition
+from pilothouse.operator.descriptions import class_description, field_descriptions
 
 _UNKNOWN = {"x-kubernetes-preserve-unknown-fields": True}
 _IMPLIED = ("apiVersion", "kind", "metadata")
@@ -53,10 +53,13 @@ def _struct(
         raise TypeError(f"{path}: {info.cls.__name__} contains itself; structural schemas cannot be recursive")
     properties: dict[str, Any] = {}
     required = []
+    descriptions = field_descriptions(info.cls)
     for field in info.fields:
         if field.encode_name in skip:
             continue
         schema = _schema(field.type, f"{path}.{field.name}", (*parents, info.cls))
+        if text := descriptions.get(field.name):
+            schema["description"] = text
         if field.required:
             required.append(field.encode_name)
         elif _is_plain(field.default):
@@ -65,7 +68,7 @@ def _struct(
     result: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         result["required"] = required
-    description = _description(info.cls)
+    description = class_description(info.cls)
     if description:
         result["description"] = description
     return result
@@ -74,12 +77,6 @@ def _struct(
 def _is_plain(default: Any) -> bool:
     """Whether the API server should write the default into objects. Zero values are what absent fields mean anyway."""
     return isinstance(default, bool | int | float | str) and bool(default)
-
-
-def _description(cls: type[Any]) -> str:
-    # Not getdoc: that of a base class does not describe this one.
-    text = cls.__dict__.get("__doc__") or ""
-    return inspect.cleandoc(text).split("\n\n")[0].replace("\n", " ")
 
 
 def _schema(info: types.Type, path: str, parents: tuple[type[Any], ...]) -> dict[str, Any]:
@@ -110,6 +107,8 @@ def _bare(info: types.Type) -> types.Type:
 def _extra(info: types.Metadata) -> dict[str, Any]:
     """What ``msgspec.Meta(extra_json_schema=…)`` adds; None removes."""
     extra: dict[str, Any] = dict(info.extra_json_schema or {})
+    if examples := extra.pop("examples", None):
+        extra["example"] = examples[0]  # definitions have one
     return extra
 
 
