@@ -150,3 +150,27 @@ def test_ctrl_c_ends_all_processes(path: str) -> None:
     assert re.search(r"growth: [\d,]+ of 100,000 runs, [\d,]+ passed, 0 failed", out)
     assert err == "interrupted\n"
     assert not [child for child in found if Path(f"/proc/{child}").exists()]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param(HOLDS, "✓ Everything held", id="one run"),
+        pytest.param(("--seeds", "3-5"), "Run it again: <code>pilothouse simulate", id="the failure"),
+        pytest.param((*HOLDS, "--seeds", "3-5"), "Everything held in every run", id="several runs"),
+        pytest.param((*HOLDS, "--vary", "faults.count=0,1"), "count=1", id="variants"),
+    ],
+)
+def test_reports(path: str, tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
+    page, plot = tmp_path / "report.html", tmp_path / "plot.svg"
+    code = main(["simulate", path, *words, "--report", str(page), "--plot", str(plot), *HERE])
+    assert code == (1 if words == ("--seeds", "3-5") else 0)
+    text = page.read_text(encoding="utf-8")
+    assert expected in text
+    assert ("--only 1" in text) == (words == ("--seeds", "3-5"))  # the shrunk run is the one that is shown
+    ET.fromstring(plot.read_text(encoding="utf-8"))  # our own
+
+
+def test_a_report_that_cannot_be_written(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", path, *HOLDS, "--report", "/nowhere/r.html", *HERE]) == 2
+    assert "/nowhere/r.html: No such file or directory" in capsys.readouterr().err

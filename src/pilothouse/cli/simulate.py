@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 with lazy_imports():
     from pilothouse.simulate import jobs, progress, scenario, search, seeds, variants, workers
     from pilothouse.simulate import run as runs
-    from pilothouse.simulate.outputs import documents, junit, recordings, replay, text
+    from pilothouse.simulate.outputs import documents, junit, recordings, replay, reports, text
     from pilothouse.simulate.scenario import json_schema, overrides
 
 USAGE = """Runs a scenario in virtual time: a cluster, what happens to it, and what has to hold.
@@ -74,6 +74,8 @@ def flag_set(program: str) -> FlagSet:
         Flag("output", STRING, "text", "Output format: text or json", shorthand="o", choices=("text", "json")),
         Flag("junit", _PATH, "", "Write a JUnit report to this file"),
         Flag("record", _PATH, "", "Write the recordings of the runs to this file, a line of JSON for each"),
+        Flag("report", _PATH, "", "Write a report to this HTML file: the failure, or all runs compared"),
+        Flag("plot", _PATH, "", "Write the pictures of the report to this SVG file"),
         Flag("schema", BOOL, False, "Print the JSON Schema of scenarios, for editors"),
     )
     common_flags(flags)
@@ -117,6 +119,9 @@ class _Command:
         self._variants = variants.variants_of(parsed["vary"])
         if len(self._seeds) * len(self._variants) > seeds.MAX_SEEDS:
             raise ValueError(f"at most {seeds.MAX_SEEDS} runs at a time")
+        for name in ("record", "report", "plot", "junit"):
+            if parsed[name] and not Path(parsed[name]).parent.is_dir():  # rather than after an hour
+                raise ValueError(f"{parsed[name]}: No such file or directory")
         self._replay = replay.Replay(program=program, path=self._path, settings=parsed["set"])
 
     def run(self) -> int:
@@ -141,7 +146,7 @@ class _Command:
             runner.close()
             shown.close()
         self._print(scenarios[0].name, searched, len(wanted))
-        self._write(_recordings(searched, self._variants))
+        self._write(searched)
         if self._parsed["junit"]:
             _write_text(self._parsed["junit"], self._junit(scenarios[0].name, searched))
         return _code(searched)
@@ -169,15 +174,23 @@ class _Command:
     @property
     def _records(self) -> bool:
         """Whether a flag asks for recordings."""
-        return bool(self._parsed["record"])
+        return any(self._parsed[name] for name in ("record", "report", "plot"))
 
-    def _write(self, recorded: "list[Recording]") -> None:
+    def _write(self, searched: "search.Search") -> None:
         """Files that are made of recordings; nothing is recorded unless ``_records``."""
+        recorded = _recordings(searched, self._variants)
         if self._parsed["record"]:
             try:
                 recordings.write(Path(self._parsed["record"]), recorded)
             except OSError as error:
                 raise ValueError(f"{self._parsed['record']}: {error.strerror}") from error
+        if not recorded:
+            return  # interrupted before the first run was over
+        shown = reports.chosen(searched, self._variants, self._replay)
+        if self._parsed["report"]:
+            _write_text(self._parsed["report"], reports.page(shown))
+        if self._parsed["plot"]:
+            _write_text(self._parsed["plot"], reports.plot(shown))
 
     def _print(self, name: str, searched: "search.Search", asked: int) -> None:
         settings = [variant.settings for variant in self._variants]

@@ -66,6 +66,11 @@ class _Page(HTMLParser):
         self.texts.append(data)
 
 
+def page_of(text: str) -> _Page:
+    """What a page has. Asserts that it is whole."""
+    return _Page(text)
+
+
 @cases(
     "given, expected",
     {

@@ -30,7 +30,12 @@ def html(recording: Recording, *, budgets: Sequence[BudgetResult] = (), replay: 
     """The file. ``replay`` is the command that makes the same run again."""
     axis = axis_of(recording)
     pictures = [
-        _figure(section.key, section.title, picture(section.panels, recording, axis, _label(section.key, recording)))
+        figure(
+            section.key,
+            section.title,
+            picture(section.panels, recording, axis, _label(section.key, recording)),
+            _CAPTIONS[section.key],
+        )
         for section in sections_of(recording, axis)
     ]
     details = [
@@ -149,9 +154,10 @@ def _violation(mark: Mark, axis: Axis) -> Markup:
     return element("div", *parts, class_="violation")
 
 
-def _figure(key: str, title: str, drawn: Markup) -> Markup:
+def figure(key: str, title: str, drawn: Markup, text: str) -> Markup:
+    """A picture with a heading and what it shows."""
     scrolled = element("div", drawn, class_="scroll plot", tabindex=0, role="region", aria_label=f"{title}, picture")
-    caption = element("figcaption", _CAPTIONS[key])
+    caption = element("figcaption", text)
     return element("section", element("h2", title), element("figure", caption, scrolled), id=key)
 
 

@@ -96,29 +96,34 @@ def svg(recording: Recording) -> str:
     axis = axis_of(recording)
     panels = [panel for section in sections_of(recording, axis) for panel in section.panels]
     inner, height = _composed(panels, recording, axis)
+    return file_of(recording.name, summary(recording, axis), recording.failure, inner, height)
+
+
+def file_of(name: str, text: str, failure: str, inner: Sequence[Markup], height: float) -> str:
+    """A picture with its name, as a file of its own."""
     heading = [
-        element("text", short(recording.name or "simulation", 80), x=0, y=16, class_="heading"),
-        element("text", summary(recording, axis), x=0, y=36, class_="subheading"),
+        element("text", short(name or "simulation", 80), x=0, y=16, class_="heading"),
+        element("text", text, x=0, y=36, class_="subheading"),
     ]
     top = 46
-    if recording.failure:
-        heading.append(element("text", f"✗ {short(recording.failure.splitlines()[0], 150)}", x=0, y=54, class_="bad"))
+    if failure:
+        heading.append(element("text", f"✗ {short(failure.splitlines()[0], 150)}", x=0, y=54, class_="bad"))
         top = 64
     width, total = WIDTH + 2 * _MARGIN, top + height + 2 * _MARGIN
-    ground = element("rect", width=width, height=total, class_="page")
-    body = element(
-        "g",
-        *heading,
-        element("g", *inner, transform=f"translate(0 {top})"),
-        transform=f"translate({_MARGIN} {_MARGIN})",
-    )
-    title = element("title", f"{short(recording.name, LONGEST)}: {summary(recording, axis)}")
-    style = element("style", Markup(picture_css()))
+    moved = element("g", *inner, transform=f"translate(0 {top})")
     found = element(
-        "svg", title, style, PATTERNS, ground, body,
-        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width} {total:g}", width=width, height=round(total),
+        "svg",
+        element("title", f"{short(name, LONGEST)}: {text}"),
+        element("style", Markup(picture_css())),
+        PATTERNS,
+        element("rect", width=width, height=total, class_="page"),
+        element("g", *heading, moved, transform=f"translate({_MARGIN} {_MARGIN})"),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width} {total:g}",
+        width=width,
+        height=round(total),
         role="img",
-    )  # fmt: skip
+    )
     return f"{found.text}\n"
 
 

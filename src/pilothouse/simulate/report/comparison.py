@@ -1,0 +1,351 @@
+"""Runs compared: ready pods of each variant on one axis of time, and measures with medians and ranges. Pure."""
+
+import bisect
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from pilothouse.simulate.recording import Recording, Steps, Workload
+from pilothouse.simulate.report import page, tables
+from pilothouse.simulate.report.axis import WIDTH, Axis
+from pilothouse.simulate.report.curves import Scale, area_path, line_path
+from pilothouse.simulate.report.markup import LONGEST, Markup, element, short
+from pilothouse.simulate.report.panel import (
+    Key,
+    Panel,
+    axis_panel,
+    frame_part,
+    grid_part,
+    label_part,
+    legend_parts,
+    name_part,
+    placed,
+    scale_parts,
+    value_part,
+)
+from pilothouse.simulate.report.plot import file_of, last_change
+from pilothouse.simulate.report.texts import count_text, number_text, seconds_text
+from pilothouse.simulate.report.workloads import shown_workloads, workload_title
+
+MOST_VARIANTS = 40
+"""That are drawn; all are in the table."""
+MOST_WORKLOADS = 3
+_SAMPLES = 400
+_HEIGHT = 52
+_ROW = 22
+_CHART = 540
+_CHART_LABEL = 190
+_CHART_VALUE = 200
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """A number of a run."""
+
+    name: str
+    of: Callable[[Recording], float | None]
+    is_time: bool = False
+
+    def text(self, value: float) -> str:
+        """As people read it."""
+        return seconds_text(value) if self.is_time else number_text(value)
+
+
+class Group(msgspec.Struct, frozen=True):
+    """The runs of one variant."""
+
+    title: str
+    runs: list[Recording]
+
+    def values(self, measure: Measure) -> list[float]:
+        """Of all runs that have it and were not cut short by a failure, in their order."""
+        return [value for run in self.runs if _is_complete(run) and (value := measure.of(run)) is not None]
+
+
+def _is_complete(run: Recording) -> bool:
+    """Budgets are checked at the end of a run; whatever else fails ends it."""
+    return not run.failure or run.failure.startswith("budget ")
+
+
+def groups_of(recordings: Sequence[Recording]) -> list[Group]:
+    """By variant, in the order of their appearance."""
+    found: dict[str, list[Recording]] = {}
+    for each in recordings:
+        found.setdefault(each.variant, []).append(each)
+    return [Group(title or "all runs", runs) for title, runs in found.items()]
+
+
+def _longest_rollout(run: Recording) -> float | None:
+    times = [
+        each.finished - each.began
+        for workload in run.workloads
+        for each in workload.rollouts
+        if each.finished is not None and each.began > 0
+    ]
+    return max(times, default=None)
+
+
+def _to_ready(share: str) -> Callable[[Recording], float | None]:
+    def of(run: Recording) -> float | None:
+        times = [each.time_to_ready for each in run.workloads if each.time_to_ready.count]
+        return max((float(getattr(each, share)) for each in times), default=None)
+
+    return of
+
+
+def _below(run: Recording) -> float:
+    return max((bound.seconds_below for each in run.workloads for bound in each.bounds), default=0.0)
+
+
+MEASURES = (
+    Measure("Most pods unavailable", lambda run: max((each.most_unavailable for each in run.workloads), default=0)),
+    Measure("Longest below a bound", _below, is_time=True),
+    Measure("Longest rollout", _longest_rollout, is_time=True),
+    Measure("Slowest to ready, p50", _to_ready("p50"), is_time=True),
+    Measure("Slowest to ready, p99", _to_ready("p99"), is_time=True),
+    Measure("Last change at", lambda run: last_change(run) - run.zero, is_time=True),
+    Measure("Evictions", lambda run: sum(each.evictions for each in run.workloads)),
+    Measure("Writes", lambda run: run.total_writes),
+    Measure("API requests", lambda run: run.requests.total),
+)
+
+
+def comparison_html(recordings: Sequence[Recording], *, runs: int) -> str:
+    """The file. ``runs``: how many there were, also those that were not recorded."""
+    groups, name = groups_of(recordings), recordings[0].name
+    failed = sum(bool(each.failure) for each in recordings)
+    pairs = [("Variants", str(len(groups))), ("Runs compared", number_text(len(recordings)))]
+    if runs > len(recordings):
+        pairs.append(("Runs in all", number_text(runs)))
+    pairs += [("Seeds", _seeds(recordings)), ("Failed", number_text(failed))]
+    verdict = element(
+        "p", f"✗ {count_text(failed, 'run')} failed" if failed else "✓ Everything held in every run",
+        class_=f"verdict {'bad' if failed else 'good'}",
+    )  # fmt: skip
+    content = [
+        element(
+            "header", element("h1", short(name or "Simulation", LONGEST)), verdict, page.facts(pairs)
+        ),
+        _table(groups),
+        _failures(groups),
+        page.figure("ready", "Pods over time", _picture(recordings, groups), _CAPTION),
+        element("h2", "Measures"),
+        element("p", "The median of all runs of a variant, and the range from the least to the most.", class_="quiet"),
+        element("div", *(_chart(measure, groups) for measure in _used(groups)), class_="charts"),
+    ]  # fmt: skip
+    return page.document(f"{short(name or 'simulation', LONGEST)}: comparison", content)
+
+
+_CAPTION = (
+    "Ready pods of each variant, all on the same axes: the median of its runs, and the range from the fewest to the "
+    "most. Below, the most pods that were unavailable in any run."
+)
+
+
+def comparison_svg(recordings: Sequence[Recording]) -> str:
+    """A file with the pods over time."""
+    groups = groups_of(recordings)
+    inner, height = _composed(recordings, groups)
+    summary = f"{count_text(len(groups), 'variant')} · {count_text(len(recordings), 'run')}"
+    return file_of(recordings[0].name, summary, "", inner, height)
+
+
+def _seeds(recordings: Sequence[Recording]) -> str:
+    seeds = sorted({each.seed for each in recordings})
+    return str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+
+
+def _used(groups: Sequence[Group]) -> list[Measure]:
+    return [each for each in MEASURES if any(any(group.values(each)) for group in groups)]
+
+
+def spread_text(measure: Measure, values: Sequence[float]) -> str:
+    """``3.5s (3s to 9s)``."""
+    if not values:
+        return "–"
+    low, high = measure.text(min(values)), measure.text(max(values))
+    middle = measure.text(statistics.median(values))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def _spread_cell(measure: Measure, values: Sequence[float]) -> Markup | str:
+    """The range below the median."""
+    middle, parenthesis, rest = spread_text(measure, values).partition(" (")
+    if not parenthesis:
+        return middle
+    return Markup(f"{middle}<br/>{element('span', rest[:-1], class_='quiet')}")
+
+
+def _table(groups: Sequence[Group]) -> Markup:
+    measures = _used(groups)
+    rows = [
+        [
+            group.title,
+            f"{sum(bool(run.failure) for run in group.runs)} of {len(group.runs)}",
+            *(_spread_cell(measure, group.values(measure)) for measure in measures),
+        ]
+        for group in groups
+    ]
+    heads = ["Variant", "Failed", *(measure.name for measure in measures)]
+    return tables.table("Medians and ranges", heads, rows)
+
+
+def _failures(groups: Sequence[Group]) -> Markup:
+    rows = []
+    for group in groups:
+        kinds: dict[str, list[int]] = {}
+        for run in group.runs:
+            if run.failure:
+                kinds.setdefault(run.failure.partition("\n")[0], []).append(run.seed)
+        for failure, seeds in list(kinds.items())[:10]:
+            rows.append([group.title, failure, number_text(len(seeds)), str(seeds[0])])
+    return tables.table("Failures", ["Variant", "What failed", "Runs", "First seed"], rows[:200], texts=2)
+
+
+# Pods over time
+
+
+def _picture(recordings: Sequence[Recording], groups: Sequence[Group]) -> Markup:
+    inner, height = _composed(recordings, groups)
+    axis = _axis(recordings)
+    return element(
+        "svg", *inner, viewBox=f"-1 0 {WIDTH + 2} {height:g}", role="img",
+        aria_label="ready pods of each variant; the numbers are in the table",
+        data_begin=round(axis.begin - axis.zero, 3), data_end=round(axis.end - axis.zero, 3),
+    )  # fmt: skip
+
+
+def _axis(recordings: Sequence[Recording]) -> Axis:
+    end = max(min(each.seconds, last_change(each) * 1.1) for each in recordings)
+    return Axis(0.0, max(end, 1.0), max(each.zero for each in recordings))
+
+
+def _composed(recordings: Sequence[Recording], groups: Sequence[Group]) -> tuple[list[Markup], float]:
+    axis = _axis(recordings)
+    panels: list[Panel] = []
+    for key in _workloads(recordings):
+        panels += _workload_panels(key, groups, axis)
+    first, top = placed([axis_panel(axis, above=True)], 6)
+    drawn, bottom = placed(panels, top + 10, gap=10)
+    times, end = placed([axis_panel(axis)], bottom + 6)
+    lines = element("g", grid_part(axis, bottom + 6 - top), transform=f"translate(0 {top:g})", class_="lines")
+    return [*first, *drawn, lines, *times], end + 2
+
+
+def _workloads(recordings: Sequence[Recording]) -> list[tuple[str, str, str]]:
+    """The most interesting ones of all runs."""
+    found: dict[tuple[str, str, str], int] = {}
+    for recording in recordings:
+        for each in shown_workloads(recording, MOST_WORKLOADS):
+            key = (each.kind, each.namespace, each.name)
+            found[key] = found.get(key, 0) + 1
+    return sorted(found, key=lambda key: -found[key])[:MOST_WORKLOADS]
+
+
+def _find(recording: Recording, key: tuple[str, str, str]) -> Workload | None:
+    return next((each for each in recording.workloads if (each.kind, each.namespace, each.name) == key), None)
+
+
+def _workload_panels(key: tuple[str, str, str], groups: Sequence[Group], axis: Axis) -> Iterator[Panel]:
+    known = [(group, [found for run in group.runs if (found := _find(run, key)) is not None]) for group in groups]
+    known = [(group, workloads) for group, workloads in known if workloads]
+    missing = max(each.most_unavailable for _group, workloads in known for each in workloads)
+    most = max(max(1, each.ready.most, each.desired.most) for _group, workloads in known for each in workloads)
+    heading = [name_part(workload_title(known[0][1][0]))]
+    keys = [Key("range of ready pods", "range"), Key("median", "ready", "line"), Key("unavailable", "unavailable")]
+    for number, each in enumerate(keys):
+        parts = legend_parts([each], 12)
+        heading.append(element("g", *parts, transform=f"translate({axis.left + 150 * number:g} 0)"))
+    yield Panel(20, heading, has_name=True)
+    for group, workloads in known[:MOST_VARIANTS]:
+        ends = [run.seconds for run in group.runs if _find(run, key) is not None]
+        yield _variant_panel(group.title, workloads, ends, (most, missing), axis)
+    if len(known) > MOST_VARIANTS:
+        text = f"and {count_text(len(known) - MOST_VARIANTS, 'more variant')} in the table"
+        yield Panel(20, [label_part(text, 14)])
+
+
+def _variant_panel(
+    title: str, workloads: Sequence[Workload], ends: Sequence[float], scales: tuple[int, int], axis: Axis
+) -> Panel:
+    most, most_missing = scales
+    scale, missing = Scale(_HEIGHT, _HEIGHT - 6, most), Scale(_HEIGHT + 16, 12, most_missing)
+    low, middle, high = spread([each.ready for each in workloads], ends, axis)
+    end = max(ends)
+    worst, its_end = max(zip(workloads, ends, strict=True), key=lambda each: each[0].most_unavailable)
+    parts = [frame_part(axis, 4, _HEIGHT), scale_parts(most, scale.y(most)), *_title_parts(title)]
+    if len(workloads) > 1:
+        parts.append(element("path", d=_range_path(low, high, axis, scale, end), class_="range"))
+    parts.append(element("path", d=line_path(middle, axis, scale, until=end), class_="ready"))
+    if worst.most_unavailable:
+        path = area_path(_ended(worst.unavailable, its_end), axis, missing)
+        parts.append(element("path", d=path, class_="unavailable"))
+        parts.append(value_part(f"max {worst.most_unavailable:,}", _HEIGHT + 14))
+    return Panel(_HEIGHT + 24, parts)
+
+
+def _ended(steps: Steps, at: float) -> Steps:
+    """Without anything after the end of its run."""
+    return Steps([*steps.at, at], [*steps.last, 0], [*steps.low, 0], [*steps.high, 0])
+
+
+def _title_parts(title: str) -> list[Markup]:
+    """In lines at commas."""
+    return [label_part(each, 16 + 14 * number) for number, each in enumerate(title.split(", ")[:4])]
+
+
+def spread(series: Sequence[Steps], ends: Sequence[float], axis: Axis) -> tuple[Steps, Steps, Steps]:
+    """The least, the median and the most of several numbers at each of some hundred instants. Each counts until its
+    end."""
+    width = (axis.end - axis.begin) / _SAMPLES
+    instants = [at for number in range(_SAMPLES + 1) if (at := axis.begin + number * width) <= max(ends)]
+    rows = []
+    for at in instants:
+        values = sorted(_value(steps, at) for steps, end in zip(series, ends, strict=True) if at <= end)
+        rows.append((values[0], int(statistics.median_low(values)), values[-1]))
+    low, middle, high = ([row[column] for row in rows] for column in range(3))
+    return Steps(instants, low, low, low), Steps(instants, middle, middle, middle), Steps(instants, high, high, high)
+
+
+def _value(steps: Steps, at: float) -> int:
+    index = bisect.bisect_right(steps.at, at) - 1
+    return steps.last[index] if index >= 0 else 0
+
+
+def _range_path(low: Steps, high: Steps, axis: Axis, scale: Scale, end: float) -> str:
+    xs = [axis.x(at) for at in low.at]
+    upper = "".join(f"V{scale.y(value):g}H{x:g}" for value, x in zip(high.last, [*xs[1:], axis.x(end)], strict=True))
+    lower = "".join(
+        f"V{scale.y(value):g}H{x:g}" for value, x in zip(reversed(low.last), reversed(xs), strict=True)
+    )  # fmt: skip
+    return f"M{xs[0]:g} {scale.y(low.last[0]):g}{upper}{lower}Z"
+
+
+# Measures
+
+
+def _chart(measure: Measure, groups: Sequence[Group]) -> Markup:
+    shown = groups[:MOST_VARIANTS]
+    most = max((max(values) for group in shown if (values := group.values(measure))), default=0.0) or 1.0
+    right = _CHART - _CHART_VALUE
+    parts = []
+    for number, group in enumerate(shown):
+        values = group.values(measure)
+        y = 14 + number * _ROW
+        parts.append(label_part(group.title, y + 4, most=40))
+        parts.append(element("path", d=f"M{_CHART_LABEL} {y}H{right}", class_="grid"))
+        if not values:
+            continue
+        low, middle, high = (
+            _CHART_LABEL + each / most * (right - _CHART_LABEL)
+            for each in (min(values), statistics.median(values), max(values))
+        )
+        whisker = f"M{low:.1f} {y}H{high:.1f}M{low:.1f} {y - 4}v8M{high:.1f} {y - 4}v8"
+        parts.append(element("path", d=whisker, class_="whisker"))
+        parts.append(element("circle", cx=round(middle, 1), cy=y, r=4.5, class_="median"))
+        text = spread_text(measure, values)
+        parts.append(element("text", text, x=_CHART, y=y + 4, class_="value", text_anchor="end"))
+    label = f"{measure.name}: the numbers are in the table"
+    box = f"0 0 {_CHART} {len(shown) * _ROW + 8}"
+    drawn = element("svg", *parts, viewBox=box, role="img", aria_label=label)
+    return element("figure", element("figcaption", measure.name, class_="strong"), drawn)
