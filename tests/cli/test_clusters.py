@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -138,6 +139,26 @@ def test_what_is_stored_survives_a_stop_and_a_kill(user: User) -> None:
     assert "pilothouse is ready" in user.run("logs", "--tail=5")
     user.run("delete", "cluster")
     assert not user.kubeconfig.exists(), "it had nothing else in it"
+
+
+@posix
+@pytest.mark.slow
+def test_a_copy_of_the_data_is_a_backup(user: User) -> None:
+    (user.home / "map.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\n")
+    user.run("create", "cluster", "-f", "map.yaml", "--nodes=0")
+    uid = json.loads(user.run("get", "configmaps", "kept", "-o", "json"))["metadata"]["uid"]
+    user.run("stop")
+    data = user.state / "pilothouse" / "clusters" / "pilothouse" / "data"
+    shutil.copytree(data, user.home / "backup")
+    user.run("delete", "cluster")
+
+    user.run("create", "cluster", "other", "--nodes=0")
+    user.run("stop", "other")
+    data = user.state / "pilothouse" / "clusters" / "other" / "data"
+    shutil.rmtree(data)
+    (user.home / "backup").rename(data)
+    user.run("start", "other")
+    assert json.loads(user.run("get", "configmaps", "kept", "-o", "json"))["metadata"]["uid"] == uid
 
 
 @posix

@@ -83,6 +83,7 @@ def test_the_shell_can_read_its_script(capsys: pytest.CaptureFixture[str], shell
         "what nobody can guess": ([ALIAS, "--kube-api-qps", "=", ""], []),
         "a flag that there is not": ([ALIAS, "--nope", "=", ""], []),
         "arguments": (["pilothouse", "completion", ""], ["bash", "zsh", "fish"]),
+        "types of objects": (["pilothouse", "why", "deploy"], ["deployments"]),
         "another command's flag": (["pilothouse", "nodes", "--controllers", ""], None),
     },
 )
@@ -137,9 +138,13 @@ def test_make_flags_writes_the_references(tmp_path: Path) -> None:
     make = shutil.which("make")
     if make is None:
         pytest.skip("no make here")
-    references = {"docs/reference/flags.md": page(), "docs/controllers/index.md": controllers_reference.page()}
+    references = {
+        "docs/reference/flags.md": page(),
+        "docs/controllers/index.md": controllers_reference.page(),
+        "docs/reference/commands.md": commands_reference.page(),
+    }
     for reference in references:
-        (tmp_path / reference).parent.mkdir(parents=True)
+        (tmp_path / reference).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / reference).write_text("old", encoding="utf-8")
     binaries = tmp_path / "venv" / "bin"
     binaries.mkdir(parents=True)

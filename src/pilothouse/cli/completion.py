@@ -7,10 +7,12 @@ Everything is in the script: completing a word starts no Python. It serves ``pil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from pilothouse.apiserver import resources
 from pilothouse.cli.commands import COMMANDS
 from pilothouse.cli.programs import (
     ALIAS,
     NAMES_CLUSTERS,
+    NAMES_KINDS,
     WITHOUT_FLAGS,
     first_sentence,
     flag_sets,
@@ -57,7 +59,8 @@ _FISH_CLUSTERS = (
 def _words(command: str, clusters: str = _CLUSTERS) -> str:
     """What may stand behind a command besides its flags."""
     nouns = ["cluster"] if command in {"create", "delete"} else []
-    return " ".join([*nouns, *([clusters] if command in NAMES_CLUSTERS else [])])
+    kinds = sorted({info.resource for info in resources.built_in()}) if command in NAMES_KINDS else []
+    return " ".join([*nouns, *kinds, *([clusters] if command in NAMES_CLUSTERS else [])])
 
 
 # bash

@@ -61,6 +61,8 @@ _FLAG_SETS: Mapping[str, Callable[[str], FlagSet]] = {
 """In the order of ``COMMANDS``."""
 NAMES_CLUSTERS = ("load", "kubeconfig", "logs", "stop", "start", "delete")
 """Commands whose arguments are names of clusters."""
+NAMES_KINDS = ("get", "history", "why")
+"""Commands whose first argument is a type of objects. Shells complete the built-in ones."""
 WITHOUT_FLAGS = tuple(name for name in COMMANDS if name not in _FLAG_SETS)
 
 

@@ -209,7 +209,8 @@ def _say_ready(cluster: Cluster, url: str) -> None:
     """What runs, where, and what to type next."""
     record = cluster.record
     nodes = up.flag_set("").parse(record.flags)["nodes"]
-    print(f'cluster "{cluster.name}" is ready: Kubernetes {KUBERNETES_VERSION}, {nodes} nodes, {url}')
+    counted = "1 node" if nodes == 1 else f"{nodes} nodes"
+    print(f'cluster "{cluster.name}" is ready: Kubernetes {KUBERNETES_VERSION}, {counted}, {url}')
     where = "in memory" if record.in_memory else f"and keeps its data in {_shown(cluster.data)}"
     print(f"It runs in the background, {where}. Next:")
     kubectl = f"kubectl --context {cluster.context}"
