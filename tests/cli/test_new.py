@@ -136,6 +136,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest
         (["operator", "app-operator"], "its code imports another App"),
         (["operator", "website", "--group=example"], "--group example: the group of a custom resource is a domain"),
         (["operator", "website", "--group=Example.com"], "--group Example.com: a lowercase RFC 1123 subdomain"),
+        (["operator", "website", "--group=web.k8s.io"], "--group web.k8s.io: groups of k8s.io and kubernetes.io are"),
         (["operator"], 'expected "pilothouse new operator NAME", got operator'),
         (["controller", "x"], 'expected "pilothouse new operator NAME", got controller x'),
         ([], 'expected "pilothouse new operator NAME", got nothing'),

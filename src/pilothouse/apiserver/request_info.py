@@ -178,8 +178,6 @@ def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
     resource = rest[0]
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
-    if resource == "namespaces":
-        namespace = name
 
     if watch_prefix:
         verb = "watch"

@@ -497,7 +497,9 @@ class ApiServer:
                 return
             if not request_info.subresource and request_info.verb in ("create", "deletecollection"):
                 raise errors.method_not_allowed()
-        elif not request_info.namespace or info.resource == "namespaces":
+        elif not request_info.namespace or (
+            info.resource == "namespaces" and request_info.namespace == request_info.name
+        ):
             return
         raise PlainNotFound if info.custom is not None else errors.no_such_resource()
 

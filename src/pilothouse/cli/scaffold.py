@@ -53,6 +53,8 @@ def names_of(name: str, group: str) -> Names:
         raise UserError(f"--group {group}: {errors[0]}", code=2)
     if "." not in group:
         raise UserError(f"--group {group}: the group of a custom resource is a domain, such as example.com", code=2)
+    if f".{group}".endswith((".k8s.io", ".kubernetes.io")):
+        raise UserError(f"--group {group}: groups of k8s.io and kubernetes.io are Kubernetes' own", code=2)
     names = Names(
         app=app,
         module=app.replace("-", "_"),

@@ -581,3 +581,20 @@ async def test_protected_groups_tell_who_has_approved(
         return
     found = {one["type"]: one for one in answer.body["status"]["conditions"]}["KubernetesAPIApprovalPolicyConformant"]
     assert (found["status"], found["reason"], found["message"]) == reason
+
+
+async def test_a_resource_may_be_called_namespaces(api: Api) -> None:
+    await api.post(DEFINITIONS, custom_resources.definition("Namespace"))
+    collection = "/apis/example.com/v1/namespaces/default/namespaces"
+    body = {"apiVersion": "example.com/v1", "kind": "Namespace", "metadata": {"name": "one"}}
+    made = await api.post(collection, body)
+    assert (made.status, made.body["metadata"]["namespace"]) == (201, "default")
+    assert (await api.get(f"{collection}/one")).body["metadata"] == made.body["metadata"]
+    listed = await api.get("/apis/example.com/v1/namespaces")
+    assert [each["metadata"]["name"] for each in listed.body["items"]] == ["one"]
+    assert (await api.delete(f"{collection}/one")).status == 200
+    # Those of the core group are in none.
+    assert (await api.get("/api/v1/namespaces?fieldSelector=metadata.name%3Ddefault")).status == 200
+    assert (await api.get("/api/v1/namespaces/default")).status == 200
+    for path in ("default/namespaces", "default/namespaces/kube-system"):
+        assert (await api.get(f"/api/v1/namespaces/{path}")).status == 404
