@@ -79,10 +79,11 @@ docs: $(DOCS_VENV)/.ready
 	$(PYTHON) scripts/check_site.py build/site
 	@echo "build/site/index.html"
 
-# The workflows, the action and the template of GitLab: against their schemas, and for what attackers look for.
+# The workflows and the action: against their schemas, and for what attackers look for.
 workflows: $(DOCS_VENV)/.ready
 	$(DOCS_VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(DOCS_VENV)/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	$(DOCS_VENV)/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(DOCS_VENV)/bin/zizmor --offline --quiet .github action.yml
 
 bench: setup

@@ -1,0 +1,128 @@
+"""What a tag needs, and what workflows and the action of GitHub run."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scripts import release
+from tests.programs import ROOT
+from tests.tables import cases
+
+CHANGELOG = "# Changelog\n\n## Unreleased\n\n* new\n\n## 0.1.0 (2026-01-01)\n\n* old\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "src/pilothouse").mkdir(parents=True)
+    (tmp_path / "src/pilothouse/__init__.py").write_text('"""p"""\n\n__version__ = "0.1.0"\n')
+    (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
+    return tmp_path
+
+
+def test_a_release_is_prepared_tagged_and_described(tree: Path) -> None:
+    release.check(tree, "v0.1.0")
+    release.prepare(tree, "0.2.0", "2026-02-01")
+    release.check(tree, "v0.2.0")
+    assert release.notes(tree, "0.2.0") == "* new\n"
+    assert "## Unreleased\n\n## 0.2.0 (2026-02-01)\n\n* new\n" in (tree / "CHANGELOG.md").read_text()
+
+
+@cases(
+    "version, changelog, message",
+    {
+        "no version": ("next", CHANGELOG, "next is no version"),
+        "nothing new": ("0.2.0", CHANGELOG.replace("* new\n", ""), "nothing under"),
+        "a version that is out": ("0.1.0", CHANGELOG, "a section 0.1.0 already"),
+    },
+)
+def test_what_can_not_be_released(version: str, changelog: str, message: str, tree: Path) -> None:
+    (tree / "CHANGELOG.md").write_text(changelog)
+    with pytest.raises(ValueError, match=message):
+        release.prepare(tree, version, "2026-02-01")
+    assert (tree / "CHANGELOG.md").read_text() == changelog
+
+
+@cases(
+    "tag, changelog, message",
+    {
+        "another version": ("v0.3.0", CHANGELOG, "is not v0.1.0"),
+        "no section": ("v0.1.0", "# Changelog\n", 'no section "## 0.1.0"'),
+        "an empty section": ("v0.1.0", CHANGELOG.replace("* old\n", ""), "says nothing about 0.1.0"),
+    },
+)
+def test_a_tag_that_does_not_fit(tag: str, changelog: str, message: str, tree: Path) -> None:
+    (tree / "CHANGELOG.md").write_text(changelog)
+    with pytest.raises(ValueError, match=message):
+        release.check(tree, tag)
+
+
+def workflow(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows" / name).read_text("utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("name", ["ci.yml", "release.yml"])
+def test_workflows_run_targets_and_scripts_that_there_are(name: str) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for job in workflow(name)["jobs"].values():
+        for step in job.get("steps", []):
+            for targets in re.findall(r"^make (.*)$", step.get("run", ""), re.MULTILINE):
+                for target in targets.split():
+                    assert f"\n{target}:" in makefile, target
+            for script in re.findall(r"scripts/\w+", step.get("run", "")):
+                assert os.access(ROOT / script, os.X_OK), script
+
+
+def test_only_what_publishes_may_write() -> None:
+    jobs = workflow("release.yml")["jobs"]
+    writing = {name for name, job in jobs.items() for right in job["permissions"].values() if right == "write"}
+    assert writing == {"build", "pypi", "image", "publish", "site"}
+    assert jobs["pypi"]["environment"] == "pypi"
+    assert workflow("ci.yml")["permissions"] == {"contents": "read"}
+
+
+@pytest.mark.slow
+def test_the_action_creates_the_cluster_that_its_inputs_describe(tmp_path: Path) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    (step,) = [step for step in action["runs"]["steps"] if step.get("id") == "create"]
+    inputs = {
+        **{name: each.get("default", "") for name, each in action["inputs"].items()},
+        "name": "of-the-action", "flags": "--nodes 1 --node-prefix=worker-", "manifests": "a b.yaml\n\n",
+    }  # fmt: skip
+    (tmp_path / "a b.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: made}\n")
+    programs = tmp_path / "pilothouse/bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to(sys.executable)
+    (programs / "pilothouse").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pilothouse "$@"\n')
+    (programs / "pilothouse").chmod(0o755)
+
+    def filled(text: str) -> str:
+        return re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: inputs[found[1]], text)
+
+    environment = {
+        **os.environ, **{name: filled(text) for name, text in step["env"].items()},
+        "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_OUTPUT": str(tmp_path / "output"), "PATH": f"{programs}:{os.environ['PATH']}",
+    }  # fmt: skip
+    environment.pop("KUBECONFIG", None)
+
+    def run(*words: str) -> str:
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    try:
+        run("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"])
+        outputs = dict(line.split("=", 1) for line in (tmp_path / "output").read_text().splitlines())
+        assert outputs["context"] == "pilothouse-of-the-action"
+        assert "worker-0" in run("pilothouse", "get", "nodes", "--kubeconfig", outputs["kubeconfig"])
+        found = json.loads(run("pilothouse", "get", "configmaps", "made", "-o", "json"))
+        assert found["metadata"]["name"] == "made"
+    finally:
+        run("pilothouse", "delete", "cluster", "--all")
