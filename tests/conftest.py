@@ -98,6 +98,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=problem))
         group = None
         if real := item.get_closest_marker("real"):
+            if problem:
+                item.add_marker(pytest.mark.skip(reason=problem))
             group = GROUPS[real.kwargs.get("cluster", "shared")]
         elif "clients" in item.path.parts:
             # The tests of a module share its programs, and some follow one another.

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.conformance.stores import INLINE, MEMORY, THREAD, opened
+from tests.conformance.stores import ETCD, INLINE, MEMORY, THREAD, opened
 
 from pilothouse.env import Env
 from pilothouse.storage import Retention, Store
 from pilothouse.storage.history import KEPT
 
 
-@pytest.fixture(params=[MEMORY, INLINE, THREAD])
+@pytest.fixture(params=[MEMORY, INLINE, THREAD, ETCD])
 def kind(request: pytest.FixtureRequest) -> str:
     """Which store; tests that need virtual time choose from those that run in it."""
     return str(request.param)

@@ -143,18 +143,19 @@ async def test_any_history_agrees_with_a_model_at_every_revision(store: Store, s
     states: dict[int, dict[str, bytes]] = {1: {}}
     live = store.watch("", 1)
     for _ in range(60):
-        last = None
+        staged = []
         for _ in range(chance.choice((1, 1, 2, 5))):
             key = chance.choice(keys)
-            if store.staged(key) is not None and chance.random() < 0.4:
-                last = store.stage(key, None)
+            deletes = store.staged(key) is not None and chance.random() < 0.4
+            staged.append(store.stage(key, None if deletes else lambda revision: f"v@{revision}".encode()))
+        await store.commit(staged[-1])
+        for one in staged:
+            key = one.change.key
+            if one.record is None:
                 del state[key]
             else:
-                last = store.stage(key, lambda revision: str(revision).encode())
-                state[key] = str(last.revision).encode()
-            states[last.revision] = dict(state)
-        assert last is not None
-        await store.commit(last)
+                state[key] = f"v@{one.revision}".encode()
+            states[one.revision] = dict(state)
     assert store.revision == max(states)
     followed: dict[str, bytes] = {}
     for change in live.take():

@@ -16,6 +16,7 @@ doesn't; they share everything but the commit, and one suite (``tests/conformanc
      ├─ Compacted                 that much history is not kept
      ├─ FutureRevision            that revision does not exist yet
      ├─ WatcherOverrun            the watcher did not keep up
+     ├─ StoreUnavailable          the storage behind it does not answer, or takes no writes
      └─ StoreClosed
 """
 
@@ -30,6 +31,7 @@ from pilothouse.storage.errors import (
     NewerFormat,
     StoreClosed,
     StoreError,
+    StoreUnavailable,
     WatcherOverrun,
 )
 from pilothouse.storage.history import Retention
@@ -56,6 +58,7 @@ __all__ = [
     "Store",
     "StoreClosed",
     "StoreError",
+    "StoreUnavailable",
     "Watcher",
     "WatcherOverrun",
     "resource_prefix",

@@ -50,6 +50,10 @@ class WatcherOverrun(StoreError):
     """The watcher did not keep up and was ended. What it was handed before is complete; it may watch on from there."""
 
 
+class StoreUnavailable(StoreError):
+    """Where the state is kept can't be reached, or takes no writes. What was being written may have been stored."""
+
+
 class StoreClosed(StoreError):
     """The store is closed."""
 

@@ -42,6 +42,9 @@ class Store(ABC):
 
     commits_at_once = False
     """Whether ``commit`` never waits."""
+    is_shared = False
+    """Whether other processes write what is kept here as well. Then ``commit`` may raise ``Mismatch``, and a read sees
+    what they have written once ``catch_up`` has returned."""
 
     def __init__(
         self,
@@ -336,6 +339,16 @@ class Store(ABC):
                 staged.waiter.set_exception(CommitFailed(reason))
         self._newest_staged.clear()
         self._next = self.revision + 1
+
+    def start(self) -> None:  # noqa: B027  # most stores have nobody to follow
+        """Begin to follow what other processes write, on the running loop."""
+
+    async def catch_up(self) -> None:  # noqa: B027  # what is stored is visible
+        """Return once everything that was stored when this was called is visible here."""
+
+    async def flush(self) -> None:  # noqa: B027  # see there
+        """Return once nothing that was staged is undecided: after ``commit``, where what is staged is stored together,
+        nothing is."""
 
     async def reached(self, revision: int) -> None:
         """Wait until ``revision`` is committed."""

@@ -1,0 +1,254 @@
+"""A client of etcd over gRPC: ranges, transactions, leases, compaction, and the stream of a watch.
+
+One connection at a time, to one member; when it fails, the next one is tried. A read is repeated on another member, a
+write only where it can't have been carried out: what has become of it otherwise is unknown, and the caller gets the
+error, as with etcd's own client (``clientv3/retry_interceptor.go``, v3.5).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from pilothouse.env import Log
+from pilothouse.storage.errors import StoreUnavailable
+from pilothouse.storage.etcd import messages
+from pilothouse.storage.etcd.options import Endpoint, EtcdOptions, endpoints_of
+
+REQUEST_TIMEOUT = 10.0
+"""Seconds for one request; etcd itself gives up after seven."""
+_ROUNDS = 3
+_PAUSE = 0.1
+"""Seconds between rounds in which every member was tried."""
+_CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # As upstream's client (``pkg/storage/storagebackend/factory/etcd3.go``, v0.36): a dead peer is noticed in time.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_KV = "/etcdserverpb.KV/"
+
+_log = Log("etcd")
+
+
+class EtcdError(StoreUnavailable):
+    """etcd has refused a request, or could not be asked. ``code`` is gRPC's."""
+
+    def __init__(self, code: str, details: str) -> None:
+        # What etcd itself answers is said as it is; what has happened to the connection as Go's gRPC says it.
+        super().__init__(details if details.startswith("etcdserver:") else f"rpc error: code = {code} desc = {details}")
+        self.code = code
+        self.details = details
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the revision that was asked for is gone."""
+        return "has been compacted" in self.details
+
+
+class Observe(Protocol):
+    """Gets the duration of each request."""
+
+    def __call__(self, operation: str, kind: str, seconds: float, failed: bool) -> None: ...
+
+
+def _ignore(operation: str, kind: str, seconds: float, failed: bool) -> None:
+    pass
+
+
+def _names(error: grpc.RpcError) -> EtcdError:
+    code = error.code().name.title().replace("_", "")
+    return EtcdError(code, error.details() or "")
+
+
+def _was_not_sent(error: EtcdError) -> bool:
+    """Whether a request that failed so has not reached any member."""
+    return error.code == "Unavailable" and (
+        "failed to connect" in error.details.lower() or "connection refused" in error.details.lower()
+    )
+
+
+def _may_be_elsewhere(error: EtcdError) -> bool:
+    """Whether another member may do what this one did not."""
+    return error.code == "Unavailable"
+
+
+def _credentials(options: EtcdOptions) -> Any:
+    def read(path: str) -> bytes | None:
+        if not path:
+            return None
+        with open(path, "rb") as file:
+            return file.read()
+
+    return grpc.ssl_channel_credentials(read(options.ca_file), read(options.key_file), read(options.cert_file))
+
+
+class EtcdClient:
+    """The connection of one process, for one event loop."""
+
+    def __init__(self, options: EtcdOptions, observe: Observe = _ignore) -> None:
+        self.endpoints = endpoints_of(options)
+        self.observe = observe
+        self._options = options
+        self._current = 0
+        self._channel: Any = None
+        self._stubs: dict[str, Any] = {}
+
+    async def range(self, request: Any, *, kind: str = "", timeout: float = REQUEST_TIMEOUT) -> Any:
+        """The answer to a ``RangeRequest``. Raises ``EtcdError``."""
+        operation = "get" if not request.range_end else "list"
+        return await self._ask(f"{_KV}Range", request, messages.RangeResponse, operation, kind, timeout, again=True)
+
+    async def txn(self, request: Any, *, operation: str, kind: str = "") -> Any:
+        """The answer to a ``TxnRequest``. Raises ``EtcdError``; the transaction may have been carried out."""
+        return await self._ask(
+            f"{_KV}Txn", request, messages.TxnResponse, operation, kind, REQUEST_TIMEOUT, again=False
+        )
+
+    async def compact(self, revision: int) -> None:
+        """Let go of what is older than a revision."""
+        request = messages.CompactionRequest(revision=revision)
+        await self._ask(
+            f"{_KV}Compact", request, messages.CompactionResponse, "compact", "", REQUEST_TIMEOUT, again=True
+        )
+
+    async def grant(self, ttl: int) -> int:
+        """A lease of so many seconds; its number."""
+        request = messages.LeaseGrantRequest(TTL=ttl)
+        answer = await self._ask(
+            "/etcdserverpb.Lease/LeaseGrant",
+            request,
+            messages.LeaseGrantResponse,
+            "leaseGrant",
+            "",
+            REQUEST_TIMEOUT,
+            again=True,
+        )
+        return int(answer.ID)
+
+    async def database_size(self) -> int:
+        """The bytes of the database of the member that is asked."""
+        answer = await self._ask(
+            "/etcdserverpb.Maintenance/Status",
+            messages.StatusRequest(),
+            messages.StatusResponse,
+            "status",
+            "",
+            REQUEST_TIMEOUT,
+            again=True,
+        )
+        return int(answer.dbSize)
+
+    def watch(self) -> Any:
+        """A stream of ``WatchRequest`` and ``WatchResponse`` (``grpc.aio.StreamStreamCall``)."""
+        return self._connected().stream_stream(
+            "/etcdserverpb.Watch/Watch",
+            request_serializer=lambda request: request.SerializeToString(),
+            response_deserializer=messages.WatchResponse.FromString,
+        )(wait_for_ready=False)
+
+    async def fail_over(self) -> None:
+        """Go on with the next member."""
+        channel, self._channel = self._channel, None
+        self._stubs.clear()
+        self._current = (self._current + 1) % len(self.endpoints)
+        if channel is not None:
+            await channel.close()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The member that is asked now."""
+        return self.endpoints[self._current]
+
+    async def close(self) -> None:
+        """Close the connection."""
+        channel, self._channel = self._channel, None
+        self._stubs.clear()
+        if channel is not None:
+            await channel.close()
+
+    def _connected(self) -> Any:
+        if self._channel is None:
+            endpoint = self.endpoint
+            if endpoint.secure:
+                self._channel = grpc.aio.secure_channel(
+                    endpoint.target, _credentials(self._options), options=_CHANNEL_OPTIONS
+                )
+            else:
+                self._channel = grpc.aio.insecure_channel(endpoint.target, options=_CHANNEL_OPTIONS)
+        return self._channel
+
+    def _stub(self, method: str, response: Any) -> Any:
+        stub = self._stubs.get(method)
+        if stub is None:
+            stub = self._stubs[method] = self._connected().unary_unary(
+                method,
+                request_serializer=lambda request: request.SerializeToString(),
+                response_deserializer=response.FromString,
+            )
+        return stub
+
+    async def _ask(
+        self, method: str, request: Any, response: Any, operation: str, kind: str, timeout: float, *, again: bool
+    ) -> Any:
+        began = time.perf_counter()
+        try:
+            answer = await self._ask_any(method, request, response, timeout, again=again)
+        except EtcdError:
+            self.observe(operation, kind, time.perf_counter() - began, failed=True)
+            raise
+        self.observe(operation, kind, time.perf_counter() - began, failed=False)
+        return answer
+
+    async def _ask_any(self, method: str, request: Any, response: Any, timeout: float, *, again: bool) -> Any:
+        attempts = _ROUNDS * len(self.endpoints)
+        for attempt in range(1, attempts + 1):
+            endpoint = self.endpoint
+            try:
+                return await self._stub(method, response)(request, timeout=timeout)
+            except grpc.aio.AioRpcError as error:
+                failure = _names(error)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                failure = EtcdError("Unavailable", "the connection was closed")  # by another request's failure
+            if attempt == attempts or not (_was_not_sent(failure) or (again and _may_be_elsewhere(failure))):
+                raise failure from None
+            if self.endpoint == endpoint:
+                await self.fail_over()
+            if attempt % len(self.endpoints) == 0:
+                await asyncio.sleep(_PAUSE)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def ask_blocking(options: EtcdOptions, ask: Callable[[Callable[[Any], Any]], Any]) -> Any:
+    """Read from the first member that answers, without an event loop: for the start. ``ask`` gets a function that
+    answers a ``RangeRequest``. Raises ``EtcdError``."""
+    failure = EtcdError("Unavailable", "no member")
+    for endpoint in endpoints_of(options):
+        if endpoint.secure:
+            channel = grpc.secure_channel(endpoint.target, _credentials(options), options=_CHANNEL_OPTIONS)
+        else:
+            channel = grpc.insecure_channel(endpoint.target, options=_CHANNEL_OPTIONS)
+        with channel:
+            stub = channel.unary_unary(
+                f"{_KV}Range",
+                request_serializer=lambda request: request.SerializeToString(),
+                response_deserializer=messages.RangeResponse.FromString,
+            )
+            try:
+                return ask(lambda request: stub(request, timeout=REQUEST_TIMEOUT))  # noqa: B023  # called at once
+            except grpc.RpcError as error:
+                failure = _names(error)
+                _log.warning("An etcd can't be read", endpoint=endpoint.url, error=failure)
+    raise failure

@@ -1,0 +1,59 @@
+"""Compaction every five minutes, by one of the servers that share an etcd.
+
+As apiserver's ``pkg/storage/etcd3/compact.go`` (v0.36), so that servers of both kinds take turns: ``compact_rev_key``
+holds the revision of the last compaction, and its version is the time by which they agree. Who increments it first
+compacts to what was current one interval ago.
+"""
+
+import asyncio
+
+from pilothouse.env import Log
+from pilothouse.storage.etcd import messages
+from pilothouse.storage.etcd.client import EtcdClient, EtcdError
+
+KEY = b"compact_rev_key"
+
+_log = Log("etcd")
+
+
+class Compactor:
+    """What this server knows of the compactions."""
+
+    def __init__(self, client: EtcdClient, interval: float) -> None:
+        self._client = client
+        self._interval = interval
+        self._time = 0
+        self._revision = 0
+        """What was current when the last interval began."""
+        self.compacted = 0
+        """What was compacted last, as far as this server knows."""
+
+    async def run(self) -> None:
+        """Compact until cancelled."""
+        while True:
+            await asyncio.sleep(self._interval)
+            try:
+                await self.compact()
+            except EtcdError as error:
+                _log.error("Compaction failed", endpoint=self._client.endpoint.url, error=error)
+
+    async def compact(self) -> None:
+        """One turn: compact, or learn that another server has. Raises ``EtcdError``."""
+        request = messages.TxnRequest(
+            compare=[messages.equal_version(KEY, self._time)],
+            success=[messages.put(KEY, str(self._revision).encode())],
+            failure=[messages.get(KEY)],
+        )
+        answer = await self._client.txn(request, operation="compact")
+        before, self._revision = self._revision, answer.header.revision
+        if not answer.succeeded:
+            found = answer.responses[0].response_range.kvs
+            self._time = found[0].version if found else 0
+            if found and found[0].value.isdigit():
+                self.compacted = max(self.compacted, int(found[0].value))
+            return
+        self._time += 1
+        if before:  # not in the first turn
+            await self._client.compact(before)
+            self.compacted = before
+            _log.info("Compacted", revision=before)

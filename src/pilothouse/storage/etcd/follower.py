@@ -1,0 +1,93 @@
+"""The one watch that feeds a store: every change under the root, in the order of etcd.
+
+A stream that breaks is taken up again where it ended, on the next member. Where that is not possible, since etcd has
+been compacted meanwhile, ``Stale`` is raised.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import grpc.aio
+
+from pilothouse.env import Log
+from pilothouse.storage.etcd import messages
+from pilothouse.storage.etcd.client import EtcdClient, EtcdError
+
+_log = Log("etcd")
+
+
+class Stale(Exception):
+    """The changes that are to come next are gone."""
+
+
+class Follower:
+    """Hands on what etcd reports: ``receive`` gets the events of whole revisions, ``advance`` a revision up to which
+    everything was reported."""
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        root: bytes,
+        receive: Callable[[list[Any]], "asyncio.Future[None] | Any"],
+        advance: Callable[[int], None],
+    ) -> None:
+        self._client = client
+        self._root = root
+        self._receive = receive
+        self._advance = advance
+        self._stream: Any = None
+        self._asking = False
+
+    async def follow(self, revision: int) -> None:
+        """Report what came after a revision, until the stream breaks (``EtcdError``) or can't go on (``Stale``)."""
+        stream = self._client.watch()
+        try:
+            await self._read(stream, revision)
+        except grpc.aio.AioRpcError as error:
+            raise EtcdError(error.code().name.title().replace("_", ""), error.details() or "") from None
+        finally:
+            self._stream = None
+            stream.cancel()
+
+    async def _read(self, stream: Any, revision: int) -> None:
+        create = messages.WatchCreateRequest(
+            key=self._root,
+            range_end=messages.range_end(self._root),
+            start_revision=revision + 1,
+            progress_notify=True,
+            fragment=True,
+        )
+        await stream.write(messages.WatchRequest(create_request=create))
+        fragments: list[Any] = []
+        while True:
+            response = await stream.read()
+            if response is grpc.aio.EOF:
+                raise EtcdError("Unavailable", "the watch has ended")
+            if response.canceled:
+                if response.compact_revision:
+                    raise Stale(f"etcd was compacted to {response.compact_revision}")
+                raise EtcdError("Canceled", response.cancel_reason or "the watch was cancelled")
+            if response.created:
+                self._stream = stream
+                continue
+            if response.events:
+                fragments += response.events
+                if not response.fragment:
+                    events, fragments = fragments, []
+                    await self._receive(events)
+            elif not fragments:
+                self._asking = False
+                self._advance(response.header.revision)
+
+    async def ask_progress(self) -> None:
+        """Have etcd report how far it is (``RequestWatchProgress``); answered by ``advance``."""
+        stream = self._stream
+        if stream is None or self._asking:
+            return
+        self._asking = True
+        try:
+            await stream.write(messages.WatchRequest(progress_request=messages.WatchProgressRequest()))
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            self._asking = False
+            _log.info("The watch has ended before it could be asked", error=error)

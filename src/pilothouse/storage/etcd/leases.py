@@ -1,0 +1,36 @@
+"""Leases for keys that expire: one is shared by what is written within a while, since leases are dear.
+
+As apiserver's ``pkg/storage/etcd3/lease_manager.go`` (v0.36).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+_REUSE_SECONDS = 60
+_REUSE_SHARE = 0.05
+_MOST_OBJECTS = 1000
+
+
+class LeaseManager:
+    """Grants leases. ``grant`` asks etcd for a new one, ``monotonic`` is the time."""
+
+    def __init__(self, grant: Callable[[int], Awaitable[int]], monotonic: Callable[[], float]) -> None:
+        self._grant = grant
+        self._monotonic = monotonic
+        self._lock = asyncio.Lock()
+        self._lease = 0
+        self._expires = 0.0
+        self._objects = 0
+
+    async def lease(self, ttl: int) -> int:
+        """A lease that lasts for at least so many seconds, and not for much longer."""
+        async with self._lock:
+            now = self._monotonic()
+            reuse = min(_REUSE_SECONDS, int(_REUSE_SHARE * ttl))
+            self._objects += 1
+            if now + ttl < self._expires < now + ttl + reuse and self._objects <= _MOST_OBJECTS:
+                return self._lease
+            self._lease = await self._grant(ttl + reuse)
+            self._expires = now + ttl + reuse
+            self._objects = 1
+            return self._lease

@@ -1,0 +1,175 @@
+"""The part of etcd's API (v3) that the store speaks, as protobuf messages.
+
+Field numbers and types are those of etcd's ``api/mvccpb/kv.proto`` and ``api/etcdserverpb/rpc.proto`` (v3.4 to v3.6).
+The classes are made from this table when the module is imported: generated code would tie the package to one version of
+the protobuf runtime.
+"""
+
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_PACKAGE = "pilothouse.etcd"
+_TYPES = {"int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "message": 11, "bytes": 12, "enum": 14}
+# name: field number, type; "*" for a list, "?" for a member of a oneof
+_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+    "KeyValue": {
+        "key": (1, "bytes"),
+        "create_revision": (2, "int64"),
+        "mod_revision": (3, "int64"),
+        "version": (4, "int64"),
+        "value": (5, "bytes"),
+        "lease": (6, "int64"),
+    },
+    "Event": {"type": (1, "int32"), "kv": (2, "KeyValue"), "prev_kv": (3, "KeyValue")},
+    "ResponseHeader": {
+        "cluster_id": (1, "uint64"),
+        "member_id": (2, "uint64"),
+        "revision": (3, "int64"),
+        "raft_term": (4, "uint64"),
+    },
+    "RangeRequest": {
+        "key": (1, "bytes"),
+        "range_end": (2, "bytes"),
+        "limit": (3, "int64"),
+        "revision": (4, "int64"),
+        "serializable": (7, "bool"),
+        "keys_only": (8, "bool"),
+        "count_only": (9, "bool"),
+    },
+    "RangeResponse": {
+        "header": (1, "ResponseHeader"),
+        "kvs": (2, "*KeyValue"),
+        "more": (3, "bool"),
+        "count": (4, "int64"),
+    },
+    "PutRequest": {"key": (1, "bytes"), "value": (2, "bytes"), "lease": (3, "int64")},
+    "PutResponse": {"header": (1, "ResponseHeader")},
+    "DeleteRangeRequest": {"key": (1, "bytes"), "range_end": (2, "bytes")},
+    "DeleteRangeResponse": {"header": (1, "ResponseHeader"), "deleted": (2, "int64")},
+    "RequestOp": {
+        "request_range": (1, "?RangeRequest"),
+        "request_put": (2, "?PutRequest"),
+        "request_delete_range": (3, "?DeleteRangeRequest"),
+    },
+    "ResponseOp": {
+        "response_range": (1, "?RangeResponse"),
+        "response_put": (2, "?PutResponse"),
+        "response_delete_range": (3, "?DeleteRangeResponse"),
+    },
+    "Compare": {
+        "result": (1, "int32"),
+        "target": (2, "int32"),
+        "key": (3, "bytes"),
+        "version": (4, "?int64"),
+        "create_revision": (5, "?int64"),
+        "mod_revision": (6, "?int64"),
+    },
+    "TxnRequest": {"compare": (1, "*Compare"), "success": (2, "*RequestOp"), "failure": (3, "*RequestOp")},
+    "TxnResponse": {"header": (1, "ResponseHeader"), "succeeded": (2, "bool"), "responses": (3, "*ResponseOp")},
+    "CompactionRequest": {"revision": (1, "int64"), "physical": (2, "bool")},
+    "CompactionResponse": {"header": (1, "ResponseHeader")},
+    "WatchCreateRequest": {
+        "key": (1, "bytes"),
+        "range_end": (2, "bytes"),
+        "start_revision": (3, "int64"),
+        "progress_notify": (4, "bool"),
+        "prev_kv": (6, "bool"),
+        "watch_id": (7, "int64"),
+        "fragment": (8, "bool"),
+    },
+    "WatchCancelRequest": {"watch_id": (1, "int64")},
+    "WatchProgressRequest": {},
+    "WatchRequest": {
+        "create_request": (1, "?WatchCreateRequest"),
+        "cancel_request": (2, "?WatchCancelRequest"),
+        "progress_request": (3, "?WatchProgressRequest"),
+    },
+    "WatchResponse": {
+        "header": (1, "ResponseHeader"),
+        "watch_id": (2, "int64"),
+        "created": (3, "bool"),
+        "canceled": (4, "bool"),
+        "compact_revision": (5, "int64"),
+        "cancel_reason": (6, "string"),
+        "fragment": (7, "bool"),
+        "events": (11, "*Event"),
+    },
+    "LeaseGrantRequest": {"TTL": (1, "int64"), "ID": (2, "int64")},
+    "LeaseGrantResponse": {"header": (1, "ResponseHeader"), "ID": (2, "int64"), "TTL": (3, "int64")},
+    "StatusRequest": {},
+    "StatusResponse": {"header": (1, "ResponseHeader"), "version": (2, "string"), "dbSize": (3, "int64")},
+}
+EQUAL = 0
+VERSION, MODIFIED = 0, 2
+"""What a ``Compare`` is about: how often the key was written, the revision of its last change."""
+PUT, DELETE = 0, 1
+"""Types of events."""
+
+
+def _file() -> descriptor_pb2.FileDescriptorProto:
+    file = descriptor_pb2.FileDescriptorProto(
+        name="pilothouse/storage/etcd/messages.proto", package=_PACKAGE, syntax="proto3"
+    )
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for field, (number, kind) in fields.items():
+            plain = kind.lstrip("*?")
+            one = message.field.add(name=field, number=number, label=3 if kind.startswith("*") else 1)
+            if plain in _MESSAGES:
+                one.type, one.type_name = _TYPES["message"], f".{_PACKAGE}.{plain}"
+            else:
+                one.type = _TYPES[plain]
+            if kind.startswith("?"):
+                if not message.oneof_decl:
+                    message.oneof_decl.add(name="one")
+                one.oneof_index = 0
+    return file
+
+
+_pool = descriptor_pool.DescriptorPool()
+_pool.Add(_file())
+_CLASSES: dict[str, Any] = {
+    name: message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES
+}
+Compare = _CLASSES["Compare"]
+CompactionRequest, CompactionResponse = _CLASSES["CompactionRequest"], _CLASSES["CompactionResponse"]
+DeleteRangeRequest = _CLASSES["DeleteRangeRequest"]
+LeaseGrantRequest, LeaseGrantResponse = _CLASSES["LeaseGrantRequest"], _CLASSES["LeaseGrantResponse"]
+PutRequest = _CLASSES["PutRequest"]
+RangeRequest, RangeResponse = _CLASSES["RangeRequest"], _CLASSES["RangeResponse"]
+RequestOp = _CLASSES["RequestOp"]
+StatusRequest, StatusResponse = _CLASSES["StatusRequest"], _CLASSES["StatusResponse"]
+TxnRequest, TxnResponse = _CLASSES["TxnRequest"], _CLASSES["TxnResponse"]
+WatchCreateRequest, WatchProgressRequest = _CLASSES["WatchCreateRequest"], _CLASSES["WatchProgressRequest"]
+WatchRequest, WatchResponse = _CLASSES["WatchRequest"], _CLASSES["WatchResponse"]
+
+
+def range_end(prefix: bytes) -> bytes:
+    """The first key beyond all that begin with the prefix."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def equal_version(key: bytes, version: int) -> Any:
+    """Whether the key was written so often since it was created."""
+    return Compare(result=EQUAL, target=VERSION, key=key, version=version)
+
+
+def unchanged(key: bytes, revision: int) -> Any:
+    """Whether that was the last change of the key; 0 for a key that is not there."""
+    return Compare(result=EQUAL, target=MODIFIED, key=key, mod_revision=revision)
+
+
+def get(key: bytes) -> Any:
+    """Read one key, in a transaction."""
+    return RequestOp(request_range=RangeRequest(key=key))
+
+
+def put(key: bytes, value: bytes, lease: int = 0) -> Any:
+    """Write one key, in a transaction."""
+    return RequestOp(request_put=PutRequest(key=key, value=value, lease=lease))
+
+
+def delete(key: bytes) -> Any:
+    """Remove one key, in a transaction."""
+    return RequestOp(request_delete_range=DeleteRangeRequest(key=key))

@@ -1,0 +1,52 @@
+"""How etcd is reached, and what is kept there: kube-apiserver's ``--etcd-…`` flags."""
+
+from urllib.parse import urlsplit
+
+import msgspec
+
+
+class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Defaults are upstream's (apiserver ``pkg/server/options/etcd.go``, v0.36)."""
+
+    servers: tuple[str, ...]
+    """URLs, http or https."""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    prefix: str = "/registry"
+    compaction_interval: float = 300.0
+    """Seconds between compactions; 0 leaves them to others."""
+    healthcheck_timeout: float = 2.0
+    readycheck_timeout: float = 2.0
+    event_ttl: float = 3600.0
+    """Seconds that Events are kept (``--event-ttl``)."""
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """One member of the cluster."""
+
+    url: str
+    target: str
+    """``host:port``."""
+    secure: bool
+
+
+def endpoints_of(options: EtcdOptions) -> tuple[Endpoint, ...]:
+    """The members. Raises ``ValueError`` for what is no address of one."""
+    if not options.servers:
+        raise ValueError("--etcd-servers must be specified")
+    if bool(options.cert_file) != bool(options.key_file):
+        raise ValueError("--etcd-certfile and --etcd-keyfile are given together or not at all")
+    return tuple(_endpoint(url.strip()) for url in options.servers)
+
+
+def _endpoint(url: str) -> Endpoint:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"--etcd-servers: {url!r}: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        raise ValueError(f"--etcd-servers: {url!r} is no address of an etcd, like https://127.0.0.1:2379")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return Endpoint(url, f"{host}:{port or 2379}", parts.scheme == "https")

@@ -1,0 +1,514 @@
+"""``EtcdStore``: a store whose state is in etcd, and that other servers write as well.
+
+Everything is held in memory, as in the other stores, and fed by one watch: what is visible changes as etcd reports it,
+the writes of this server included. ``stage`` checks a write against what is known here; ``commit`` has etcd check it
+again, with the compare that upstream uses (the revision of the key's last change), and returns once the watch has
+reported it. Where another server was quicker, ``commit`` raises ``Mismatch``, and what is known here has caught up.
+
+Until it is committed a write has a provisional revision, larger than any of etcd; then it gets etcd's own.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+import msgspec
+
+from pilothouse.env import Env, Log
+from pilothouse.storage.errors import CommitFailed, Mismatch, StoreClosed, StoreError, StoreUnavailable
+from pilothouse.storage.etcd import messages
+from pilothouse.storage.etcd.client import EtcdClient, EtcdError, Observe, ask_blocking
+from pilothouse.storage.etcd.codecs import Codec, Keys
+from pilothouse.storage.etcd.compaction import Compactor
+from pilothouse.storage.etcd.follower import Follower, Stale
+from pilothouse.storage.etcd.leases import LeaseManager
+from pilothouse.storage.etcd.options import EtcdOptions
+from pilothouse.storage.etcd.transactions import Transaction, Write
+from pilothouse.storage.history import KEPT, Retention
+from pilothouse.storage.records import Change, Record, Staged
+from pilothouse.storage.store import Store
+from pilothouse.storage.watchers import resource_end
+
+_PROVISIONAL = 1 << 62
+_PAGE = 1000
+"""So many keys are read with one request."""
+_CATCH_UP_SECONDS = 10.0
+"""For what etcd has stored to be reported. Upstream waits for three seconds for its watch cache, and reads from etcd
+then."""
+_ASK_AGAIN = 0.1
+"""Seconds without an answer to a progress request."""
+_MOST_IN_FLIGHT = 500
+_TURN_SECONDS = 0.004
+"""What others have written is decoded in turns of that length."""
+_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+"""Seconds before a broken watch is taken up again; the last one for all that follow."""
+
+_log = Log("etcd")
+
+
+class EtcdStore(Store):
+    """A store on etcd, shared with other servers. Made by ``open``; ``start`` it on the loop, ``close`` it."""
+
+    is_shared = True
+
+    def __init__(
+        self,
+        env: Env,
+        client: EtcdClient,
+        keys: Keys,
+        codec: Codec,
+        options: EtcdOptions,
+        *,
+        records: Iterable[Record],
+        revision: int,
+        retention: Retention,
+        lasting: Callable[[str], float],
+    ) -> None:
+        super().__init__(env, records=records, revision=revision, retention=retention)
+        self.compacted = revision
+        self._next = _PROVISIONAL
+        self.client = client
+        self.keys = keys
+        self._codec = codec
+        self._options = options
+        self._root = keys.root.encode()
+        self._lasting = lasting
+        self._leases = LeaseManager(client.grant, env.monotonic)
+        self._follower = Follower(client, self._root, self._receive, self._advance)
+        self._compactor = Compactor(client, options.compaction_interval)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._open: Transaction | None = None
+        """To which what is staged now belongs."""
+        self._prior: Staged | None = None
+        """The newest staged write of the key that is being staged."""
+        self.on_stage.append(self._enlist)
+        self._transaction_of: dict[Staged, Transaction] = {}
+        self._newest_of: dict[str, Transaction] = {}
+        """The last transaction under way that writes a key."""
+        self._in_flight: dict[bytes, list[Write]] = {}
+        self._sending = asyncio.Semaphore(_MOST_IN_FLIGHT)
+        self._barrier: asyncio.Task[None] | None = None
+        self._next_barrier: asyncio.Task[None] | None = None
+        self.following = False
+        """Whether the watch is up."""
+
+    @classmethod
+    def open(
+        cls,
+        env: Env,
+        options: EtcdOptions,
+        keys: Keys,
+        codec: Codec,
+        *,
+        retention: Retention = KEPT,
+        lasting: Callable[[str], float] = lambda _key: 0.0,
+        observe: Observe | None = None,
+    ) -> Self:
+        """Read what etcd has. ``lasting`` is for how many seconds a key is kept, 0 for good.
+
+        Raises ``StoreUnavailable`` when no member answers, ``ValueError`` for impossible options.
+        """
+        client = EtcdClient(options) if observe is None else EtcdClient(options, observe)
+        root = keys.root.encode()
+        pairs, revision = ask_blocking(options, lambda ask: _read_all(ask, root))
+        records = [record for pair in pairs if (record := _record(keys, codec, pair)) is not None]
+        return cls(
+            env,
+            client,
+            keys,
+            codec,
+            options,
+            records=records,
+            revision=revision,
+            retention=retention,
+            lasting=lasting,
+        )
+
+    def start(self) -> None:
+        """Follow etcd from now on. Safe to call again."""
+        if self._tasks or self._closed:
+            return
+        self._tasks.append(asyncio.create_task(self._follow(), name="watch of etcd"))
+        if self._options.compaction_interval:
+            self._tasks.append(asyncio.create_task(self._compactor.run(), name="compaction of etcd"))
+
+    # Writing
+
+    def stage(
+        self,
+        key: str,
+        make: Callable[[int], bytes] | None,
+        *,
+        expected: int | None = None,
+        last: Callable[[int], bytes] | None = None,
+    ) -> Staged:
+        """As every store; what hooks stage meanwhile is written with the same transaction."""
+        outer = self._open
+        if outer is None:
+            self._open = Transaction()
+        self._prior = self._newest_staged.get(key)
+        try:
+            return super().stage(key, make, expected=expected, last=last)
+        finally:
+            self._open = outer
+
+    def _enlist(self, staged: Staged) -> None:
+        """Give a write its transaction, before any other hook is called."""
+        key, transaction = staged.change.key, self._open
+        assert transaction is not None, "this is called by ``stage``"
+        if transaction.has(key):
+            transaction = Transaction()
+        transaction.writes.append(Write(staged, self._prior, self.keys.etcd_key(key).encode()))
+        self._transaction_of[staged] = transaction
+        earlier = self._newest_of.get(key)
+        if earlier is not None:
+            transaction.after.append(earlier)
+        self._newest_of[key] = transaction
+
+    async def commit(self, staged: Staged) -> None:
+        """Return once etcd has stored the write, and the watch has reported it.
+
+        Raises ``Mismatch`` when another server was quicker, ``StoreUnavailable`` when etcd does not answer or takes no
+        writes; what has become of the write is open then, and shows with the next answer.
+        """
+        if staged.committed:
+            return
+        if staged.failure:
+            raise CommitFailed(staged.failure)
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        transaction = self._transaction_of[staged]
+        self.start()
+        sent = self._send_all()
+        assert transaction.task is not None, "everything that is staged is sent"
+        failure = await asyncio.shield(transaction.task)
+        for other in sent:
+            # Nobody has asked for these: they go with this one, whatever becomes of them.
+            await asyncio.wait([other])
+        if failure is not None:
+            raise failure
+
+    async def flush(self) -> None:
+        """Return once it is decided what becomes of everything that is staged."""
+        self._send_all()
+        under_way = {one.task for one in self._transaction_of.values() if one.task is not None}
+        if under_way:
+            await asyncio.wait(under_way)
+
+    def _send_all(self) -> "list[asyncio.Task[StoreError | None]]":
+        """Begin to carry out what is staged."""
+        queue, self._queue = self._queue, []
+        sent: list[asyncio.Task[StoreError | None]] = []
+        earlier = None
+        for staged in queue:
+            transaction = self._transaction_of[staged]
+            if transaction.task is None:
+                if earlier is not None:
+                    transaction.after.append(earlier)  # what is committed together keeps its order
+                transaction.task = asyncio.create_task(self._carry_out(transaction))
+                sent.append(transaction.task)
+                earlier = transaction
+        return sent
+
+    async def _carry_out(self, transaction: Transaction) -> StoreError | None:
+        """Write to etcd, and wait for the watch; what went wrong."""
+        for earlier in transaction.after:
+            assert earlier.task is not None, "it was staged, and so sent, before"
+            await asyncio.wait([earlier.task])
+        failure: StoreError | None
+        for write in transaction.writes:
+            staged = write.staged
+            if staged.record is not None:
+                write.data = self._codec.encode(staged.change.key, staged.record.value)
+            self._in_flight.setdefault(write.etcd_key, []).append(write)
+        try:
+            async with self._sending:
+                failure = await self._write(transaction)
+        except StoreError as error:
+            failure = error
+        finally:
+            self._settle(transaction)
+        if failure is not None:
+            self._give_up(transaction, failure)
+        return failure
+
+    async def _write(self, transaction: Transaction) -> StoreError | None:
+        writes = transaction.writes
+        for write in writes:
+            if write.prior is not None and not write.prior.committed:
+                # What this was checked against has not come to be.
+                key = write.staged.change.key
+                return Mismatch(key, None, self._records.get(key))
+        first = writes[0]  # that ``stage`` was called for; hooks have added the others
+        lasting = self._lasting(first.staged.change.key) if first.data is not None else 0.0
+        lease = await self._leases.lease(int(lasting)) if lasting else 0
+        request = messages.TxnRequest(
+            compare=[messages.unchanged(write.etcd_key, write.expected) for write in writes],
+            success=[
+                messages.delete(write.etcd_key)
+                if write.data is None
+                else messages.put(write.etcd_key, write.data, lease if write is first else 0)
+                for write in writes
+            ],
+            failure=[messages.get(write.etcd_key) for write in writes],
+        )
+        kind = first.staged.change.type
+        operation = "create" if kind == "ADDED" else "update" if kind == "MODIFIED" else "delete"
+        answer = await self.client.txn(request, operation=operation, kind=first.staged.resource)
+        await self._reach(answer.header.revision)
+        if answer.succeeded:
+            return None
+        for write, found in zip(writes, answer.responses, strict=True):
+            pairs = found.response_range.kvs
+            if (pairs[0].mod_revision if pairs else 0) != write.expected:
+                key = write.staged.change.key
+                return Mismatch(key, write.expected, self._records.get(key))
+        return Mismatch(first.staged.change.key, first.expected, self._records.get(first.staged.change.key))
+
+    def _settle(self, transaction: Transaction) -> None:
+        for write in transaction.writes:
+            key = write.staged.change.key
+            in_flight = self._in_flight.get(write.etcd_key)
+            if in_flight is not None and write in in_flight:
+                in_flight.remove(write)
+                if not in_flight:
+                    del self._in_flight[write.etcd_key]
+            if self._newest_of.get(key) is transaction:
+                del self._newest_of[key]
+            self._transaction_of.pop(write.staged, None)
+
+    def _give_up(self, transaction: Transaction, failure: StoreError) -> None:
+        for write in transaction.writes:
+            staged = write.staged
+            staged.failure = str(failure)
+            if self._newest_staged.get(staged.change.key) is staged:
+                del self._newest_staged[staged.change.key]
+
+    # Following
+
+    async def catch_up(self) -> None:
+        """Wait until all that was stored when this was called is visible (a consistent read from the cache).
+
+        Those who come while etcd is being asked share the next question. Raises ``StoreUnavailable``.
+        """
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        self.start()
+        if self._next_barrier is None:
+            self._next_barrier = asyncio.create_task(self._pass_barrier(self._barrier))
+        await asyncio.shield(self._next_barrier)
+
+    async def _pass_barrier(self, earlier: "asyncio.Task[None] | None") -> None:
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        self._barrier, self._next_barrier = self._next_barrier, None
+        answer = await self.client.range(messages.RangeRequest(key=self._root, keys_only=True), kind="consistent read")
+        await self._reach(answer.header.revision)
+
+    async def _reach(self, revision: int) -> None:
+        """Wait until a revision that etcd has is visible here."""
+        if self.revision >= revision:
+            return None
+        reached = asyncio.ensure_future(self.reached(revision))
+        reached.add_done_callback(_observed)
+        try:
+            async with asyncio.timeout(_CATCH_UP_SECONDS):
+                while True:
+                    done, _ = await asyncio.wait([reached], timeout=_ASK_AGAIN / 20)
+                    if not done:
+                        # Nothing under the root may have changed: then no event will say so.
+                        await self._follower.ask_progress()
+                        done, _ = await asyncio.wait([reached], timeout=_ASK_AGAIN)
+                    if done:
+                        return reached.result()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"Timeout: Too large resource version: {revision}, current: {self.revision}"
+            ) from None
+        finally:
+            reached.cancel()
+
+    async def _follow(self) -> None:
+        failures = 0
+        while not self._closed:
+            try:
+                self.following = True
+                await self._follower.follow(self.revision)
+            except Stale as error:
+                _log.warning("The watch can't go on; everything is read again", reason=error)
+                await self._start_over()
+            except EtcdError as error:
+                before, self.following = self.revision, False
+                _log.warning("The watch of etcd has ended", endpoint=self.client.endpoint.url, error=error)
+                await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
+                failures = failures + 1 if before == self.revision else 0
+                await self.client.fail_over()
+
+    async def _start_over(self) -> None:
+        """Read everything, and show what is different as changes. What happened in between is not known, so that
+        watchers begin anew."""
+        try:
+            pairs, revision = await _read_all_async(self.client, self._root)
+        except EtcdError as error:
+            _log.warning("etcd can't be read", error=error)
+            await asyncio.sleep(_PAUSES[-1])
+            return
+        found: list[Staged] = []
+        seen: set[str] = set()
+        for pair in pairs:
+            key = self.keys.key(pair.key.decode())
+            if key is None:
+                continue
+            seen.add(key)
+            known = self._records.get(key)
+            if known is None or known.revision != pair.mod_revision:
+                found.append(self._staged(key, pair, None, deleted=False))
+        for key in [key for key in self._records if key not in seen]:
+            found.append(self._staged(key, _Gone(self.keys.etcd_key(key).encode(), revision), None, deleted=True))
+        found.sort(key=lambda staged: staged.revision)
+        if found:
+            self._apply(found)
+        self._advance(revision)
+        self.compact(revision)
+        for watcher in self._watchers:
+            watcher.close()
+
+    async def _receive(self, events: list[Any]) -> None:
+        """Show what etcd reports, in its order, each revision as a whole."""
+        group: dict[str, Staged] = {}
+        began = self._env.monotonic()
+        last = 0
+        for event in events:
+            pair = event.kv
+            if pair.mod_revision != last and self._env.monotonic() - began > _TURN_SECONDS:
+                self._show(group)
+                await asyncio.sleep(0)
+                began = self._env.monotonic()
+            last = pair.mod_revision
+            key = self.keys.key(pair.key.decode())
+            if key is None:
+                continue
+            if key in group:
+                self._show(group)  # the next change begins from what this one leaves
+            deleted = event.type == messages.DELETE
+            if last > self.revision and not (deleted and key not in self._records):
+                group[key] = self._staged(key, pair, self._own(pair, event.type), deleted=deleted)
+        self._show(group)
+        self._advance(last)
+
+    def _show(self, group: dict[str, Staged]) -> None:
+        if group:
+            self._apply([*group.values()])
+            group.clear()
+
+    def _own(self, pair: Any, type_: int) -> Write | None:
+        """The write of this server that an event is about."""
+        for write in self._in_flight.get(pair.key, ()):
+            if not write.staged.committed and write.data == (None if type_ == messages.DELETE else pair.value):
+                return write
+        return None
+
+    def _staged(self, key: str, pair: Any, write: Write | None, *, deleted: bool) -> Staged:
+        """What has happened to a key, as the store shows it."""
+        before, revision = self._records.get(key), pair.mod_revision
+        if write is not None:
+            staged = write.staged
+            change = staged.change
+            value = self._codec.with_revision(change.value, change.revision, revision)
+        else:
+            staged, change, value = None, None, b""
+            if not deleted:
+                value = _decoded(self._codec, key, pair)
+            elif before is not None:
+                value = self._codec.with_revision(before.value, before.revision, revision)
+        record = None if deleted else Record(key, value, revision, pair.create_revision)
+        if staged is None or change is None:
+            staged = Staged(Change(revision, key, "MODIFIED", value, before), record, key[: resource_end(key)])
+            change = staged.change
+        change.revision, change.value, change.before = revision, value, before
+        change.type = "DELETED" if deleted else "ADDED" if before is None else "MODIFIED"
+        staged.record = record
+        return staged
+
+    def _advance(self, revision: int) -> None:
+        """Everything up to that revision was reported."""
+        if revision > self.revision:
+            self.revision = revision
+            self._marks.add(self._env.monotonic(), revision)
+            if self._awaited:
+                self._notify_awaited()
+
+    # The end
+
+    async def close(self) -> None:
+        """Send what is staged, end every watcher, and close the connection. Safe to call twice."""
+        if self._closed:
+            return
+        if self._transaction_of:
+            self.start()
+            await self.flush()
+        await super().close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.client.close()
+
+
+def _observed(future: "asyncio.Future[None]") -> None:
+    """Whoever waits for it may have given up."""
+    if not future.cancelled():
+        future.exception()
+
+
+class _Gone(msgspec.Struct):
+    """A pair that is not there any more."""
+
+    key: bytes
+    mod_revision: int
+    create_revision: int = 0
+    value: bytes = b""
+
+
+def _decoded(codec: Codec, key: str, pair: Any) -> bytes:
+    try:
+        return codec.decode(key, pair.value, pair.mod_revision)
+    except ValueError as error:
+        # It is there, and whoever reads it is told so: as upstream, which answers with an internal error.
+        _log.error("A value in etcd can't be decoded", key=pair.key.decode(errors="replace"), error=error)
+        return bytes(pair.value)
+
+
+def _record(keys: Keys, codec: Codec, pair: Any) -> Record | None:
+    key = keys.key(pair.key.decode())
+    if key is None:
+        return None
+    return Record(key, _decoded(codec, key, pair), pair.mod_revision, pair.create_revision)
+
+
+def _page(root: bytes, after: bytes | None, revision: int) -> Any:
+    key = root if after is None else after + b"\0"
+    return messages.RangeRequest(key=key, range_end=messages.range_end(root), limit=_PAGE, revision=revision)
+
+
+def _read_all(ask: Callable[[Any], Any], root: bytes) -> tuple[list[Any], int]:
+    pairs: list[Any] = []
+    revision, after = 0, None
+    while True:
+        answer = ask(_page(root, after, revision))
+        revision = revision or answer.header.revision
+        pairs += answer.kvs
+        if not answer.more:
+            return pairs, revision
+        after = answer.kvs[-1].key
+
+
+async def _read_all_async(client: EtcdClient, root: bytes) -> tuple[list[Any], int]:
+    pairs: list[Any] = []
+    revision, after = 0, None
+    while True:
+        answer = await client.range(_page(root, after, revision))
+        revision = revision or answer.header.revision
+        pairs += answer.kvs
+        if not answer.more:
+            return pairs, revision
+        after = answer.kvs[-1].key

@@ -1,0 +1,92 @@
+"""A store on etcd whose revisions begin with 1, as those of the others, in an etcd that has had others before."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pilothouse.env import Env
+from pilothouse.storage import Record, Retention
+from pilothouse.storage.etcd import messages
+from pilothouse.storage.etcd.client import EtcdClient
+from pilothouse.storage.etcd.codecs import Codec, Keys
+from pilothouse.storage.etcd.options import EtcdOptions
+from pilothouse.storage.etcd.store import EtcdStore
+
+
+class RelativeClient(EtcdClient):
+    """Takes a constant off every revision that etcd says, and adds it to every one that it is told."""
+
+    base = 0
+
+    async def range(self, request: Any, **options: Any) -> Any:
+        if request.revision:
+            request.revision += self.base
+        return self._shown(await super().range(request, **options))
+
+    async def txn(self, request: Any, **options: Any) -> Any:
+        for compare in request.compare:
+            if compare.target == messages.MODIFIED and compare.mod_revision:
+                compare.mod_revision += self.base
+        answer = self._shown(await super().txn(request, **options))
+        for response in answer.responses:
+            self._pairs(response.response_range.kvs)
+        return answer
+
+    def watch(self) -> Any:
+        return RelativeStream(super().watch(), self)
+
+    def _shown(self, answer: Any) -> Any:
+        answer.header.revision -= self.base
+        self._pairs(getattr(answer, "kvs", ()))
+        return answer
+
+    def _pairs(self, pairs: Iterable[Any]) -> None:
+        for pair in pairs:
+            pair.mod_revision -= self.base
+            pair.create_revision = max(pair.create_revision - self.base, 0)
+
+
+class RelativeStream:
+    """The same for a watch."""
+
+    def __init__(self, stream: Any, client: RelativeClient) -> None:
+        self._stream = stream
+        self._client = client
+
+    async def write(self, request: Any) -> None:
+        if request.create_request.start_revision:
+            request.create_request.start_revision += self._client.base
+        await self._stream.write(request)
+
+    async def read(self) -> Any:
+        response = await self._stream.read()
+        if hasattr(response, "header"):
+            self._client._shown(response)
+            self._client._pairs(event.kv for event in response.events)
+        return response
+
+    def cancel(self) -> None:
+        self._stream.cancel()
+
+
+class RelativeStore(EtcdStore):
+    """A store that begins when it is opened."""
+
+    def __init__(
+        self,
+        env: Env,
+        client: EtcdClient,
+        keys: Keys,
+        codec: Codec,
+        options: EtcdOptions,
+        *,
+        records: Iterable[Record],
+        revision: int,
+        retention: Retention,
+        lasting: Callable[[str], float],
+    ) -> None:
+        own = RelativeClient(options)
+        own.base = revision - 1
+        super().__init__(
+            env, own, keys, codec, options, records=records, revision=1, retention=retention, lasting=lasting
+        )
+        self.compacted = 0

@@ -1,0 +1,100 @@
+"""A real etcd for tests, without an API server: one for each test process, whose tests have a root of their own."""
+
+import atexit
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+from tests.programs import die_with_parent, free_port
+
+
+class Etcd:
+    """A running etcd of one member."""
+
+    def __init__(self, *flags: str) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="pilothouse-etcd-"))
+        self.port = 0
+        self.flags = flags
+        self._names = itertools.count(1)
+        self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.stop)
+
+    @property
+    def url(self) -> str:
+        """For ``--etcd-servers``."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def root(self) -> str:
+        """A prefix that nothing else uses."""
+        return f"/test-{next(self._names)}"
+
+    def start(self) -> "Etcd":
+        """Start it, on the port that it had before, and wait until it answers."""
+        self.port = self.port or free_port()
+        peer = f"http://127.0.0.1:{free_port()}"
+        log = (self.directory / "log").open("ab")
+        self._process = subprocess.Popen(
+            [
+                str(Path(os.environ["KUBEBUILDER_ASSETS"]) / "etcd"),
+                f"--data-dir={self.directory / 'data'}",
+                f"--listen-client-urls={self.url}",
+                f"--advertise-client-urls={self.url}",
+                f"--listen-peer-urls={peer}",
+                f"--initial-advertise-peer-urls={peer}",
+                f"--initial-cluster=default={peer}",
+                "--unsafe-no-fsync=true",
+                "--log-level=warn",
+                *self.flags,
+            ],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=die_with_parent,  # noqa: PLW1509  # one call, no locks
+        )
+        log.close()
+        deadline = time.monotonic() + 20
+        while not self._answers():
+            assert self._process.poll() is None, (self.directory / "log").read_text()
+            assert time.monotonic() < deadline, "etcd does not answer"
+            time.sleep(0.02)
+        return self
+
+    def _answers(self) -> bool:
+        import grpc  # an extra
+
+        from pilothouse.storage.etcd import messages
+
+        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+            ask = channel.unary_unary(
+                "/etcdserverpb.KV/Range",
+                request_serializer=lambda request: request.SerializeToString(),
+                response_deserializer=messages.RangeResponse.FromString,
+            )
+            try:
+                ask(messages.RangeRequest(key=b"a"), timeout=1)
+            except grpc.RpcError:
+                return False
+        return True
+
+    def kill(self) -> None:
+        """End it at once; the data stays."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """End it for good."""
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@cache
+def shared_etcd() -> Etcd:
+    """One for all tests of this process."""
+    return Etcd().start()
