@@ -12,7 +12,7 @@ from pilothouse.api.wire import Request, Stream
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.env import Env
-from pilothouse.storage import MemoryStore, Retention
+from pilothouse.storage import MemoryStore, Retention, Store
 
 Object = dict[str, Any]
 
@@ -52,9 +52,16 @@ class Answer:
 class Api:
     """One user of one server."""
 
-    def __init__(self, env: Env, options: ServerOptions | None = None, *, retention: Retention | None = None) -> None:
+    def __init__(
+        self,
+        env: Env,
+        options: ServerOptions | None = None,
+        *,
+        retention: Retention | None = None,
+        store: Store | None = None,
+    ) -> None:
         self.env = env
-        self.store = MemoryStore(env, retention=retention or Retention())
+        self.store = store or MemoryStore(env, retention=retention or Retention())
         self.server = ApiServer(env, self.store, options=options)
         self.transport = self.server.transport("admin", ("system:masters",), user_agent="test/1")
 

@@ -1,5 +1,6 @@
 """What the handlers of one server share: store, resources, strategies, admission and clock."""
 
+import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -25,14 +26,25 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.request_info import RequestReader
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.apiserver.serializers.results import RawResult, Result
-from pilothouse.env import Env
-from pilothouse.storage import Change, Record, Staged, Store, StoreError
+from pilothouse.env import Env, Log
+from pilothouse.storage import (
+    Change,
+    CommitFailed,
+    Mismatch,
+    Record,
+    Staged,
+    Store,
+    StoreError,
+    StoreUnavailable,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _NO_PLUGINS = Chain()
 _MOST_CONVERSIONS = 100
+_KEEP_UP_ATTEMPTS = 10
+_log = Log("apiserver")
 Handler = Callable[["Core", Call], Awaitable[Result | RawResult]]
 """Answers one verb of one resource or subresource; raises ``StatusError`` for anything that is not success."""
 
@@ -156,6 +168,42 @@ class Core:
             raise
         storage.wrote(staged, clock() - began)
         return staged.change.value
+
+    async def keep_up(self, stage: Callable[[], Staged | None], *, staged: Staged | None = None) -> None:
+        """Commit what ``stage`` stages, which is what is not as this server has it; ``staged`` is what it has staged
+        already. Where other servers keep up the same, what is still lacking is staged again. Raises ``StoreError``."""
+        if not self.store.is_shared:
+            staged = staged or stage()
+            if staged is not None:
+                await self.commit(staged)
+            return
+        for _ in range(_KEEP_UP_ATTEMPTS):
+            staged = staged or stage()
+            if staged is None:
+                return
+            try:
+                await self.commit(staged)
+            except Mismatch:
+                _log.info("Another server was quicker", key=staged.change.key)
+            await self.store.flush()
+            staged = None
+        _log.warning("What this server keeps up is changed by others, again and again")
+
+    async def keep_trying(self, work: Callable[[], Awaitable[None]], pause: float = 1.0) -> None:
+        """Do something that has to reach the store, until it has."""
+        while True:
+            try:
+                return await work()
+            except (StoreUnavailable, CommitFailed, Mismatch) as error:
+                if not self.store.is_shared:
+                    raise
+                _log.warning("The store can't be written; this is tried again", reason=error)
+            await asyncio.sleep(pause)
+
+    async def catch_up(self) -> None:
+        """Let a read see what other servers have written (a consistent read). Raises ``StoreUnavailable``."""
+        if self.store.is_shared:
+            await self.store.catch_up()
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:
         """A stored object that no webhook has to convert, as the version of ``info`` shows it. Objects are stored once,

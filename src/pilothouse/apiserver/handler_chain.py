@@ -137,7 +137,11 @@ class HandlerChain:
         core.authorizer = self.authorizer
         self._started = self._rbac is None
         self._stopping = False
-        health = Health(started=lambda: self._started, serving=lambda: not self._stopping)
+        health = Health(
+            started=lambda: self._started,
+            storage=lambda: core.store.is_reachable,
+            serving=lambda: not self._stopping,
+        )
         server.documents = Documents(
             core.table,
             address=address,
@@ -167,18 +171,15 @@ class HandlerChain:
         core = self._server.core
 
         async def publish_endpoints() -> None:
-            staged = stage_endpoints(core, host, port)
-            if staged is not None:
-                await core.commit(staged)
+            await core.keep_trying(lambda: core.keep_up(lambda: stage_endpoints(core, host, port)))
             keep_endpoints(core, host, port)
 
         self._server.background["endpoints of this server"] = publish_endpoints
         self._server.background["identity lease"] = lambda: keep_lease(core, f"{host}:{port}")
 
     async def _bootstrap(self) -> None:
-        staged = stage_roles(self._server.core)
-        if staged is not None:
-            await self._server.core.commit(staged)
+        core = self._server.core
+        await core.keep_trying(lambda: core.keep_up(lambda: stage_roles(core)))
 
     def stopping(self) -> None:
         """Report not ready from now on."""

@@ -54,7 +54,7 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.logging import Log
 from pilothouse.machinery.json_bounds import TOO_DEEP
-from pilothouse.storage import CommitFailed, Store, StoreClosed
+from pilothouse.storage import CommitFailed, Store, StoreClosed, StoreUnavailable
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.audit.filter import Audit
@@ -203,20 +203,21 @@ class ApiServer:
 
     async def run(self) -> None:
         """Work in the background until cancelled."""
-        await self.settle()
-        presented = bootstrap_objects.stage_presented(self.core)
-        if presented is not None:
-            await self.store.commit(presented)
+        core = self.core
+        self.store.start()
+        await core.keep_trying(self.settle)
+        await core.keep_trying(lambda: core.keep_up(lambda: bootstrap_objects.stage_presented(core)))
         bootstrap_objects.keep_objects(self.core)
         with own_writes(
             self.env, "", "IPAddresses that Services of this server have are missing (repair at the start)"
         ):
             addresses = self._addresses.repair()
-        if addresses is not None:
-            await self.store.commit(addresses)
+            if addresses is not None:
+                await core.keep_trying(lambda: core.keep_up(self._addresses.repair, staged=addresses))
         async with TaskGroup("API server") as group:
             group.start(self.custom_resources.run(), name="custom resource definitions")
-            group.start(self._events.run(), name="event expiry")
+            if not self.store.expires:
+                group.start(self._events.run(), name="event expiry")
             group.start(self._group_services.run(), name="API services of custom groups")
             group.start(self._availability.run(), name="availability of API services")
             for name, work in self.background.items():
@@ -312,6 +313,9 @@ class ApiServer:
             if request.method in _READS:
                 result = await handler(core, call)
             else:
+                if self.store.is_shared:
+                    # What another server has just written must be found, and admission must know it.
+                    await self.store.catch_up()
                 origin = begin_writes(call, self.env)
                 try:
                     result = await handler(core, call)
@@ -333,7 +337,7 @@ class ApiServer:
         except RecursionError:
             # Bodies nest only so deep; what patches, webhooks and expressions make of them may go deeper.
             return self._failed(request, request_info, errors.bad_request(TOO_DEEP))
-        except (CommitFailed, StoreClosed) as error:
+        except (CommitFailed, StoreClosed, StoreUnavailable) as error:
             return self._failed(request, request_info, errors.internal(str(error)))
         except Exception as error:  # noqa: BLE001  # one request's fault must not take the server down
             _log.exception(f"{request.method} {request.target} failed", error)
@@ -388,9 +392,15 @@ class ApiServer:
     async def settle(self) -> None:
         """Make the objects of the start visible. The first to come does it, all others wait for the same commit."""
         staged = self._unsettled
-        if staged is not None:
+        if staged is None:
+            return
+        if self.store.is_shared:
+            # It may have failed, or another server have been quicker: then what is still missing is staged again.
+            known = None if staged.failure or staged.committed else staged
+            await self.core.keep_up(lambda: bootstrap_objects.stage_objects(self.core), staged=known)
+        else:
             await self.store.commit(staged)
-            self._unsettled = None
+        self._unsettled = None
 
     async def _record_response(self, request: Request, asked: RequestInfo, result: Result) -> None:
         """Give the audit the object of a response: what the client gets, whatever the format, as JSON."""

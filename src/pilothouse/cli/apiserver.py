@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pilothouse.cli import admission_config
 from pilothouse.cli.audit_flags import add_audit_flags, audit_options
 from pilothouse.cli.clientside import common_flags, traced
+from pilothouse.cli.etcd_flags import NEEDS_GRPC, add_etcd_flags, etcd_options
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
@@ -18,6 +19,7 @@ from pilothouse.machinery.durations import format_duration
 from pilothouse.machinery.flag_types import MULTIMAP
 from pilothouse.machinery.flags import DURATION, INT, STRING, STRINGS, Flag, FlagError, FlagSet, Parsed
 from pilothouse.machinery.metrics import Registry
+from pilothouse.storage.errors import StoreUnavailable
 from pilothouse.tracing.flags import APISERVER, add_tracing_flags
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ with lazy_imports():
     from pilothouse.plane import served
 
 
-USAGE = """An API server that needs no etcd: it stores objects in memory, or in one SQLite file.
+USAGE = """An API server that needs no etcd: it stores objects in memory, or in one SQLite file. It can use one all the
+same.
 
 Usage:
   {program} [flags]
@@ -100,6 +103,7 @@ def server_flags(flags: FlagSet, *, service_range: str = "10.0.0.0/24") -> None:
         ),
         Flag("kubeconfig", STRING, KUBECONFIG, "Write a kubeconfig with administrator rights to this file"),
     )
+    add_etcd_flags(flags)
     add_audit_flags(flags)
     add_tracing_flags(flags, "apiserver")
 
@@ -206,10 +210,12 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         admission_plugins=admission,
         server=server_options.ServerOptions(
             service_range=ranges,
+            event_ttl_seconds=int(parsed["event-ttl"]),
             pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG]),
             gates=tuple(gate for gate in resources.BEHIND_GATES if gates.enabled(gate)),
         ),
         audit=audit_options(parsed),
+        etcd=etcd_options(parsed),
         replica_lag=parsed["replica-lag"],
         history=history_seconds(parsed),
         history_bytes=parsed["history-max-bytes"],
@@ -218,6 +224,12 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         return served.ServedApiServer(env, options)
     except audit_log_options.AuditLogError as error:
         raise UserError(str(error), code=2) from error
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("grpc", "google"):
+            raise
+        raise UserError(NEEDS_GRPC) from None
+    except StoreUnavailable as error:
+        raise UserError(f"etcd can't be read at {', '.join(parsed['etcd-servers'])}: {error}") from error
     except (OSError, ValueError) as error:
         raise UserError(f"unable to open the API server's data: {error}") from error
 

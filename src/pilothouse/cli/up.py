@@ -115,6 +115,8 @@ def flag_set(program: str) -> FlagSet:
 async def _up(parsed: Parsed) -> int:
     if parsed["in-memory"] and parsed["data-dir"]:
         raise UserError("--in-memory and --data-dir can't be used together", code=2)
+    if parsed["in-memory"] and parsed["etcd-servers"]:
+        raise UserError("--in-memory and --etcd-servers can't be used together", code=2)
     if parsed["wait"] and not parsed["filename"]:
         raise UserError("--wait needs manifests to wait for: use -f", code=2)
     if not parsed["kubeconfig"]:
@@ -258,6 +260,8 @@ def _page(env: Env, served: "ServedApiServer", plane: "Plane") -> "ui.Page":
 
 def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path, context: str, link: str) -> str:
     where = f"in {parsed['data-dir']}" if parsed["data-dir"] else "in memory"
+    if parsed["etcd-servers"]:
+        where = f"in etcd at {', '.join(parsed['etcd-servers'])}"
     merged = f"  kubectl --context {context} get nodes    # {parsed['write-kubeconfig']}, current\n" if context else ""
     return (
         f"pilothouse is ready: API server {served.url}, {parsed['nodes']} nodes, stored {where}\n"

@@ -22,7 +22,7 @@ from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.env.private_files import write_private
+from pilothouse.env.private_files import make_private_directory, write_private
 from pilothouse.machinery.jws import PrivateKey, load_key, load_public_key, new_key
 from pilothouse.machinery.metrics import Registry
 from pilothouse.serving.exchange import Receive, Scope, Send
@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from pilothouse.serving.certificates import Pair
     from pilothouse.serving.tls import ServerTls
     from pilothouse.serving.worker_thread import WorkerThread
+    from pilothouse.storage.etcd.options import EtcdOptions
 
 with lazy_imports():
     from cryptography.hazmat.primitives import serialization
 
+    from pilothouse.apiserver import storage_codec
     from pilothouse.apiserver.audit import backend as audit_backend
     from pilothouse.apiserver.audit import checker, reader
     from pilothouse.apiserver.audit import filter as audit_filter
@@ -54,11 +56,13 @@ with lazy_imports():
     from pilothouse.runtime import process_metrics
     from pilothouse.serving import certificates, tls, worker_thread  # of which plain HTTP needs nothing
     from pilothouse.storage import sqlite
+    from pilothouse.storage.etcd import store as etcd_store
 
 ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
 DEFAULT_PORT = 6443
 _MORE_PORTS = 100
 _LEASES = storage_prefix("coordination.k8s.io", "leases")
+_EVENTS = storage_prefix("", "events")
 _ANYWHERE = ("", "0.0.0.0", "::", "localhost")  # noqa: S104  # compared only
 
 
@@ -100,6 +104,8 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Off: a write is acknowledged before the disk has it. It still survives the end of the process."""
     audit: "AuditLogOptions | None" = None
     """What is recorded of requests, and where; None for nothing."""
+    etcd: "EtcdOptions | None" = None
+    """The etcd that the cluster is stored in; ``data_dir`` then has certificates, keys and tokens only."""
     server: ServerOptions = ServerOptions()
 
 
@@ -267,12 +273,29 @@ class ServedApiServer:
 
 
 def _open_store(env: Env, options: ServedOptions) -> Store:
+    if options.etcd is not None:
+        return _open_etcd(env, options, options.etcd)
     brief = () if math.isinf(options.history) else ((_LEASES, Retention().seconds),)
     size = options.history_bytes
     retention = Retention(seconds=options.history, bytes=size // 4, total_bytes=size, brief=brief)
     if not options.data_dir:
         return MemoryStore(env, retention=retention)
     return sqlite.SqliteStore.open(env, options.data_dir, fsync=options.fsync, retention=retention)
+
+
+def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions") -> Store:
+    """Raises ``ModuleNotFoundError`` without the extra, ``StoreUnavailable`` when no etcd answers."""
+    size = options.history_bytes
+    if options.data_dir:
+        make_private_directory(Path(options.data_dir))
+    return etcd_store.EtcdStore.open(
+        env,
+        etcd,
+        storage_codec.KeyLayout(etcd.prefix),
+        storage_codec.ObjectCodec(),
+        retention=Retention(seconds=options.history, bytes=size // 4, total_bytes=size),
+        lasting=lambda key: etcd.event_ttl if key.startswith(_EVENTS) else 0.0,
+    )
 
 
 def _open_audit(env: Env, options: "AuditLogOptions | None") -> "Audit | None":

@@ -42,6 +42,10 @@ class Store(ABC):
 
     commits_at_once = False
     """Whether ``commit`` never waits."""
+    expires = False
+    """Whether the store itself removes what is kept for a while only (Events)."""
+    is_reachable = True
+    """Whether what is stored can be read and written, as far as is known."""
     is_shared = False
     """Whether other processes write what is kept here as well. Then ``commit`` may raise ``Mismatch``, and a read sees
     what they have written once ``catch_up`` has returned."""

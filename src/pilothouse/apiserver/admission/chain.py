@@ -31,6 +31,8 @@ class AdmissionAttributes(msgspec.Struct):
     warnings: list[str] = []
     steps: "Steps | None" = None
     """What the write passes; set by the chain that it passes first."""
+    asked: Object | None = None
+    """What was asked for of that which ``allocate`` allocates, kept by the plugin for another attempt."""
 
     @property
     def pod(self) -> Object | None:

@@ -350,8 +350,7 @@ class CustomResources:
         try:
             with own_writes(self._core.env, name, f"names, schema and stored versions of {name} were checked"):
                 staged = stage()
+            await self._core.commit(staged)
         except Mismatch:
             # Another write was quicker; its commit triggers the next sync.
             self._enqueue(record.key[len(_PREFIX) :])
-            return
-        await self._core.commit(staged)

@@ -30,9 +30,7 @@ class Follower(ABC):
             await self._changed.wait()
             self._changed.clear()
             with own_writes(self._core.env, "", self.reason):
-                staged = self.stage()
-            if staged is not None:
-                await self._core.commit(staged)
+                await self._core.keep_trying(lambda: self._core.keep_up(self.stage))
 
     @abstractmethod
     def stage(self) -> Staged | None:

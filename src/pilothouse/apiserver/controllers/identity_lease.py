@@ -8,11 +8,13 @@ import asyncio
 import base64
 import hashlib
 import socket  # noqa: TID251  # the name of the host
+from functools import partial
 
 from pilothouse.apiserver.controllers.bootstrap_objects import stage_current
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.times import format_micro_time
+from pilothouse.storage import Staged
 
 _RENEW_SECONDS = 10.0
 _SECONDS = 3600
@@ -43,7 +45,9 @@ async def keep_lease(core: Core, address: str) -> None:
                 "renewTime": format_micro_time(core.env.now()),
             },
         }
-        staged = stage_current(core, "coordination.k8s.io", "leases", desired)
-        if staged is not None:
-            await core.commit(staged)
+
+        def stage(desired: Object = desired) -> Staged | None:
+            return stage_current(core, "coordination.k8s.io", "leases", desired)
+
+        await core.keep_trying(partial(core.keep_up, stage))
         await asyncio.sleep(_RENEW_SECONDS)

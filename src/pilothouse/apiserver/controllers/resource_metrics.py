@@ -24,7 +24,7 @@ from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.results import ListResult, ObjectResult
 from pilothouse.machinery.quantities import BINARY, Quantity, QuantityError, parse_quantity
 from pilothouse.machinery.times import format_time
-from pilothouse.storage import Record
+from pilothouse.storage import Record, Staged
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
 WINDOW = "15s"
@@ -59,17 +59,14 @@ class ResourceMetrics:
         core = self._core
         rule = {"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}
         labels = {f"{_RBAC}/aggregate-to-{role}": "true" for role in ("admin", "edit", "view")}
-        staged = stage_missing(
-            core, "apiregistration.k8s.io", "apiservices", api_service(GROUP, VERSION, core.time.now())
-        )
-        staged = (
-            stage_missing(
-                core, _RBAC, "clusterroles", {"metadata": {"name": _READER, "labels": labels}, "rules": [rule]}
-            )
-            or staged
-        )
-        if staged is not None:
-            await core.commit(staged)
+
+        def stage() -> Staged | None:
+            service = api_service(GROUP, VERSION, core.time.now())
+            staged = stage_missing(core, "apiregistration.k8s.io", "apiservices", service)
+            role: Object = {"metadata": {"name": _READER, "labels": labels}, "rules": [rule]}
+            return stage_missing(core, _RBAC, "clusterroles", role) or staged
+
+        await core.keep_trying(lambda: core.keep_up(stage))
 
     async def _pods(self, core: Core, call: Call) -> ObjectResult | ListResult:
         info, stored = call.info, self._stored["pods"]

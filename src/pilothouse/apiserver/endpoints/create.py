@@ -1,5 +1,6 @@
 """create: the name comes from the client, or is generated."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ from pilothouse.machinery import resource_versions
 from pilothouse.machinery.names import generated_name
 from pilothouse.storage import Mismatch
 
+_RACES = 20
 _NAME_ATTEMPTS = 8
 _SERVER_FIELDS = ("uid", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
 
@@ -87,7 +89,15 @@ async def create_object(
     if options.dry_run and revision:
         meta["resourceVersion"] = revision  # it is neither checked nor replaced
     strategy.canonicalize(obj)
-    return await _store(core, call, obj, options, generated=generated)
+    for attempt in range(_RACES):
+        try:
+            return await _store(core, call, obj, options, generated=generated)
+        except Mismatch:
+            # Nothing has the name: another server was quicker with something that is written together with the object,
+            # a quota or an address.
+            await asyncio.sleep(core.env.stream("apiserver races").random() * 0.02 * attempt)
+            core.admission.allocate(write)
+    raise errors.modified(info, meta["name"])
 
 
 def _complete(core: Core, call: Call, obj: Object, options: WriteOptions, sent: Any, owners: bytes | None) -> None:
@@ -154,11 +164,12 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
                 return ObjectResult(201, info, shown, tuple(call.warnings))
         else:
             try:
-                staged = store.stage(key, make, expected=0)
+                value = await core.commit(store.stage(key, make, expected=0))
             except Mismatch as mismatch:
                 taken = mismatch.current
+                if taken is None:
+                    raise
             else:
-                value = await core.commit(staged)
                 warn_untracked(call)
                 return ObjectResult(201, info, await core.shown(info, value), tuple(call.warnings))
         assert taken is not None, "a create only fails on an object that is there"

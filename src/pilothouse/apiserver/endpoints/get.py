@@ -32,6 +32,8 @@ async def get(core: Core, call: Call) -> ObjectResult:
     desired = call.request_info.query.first("resourceVersion")
     if desired and desired != "0":
         await wait_for(core, parse_revision(desired, cached=call.info.resource != "events"))
+    elif not desired:
+        await core.catch_up()
     record = core.store.get(call.key)
     if record is None:
         raise errors.not_found(call.info, call.name)
@@ -55,6 +57,7 @@ async def wait_for(core: Core, revision: int) -> None:
     """Wait a little for a revision that is still to come; raises the 504 that clients retry."""
     if revision <= core.store.revision:
         return
+    await core.catch_up()
     try:
         async with asyncio.timeout(FUTURE_WAIT_SECONDS):
             await core.store.reached(revision)
@@ -210,6 +213,8 @@ async def _start(core: Core, options: ListOptions, prefix: str, *, single: bool 
         await wait_for(core, revision)
         return prefix + start, max(revision, 0)
     if not desired or desired == "0":
+        if not desired:
+            await core.catch_up()
         return "", 0
     number = parse_revision(desired, cached=False)
     await wait_for(core, number)

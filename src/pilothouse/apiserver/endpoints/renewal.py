@@ -75,7 +75,10 @@ async def renew(core: Core, call: Call, record: Record, options: WriteOptions) -
     staged = _stage(core, call, record, owner, now)
     if staged is None:
         return None
-    value = await core.commit(staged)
+    try:
+        value = await core.commit(staged)
+    except Mismatch:  # another server was quicker
+        return None
     _remember(core, staged, Owner(owner.manager, owner.api_version, now))
     return ObjectResult(200, call.info, value, tuple(call.warnings))
 

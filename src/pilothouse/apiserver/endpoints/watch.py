@@ -31,6 +31,8 @@ async def watch(core: Core, call: Call) -> "Watch":
     selection = selection_of(core, call)
     wanted = options.resource_version
     revision = parse_revision(wanted) if wanted else 0
+    if not wanted:
+        await core.catch_up()
     watching = Watch(core, call, selection, options, revision)
     if watching.converts:
         try:
@@ -140,7 +142,11 @@ class Watch:
                 self._initial_records = self._current_records()
             else:
                 view = self._core.view
-                self._first += [WatchEvent("ADDED", view(info, record.value)) for record in self._now()]
+                try:
+                    self._first += [WatchEvent("ADDED", view(info, record.value)) for record in self._now()]
+                except StatusError as error:
+                    self._fail(error)
+                    return
             if metrics is not None:
                 metrics.storage.watch_began(info, len(self._first) + len(self._initial_records))
             if self._options.bookmarks:
@@ -243,7 +249,11 @@ class Watch:
             if changes:
                 if self.converts:
                     changes = await self._within_watch(self._convert(changes)) or []
-                events = self._events(changes)
+                try:
+                    events = self._events(changes)
+                except StatusError as error:  # what another program has stored and nobody can read
+                    self.stop()
+                    return [WatchEvent("ERROR", error.body)]
                 if events:
                     return events
                 continue

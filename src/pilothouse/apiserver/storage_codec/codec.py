@@ -14,6 +14,7 @@ import msgspec
 
 from pilothouse.apiserver.objects import Object, encode_object, ordered_metadata, with_revision
 from pilothouse.apiserver.registry import registration_of
+from pilothouse.apiserver.registry.core.services import range_allocations
 from pilothouse.apiserver.resources import BEHIND_GATES, ResourceInfo, built_in
 from pilothouse.apiserver.serializers import protobuf
 from pilothouse.apiserver.serializers.protobuf_decoding import ProtobufError, decode_whole
@@ -46,6 +47,8 @@ class ObjectCodec:
         """The bytes in etcd for an object as this server stores it."""
         obj = _decode(value)
         obj["metadata"].pop("resourceVersion", None)
+        if key.startswith(range_allocations.PREFIX):
+            return protobuf.envelope("v1", "RangeAllocation", encode_exactly("core.v1.RangeAllocation", obj))
         info = _stored_in(key)
         if info is None:
             return _as_go_json(_encode_sorted(obj))
@@ -77,6 +80,8 @@ class ObjectCodec:
             raise CodecError(f"{key} is encrypted at rest, which this server can't read")
         else:
             obj = _decode(data)
+        if key.startswith(range_allocations.PREFIX):
+            return _encode({**obj, "metadata": {"resourceVersion": str(revision)}})
         info = _stored_in(key)
         if info is not None:
             obj = _in_storage_version(info, key, obj)

@@ -3,13 +3,14 @@
 Built-in resources are under their plain names, whatever their group (``/registry/deployments/…``), with the exceptions
 that their registrations declare (``etcd_prefix``); custom ones under group and resource
 (``/registry/stable.example.com/crontabs/…``). What else is below ``/registry`` is no object of a resource that is
-served here: ranges of ports and addresses, leases of API servers, resources of other releases.
+served here: leases of API servers, resources of other releases. Ranges of ports and addresses are read all the same.
 """
 
 from collections.abc import Mapping
 from functools import cache
 
 from pilothouse.apiserver.registry import registration_of
+from pilothouse.apiserver.registry.core.services import range_allocations
 from pilothouse.apiserver.resources import BEHIND_GATES, built_in, storage_prefix
 
 DEFAULT_PREFIX = "/registry"
@@ -26,6 +27,7 @@ def _prefixes() -> Mapping[str, str]:
             continue
         declared = registration_of(info.group, info.resource).etcd_prefix
         found[f"{declared or info.resource}/"] = storage_prefix(info.group, info.resource)
+    found["ranges/"] = range_allocations.PREFIX
     return found
 
 

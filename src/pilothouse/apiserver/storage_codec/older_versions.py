@@ -53,11 +53,66 @@ def _priority_level(obj: Object) -> Object:
     return {**obj, "spec": spec}
 
 
+def _ingress(obj: Object) -> Object:
+    """Backends name their service in one field more (``pkg/apis/networking/v1beta1/conversion.go``)."""
+    spec = dict(obj.get("spec") or {})
+    if "backend" in spec:
+        spec["defaultBackend"] = _backend(spec.pop("backend"))
+    if spec.get("rules"):
+        spec["rules"] = [_rule(rule) for rule in spec["rules"]]
+    return {**obj, "spec": spec}
+
+
+def _rule(rule: Object) -> Object:
+    http = rule.get("http")
+    if not http:
+        return rule
+    paths = [
+        {"pathType": "ImplementationSpecific", **path, "backend": _backend(path.get("backend") or {})}
+        for path in http.get("paths") or ()
+    ]
+    return {**rule, "http": {**http, "paths": paths}}
+
+
+def _backend(backend: Object) -> Object:
+    left = {key: value for key, value in backend.items() if key not in ("serviceName", "servicePort")}
+    name, port = backend.get("serviceName"), backend.get("servicePort")
+    if name or port:
+        left["service"] = {"name": name or "", "port": {"name" if isinstance(port, str) else "number": port}}
+    return left
+
+
 _FLOW = "flowcontrol.apiserver.k8s.io"
-_POLICIES = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+_RENAMED: Mapping[str, tuple[str, ...]] = {
+    "admissionregistration.k8s.io": (
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+    ),
+    "apiregistration.k8s.io": ("apiservices",),
+    "batch": ("cronjobs",),
+    "coordination.k8s.io": ("leases",),
+    "networking.k8s.io": ("ingressclasses", "ipaddresses", "servicecidrs"),
+    "node.k8s.io": ("runtimeclasses",),
+    "rbac.authorization.k8s.io": ("clusterroles", "clusterrolebindings", "roles", "rolebindings"),
+    "scheduling.k8s.io": ("priorityclasses",),
+    "storage.k8s.io": (
+        "csidrivers",
+        "csinodes",
+        "csistoragecapacities",
+        "storageclasses",
+        "volumeattachments",
+        "volumeattributesclasses",
+    ),
+}
+"""Resources whose fields in v1beta1 are those of v1."""
 _DEVICES = ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
 CONVERSIONS: Mapping[tuple[str, str, str], Callable[[Object], Object]] = {
-    ("batch", "v1beta1", "cronjobs"): _same,
+    **{(group, "v1beta1", resource): _same for group, resources in _RENAMED.items() for resource in resources},
+    ("networking.k8s.io", "v1beta1", "ingresses"): _ingress,
     ("policy", "v1beta1", "poddisruptionbudgets"): _disruption_budget,
     ("discovery.k8s.io", "v1beta1", "endpointslices"): _endpoint_slice,
     **{(_FLOW, version, "flowschemas"): _same for version in ("v1beta1", "v1beta2", "v1beta3")},
@@ -65,11 +120,6 @@ CONVERSIONS: Mapping[tuple[str, str, str], Callable[[Object], Object]] = {
         (_FLOW, version, "prioritylevelconfigurations"): _priority_level
         for version in ("v1beta1", "v1beta2", "v1beta3")
     },
-    ("storage.k8s.io", "v1beta1", "csistoragecapacities"): _same,
-    ("storage.k8s.io", "v1beta1", "volumeattributesclasses"): _same,
-    ("networking.k8s.io", "v1beta1", "ipaddresses"): _same,
-    ("networking.k8s.io", "v1beta1", "servicecidrs"): _same,
-    **{("admissionregistration.k8s.io", "v1beta1", resource): _same for resource in _POLICIES},
     **{("resource.k8s.io", "v1beta2", resource): _same for resource in _DEVICES},
 }
 """By group, version and resource: what makes a v1 object of one. Kind, apiVersion and metadata are the caller's."""

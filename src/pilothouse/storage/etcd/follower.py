@@ -14,6 +14,9 @@ from pilothouse.env import Log
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.client import EtcdClient, EtcdError
 
+_ASK_AGAIN = 0.05
+"""Seconds without an answer to a progress request."""
+
 _log = Log("etcd")
 
 
@@ -37,7 +40,7 @@ class Follower:
         self._receive = receive
         self._advance = advance
         self._stream: Any = None
-        self._asking = False
+        self._asked_at = -1.0
 
     async def follow(self, revision: int) -> None:
         """Report what came after a revision, until the stream breaks (``EtcdError``) or can't go on (``Stale``)."""
@@ -70,6 +73,7 @@ class Follower:
                 raise EtcdError("Canceled", response.cancel_reason or "the watch was cancelled")
             if response.created:
                 self._stream = stream
+                self._advance(0)  # it is up
                 continue
             if response.events:
                 fragments += response.events
@@ -77,17 +81,16 @@ class Follower:
                     events, fragments = fragments, []
                     await self._receive(events)
             elif not fragments:
-                self._asking = False
+                self._asked_at = -1.0
                 self._advance(response.header.revision)
 
     async def ask_progress(self) -> None:
         """Have etcd report how far it is (``RequestWatchProgress``); answered by ``advance``."""
-        stream = self._stream
-        if stream is None or self._asking:
+        stream, now = self._stream, asyncio.get_running_loop().time()
+        if stream is None or now < self._asked_at + _ASK_AGAIN:
             return
-        self._asking = True
+        self._asked_at = now  # many may be waiting; and etcd is silent while the watch has not caught up
         try:
             await stream.write(messages.WatchRequest(progress_request=messages.WatchProgressRequest()))
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            self._asking = False
             _log.info("The watch has ended before it could be asked", error=error)

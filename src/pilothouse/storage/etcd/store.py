@@ -49,6 +49,7 @@ _log = Log("etcd")
 class EtcdStore(Store):
     """A store on etcd, shared with other servers. Made by ``open``; ``start`` it on the loop, ``close`` it."""
 
+    expires = True
     is_shared = True
 
     def __init__(
@@ -89,7 +90,7 @@ class EtcdStore(Store):
         self._sending = asyncio.Semaphore(_MOST_IN_FLIGHT)
         self._barrier: asyncio.Task[None] | None = None
         self._next_barrier: asyncio.Task[None] | None = None
-        self.following = False
+        self.is_reachable = False
         """Whether the watch is up."""
 
     @classmethod
@@ -161,8 +162,10 @@ class EtcdStore(Store):
         transaction.writes.append(Write(staged, self._prior, self.keys.etcd_key(key).encode()))
         self._transaction_of[staged] = transaction
         earlier = self._newest_of.get(key)
-        if earlier is not None:
+        if earlier is not None and earlier is not transaction:
             transaction.after.append(earlier)
+            if self._prior is not None:
+                earlier.built_on.append(transaction)
         self._newest_of[key] = transaction
 
     async def commit(self, staged: Staged) -> None:
@@ -204,7 +207,7 @@ class EtcdStore(Store):
             transaction = self._transaction_of[staged]
             if transaction.task is None:
                 if earlier is not None:
-                    transaction.after.append(earlier)  # what is committed together keeps its order
+                    transaction.belongs_to = earlier  # what is committed together keeps its order
                 transaction.task = asyncio.create_task(self._carry_out(transaction))
                 sent.append(transaction.task)
                 earlier = transaction
@@ -212,10 +215,20 @@ class EtcdStore(Store):
 
     async def _carry_out(self, transaction: Transaction) -> StoreError | None:
         """Write to etcd, and wait for the watch; what went wrong."""
+        failure: StoreError | None
+        if transaction.belongs_to is not None:
+            assert transaction.belongs_to.task is not None, "it was staged, and so sent, before"
+            await asyncio.wait([transaction.belongs_to.task])
+            earlier_failure = transaction.belongs_to.task.result()
+            if earlier_failure is not None:
+                own = isinstance(earlier_failure, Mismatch)
+                self._give_up(transaction, self._mismatch(transaction) if own else earlier_failure)
         for earlier in transaction.after:
             assert earlier.task is not None, "it was staged, and so sent, before"
             await asyncio.wait([earlier.task])
-        failure: StoreError | None
+        if transaction.failure is not None:
+            self._settle(transaction)
+            return transaction.failure
         for write in transaction.writes:
             staged = write.staged
             if staged.record is not None:
@@ -234,11 +247,6 @@ class EtcdStore(Store):
 
     async def _write(self, transaction: Transaction) -> StoreError | None:
         writes = transaction.writes
-        for write in writes:
-            if write.prior is not None and not write.prior.committed:
-                # What this was checked against has not come to be.
-                key = write.staged.change.key
-                return Mismatch(key, None, self._records.get(key))
         first = writes[0]  # that ``stage`` was called for; hooks have added the others
         lasting = self._lasting(first.staged.change.key) if first.data is not None else 0.0
         lease = await self._leases.lease(int(lasting)) if lasting else 0
@@ -250,7 +258,6 @@ class EtcdStore(Store):
                 else messages.put(write.etcd_key, write.data, lease if write is first else 0)
                 for write in writes
             ],
-            failure=[messages.get(write.etcd_key) for write in writes],
         )
         kind = first.staged.change.type
         operation = "create" if kind == "ADDED" else "update" if kind == "MODIFIED" else "delete"
@@ -258,12 +265,13 @@ class EtcdStore(Store):
         await self._reach(answer.header.revision)
         if answer.succeeded:
             return None
-        for write, found in zip(writes, answer.responses, strict=True):
-            pairs = found.response_range.kvs
-            if (pairs[0].mod_revision if pairs else 0) != write.expected:
-                key = write.staged.change.key
-                return Mismatch(key, write.expected, self._records.get(key))
-        return Mismatch(first.staged.change.key, first.expected, self._records.get(first.staged.change.key))
+        # It may have been about something that goes with the write; then that can be tried again.
+        return self._mismatch(transaction)
+
+    def _mismatch(self, transaction: Transaction) -> Mismatch:
+        write = transaction.writes[0]
+        key = write.staged.change.key
+        return Mismatch(key, None if transaction.failure is not None else write.expected, self._records.get(key))
 
     def _settle(self, transaction: Transaction) -> None:
         for write in transaction.writes:
@@ -278,11 +286,17 @@ class EtcdStore(Store):
             self._transaction_of.pop(write.staged, None)
 
     def _give_up(self, transaction: Transaction, failure: StoreError) -> None:
+        """Forget a transaction, and all that was checked against it, at once: what is staged next must not build on
+        them."""
+        transaction.failure = failure
         for write in transaction.writes:
             staged = write.staged
             staged.failure = str(failure)
             if self._newest_staged.get(staged.change.key) is staged:
                 del self._newest_staged[staged.change.key]
+        for other in transaction.built_on:
+            if other.failure is None:
+                self._give_up(other, self._mismatch(other) if isinstance(failure, Mismatch) else failure)
 
     # Following
 
@@ -332,13 +346,12 @@ class EtcdStore(Store):
         failures = 0
         while not self._closed:
             try:
-                self.following = True
                 await self._follower.follow(self.revision)
             except Stale as error:
                 _log.warning("The watch can't go on; everything is read again", reason=error)
                 await self._start_over()
             except EtcdError as error:
-                before, self.following = self.revision, False
+                before, self.is_reachable = self.revision, False
                 _log.warning("The watch of etcd has ended", endpoint=self.client.endpoint.url, error=error)
                 await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
                 failures = failures + 1 if before == self.revision else 0
@@ -432,6 +445,7 @@ class EtcdStore(Store):
 
     def _advance(self, revision: int) -> None:
         """Everything up to that revision was reported."""
+        self.is_reachable = True
         if revision > self.revision:
             self.revision = revision
             self._marks.add(self._env.monotonic(), revision)

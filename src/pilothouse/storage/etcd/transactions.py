@@ -33,12 +33,17 @@ class Transaction:
     """All that ``stage`` has staged in one call: a write, and what its hooks have staged with it. It becomes visible
     under one revision, as a whole."""
 
-    __slots__ = ("after", "task", "writes")
+    __slots__ = ("after", "belongs_to", "built_on", "failure", "task", "writes")
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
         self.after: list[Transaction] = []
         """Those that must have been carried out before, since they write the same keys."""
+        self.built_on: list[Transaction] = []
+        """Those that were checked against what this one writes."""
+        self.failure: StoreError | None = None
+        self.belongs_to: Transaction | None = None
+        """One that was staged in the same step: without it, this one is not to be carried out either."""
         self.task: asyncio.Task[StoreError | None] | None = None
         """Carries it out; its result is what went wrong."""
 

@@ -7,6 +7,7 @@ it in place; methods that validate change nothing.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from pilothouse.apiserver import errors
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
@@ -220,8 +221,9 @@ class Strategy:
         return obj
 
     def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
-        """A stored object in another version."""
-        raise AssertionError(f"{info.group_resource} is stored in one version only")
+        """A stored object in another version. Raises ``StatusError`` for what is none of the resource: such resources
+        are stored in one version only."""
+        raise errors.corrupt(info.prefix, f"no {info.kind} of {info.api_version}")
 
     # Selecting
 

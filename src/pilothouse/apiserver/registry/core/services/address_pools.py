@@ -17,8 +17,12 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.objects import Object, Timestamps, encode_object, with_revision
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.cidrs import Network, gives
-from pilothouse.storage import Staged, Store
+from pilothouse.storage import Change, Staged, Store
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core.services import range_allocations
 
 SERVICES = "/services/"
 NODE_PORTS = range(30000, 32768)
@@ -76,10 +80,13 @@ class Taken:
         self._addresses: dict[str, str] = {}
         self._ports: dict[int, str] = {}
         self._complete = False
+        self._ranges = range_allocations.SharedRanges(store, NODE_PORTS) if store.is_shared else None
         for record in store.list(SERVICES).records:
             self._note(record.key, record.value)
         for prefix in (SERVICES, self._info.prefix):
             store.follow_staged(prefix, self._follow)
+        if store.is_shared:
+            store.follow(SERVICES, self._note_others)
 
     def repair(self) -> Staged | None:
         """Stage the IPAddress of every service that has none, as upstream's repair controller; the last write.
@@ -94,6 +101,8 @@ class Taken:
         for address, key in sorted(self._addresses.items()):
             if self.holder_of_address(address) == key:
                 staged = self._stage_object(address, key) or staged
+        if self._ranges is not None:
+            staged = self._ranges.stage((), self._addresses, (), self._ports) or staged
         return staged
 
     def holder_of_address(self, address: str) -> str:
@@ -118,6 +127,20 @@ class Taken:
         del self._ports[port]
         return ""
 
+    def is_reserved(self, port: int) -> bool:
+        """Whether another server has taken the node port, whose service is not known here yet."""
+        return self._ranges is not None and self._ranges.has_port(port)
+
+    def is_reserved_address(self, address: str) -> bool:
+        """The same for an address."""
+        return self._ranges is not None and self._ranges.has_address(address)
+
+    def _note_others(self, changes: Iterable[Change]) -> None:
+        """What other servers have given to their services."""
+        for change in changes:
+            if change.type != "DELETED":
+                self._note(change.key, change.value)
+
     def _note(self, key: str, value: bytes) -> None:
         for address in _addresses(value):
             self._addresses[address] = key
@@ -131,14 +154,18 @@ class Taken:
                 self._restore(change.key.removeprefix(self._info.prefix))
             return
         before: tuple[str, ...] = ()
+        ports_before: tuple[int, ...] = ()
         if change.before is not None:
-            before = _addresses(change.before.value)
-            for port in _ports(change.before.value):
+            before, ports_before = _addresses(change.before.value), _ports(change.before.value)
+            for port in ports_before:
                 self._ports.pop(port, None)
         after: tuple[str, ...] = ()
+        ports_after: tuple[int, ...] = ()
         if staged.record is not None:
-            after = _addresses(staged.record.value)
+            after, ports_after = _addresses(staged.record.value), _ports(staged.record.value)
             self._note(change.key, staged.record.value)
+        if self._ranges is not None:
+            self._ranges.stage(before, after, ports_before, ports_after)
         for address in before:
             if address not in after:
                 self._addresses.pop(address, None)
@@ -219,7 +246,9 @@ class AddressPool:
 
     def taken(self, address: str) -> str:
         """Why the address cannot be allocated, or an empty string."""
-        return ALLOCATED_ADDRESS if self._taken.holder_of_address(str(ipaddress.ip_address(address))) else ""
+        known = str(ipaddress.ip_address(address))
+        is_taken = self._taken.holder_of_address(known) or self._taken.is_reserved_address(known)
+        return ALLOCATED_ADDRESS if is_taken else ""
 
     def network_address(self) -> str:
         """What stands for an address in an answer to a dry run."""
@@ -231,7 +260,7 @@ class AddressPool:
         for network in self._networks():
             for offset in _offsets(self._env, network):
                 address = str(network[offset])
-                if not self._taken.holder_of_address(address):
+                if not self._taken.holder_of_address(address) and not self._taken.is_reserved_address(address):
                     return address
         return ""
 
@@ -268,7 +297,7 @@ class PortPool:
 
     def taken(self, port: int) -> str:
         """The same for a valid port number."""
-        return _ALLOCATED_PORT if self._taken.holder_of_port(port) else ""
+        return _ALLOCATED_PORT if self._taken.holder_of_port(port) or self._taken.is_reserved(port) else ""
 
     def free(self, besides: Iterable[int]) -> int:
         """A free port that is not in ``besides``; 0 when there is none."""
@@ -277,7 +306,7 @@ class PortPool:
         start = self._env.stream("apiserver node ports").randrange(len(upper))
         for candidates in (upper[start:], upper[:start], NODE_PORTS[:_STATIC_PORTS]):
             for port in candidates:
-                if port not in mine and not self._taken.holder_of_port(port):
+                if port not in mine and not self._taken.holder_of_port(port) and not self._taken.is_reserved(port):
                     return port
         return 0
 

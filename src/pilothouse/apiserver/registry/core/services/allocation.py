@@ -127,6 +127,12 @@ class ServiceAddresses(Plugin):
         if not write.dry_run:
             self.repair()
         spec: Object = obj.setdefault("spec", {})
+        if self._store.is_shared:
+            # Another server may be quicker with one of those that are chosen here; then others are chosen.
+            if write.asked is None:
+                write.asked = _asked(spec)
+            else:
+                _restore(spec, write.asked)
         before: Object | None = None
         if write.old is not None:
             before = write.old.get("spec") or {}
@@ -293,6 +299,28 @@ def _update_node_ports(write: AdmissionAttributes, spec: Object, before: Object,
 def _reject_node_port(write: AdmissionAttributes, position: int, node_port: int, reason: str) -> None:
     if reason:
         _reject(write, [invalid(f"spec.ports[{position}].nodePort", node_port, reason)])
+
+
+def _asked(spec: Object) -> Object:
+    """What is asked for, before anything is allocated."""
+    fields = {name: spec.get(name) for name in ("clusterIP", "healthCheckNodePort")}
+    addresses = spec.get("clusterIPs")
+    node_ports = [port.get("nodePort") for port in spec.get("ports") or ()]
+    return {**fields, "clusterIPs": None if addresses is None else list(addresses), "nodePorts": node_ports}
+
+
+def _restore(spec: Object, asked: Object) -> None:
+    for name in ("clusterIP", "healthCheckNodePort", "clusterIPs"):
+        _put(spec, name, list(asked[name]) if isinstance(asked[name], list) else asked[name])
+    for port, node_port in zip(spec.get("ports") or (), asked["nodePorts"], strict=False):
+        _put(port, "nodePort", node_port)
+
+
+def _put(obj: Object, name: str, value: object) -> None:
+    if value is None:
+        obj.pop(name, None)
+    else:
+        obj[name] = value
 
 
 def _concerns(write: AdmissionAttributes) -> bool:

@@ -1,0 +1,128 @@
+"""What is taken of node ports and cluster addresses, as servers that share a store keep it: one bit for each.
+
+kube-apiserver has ``/registry/ranges/servicenodeports``, and up to v1.30 ``/registry/ranges/serviceips``; each is a
+RangeAllocation (kubernetes ``pkg/registry/core/service/allocator/storage/storage.go``). No API shows them. Whoever
+takes a port sets its bit in the same transaction, so that two servers never give the same one.
+"""
+
+import base64
+import ipaddress
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pilothouse.machinery.cidrs import Network
+from pilothouse.storage import Record, Staged, Store
+
+PREFIX = "/rangeallocations/"
+"""Where this server has them; ``storage_codec`` puts them where kube-apiserver does."""
+NODE_PORTS = f"{PREFIX}servicenodeports"
+ADDRESSES = f"{PREFIX}serviceips"
+
+
+class _Allocation(msgspec.Struct, frozen=True):
+    range: str = ""
+    data: str = ""
+
+
+_read = msgspec.json.Decoder(_Allocation).decode
+
+
+class RangeAllocation:
+    """One of them, as it is stored and staged now."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._known: tuple[Record, int] | None = None
+
+    @property
+    def record(self) -> Record | None:
+        """What is stored."""
+        return self._store.staged(self._key)
+
+    def bits(self) -> int:
+        """The taken offsets."""
+        record = self.record
+        if record is None:
+            return 0
+        if self._known is None or self._known[0] is not record:
+            self._known = record, int.from_bytes(base64.b64decode(_read(record.value).data), "big")
+        return self._known[1]
+
+    def range(self) -> str:
+        """What the offsets are of."""
+        record = self.record
+        return "" if record is None else _read(record.value).range
+
+    def has(self, offset: int) -> bool:
+        """Whether it is taken."""
+        return offset >= 0 and bool(self.bits() >> offset & 1)
+
+    def stage(self, text: str, take: Iterable[int], release: Iterable[int]) -> Staged | None:
+        """Stage it with these taken, and those free. ``text`` is the range of a new one. None if nothing changes."""
+        record, before = self.record, self.bits()
+        bits = before
+        for offset in release:
+            bits &= ~(1 << offset)
+        for offset in take:
+            bits |= 1 << offset
+        if bits == before and record is not None:
+            return None
+        data = base64.b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "big")).decode()
+        value: dict[str, Any] = {"kind": "RangeAllocation", "apiVersion": "v1", "metadata": {}}
+        value |= {"range": self.range() or text, "data": data}
+
+        def make(revision: int) -> bytes:
+            value["metadata"] = {"resourceVersion": str(revision)}
+            return msgspec.json.encode(value)
+
+        return self._store.stage(self._key, make, expected=0 if record is None else record.revision)
+
+
+def offset_of(address: str, network: Network) -> int:
+    """The place of an address in a range; the first one after the network's own has 0. -1 for one of another range."""
+    found = ipaddress.ip_address(address)
+    if found.version != network.version or found not in network:
+        return -1
+    return int(found) - int(network.network_address) - 1
+
+
+class SharedRanges:
+    """What all servers of a store have given, of node ports and, where there is a server that keeps no IPAddresses, of
+    cluster addresses."""
+
+    def __init__(self, store: Store, ports: range) -> None:
+        self._range = ports
+        self._ports = RangeAllocation(store, NODE_PORTS)
+        self._addresses = RangeAllocation(store, ADDRESSES)
+
+    def has_port(self, port: int) -> bool:
+        """Whether a node port is taken."""
+        return self._ports.has(port - self._range.start)
+
+    def has_address(self, address: str) -> bool:
+        """Whether an address is taken."""
+        text = self._addresses.range()
+        return bool(text) and self._addresses.has(offset_of(address, ipaddress.ip_network(text)))
+
+    def stage(
+        self, before: Iterable[str], after: Iterable[str], ports_before: Iterable[int], ports_after: Iterable[int]
+    ) -> Staged | None:
+        """What a service has taken and given back; the last write."""
+        first, ports, staged = self._range.start, frozenset(ports_after), None
+        take = [port - first for port in ports if port in self._range]
+        release = [port - first for port in ports_before if port in self._range and port not in ports]
+        if take or release or self._ports.record is None:
+            staged = self._ports.stage(f"{first}-{self._range.stop - 1}", take, release)
+        text = self._addresses.range()
+        if text:
+            network, addresses = ipaddress.ip_network(text), frozenset(after)
+            given = [address for address in before if address not in addresses]
+            staged = self._addresses.stage(text, _offsets(addresses, network), _offsets(given, network)) or staged
+        return staged
+
+
+def _offsets(addresses: Iterable[str], network: Network) -> list[int]:
+    return [offset for address in addresses if (offset := offset_of(address, network)) >= 0]

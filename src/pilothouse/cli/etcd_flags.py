@@ -1,0 +1,64 @@
+"""The flags that put the API server on an etcd, as kube-apiserver has them (apiserver ``pkg/server/options/etcd.go``,
+v0.36)."""
+
+from typing import TYPE_CHECKING
+
+from pilothouse.cli.program import UserError
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.flags import DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
+
+if TYPE_CHECKING:
+    from pilothouse.storage.etcd.options import EtcdOptions
+
+with lazy_imports():
+    from pilothouse.storage.etcd import options as etcd
+
+NEEDS_GRPC = "--etcd-servers needs gRPC: pip install 'pilothouse[etcd]'"
+
+
+def add_etcd_flags(flags: FlagSet) -> None:
+    """Add the flags, in a section of their own."""
+    flags.add(
+        "etcd",
+        Flag(
+            "etcd-servers",
+            STRINGS,
+            (),
+            "List of etcd servers to connect with (scheme://ip:port), comma separated. The cluster is stored there, in "
+            "kube-apiserver's layout, and --data-dir keeps certificates and tokens only. Needs pilothouse[etcd]",
+        ),
+        Flag("etcd-prefix", STRING, "/registry", "The prefix to prepend to all resource paths in etcd"),
+        Flag("etcd-cafile", STRING, "", "SSL Certificate Authority file used to secure etcd communication"),
+        Flag("etcd-certfile", STRING, "", "SSL certification file used to secure etcd communication"),
+        Flag("etcd-keyfile", STRING, "", "SSL key file used to secure etcd communication"),
+        Flag(
+            "etcd-compaction-interval",
+            DURATION,
+            300.0,
+            "The interval of compaction requests. If 0, the compaction request from apiserver is disabled",
+        ),
+        Flag("event-ttl", DURATION, 3600.0, "Amount of time to retain events"),
+    )
+
+
+def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
+    """What the flags say, None without ``--etcd-servers``. Raises ``UserError``."""
+    if not parsed["etcd-servers"]:
+        for name in ("etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-compaction-interval"):
+            if name in parsed.given:
+                raise UserError(f"--{name} needs --etcd-servers", code=2)
+        return None
+    options = etcd.EtcdOptions(
+        servers=tuple(parsed["etcd-servers"]),
+        ca_file=parsed["etcd-cafile"],
+        cert_file=parsed["etcd-certfile"],
+        key_file=parsed["etcd-keyfile"],
+        prefix=parsed["etcd-prefix"],
+        compaction_interval=parsed["etcd-compaction-interval"],
+        event_ttl=parsed["event-ttl"],
+    )
+    try:
+        etcd.endpoints_of(options)
+    except ValueError as error:
+        raise UserError(str(error), code=2) from error
+    return options

@@ -1,0 +1,317 @@
+"""Two API servers on one etcd, in kube-apiserver's layout."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, Api
+from tests.etcd import Etcd, shared_etcd
+
+from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec
+from pilothouse.env import Env, TaskGroup
+from pilothouse.storage.etcd import messages
+from pilothouse.storage.etcd.compaction import KEY, Compactor
+from pilothouse.storage.etcd.options import EtcdOptions
+from pilothouse.storage.etcd.store import EtcdStore
+
+pytestmark = [pytest.mark.real, pytest.mark.real_loop(timeout=60)]
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+def open_store(env: Env, etcd: Etcd, root: str, *, event_ttl: float = 3600) -> EtcdStore:
+    options = EtcdOptions(servers=(etcd.url,), compaction_interval=0)
+    return EtcdStore.open(
+        env,
+        options,
+        KeyLayout(root),
+        ObjectCodec(),
+        lasting=lambda key: event_ttl if key.startswith("/events/") else 0.0,
+    )
+
+
+@contextlib.asynccontextmanager
+async def servers(env: Env, count: int = 2, *, event_ttl: float = 3600) -> AsyncIterator[list[Api]]:
+    """So many servers that run on one root."""
+    etcd = shared_etcd()
+    root = etcd.root()
+    found = [Api(env, store=open_store(env, etcd, root, event_ttl=event_ttl)) for _ in range(count)]
+    try:
+        async with TaskGroup() as group:
+            for each in found:
+                group.start(each.server.run())
+            for each in found:
+                # Whoever comes first makes the namespaces; the others find them.
+                assert (await each.get("/api/v1/namespaces/default")).status == 200
+            yield found
+            group.cancel()
+    finally:
+        for each in found:
+            await each.server.close()
+
+
+def raw(etcd: Etcd, key: str) -> Any:
+    """What etcd has there."""
+    with grpc.insecure_channel(f"127.0.0.1:{etcd.port}") as channel:
+        ask = channel.unary_unary(
+            "/etcdserverpb.KV/Range",
+            request_serializer=lambda request: request.SerializeToString(),
+            response_deserializer=messages.RangeResponse.FromString,
+        )
+        return ask(messages.RangeRequest(key=key.encode())).kvs
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": data}
+
+
+def service(name: str, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}
+
+
+async def eventually(api: Api, target: str, status: int, seconds: float) -> None:
+    """Wait until a read is answered so."""
+    async with asyncio.timeout(seconds):
+        while (await api.get(target)).status != status:  # noqa: ASYNC110  # nothing tells
+            await asyncio.sleep(0.02)
+
+
+async def test_what_one_writes_the_other_reads_at_once_and_under_the_same_revision(env: Env) -> None:
+    async with servers(env) as (one, two):
+        for step in range(20):
+            made = await one.post(CONFIG_MAPS, config_map(f"c{step}", a="1"))
+            assert made.status == 201, made.text
+            read = await two.get(f"{CONFIG_MAPS}/c{step}")
+            assert read.body == made.body
+            changed = await two.patch(f"{CONFIG_MAPS}/c{step}", {"data": {"a": "2"}})
+            assert (await one.get(f"{CONFIG_MAPS}/c{step}")).body == changed.body
+        lists = [await each.get(CONFIG_MAPS) for each in (one, two)]
+        assert lists[0].body["items"] == lists[1].body["items"]
+        gone = await one.delete(f"{CONFIG_MAPS}/c0")
+        assert gone.status == 200
+        assert (await two.get(f"{CONFIG_MAPS}/c0")).status == 404
+        assert (await two.delete(f"{CONFIG_MAPS}/c0")).status == 404
+
+
+async def test_bytes_and_key_are_those_of_kube_apiserver(env: Env) -> None:
+    async with servers(env, 1) as (one,):
+        await one.post(SERVICES, service("web"))
+        store = one.store
+        assert isinstance(store, EtcdStore)
+        (pair,) = raw(shared_etcd(), f"{store.keys.root}services/specs/default/web")
+        assert pair.value.startswith(b"k8s\x00\n\r\n\x02v1\x12\x07Service\x12")
+        assert b"resourceVersion" not in pair.value
+        shown = (await one.get(f"{SERVICES}/web")).meta
+        assert shown["resourceVersion"] == str(pair.mod_revision)
+
+
+async def test_of_two_creates_one_wins(env: Env) -> None:
+    async with servers(env) as both:
+        for round_ in range(10):
+            answers = await asyncio.gather(*(each.post(CONFIG_MAPS, config_map(f"r{round_}")) for each in both))
+            assert sorted(answer.status for answer in answers) == [201, 409]
+            (lost,) = [answer for answer in answers if answer.status == 409]
+            assert lost.body["reason"] == "AlreadyExists"
+
+
+async def test_patches_without_a_version_are_repeated_and_none_is_lost(env: Env) -> None:
+    async with servers(env) as (one, two):
+        await one.post(CONFIG_MAPS, config_map("c"))
+
+        async def write(api: Api, name: str) -> None:
+            for step in range(10):
+                answer = await api.patch(f"{CONFIG_MAPS}/c", {"data": {f"{name}{step}": "x"}})
+                while answer.status == 409:  # after five attempts, as upstream
+                    answer = await api.patch(f"{CONFIG_MAPS}/c", {"data": {f"{name}{step}": "x"}})
+                assert answer.status == 200, answer.text
+
+        await asyncio.gather(
+            *(write(api, f"{name}-") for api, name in ((one, "a"), (one, "b"), (two, "c"), (two, "d")))
+        )
+        assert len((await one.get(f"{CONFIG_MAPS}/c")).body["data"]) == 40
+
+
+async def test_a_version_that_another_server_has_replaced_is_a_conflict(env: Env) -> None:
+    async with servers(env) as (one, two):
+        made = (await one.post(CONFIG_MAPS, config_map("c"))).body
+        await two.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "1"}})
+        answer = await one.put(f"{CONFIG_MAPS}/c", made)
+        assert (answer.status, answer.body["reason"]) == (409, "Conflict")
+
+
+async def test_a_counter_that_all_increment_with_compare_loses_nothing(env: Env) -> None:
+    async with servers(env, 3) as all_:
+        await all_[0].post(CONFIG_MAPS, config_map("n", count="0"))
+
+        async def increment(api: Api) -> None:
+            for _ in range(8):
+                while True:
+                    known = (await api.get(f"{CONFIG_MAPS}/n")).body
+                    count = known["data"]["count"]
+                    patch = [
+                        {
+                            "op": "test",
+                            "path": "/metadata/resourceVersion",
+                            "value": known["metadata"]["resourceVersion"],
+                        },
+                        {"op": "replace", "path": "/data/count", "value": str(int(count) + 1)},
+                    ]
+                    answer = await api.patch(f"{CONFIG_MAPS}/n", patch, JSON_PATCH)
+                    if answer.status == 200:
+                        break
+                    assert answer.status in (409, 422), answer.text
+
+        await asyncio.gather(*(increment(api) for api in all_))
+        assert (await all_[0].get(f"{CONFIG_MAPS}/n")).body["data"]["count"] == "24"
+
+
+async def test_addresses_and_ports_are_given_once(env: Env) -> None:
+    async with servers(env, 3) as all_:
+
+        async def create(api: Api, name: str) -> Any:
+            answer = await api.post(SERVICES, service(name, type="NodePort"))
+            assert answer.status == 201, answer.text
+            return answer.body
+
+        made = await asyncio.gather(
+            *(create(api, f"s-{number}-{step}") for number, api in enumerate(all_) for step in range(12))
+        )
+        ports = [each["spec"]["ports"][0]["nodePort"] for each in made]
+        addresses = [each["spec"]["clusterIP"] for each in made]
+        assert len(set(ports)) == len(ports) == 36
+        assert len(set(addresses)) == 36
+        asked = await all_[1].post(SERVICES, service("again", clusterIP=addresses[0]))
+        assert asked.status == 422, asked.text
+        wanted = {"type": "NodePort", "ports": [{"port": 80, "nodePort": ports[0]}]}
+        assert (await all_[2].post(SERVICES, service("again", **wanted))).status == 422
+        names = {
+            each["metadata"]["name"]
+            for each in (await all_[0].get("/apis/networking.k8s.io/v1/ipaddresses")).body["items"]
+        }
+        assert names == {"10.0.0.1", *addresses}
+        for each in made:
+            await all_[1].delete(f"{SERVICES}/{each['metadata']['name']}")
+        assert (await all_[2].post(SERVICES, service("again", **wanted))).status == 201
+
+
+async def test_both_take_the_same_free_port_only_once(env: Env) -> None:
+    async with servers(env) as both:
+        for port in range(30100, 30110):
+            wanted = {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}
+            answers = await asyncio.gather(
+                *(each.post(SERVICES, service(f"s{number}-{port}", **wanted)) for number, each in enumerate(both))
+            )
+            assert sorted(answer.status for answer in answers) == [201, 422], [answer.text for answer in answers]
+
+
+async def test_custom_resources_are_served_by_the_other_server_within_a_second(env: Env) -> None:
+    definition = {
+        "metadata": {"name": "foos.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "foos", "kind": "Foo"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                }
+            ],
+        },
+    }
+    async with servers(env) as (one, two):
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        assert (
+            await one.post(
+                path, {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **definition}
+            )
+        ).status == 201
+        foos = "/apis/example.com/v1/namespaces/default/foos"
+        await eventually(two, foos, 200, 1)
+        body = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "a"}, "spec": {"x": [1, "<b>"]}}
+        made = await two.post(foos, body)
+        assert made.status == 201, made.text
+        assert (await one.get(f"{foos}/a")).body == made.body
+        assert (await one.delete(f"{path}/foos.example.com")).status == 200
+        await eventually(two, foos, 404, 3)
+
+
+async def test_a_watch_goes_on_at_the_other_server(env: Env) -> None:
+    """No event is lost or doubled by a client that changes the server with each batch."""
+    async with servers(env) as both:
+        start = (await both[0].get(CONFIG_MAPS)).meta["resourceVersion"]
+
+        async def write() -> None:
+            for step in range(60):
+                await both[step % 2].post(CONFIG_MAPS, config_map(f"w{step:02}"))
+
+        writing = asyncio.create_task(write())
+        seen: list[str] = []
+        revision = start
+        for api in itertools.cycle(both):
+            if len(seen) >= 60:
+                break
+            events = await api.watch(f"{CONFIG_MAPS}?resourceVersion={revision}&timeoutSeconds=20")
+            for _ in range(min(7, 60 - len(seen))):
+                type_, obj = await events.next()
+                assert type_ == "ADDED", obj
+                seen.append(obj["metadata"]["name"])
+                revision = obj["metadata"]["resourceVersion"]
+            await events.stream.close()
+        await writing
+        assert seen == [f"w{step:02}" for step in range(60)]
+
+
+async def test_events_expire_by_a_lease(env: Env) -> None:
+    async with servers(env, event_ttl=1) as (one, two):
+        body = {
+            "metadata": {"name": "e"},
+            "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+            "reason": "R",
+            "type": "Normal",
+        }
+        events = "/api/v1/namespaces/default/events"
+        assert (await one.post(events, body)).status == 201
+        store = one.store
+        assert isinstance(store, EtcdStore)
+        (pair,) = raw(shared_etcd(), f"{store.keys.root}events/default/e")
+        assert pair.lease
+        await eventually(two, f"{events}/e", 404, 10)
+
+
+async def test_a_value_that_nobody_can_read_is_an_error_and_not_absent(env: Env) -> None:
+    async with servers(env, 1) as (one,):
+        store = one.store
+        assert isinstance(store, EtcdStore)
+        await one.post(CONFIG_MAPS, config_map("good"))
+        key = f"{store.keys.root}configmaps/default/bad".encode()
+        await store.client.txn(
+            messages.TxnRequest(success=[messages.put(key, b"k8s:enc:aescbc:v1:k:x")]), operation="t"
+        )
+        assert (await one.get(f"{CONFIG_MAPS}/bad")).status == 500
+        listed = await one.get(CONFIG_MAPS)
+        assert (listed.status, "corrupt object" in listed.message) == (500, True)
+        assert (await one.post(CONFIG_MAPS, config_map("bad"))).status == 409
+        assert (await one.get(f"{CONFIG_MAPS}/good")).status == 200
+
+
+async def test_compaction_is_done_by_one_and_ends_no_watch(env: Env) -> None:
+    async with servers(env) as (one, two):
+        stores = [each.store for each in (one, two)]
+        assert isinstance(stores[0], EtcdStore) and isinstance(stores[1], EtcdStore)
+        first, second = (Compactor(each.client, 300) for each in stores if isinstance(each, EtcdStore))
+        for compactor in (first, second, first):  # whoever has compacted before may have left the key
+            await compactor.compact()
+        await one.post(CONFIG_MAPS, config_map("a"))
+        await first.compact()
+        assert first.compacted
+        assert raw(shared_etcd(), KEY.decode())[0].value == str(first.compacted).encode()
+        before = second.compacted
+        await second.compact()
+        assert second.compacted == first.compacted > before
+        assert (await two.get(f"{CONFIG_MAPS}/a")).status == 200
