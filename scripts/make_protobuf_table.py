@@ -54,6 +54,7 @@ _SERVED = {
 _OLDER = {
     "admissionregistration.v1beta1": "admissionregistration.k8s.io/v1beta1",
     "batch.v1beta1": "batch/v1beta1",
+    "certificates.v1beta1": "certificates.k8s.io/v1beta1",
     "coordination.v1beta1": "coordination.k8s.io/v1beta1",
     "discovery.v1beta1": "discovery.k8s.io/v1beta1",
     "flowcontrol.v1beta1": "flowcontrol.apiserver.k8s.io/v1beta1",

@@ -216,6 +216,11 @@ class RealCluster:
         return f"https://127.0.0.1:{self.port}"
 
     @property
+    def etcd_url(self) -> str:
+        """Of its etcd, for another API server on it."""
+        return f"http://127.0.0.1:{self._etcd_port}"
+
+    @property
     def ca_file(self) -> Path:
         """The CA that signed the server's certificate and signs users'."""
         return self.directory / "ca.crt"

@@ -82,6 +82,16 @@ def _backend(backend: Object) -> Object:
     return left
 
 
+def _signing_request(obj: Object) -> Object:
+    """In v1beta1 the signer may be left open, and so may the status of a condition
+    (``pkg/apis/certificates/v1beta1/defaults.go``)."""
+    spec = {"signerName": "kubernetes.io/legacy-unknown", **(obj.get("spec") or {})}
+    status = dict(obj.get("status") or {})
+    if status.get("conditions"):
+        status["conditions"] = [{**each, "status": each.get("status") or "True"} for each in status["conditions"]]
+    return {**obj, "spec": spec, "status": status}
+
+
 _FLOW = "flowcontrol.apiserver.k8s.io"
 _RENAMED: Mapping[str, tuple[str, ...]] = {
     "admissionregistration.k8s.io": (
@@ -113,6 +123,7 @@ _DEVICES = ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resour
 CONVERSIONS: Mapping[tuple[str, str, str], Callable[[Object], Object]] = {
     **{(group, "v1beta1", resource): _same for group, resources in _RENAMED.items() for resource in resources},
     ("networking.k8s.io", "v1beta1", "ingresses"): _ingress,
+    ("certificates.k8s.io", "v1beta1", "certificatesigningrequests"): _signing_request,
     ("policy", "v1beta1", "poddisruptionbudgets"): _disruption_budget,
     ("discovery.k8s.io", "v1beta1", "endpointslices"): _endpoint_slice,
     **{(_FLOW, version, "flowschemas"): _same for version in ("v1beta1", "v1beta2", "v1beta3")},

@@ -1,0 +1,226 @@
+"""One of our API servers and kube-apiserver v1.20.2 on one etcd."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, Api
+from tests.real_cluster import RealCluster, RequestFailed, missing_programs
+
+from pilothouse.apiserver import ServerOptions
+from pilothouse.apiserver.resources import ResourceInfo, built_in
+from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec
+from pilothouse.env import Env, TaskGroup
+from pilothouse.storage.etcd.options import EtcdOptions
+from pilothouse.storage.etcd.store import EtcdStore
+
+pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.real_loop(timeout=120)]
+
+_BODIES = Path(__file__).parents[1] / "data" / "defaults.json"
+# v1.36 stores these in versions that v1.20 does not know, and v1.20 would not become ready.
+_NOT_KNOWN = (
+    "discovery.k8s.io/v1beta1",
+    "flowcontrol.apiserver.k8s.io/v1beta1",
+    "flowcontrol.apiserver.k8s.io/v1alpha1",
+    "policy/v1beta1",
+    "batch/v1beta1",
+    "autoscaling/v1",
+    "autoscaling/v2beta1",
+    "autoscaling/v2beta2",
+)
+
+
+@pytest.fixture(scope="module")
+def go() -> Iterator[RealCluster]:
+    """kube-apiserver with what it can share."""
+    if problem := missing_programs():
+        pytest.skip(problem)
+    disabled = ",".join(f"{version}=false" for version in _NOT_KNOWN)
+    flags = ["--feature-gates=APIPriorityAndFairness=false", f"--runtime-config={disabled}"]
+    cluster = RealCluster(flags)
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+async def ours(env: Env, go: RealCluster) -> AsyncIterator[Api]:
+    """Ours, on the same etcd."""
+    options = EtcdOptions(servers=(go.etcd_url,), compaction_interval=0)
+    store = EtcdStore.open(env, options, KeyLayout(), ObjectCodec())
+    api = Api(env, ServerOptions(service_range="10.0.0.0/16"), store=store)
+    try:
+        async with TaskGroup() as group:
+            group.start(api.server.run())
+            assert (await api.get("/api/v1/namespaces/default")).status == 200
+            yield api
+            group.cancel()
+    finally:
+        await api.server.close()
+
+
+def _path(info: ResourceInfo, namespace: str) -> str:
+    root = f"/apis/{info.api_version}" if info.group else "/api/v1"
+    return f"{root}/namespaces/{namespace}/{info.resource}" if info.namespaced else f"{root}/{info.resource}"
+
+
+def _bodies() -> list[tuple[ResourceInfo, dict[str, Any]]]:
+    infos = {(info.api_version, info.kind): info for info in built_in()}
+    found = []
+    for each in json.loads(_BODIES.read_text()).values():
+        body = each["sent"]
+        info = infos.get((body["apiVersion"], body["kind"]))
+        if info is not None and body.get("metadata", {}).get("name"):
+            found.append((info, body))
+    return found
+
+
+def _serves(go: RealCluster, info: ResourceInfo) -> bool:
+    root = f"/apis/{info.api_version}" if info.group else "/api/v1"
+    try:
+        return any(each["name"] == info.resource for each in go.request("GET", root)["resources"])
+    except RequestFailed:
+        return False
+
+
+def _differences(theirs: Any, mine: Any, path: str = "") -> list[str]:
+    """What v1.20 shows and ours shows otherwise; ours may show more."""
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        return [
+            difference
+            for name, value in theirs.items()
+            if name not in ("managedFields", "creationTimestamp") or value is not None
+            if name != "managedFields"
+            for difference in (
+                _differences(value, mine[name], f"{path}.{name}")
+                if name in mine
+                else ([] if value in (None, [], {}, "", 0, False) else [f"{path}.{name}: only theirs: {value!r}"])
+            )
+        ]
+    if isinstance(theirs, list) and isinstance(mine, list) and len(theirs) == len(mine):
+        return [
+            difference
+            for at, (one, other) in enumerate(zip(theirs, mine, strict=True))
+            for difference in _differences(one, other, f"{path}[{at}]")
+        ]
+    return [] if theirs == mine else [f"{path}: {theirs!r} / {mine!r}"]
+
+
+async def test_every_kind_that_both_know_goes_both_ways(ours: Api, go: RealCluster) -> None:
+    shared, found = set(), []
+    for direction in ("ours", "theirs"):
+        namespace = f"both-{direction}"
+        assert (await ours.post("/api/v1/namespaces", {"metadata": {"name": namespace}})).status == 201
+        for info, body in _bodies():
+            path, name = _path(info, namespace), body["metadata"]["name"]
+            if not await asyncio.to_thread(_serves, go, info):
+                continue
+            what = f"{direction}: {info.kind} {name}"
+            if direction == "ours":
+                made = await ours.post(path, body)
+                if made.status == 409 or made.status == 422:
+                    continue
+                assert made.status == 201, (what, made.text)
+            else:
+                status, theirs = await asyncio.to_thread(go.ask, "POST", path, body)
+                if status in (400, 409, 422):
+                    continue  # v1.20 has other rules
+                assert status == 201, (what, theirs)
+            # Controllers of both change some of them once more.
+            for _ in range(20):
+                status, theirs = await asyncio.to_thread(go.ask, "GET", f"{path}/{name}")
+                assert status == 200, (what, theirs)
+                read = await ours.get(f"{path}/{name}")
+                assert read.status == 200, (what, read.text)
+                mine = read.body
+                if theirs["metadata"]["resourceVersion"] == mine["metadata"]["resourceVersion"]:
+                    break
+                await asyncio.sleep(0.1)
+            found += [f"{what}: {difference}" for difference in _differences(theirs, mine)]
+            shared.add(info.kind)
+            if not info.namespaced:
+                await ours.delete(f"{path}/{name}")
+    assert not found, "\n".join(found)
+    assert len(shared) > 35, sorted(shared)
+
+
+async def test_both_under_mixed_load_show_the_same_lists(ours: Api, go: RealCluster) -> None:
+    """Creates, changes and deletions at both; at the end, and at revisions in between, both list the same."""
+    chance = random.Random(7)
+    shown: list[tuple[str, Any]] = []
+
+    async def at_ours(step: int) -> None:
+        name = f"m{chance.randrange(12)}"
+        match step % 3:
+            case 0:
+                await ours.post(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"by": "ours"}})
+            case 1:
+                await ours.patch(f"{CONFIG_MAPS}/{name}", {"data": {"step": str(step)}})
+            case _:
+                await ours.delete(f"{CONFIG_MAPS}/{name}")
+
+    def at_theirs(step: int) -> None:
+        name = f"m{chance.randrange(12)}"
+        if step % 2:
+            go.ask("POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"by": "theirs"}})
+        else:
+            go.ask("DELETE", f"{CONFIG_MAPS}/{name}")
+
+    for step in range(120):
+        await asyncio.gather(at_ours(step), asyncio.to_thread(at_theirs, step))
+        if step % 10 == 0:
+            listed = await ours.get(CONFIG_MAPS)
+            shown.append((listed.meta["resourceVersion"], listed.body["items"]))
+    for revision, items in shown:
+        target = f"{CONFIG_MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact&limit=500"
+        status, theirs = await asyncio.to_thread(go.ask, "GET", target)
+        assert status == 200, theirs
+        assert [_told(item) for item in theirs["items"]] == [_told(item) for item in items], revision
+        again = await ours.get(target)
+        assert [_told(item) for item in again.body["items"]] == [_told(item) for item in items]
+
+
+def _told(item: Any) -> Any:
+    meta = item["metadata"]
+    return meta["name"], meta["uid"], meta["resourceVersion"], item.get("data")
+
+
+async def test_node_ports_and_addresses_are_given_once_by_both(ours: Api, go: RealCluster) -> None:
+    services = "/api/v1/namespaces/default/services"
+
+    def body(name: str, **spec: Any) -> dict[str, Any]:
+        return {"metadata": {"name": name}, "spec": {"type": "NodePort", "ports": [{"port": 80}], **spec}}
+
+    async def mine(name: str) -> Any:
+        answer = await ours.post(services, body(name))
+        assert answer.status == 201, answer.text
+        return answer.body
+
+    async def theirs(name: str) -> Any:
+        status, found = await asyncio.to_thread(go.ask, "POST", services, body(name))
+        assert status == 201, found
+        return found
+
+    made = await asyncio.gather(*(one(f"s{at}-{one.__name__}") for at in range(10) for one in (mine, theirs)))
+    ports = [each["spec"]["ports"][0]["nodePort"] for each in made]
+    assert len(set(ports)) == 20
+    assert len({each["spec"]["clusterIP"] for each in made}) == 20
+    taken = made[0]["spec"]["ports"][0]["nodePort"]
+    status, refused = await asyncio.to_thread(
+        go.ask, "POST", services, body("again", ports=[{"port": 80, "nodePort": taken}])
+    )
+    assert (status, "already allocated" in refused["message"]) == (422, True)
+    theirs_taken = made[1]["spec"]["ports"][0]["nodePort"]
+    answer = await ours.post(services, body("again", ports=[{"port": 80, "nodePort": theirs_taken}]))
+    assert answer.status == 422, answer.text
+    for each in made:
+        await ours.delete(f"{services}/{each['metadata']['name']}")
+    status, found = await asyncio.to_thread(
+        go.ask, "POST", services, body("again", ports=[{"port": 80, "nodePort": taken}])
+    )
+    assert status == 201, found
