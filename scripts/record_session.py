@@ -1,8 +1,8 @@
 """Record the terminal sessions of the documentation: ``python -m scripts.record_session [NAME ...]``.
 
 Runs the commands of ``SESSIONS`` for real, each in a new directory, with kubectl from ``KUBEBUILDER_ASSETS``, and
-writes ``docs/NAME.cast`` (asciicast v2, for ``asciinema play``), and the same as a page, ``docs/NAME.md``, or as an
-animated picture, ``docs/images/NAME.svg``. Ports, times, ages, random names and the directory are replaced, so that two
+writes an asciicast (v2, for ``asciinema play``) into ``docs/``, and the same as a page beside it, or as an animated
+picture in ``docs/images/``. Ports, times, ages, random names and the directory are replaced, so that two
 recordings have the same text; a test compares them.
 """
 
