@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 from tests.operator.webhook_calls import DirectCalls
 
@@ -362,3 +363,22 @@ async def test_a_change_is_answered_as_a_json_patch(env: Env) -> None:
     assert json.loads(base64.b64decode(response["patch"])) == [{"op": "add", "path": "/spec/low", "value": 1}]
     _code, answer, _handler = await answered(app, review(obj=a_range(low=1)), MUTATE)
     assert answer["response"] == {"uid": "7", "allowed": True}
+
+
+async def test_a_number_that_cannot_be_read_is_the_clients_mistake(cluster: AsyncCluster) -> None:
+    app = App("ranges")
+
+    @app.mutating(RANGES)
+    async def fill(obj: Range, _request: AdmissionRequest[Range]) -> Range:
+        return msgspec.structs.replace(obj, spec=RangeSpec(low=1))
+
+    handler = app.webhook_handler(cluster.client)
+    kind = {"group": "example.com", "version": "v1", "kind": "Range"}
+    whole = {**a_range(), "unknown": "NUMBER"}
+    request = {"uid": "1", "operation": "CREATE", "kind": kind, "name": "one", "object": whole}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    body = msgspec.json.encode(review).replace(b'"NUMBER"', b"9" * 5000)
+    status, answer = await handler.respond("/mutate-example-com-v1-range/fill", body)
+    denied = msgspec.json.decode(answer)["response"]["status"]
+    assert (status, denied["code"], denied["reason"]) == (200, 400, "BadRequest")
+    assert "out of range" in denied["message"]

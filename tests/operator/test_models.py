@@ -422,3 +422,38 @@ async def test_names_that_are_none_are_rejected(names: dict[str, str], version: 
     found["spec"]["versions"][0]["name"] = version
     with pytest.raises(InvalidDefinition, match=words):
         models([found])
+
+
+def replaced(path: tuple[str | int, ...], value: object) -> dict[str, Any]:
+    """The definition of these tests with another value at a path."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(GATES))
+    place: Any = found
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = value
+    return found
+
+
+ROOT_SCHEMA = ("spec", "versions", 0, "schema", "openAPIV3Schema")
+
+
+@cases(
+    "path, value, message",
+    {
+        "rules that are none": ((*ROOT_SCHEMA, "x-kubernetes-validations"), 1, "Expected `array`, got `int`"),
+        "a rule without a rule": ((*ROOT_SCHEMA, "x-kubernetes-validations"), [{}], "missing required field `rule`"),
+        "a rule that is no text": ((*ROOT_SCHEMA, "x-kubernetes-validations"), [{"rule": {}}], "Expected `str`"),
+        "no items": ((*ROOT_SCHEMA, "properties", "status", "items"), None, "Expected `object`, got `null`"),
+        "a key of no kind": ((*ROOT_SCHEMA, "default"), {(1, 2): 3}, "cannot be written as JSON"),
+        "fields that are none": (("spec", "versions", 0, "selectableFields"), [None], "Expected `object`, got `null`"),
+    },
+)
+def test_what_has_the_wrong_type_is_named(path: tuple[str | int, ...], value: object, message: str) -> None:
+    with pytest.raises(InvalidDefinition, match=re.escape(message)):
+        models([replaced(path, value)])
+
+
+def test_values_of_yaml_that_json_does_not_have() -> None:
+    default = {1: datetime.date(2026, 1, 1), "ratio": float("inf")}
+    source = models([replaced((*ROOT_SCHEMA, "properties", "status", "default"), default)])
+    assert '{"1": "2026-01-01", "ratio": None}' in source

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes import client as official
 from tests.tables import cases
 
 from pilothouse.api.meta import ObjectMeta, View
@@ -154,3 +155,17 @@ def test_the_marker_takes_definitions(pilothouse: Cluster) -> None:
 def test_a_file_that_is_not_there_keeps_the_plane_from_starting() -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.yaml"), plane(serve=False, crds="none.yaml"):
         pass
+
+
+def test_models_of_the_official_client_are_manifests(pilothouse: Cluster) -> None:
+    def model(name: str) -> official.V1ConfigMap:
+        meta = official.V1ObjectMeta(name=name, labels={"a": "b"})
+        return official.V1ConfigMap(api_version="v1", kind="ConfigMap", metadata=meta, data={"on": "1"})
+
+    made = pilothouse.create(model("a"))
+    (applied,) = pilothouse.apply(model("b"))
+    further = pilothouse.apply([model("c"), config_map("d")])
+    assert names([made, applied, *further]) == ["a", "b", "c", "d"]
+    assert (made["data"], made["metadata"]["labels"]) == ({"on": "1"}, {"a": "b"})
+    with pytest.raises(ValueError, match="the model has no apiVersion"):
+        pilothouse.apply(official.V1ConfigMap(metadata=official.V1ObjectMeta(name="e")))

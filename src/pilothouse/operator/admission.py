@@ -247,7 +247,10 @@ async def _called(webhook: Webhook, given: _Request, request: AdmissionRequest[A
         return []
     if result is None:
         return []
-    before = msgspec.json.decode(given.object)
+    try:
+        before = msgspec.json.decode(given.object)
+    except UNREADABLE as error:  # in a field that the view does not have
+        raise UndecodableObject(f"{webhook.kind.kind} {given.name}".strip(), str(error), b"") from error
     if isinstance(result, webhook.kind.view):
         return patch_operations(before, changed_object(before, request.object, result))
     if isinstance(result, Mapping):

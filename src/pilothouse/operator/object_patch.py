@@ -118,16 +118,20 @@ def patch_operations(before: dict[str, Any], after: dict[str, Any]) -> list[dict
 
 
 def _compare(before: Any, after: Any, path: str, found: list[dict[str, Any]]) -> None:
+    if before is after:
+        return  # ``changed_object`` shares what is as it was
     if isinstance(before, dict) and isinstance(after, dict):
         found.extend({"op": "remove", "path": _path(path, name)} for name in before if name not in after)
         for name, value in after.items():
             if name in before:
-                _compare(before[name], value, _path(path, name), found)
+                if before[name] is not value:
+                    _compare(before[name], value, _path(path, name), found)
             else:
                 found.append({"op": "add", "path": _path(path, name), "value": value})
     elif isinstance(before, list) and isinstance(after, list) and len(before) <= len(after):
         for number, old in enumerate(before):
-            _compare(old, after[number], f"{path}/{number}", found)
+            if old is not after[number]:
+                _compare(old, after[number], f"{path}/{number}", found)
         found.extend({"op": "add", "path": f"{path}/-", "value": item} for item in after[len(before) :])
     elif not _equal(before, after):
         found.append({"op": "replace", "path": path, "value": after})

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from pilothouse.machinery import manifest_text
-    from pilothouse.operator import custom_resource
+    from pilothouse.operator import bodies, custom_resource
 
 Object = dict[str, Any]
 Manifest = Path | str | Mapping[str, Any]
-"""A file or folder, its name or YAML text, or one object."""
+"""A file or folder, its name or YAML text, or one object. Models of the ``kubernetes`` package are objects, too; their
+types are not known here."""
 Manifests = Manifest | Iterable[Manifest]
 if TYPE_CHECKING:
     Definition = Manifest | CustomResource[Any]
@@ -30,6 +31,8 @@ DEFINITION_KIND = "CustomResourceDefinition"
 
 def one_object(manifest: Mapping[str, Any] | str) -> Mapping[str, Any]:
     """A mapping as it is, YAML text of exactly one object decoded. Raises ``TypeError`` and ``ValueError``."""
+    if _is_model(manifest):
+        manifest = bodies.as_json(manifest)
     if not isinstance(manifest, Mapping):
         manifest = _one_document(manifest)
     _check(manifest, "the manifest")
@@ -43,8 +46,8 @@ def objects_of(manifests: Manifests) -> list[Object]:
     A ``str`` in one line that ends as these is a file, any other is YAML text. Raises ``TypeError`` for other types,
     ``ValueError`` for text that is no manifest and ``OSError`` for files that cannot be read; each names its source.
     """
-    if isinstance(manifests, Path | str | Mapping):
-        manifests = (manifests,)
+    if isinstance(manifests, Path | str | Mapping) or _is_model(manifests):
+        manifests = (manifests,)  # type: ignore[assignment]  # a model, which has no type here
     if not isinstance(manifests, Iterable):
         raise TypeError(f"manifests are paths, YAML text, mappings, or a list of them, got {type(manifests).__name__}")
     return [found for manifest in manifests for found in _objects(manifest)]
@@ -71,7 +74,14 @@ def definitions_of(definitions: "Definitions") -> list[Object]:
     return found
 
 
+def _is_model(value: object) -> bool:
+    """Whether it is a model of the official client, or of those that are generated as it is."""
+    return hasattr(value, "attribute_map")
+
+
 def _objects(manifest: Manifest) -> list[Object]:
+    if _is_model(manifest):
+        return _checked([bodies.as_json(manifest)], "the model")
     match manifest:
         case Mapping():
             return _checked([dict(manifest)], "the manifest")

@@ -23,10 +23,20 @@ class InvalidDefinition(ValueError):
     """What was given is no CustomResourceDefinition that views can be made of; says why."""
 
 
+class _RuleShape(msgspec.Struct, rename="camel"):
+    rule: str
+    message: str = ""
+    message_expression: str = ""
+    reason: str = ""
+    field_path: str = ""
+    optional_old_self: bool | None = None
+
+
 class _SchemaShape(msgspec.Struct):
     type: str = ""
     properties: dict[str, "_SchemaShape"] = {}
-    items: "_SchemaShape | None" = None
+    items: "_SchemaShape | msgspec.UnsetType" = msgspec.UNSET
+    rules: list[_RuleShape] = msgspec.field(name="x-kubernetes-validations", default=[])
     additional: "bool | _SchemaShape | None" = msgspec.field(name="additionalProperties", default=None)
     required: list[str] = []
     enum: list[Any] | None = None
@@ -79,6 +89,16 @@ class _Definition(msgspec.Struct):
 
     metadata: _Metadata
     spec: _Spec
+
+
+def as_json(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy with what JSON has only: YAML has dates, numbers that are not finite, and keys that are no text. Raises
+    ``InvalidDefinition``."""
+    try:
+        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(definition))
+    except (TypeError, ValueError) as error:
+        raise InvalidDefinition(f"the definition cannot be written as JSON: {error}") from error
+    return found
 
 
 def check_definition(definition: Mapping[str, Any]) -> None:

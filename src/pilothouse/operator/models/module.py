@@ -13,6 +13,7 @@ from pilothouse.operator.models.definitions import (
     IMPLIED,
     InvalidDefinition,
     Schema,
+    as_json,
     bare,
     check_definition,
     not_expressed,
@@ -95,6 +96,7 @@ class _Module:
 
     def add(self, definition: Mapping[str, Any]) -> str:
         """Views and resources of a definition. Returns its name."""
+        definition = as_json(definition)
         check_definition(definition)
         spec, name = definition["spec"], str(definition["metadata"]["name"])
         versions = sorted(spec["versions"], key=lambda each: not each.get("storage", False))
