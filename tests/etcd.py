@@ -16,7 +16,10 @@ from tests.programs import die_with_parent, free_port
 class Etcd:
     """A running etcd of one member."""
 
-    def __init__(self, *flags: str) -> None:
+    def __init__(self, *flags: str, scheme: str = "http", ca: Path | None = None) -> None:
+        """``ca`` is a directory with ca.crt, client.crt and client.key, to ask it over TLS."""
+        self.scheme = scheme
+        self._ca = ca
         self.directory = Path(tempfile.mkdtemp(prefix="pilothouse-etcd-"))
         self.port = 0
         self.flags = flags
@@ -27,7 +30,7 @@ class Etcd:
     @property
     def url(self) -> str:
         """For ``--etcd-servers``."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def root(self) -> str:
         """A prefix that nothing else uses."""
@@ -69,7 +72,13 @@ class Etcd:
 
         from pilothouse.storage.etcd import messages
 
-        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+        target = f"127.0.0.1:{self.port}"
+        if self._ca is None:
+            opened = grpc.insecure_channel(target)
+        else:
+            files = [(self._ca / name).read_bytes() for name in ("ca.crt", "client.key", "client.crt")]
+            opened = grpc.secure_channel(target, grpc.ssl_channel_credentials(*files))
+        with opened as channel:
             ask = channel.unary_unary(
                 "/etcdserverpb.KV/Range",
                 request_serializer=lambda request: request.SerializeToString(),

@@ -3,8 +3,10 @@
 ``--recorded N`` or ``N-M`` plays these seeds, of either recording, and prints every exchange of a single one.
 """
 
+import contextlib
+import itertools
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,14 @@ from tests.apiserver.recorded.recording import LONG, SHORT, scenarios
 from tests.apiserver.recorded.rows import ROWS, table
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
 
+from pilothouse.env import Env
+from pilothouse.storage import MemoryStore, Store
 
-@pytest.fixture
-def player(tmp_path: Path) -> Iterator[Player]:
-    """A fresh server."""
-    with EmbeddedServer(tmp_path) as embedded:
+
+@contextlib.contextmanager
+def playing(directory: Path, store: Callable[[Env], Store] = MemoryStore) -> Iterator[Player]:
+    """A player of a fresh server."""
+    with EmbeddedServer(directory, store) as embedded:
         context = ssl.create_default_context(cadata=embedded.authority.decode())
         player = Player("127.0.0.1", int(embedded.url.rpartition(":")[2]), context, ADMIN_TOKEN)
         try:
@@ -26,9 +31,16 @@ def player(tmp_path: Path) -> Iterator[Player]:
             player.close()
 
 
-def _play(player: Player, file: str) -> None:
+@pytest.fixture
+def player(tmp_path: Path) -> Iterator[Player]:
+    """A fresh server."""
+    with playing(tmp_path) as player:
+        yield player
+
+
+def _play(player: Player, file: str, most: int | None = None) -> None:
     # In the recorded order, all to one server: lists over all namespaces see what earlier scenarios have left.
-    for scenario in scenarios(file):
+    for scenario in itertools.islice(scenarios(file), most):
         player.play(scenario)
     assert not player.report.unexplained, str(player.report)
 
@@ -36,6 +48,23 @@ def _play(player: Player, file: str) -> None:
 def test_recorded_requests_get_the_recorded_answers(player: Player) -> None:
     _play(player, SHORT)
     assert player.report.requests > 10_500
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_they_get_the_same_answers_on_etcd(tmp_path: Path, soak: bool) -> None:
+    """All of them with --soak, the first of them otherwise."""
+
+    def opened(env: Env) -> Store:
+        from tests.apiserver.shared_store.test_two_servers import open_store  # needs an extra
+        from tests.etcd import shared_etcd
+
+        etcd = shared_etcd()
+        return open_store(env, etcd, etcd.root())
+
+    with playing(tmp_path, opened) as player:
+        _play(player, SHORT, None if soak else 60)
+        assert player.report.requests > (10_500 if soak else 700)
 
 
 @pytest.mark.timeout(1800)

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +23,7 @@ from pilothouse.env.loops import run
 from pilothouse.serving import Server
 from pilothouse.serving.certificates import issue_client, issue_server, make_authority
 from pilothouse.serving.tls import ServerTls
-from pilothouse.storage import MemoryStore
+from pilothouse.storage import MemoryStore, Store
 
 ADMIN_TOKEN = "admin-token"
 
@@ -30,8 +31,9 @@ ADMIN_TOKEN = "admin-token"
 class EmbeddedServer:
     """Serves from ``__enter__`` to ``__exit__``. ``directory`` takes the files it writes."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, store: Callable[[Env], Store] = MemoryStore) -> None:
         self.directory = directory
+        self._store = store
         self.url = ""
         self._env = Env()
         self._authority = make_authority("test-ca", self._env.now())
@@ -68,7 +70,7 @@ class EmbeddedServer:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._finish = asyncio.Event()
-        core = ApiServer(self._env, MemoryStore(self._env))
+        core = ApiServer(self._env, self._store(self._env))
         logins = [StaticTokens({ADMIN_TOKEN: Identity("admin", ("system:masters",), "admin")})]
         handler_chain = HandlerChain(core, address="127.0.0.1", logins=logins, authorization="RBAC")
         application = Application(self._env, handler_chain)

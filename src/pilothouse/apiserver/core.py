@@ -147,6 +147,9 @@ class Core:
         began = clock()
         try:
             await self.store.commit(staged)
+        except Mismatch:  # etcd has answered: another server was quicker
+            storage.wrote(staged, clock() - began)
+            raise
         except StoreError:
             storage.failed(staged, clock() - began)
             raise

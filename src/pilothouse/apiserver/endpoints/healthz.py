@@ -59,7 +59,14 @@ class Health:
         self._checks: Mapping[str, Mapping[str, Check]] = {
             "healthz": live,
             "livez": live,
-            "readyz": {**basic, "informer-sync": storage, **rest, "shutdown": serving},
+            "readyz": {
+                **basic,
+                "etcd": storage,
+                "etcd-readiness": storage,
+                "informer-sync": storage,
+                **rest,
+                "shutdown": serving,
+            },
         }
 
     def answer(self, path: str, query: Mapping[str, Sequence[str]]) -> Response | None:

@@ -40,6 +40,8 @@ _ASK_AGAIN = 0.1
 _MOST_IN_FLIGHT = 500
 _TURN_SECONDS = 0.004
 """What others have written is decoded in turns of that length."""
+_MEASURE_SECONDS = 30.0
+"""Between two questions for the size (upstream: ``--etcd-db-metric-poll-interval``)."""
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds before a broken watch is taken up again; the last one for all that follow."""
 
@@ -77,7 +79,8 @@ class EtcdStore(Store):
         self._leases = LeaseManager(client.grant, env.monotonic)
         self._follower = Follower(client, self._root, self._receive, self._advance)
         self._compactor = Compactor(client, options.compaction_interval)
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        """The work in the background, once it is started."""
         self._open: Transaction | None = None
         """To which what is staged now belongs."""
         self._prior: Staged | None = None
@@ -88,6 +91,7 @@ class EtcdStore(Store):
         """The last transaction under way that writes a key."""
         self._in_flight: dict[bytes, list[Write]] = {}
         self._sending = asyncio.Semaphore(_MOST_IN_FLIGHT)
+        self._size: int | None = None
         self._barrier: asyncio.Task[None] | None = None
         self._next_barrier: asyncio.Task[None] | None = None
         self.is_reachable = False
@@ -127,11 +131,12 @@ class EtcdStore(Store):
 
     def start(self) -> None:
         """Follow etcd from now on. Safe to call again."""
-        if self._tasks or self._closed:
+        if self.tasks or self._closed:
             return
-        self._tasks.append(asyncio.create_task(self._follow(), name="watch of etcd"))
+        self.tasks.append(asyncio.create_task(self._follow(), name="watch of etcd"))
+        self.tasks.append(asyncio.create_task(self._measure(), name="size of etcd"))
         if self._options.compaction_interval:
-            self._tasks.append(asyncio.create_task(self._compactor.run(), name="compaction of etcd"))
+            self.tasks.append(asyncio.create_task(self._compactor.run(), name="compaction of etcd"))
 
     # Writing
 
@@ -342,6 +347,18 @@ class EtcdStore(Store):
         finally:
             reached.cancel()
 
+    def size(self) -> int | None:
+        """The bytes of the database of the member that was asked last."""
+        return self._size
+
+    async def _measure(self) -> None:
+        while True:
+            try:
+                self._size = await self.client.database_size()
+            except EtcdError as error:
+                _log.info("etcd does not say how large it is", reason=error, v=2)
+            await asyncio.sleep(_MEASURE_SECONDS)
+
     async def _follow(self) -> None:
         failures = 0
         while not self._closed:
@@ -462,9 +479,9 @@ class EtcdStore(Store):
             self.start()
             await self.flush()
         await super().close()
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.client.close()
 
 

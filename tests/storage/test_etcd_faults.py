@@ -1,0 +1,185 @@
+"""What a store on etcd does when etcd is slow, gone, full, compacted, or wants certificates."""
+
+import asyncio
+import datetime
+import time
+from pathlib import Path
+
+import pytest
+from tests.conformance.stores import PlainCodec, PlainKeys, put
+from tests.etcd import Etcd
+
+from pilothouse.env import Env
+from pilothouse.serving.certificates import issue_client, issue_server, make_authority
+from pilothouse.storage import StoreUnavailable
+from pilothouse.storage.etcd.options import EtcdOptions, endpoints_of
+from pilothouse.storage.etcd.store import EtcdStore
+from pilothouse.storage.watchers import Watcher
+
+pytestmark = [pytest.mark.real, pytest.mark.real_loop(timeout=60)]
+
+
+def open_store(env: Env, *urls: str, **more: str) -> EtcdStore:
+    options = EtcdOptions(servers=urls, compaction_interval=0, **more)  # type: ignore[arg-type]
+    return EtcdStore.open(env, options, PlainKeys("/t"), PlainCodec())
+
+
+async def names_of(watcher: Watcher, count: int) -> list[str]:
+    """The names of the next changes."""
+    found: list[str] = []
+    async with asyncio.timeout(20):
+        while len(found) < count:
+            found += [change.key.rpartition("/")[2] for change in await anext(watcher)]
+    return found
+
+
+async def test_without_an_etcd_the_start_says_why(env: Env) -> None:
+    with pytest.raises(StoreUnavailable, match="code = Unavailable"):
+        open_store(env, "http://127.0.0.1:1")
+
+
+async def test_an_outage_fails_requests_and_ends_no_watch(env: Env) -> None:
+    etcd = Etcd().start()
+    store = open_store(env, etcd.url)
+    try:
+        watcher = store.watch("/pods/", store.revision)
+        await put(store, "/pods/default/a")
+        assert store.is_reachable
+        etcd.kill()
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="code = Unavailable"):
+            await put(store, "/pods/default/lost")
+        with pytest.raises(StoreUnavailable):
+            await store.catch_up()
+        assert time.monotonic() - began < 10
+        assert not store.is_reachable
+        assert store.staged("/pods/default/lost") is None
+        await asyncio.to_thread(etcd.start)
+        async with asyncio.timeout(15):
+            while not store.is_reachable:  # noqa: ASYNC110  # nothing tells
+                await asyncio.sleep(0.05)
+        await put(store, "/pods/default/b")
+        assert await names_of(watcher, 2) == ["a", "b"]
+    finally:
+        await store.close()
+        etcd.stop()
+
+
+async def test_what_was_compacted_away_during_an_outage_is_read_anew(env: Env) -> None:
+    """Watchers end, since nobody knows what happened in between."""
+    etcd = Etcd().start()
+    store, other = open_store(env, etcd.url), open_store(env, etcd.url)
+    try:
+        for name in ("kept", "changed", "gone"):
+            await put(store, f"/pods/default/{name}")
+        watcher = store.watch("/pods/", store.revision)
+        for task in store.tasks:
+            task.cancel()  # as if it had been cut off
+        await asyncio.gather(*store.tasks, return_exceptions=True)
+        store.tasks.clear()
+        await other.catch_up()
+        await put(other, "/pods/default/changed", "new")
+        await other.commit(other.stage("/pods/default/gone", None))
+        await put(other, "/pods/default/added")
+        await other.client.compact(other.revision)
+        await put(other, "/pods/default/last")
+        store.start()
+        await store.catch_up()
+        assert {record.key: record.value for record in store.list("/pods/").records} == {
+            record.key: record.value for record in other.list("/pods/").records
+        }
+        assert store.get("/pods/default/gone") is None
+        assert store.revision == other.revision
+        assert watcher.ended
+    finally:
+        await store.close()
+        await other.close()
+        etcd.stop()
+
+
+async def test_the_next_member_is_asked_when_one_is_gone(env: Env) -> None:
+    etcd = Etcd().start()
+    store = open_store(env, "http://127.0.0.1:1", etcd.url)
+    try:
+        await put(store, "/pods/default/a")
+        assert store.client.endpoint.url == etcd.url
+    finally:
+        await store.close()
+        etcd.stop()
+
+
+async def test_a_full_etcd_says_so_and_can_be_read(env: Env) -> None:
+    etcd = Etcd("--quota-backend-bytes=1000000").start()
+    store = open_store(env, etcd.url)
+    try:
+
+        async def fill() -> None:
+            for step in range(40):
+                await put(store, f"/pods/default/{step}", "x" * 100_000)
+
+        with pytest.raises(StoreUnavailable, match="etcdserver: mvcc: database space exceeded"):
+            await fill()
+        await store.catch_up()
+        assert store.count("/pods/") > 0
+    finally:
+        await store.close()
+        etcd.stop()
+
+
+async def test_a_value_over_the_limit_of_etcd_is_refused(env: Env) -> None:
+    etcd = Etcd().start()
+    store = open_store(env, etcd.url)
+    try:
+        with pytest.raises(StoreUnavailable, match="request is too large"):
+            await put(store, "/pods/default/a", "x" * 1_800_000)
+        await put(store, "/pods/default/a")
+    finally:
+        await store.close()
+        etcd.stop()
+
+
+async def test_tls_with_certificates_of_clients(env: Env, tmp_path: Path) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    authority = make_authority("etcd-ca", now)
+    server, client = issue_server(authority, ["127.0.0.1"], now), issue_client(authority, "apiserver", [], now)
+    for name, content in (
+        ("ca.crt", authority.certificate),
+        ("server.crt", server.certificate),
+        ("server.key", server.key),
+        ("client.crt", client.certificate),
+        ("client.key", client.key),
+    ):
+        (tmp_path / name).write_bytes(content)
+    etcd = Etcd(
+        f"--cert-file={tmp_path / 'server.crt'}",
+        f"--key-file={tmp_path / 'server.key'}",
+        f"--trusted-ca-file={tmp_path / 'ca.crt'}",
+        "--client-cert-auth=true",
+        scheme="https",
+        ca=tmp_path,
+    ).start()
+    files = {"ca_file": str(tmp_path / "ca.crt")}
+    pair = {"cert_file": str(tmp_path / "client.crt"), "key_file": str(tmp_path / "client.key")}
+    try:
+        store = open_store(env, etcd.url, **files, **pair)
+        await put(store, "/pods/default/a")
+        await store.close()
+        with pytest.raises(StoreUnavailable, match="code = Unavailable"):
+            open_store(env, etcd.url, **files)
+    finally:
+        etcd.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param({"servers": ()}, "must be specified", id="no server"),
+        pytest.param({"servers": ("ftp://a",)}, "no address of an etcd", id="another scheme"),
+        pytest.param({"servers": ("http://a:b",)}, "--etcd-servers: 'http://a:b'", id="no port"),
+        pytest.param({"servers": ("http://a/x",)}, "no address of an etcd", id="a path"),
+        pytest.param({"servers": ("https://a",), "cert_file": "c"}, "given together", id="a certificate without key"),
+    ],
+)
+def test_impossible_options(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        endpoints_of(EtcdOptions(**options))  # type: ignore[arg-type]
