@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from pilothouse.apiserver.authorization import escalation_check, node_authorizer
+    from pilothouse.apiserver.controllers import master_leases
 
 _IS_IMPERSONATION = re.compile(PREFIX).match
 _DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
@@ -171,7 +172,9 @@ class HandlerChain:
         core = self._server.core
 
         async def publish_endpoints() -> None:
-            await core.keep_trying(lambda: core.keep_up(lambda: stage_endpoints(core, host, port)))
+            if core.store.is_shared:
+                await master_leases.LeaseReconciler(core, host, port).run()
+            await core.keep_trying(lambda: core.keep_up(lambda: stage_endpoints(core, [host], port)))
             keep_endpoints(core, host, port)
 
         self._server.background["endpoints of this server"] = publish_endpoints

@@ -62,7 +62,6 @@ ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
 DEFAULT_PORT = 6443
 _MORE_PORTS = 100
 _LEASES = storage_prefix("coordination.k8s.io", "leases")
-_EVENTS = storage_prefix("", "events")
 _ANYWHERE = ("", "0.0.0.0", "::", "localhost")  # noqa: S104  # compared only
 
 
@@ -294,7 +293,7 @@ def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions") -> Store:
         storage_codec.KeyLayout(etcd.prefix),
         storage_codec.ObjectCodec(),
         retention=Retention(seconds=options.history, bytes=size // 4, total_bytes=size),
-        lasting=lambda key: etcd.event_ttl if key.startswith(_EVENTS) else 0.0,
+        lasting=lambda key: storage_codec.seconds_kept(key, etcd.event_ttl),
     )
 
 

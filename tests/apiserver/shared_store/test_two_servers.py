@@ -11,7 +11,8 @@ import pytest
 from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, Api
 from tests.etcd import Etcd, shared_etcd
 
-from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec
+from pilothouse.apiserver.controllers import master_leases
+from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, keys, seconds_kept
 from pilothouse.env import Env, TaskGroup
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.compaction import KEY, Compactor
@@ -29,7 +30,7 @@ def open_store(env: Env, etcd: Etcd, root: str, *, event_ttl: float = 3600) -> E
         options,
         KeyLayout(root),
         ObjectCodec(),
-        lasting=lambda key: event_ttl if key.startswith("/events/") else 0.0,
+        lasting=lambda key: seconds_kept(key, event_ttl),
     )
 
 
@@ -265,6 +266,41 @@ async def test_a_watch_goes_on_at_the_other_server(env: Env) -> None:
             await events.stream.close()
         await writing
         assert seen == [f"w{step:02}" for step in range(60)]
+
+
+async def test_the_service_kubernetes_leads_to_all_servers_that_are_alive(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "_MASTER_LEASE_SECONDS", 2.0)  # etcd's shortest
+    monkeypatch.setattr(master_leases, "_RENEW_SECONDS", 0.5)
+
+    async def addresses(api: Api) -> list[str]:
+        endpoints = (await api.get("/api/v1/namespaces/default/endpoints/kubernetes")).body
+        slice_ = (await api.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")).body
+        if "subsets" not in endpoints or "endpoints" not in slice_:
+            return []
+        found = [each["ip"] for each in endpoints["subsets"][0]["addresses"]]
+        return found if found == [each["addresses"][0] for each in slice_["endpoints"]] else []
+
+    async def until(api: Api, expected: list[str]) -> None:
+        async with asyncio.timeout(10):
+            while await addresses(api) != expected:  # noqa: ASYNC110  # nothing tells
+                await asyncio.sleep(0.05)
+
+    async with servers(env) as (one, two):
+        work = [
+            asyncio.create_task(master_leases.LeaseReconciler(api.server.core, host, 6443).run())
+            for api, host in ((one, "10.1.0.1"), (two, "10.1.0.2"))
+        ]
+        await until(one, ["10.1.0.1", "10.1.0.2"])
+        await until(two, ["10.1.0.1", "10.1.0.2"])
+        store = one.store
+        assert isinstance(store, EtcdStore)
+        (pair,) = raw(shared_etcd(), f"{store.keys.root}masterleases/10.1.0.1")
+        assert pair.lease and pair.value.startswith(b"k8s\x00\n\x0f\n\x02v1\x12\tEndpoints")
+        work[0].cancel()
+        await until(two, ["10.1.0.2"])
+        work[1].cancel()
 
 
 async def test_events_expire_by_a_lease(env: Env) -> None:

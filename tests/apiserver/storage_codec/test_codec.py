@@ -106,7 +106,7 @@ def test_every_resource_that_is_stored_has_a_key_of_its_own() -> None:
             "/registry/stable.example.com/things/a", "stable.example.com/things/a", id="custom of the cluster"
         ),
         pytest.param("/registry/ranges/serviceips", "/rangeallocations/serviceips", id="a range"),
-        pytest.param("/registry/masterleases/10.0.0.1", None, id="a lease of a server is no object"),
+        pytest.param("/registry/masterleases/10.0.0.1", "/masterleases/10.0.0.1", id="a lease of a server"),
         pytest.param("/registry/podsecuritypolicy/restricted", None, id="policies of v1.24 are not served"),
         pytest.param("/other/pods/ns/a", None, id="another root"),
         pytest.param("/registry/health", None, id="the health key of older releases"),

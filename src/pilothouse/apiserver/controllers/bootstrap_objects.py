@@ -5,7 +5,7 @@ when it runs; ``stage_roles`` those of RBAC. Each stages one batch, which is com
 left alone, apart from roles, which get back what they lack.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 
 import msgspec
@@ -103,9 +103,9 @@ def _stage_own_range(core: Core) -> Staged | None:
     return stage_missing(core, _NETWORKING, "servicecidrs", cidr)
 
 
-def stage_endpoints(core: Core, address: str, port: int) -> Staged | None:
-    """Stage where the service ``kubernetes`` leads: to this server."""
-    family = "IPv6" if ":" in address else "IPv4"
+def stage_endpoints(core: Core, addresses: Sequence[str], port: int) -> Staged | None:
+    """Stage where the service ``kubernetes`` leads: to this server, and others beside it."""
+    family = "IPv6" if ":" in addresses[0] else "IPv4"
     endpoints = {
         "metadata": {
             "name": "kubernetes",
@@ -113,7 +113,10 @@ def stage_endpoints(core: Core, address: str, port: int) -> Staged | None:
             "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
         },
         "subsets": [
-            {"addresses": [{"ip": address}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]},
+            {
+                "addresses": [{"ip": address} for address in addresses],
+                "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+            },
         ],
     }
     slice_ = {
@@ -123,7 +126,7 @@ def stage_endpoints(core: Core, address: str, port: int) -> Staged | None:
             "labels": {"kubernetes.io/service-name": "kubernetes"},
         },
         "addressType": family,
-        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}} for address in addresses],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     }
     first = stage_current(core, "", "endpoints", endpoints)
@@ -134,7 +137,7 @@ def keep_endpoints(core: Core, address: str, port: int) -> None:
     """From now on, have them come back when they are deleted (``pkg/controlplane/reconcilers``, v1.36)."""
     kinds = (("", "endpoints"), ("discovery.k8s.io", "endpointslices"))
     keys = {core.table.built_in(group, resource).key("default", "kubernetes") for group, resource in kinds}
-    keep(core, keys, lambda: stage_endpoints(core, address, port))
+    keep(core, keys, lambda: stage_endpoints(core, [address], port))
 
 
 def stage_roles(core: Core) -> Staged | None:

@@ -21,6 +21,7 @@ from pilothouse.apiserver.serializers.protobuf_decoding import ProtobufError, de
 from pilothouse.apiserver.serializers.protobuf_encoding import encode_exactly
 from pilothouse.apiserver.serializers.protobuf_table import message_of, older_table
 from pilothouse.apiserver.storage_codec import definitions
+from pilothouse.apiserver.storage_codec.keys import MASTER_LEASES
 from pilothouse.apiserver.storage_codec.older_versions import CONVERSIONS
 
 _ENCRYPTED = b"k8s:enc:"
@@ -30,6 +31,8 @@ with another serializer (apiextensions-apiserver and kube-aggregator, v1.36)."""
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+_NO_RESOURCES = (range_allocations.PREFIX, MASTER_LEASES)
+"""Objects without a uid that no API shows."""
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f]*').fullmatch
 _BEFORE_REVISION = ("name", "generateName", "namespace", "uid")
 """What precedes the resourceVersion in a stored object; it must not have to be escaped (``apiserver.objects``)."""
@@ -47,8 +50,9 @@ class ObjectCodec:
         """The bytes in etcd for an object as this server stores it."""
         obj = _decode(value)
         obj["metadata"].pop("resourceVersion", None)
-        if key.startswith(range_allocations.PREFIX):
-            return protobuf.envelope("v1", "RangeAllocation", encode_exactly("core.v1.RangeAllocation", obj))
+        if key.startswith(_NO_RESOURCES):
+            kind = obj["kind"]
+            return protobuf.envelope("v1", kind, encode_exactly(_message("v1", kind), obj))
         info = _stored_in(key)
         if info is None:
             return _as_go_json(_encode_sorted(obj))
@@ -80,8 +84,8 @@ class ObjectCodec:
             raise CodecError(f"{key} is encrypted at rest, which this server can't read")
         else:
             obj = _decode(data)
-        if key.startswith(range_allocations.PREFIX):
-            return _encode({**obj, "metadata": {"resourceVersion": str(revision)}})
+        if key.startswith(_NO_RESOURCES):
+            return _encode({**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}})
         info = _stored_in(key)
         if info is not None:
             obj = _in_storage_version(info, key, obj)

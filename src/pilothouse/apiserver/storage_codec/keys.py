@@ -3,7 +3,8 @@
 Built-in resources are under their plain names, whatever their group (``/registry/deployments/…``), with the exceptions
 that their registrations declare (``etcd_prefix``); custom ones under group and resource
 (``/registry/stable.example.com/crontabs/…``). What else is below ``/registry`` is no object of a resource that is
-served here: leases of API servers, resources of other releases. Ranges of ports and addresses are read all the same.
+served here: resources of other releases, and much else. Ranges of ports and addresses, and the leases of API servers,
+are read all the same.
 """
 
 from collections.abc import Mapping
@@ -14,8 +15,19 @@ from pilothouse.apiserver.registry.core.services import range_allocations
 from pilothouse.apiserver.resources import BEHIND_GATES, built_in, storage_prefix
 
 DEFAULT_PREFIX = "/registry"
+MASTER_LEASES = "/masterleases/"
+"""Of API servers (``controllers.master_leases``)."""
+_EVENTS = storage_prefix("", "events")
+_MASTER_LEASE_SECONDS = 15.0
 _SEPARATE = frozenset({"metrics.k8s.io"})
 """Groups that another server serves and stores."""
+
+
+def seconds_kept(key: str, event_ttl: float) -> float:
+    """For how long an object is kept after its last write; 0 for good."""
+    if key.startswith(_EVENTS):
+        return event_ttl
+    return _MASTER_LEASE_SECONDS if key.startswith(MASTER_LEASES) else 0.0
 
 
 @cache
@@ -28,6 +40,7 @@ def _prefixes() -> Mapping[str, str]:
         declared = registration_of(info.group, info.resource).etcd_prefix
         found[f"{declared or info.resource}/"] = storage_prefix(info.group, info.resource)
     found["ranges/"] = range_allocations.PREFIX
+    found["masterleases/"] = MASTER_LEASES
     return found
 
 

@@ -156,8 +156,10 @@ class EtcdClient:
             response_deserializer=messages.WatchResponse.FromString,
         )(wait_for_ready=False)
 
-    async def fail_over(self) -> None:
-        """Go on with the next member."""
+    async def fail_over(self, failed: Endpoint) -> None:
+        """Go on with the next member, unless that was done already."""
+        if self.endpoint != failed:
+            return
         channel, self._channel = self._channel, None
         self._stubs.clear()
         self._current = (self._current + 1) % len(self.endpoints)
@@ -224,8 +226,7 @@ class EtcdClient:
                 failure = EtcdError("Unavailable", "the connection was closed")  # by another request's failure
             if attempt == attempts or not (_was_not_sent(failure) or (again and _may_be_elsewhere(failure))):
                 raise failure from None
-            if self.endpoint == endpoint:
-                await self.fail_over()
+            await self.fail_over(endpoint)
             if attempt % len(self.endpoints) == 0:
                 await asyncio.sleep(_PAUSE)
         raise AssertionError("the last attempt returns or raises")

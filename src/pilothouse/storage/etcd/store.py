@@ -76,7 +76,8 @@ class EtcdStore(Store):
         self._options = options
         self._root = keys.root.encode()
         self._lasting = lasting
-        self._leases = LeaseManager(client.grant, env.monotonic)
+        self._leases: dict[int, LeaseManager] = {}
+        """By the seconds that they are for."""
         self._follower = Follower(client, self._root, self._receive, self._advance)
         self._compactor = Compactor(client, options.compaction_interval)
         self.tasks: list[asyncio.Task[None]] = []
@@ -254,7 +255,7 @@ class EtcdStore(Store):
         writes = transaction.writes
         first = writes[0]  # that ``stage`` was called for; hooks have added the others
         lasting = self._lasting(first.staged.change.key) if first.data is not None else 0.0
-        lease = await self._leases.lease(int(lasting)) if lasting else 0
+        lease = await self._lease(int(lasting)) if lasting else 0
         request = messages.TxnRequest(
             compare=[messages.unchanged(write.etcd_key, write.expected) for write in writes],
             success=[
@@ -272,6 +273,12 @@ class EtcdStore(Store):
             return None
         # It may have been about something that goes with the write; then that can be tried again.
         return self._mismatch(transaction)
+
+    async def _lease(self, ttl: int) -> int:
+        manager = self._leases.get(ttl)
+        if manager is None:
+            manager = self._leases[ttl] = LeaseManager(self.client.grant, self._env.monotonic)
+        return await manager.lease(ttl)
 
     def _mismatch(self, transaction: Transaction) -> Mismatch:
         write = transaction.writes[0]
@@ -362,6 +369,7 @@ class EtcdStore(Store):
     async def _follow(self) -> None:
         failures = 0
         while not self._closed:
+            endpoint = self.client.endpoint
             try:
                 await self._follower.follow(self.revision)
             except Stale as error:
@@ -369,10 +377,10 @@ class EtcdStore(Store):
                 await self._start_over()
             except EtcdError as error:
                 before, self.is_reachable = self.revision, False
-                _log.warning("The watch of etcd has ended", endpoint=self.client.endpoint.url, error=error)
+                _log.warning("The watch of etcd has ended", endpoint=endpoint.url, error=error)
                 await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
                 failures = failures + 1 if before == self.revision else 0
-                await self.client.fail_over()
+                await self.client.fail_over(endpoint)
 
     async def _start_over(self) -> None:
         """Read everything, and show what is different as changes. What happened in between is not known, so that

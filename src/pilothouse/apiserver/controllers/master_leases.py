@@ -1,0 +1,101 @@
+"""Where the service ``kubernetes`` leads when several servers stand on one store: to all that are alive.
+
+As kubernetes' ``pkg/controlplane/reconcilers/lease.go`` (v1.36), so that kube-apiserver can be one of them: each server
+has a key of its own address that expires after fifteen seconds and is renewed every ten, and makes the Endpoints of
+what keys there are. No API shows the keys.
+"""
+
+import asyncio
+
+import msgspec
+
+from pilothouse.apiserver.controllers.bootstrap_objects import stage_endpoints
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.origins import own_writes
+from pilothouse.apiserver.storage_codec.keys import MASTER_LEASES
+from pilothouse.storage import Change, Staged
+
+_RENEW_SECONDS = 10.0
+_REASON = "API servers that are alive are the endpoints of the Service kubernetes"
+
+
+class _Address(msgspec.Struct, frozen=True):
+    ip: str = ""
+
+
+class _Subset(msgspec.Struct, frozen=True):
+    addresses: tuple[_Address, ...] = ()
+    ports: tuple[dict[str, object], ...] = ()
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    generation: int = 0
+
+
+class _Endpoints(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    subsets: tuple[_Subset, ...] = ()
+
+
+_read = msgspec.json.Decoder(_Endpoints).decode
+
+
+class LeaseReconciler:
+    """Keeps this server among the endpoints, and takes out those that have gone."""
+
+    def __init__(self, core: Core, host: str, port: int) -> None:
+        self._core = core
+        self._host = host
+        self._port = port
+        self._changed = asyncio.Event()
+        self._ports_checked = False
+        core.store.follow(MASTER_LEASES, self._notify)
+
+    def _notify(self, _changes: list[Change]) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Renew and reconcile until cancelled."""
+        core = self._core
+        while True:
+            with own_writes(core.env, "kubernetes", _REASON):
+                await core.keep_trying(self._renew)
+                self._changed.clear()
+                await core.keep_trying(lambda: core.keep_up(self._stage_endpoints))
+            self._ports_checked = True
+            try:
+                async with asyncio.timeout(_RENEW_SECONDS):
+                    while True:
+                        await self._changed.wait()
+                        self._changed.clear()
+                        with own_writes(core.env, "kubernetes", _REASON):
+                            await core.keep_trying(lambda: core.keep_up(self._stage_endpoints))
+            except TimeoutError:
+                continue
+
+    async def _renew(self) -> None:
+        key = f"{MASTER_LEASES}{self._host}"
+        record = self._core.store.staged(key)
+        generation = 1 if record is None else _read(record.value).metadata.generation + 1
+
+        def make(revision: int) -> bytes:
+            # Go writes only what has changed; a renewal has to be a change.
+            meta = {"resourceVersion": str(revision), "generation": generation}
+            subsets = [{"addresses": [{"ip": self._host}]}]
+            return msgspec.json.encode({"kind": "Endpoints", "apiVersion": "v1", "metadata": meta, "subsets": subsets})
+
+        await self._core.commit(self._core.store.stage(key, make, expected=0 if record is None else record.revision))
+
+    def _stage_endpoints(self) -> Staged | None:
+        found = [_read(record.value).subsets for record in self._core.store.list(MASTER_LEASES).records]
+        alive = sorted({subsets[0].addresses[0].ip for subsets in found if subsets and subsets[0].addresses})
+        if not alive:
+            return None
+        if self._ports_checked and self._current() == alive:
+            return None  # the port may be that of another server of the same address
+        return stage_endpoints(self._core, alive, self._port)
+
+    def _current(self) -> list[str]:
+        record = self._core.store.staged("/endpoints/default/kubernetes")
+        subsets = () if record is None else _read(record.value).subsets
+        return sorted(address.ip for address in subsets[0].addresses) if len(subsets) == 1 else []
