@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import TaskGroup, logging, loops
+from pilothouse.env.memory import seldom_collecting
 from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
@@ -61,6 +62,11 @@ def print_text(
     return 0
 
 
+_NEW_OBJECTS = 5_000
+"""After so many new objects a program looks for cycles, and after ten times as many among those as well. What cycles
+an outage leaves may stay until then: 50,000 objects, some megabytes."""
+
+
 def serve(
     program: str,
     work: Coroutine[Any, Any, int],
@@ -89,7 +95,8 @@ def serve(
     )
     allow_open_files()
     try:
-        return loops.run(_until_signal(work, stopped))
+        with seldom_collecting(older=False, new_objects=_NEW_OBJECTS):
+            return loops.run(_until_signal(work, stopped))
     except UserError as error:
         if json_lines:
             # In JSON too, for the collector of logs.

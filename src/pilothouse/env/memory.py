@@ -1,8 +1,8 @@
 """How the process takes memory and gives it back: large blocks come and go by themselves, and cycles are
 collected seldom.
 
-``pilothouse manager`` asks for the former; ``pilothouse up``, every run in virtual time and the start of a test's plane
-for the latter.
+``pilothouse manager`` asks for the former; every program, every run in virtual time and the start of a test's plane for
+the latter.
 """
 
 import contextlib
@@ -47,22 +47,22 @@ _CHECKS = 100
 
 
 @contextlib.contextmanager
-def seldom_collecting(*, older: bool = True) -> Iterator[None]:
-    """Collect cycles after 10,000 new objects rather than 700, and the next generation after a hundred collections
-    rather than ten (``gc.set_threshold``), until this ends. ``older`` False: the next generation after ten, as ever.
+def seldom_collecting(*, older: bool = True, new_objects: int = _NEW_OBJECTS) -> Iterator[None]:
+    """Collect cycles after 10,000 new objects (or ``new_objects``) rather than 700, and the next generation after a
+    hundred collections rather than ten (``gc.set_threshold``), until this ends. ``older`` False: the next generation
+    after ten, as ever.
 
     Caches and requests are made of objects that hold no cycle, and every collection goes through those made since
     the one before: with 700 it takes an eighth of all time when many objects come, with 10,000 a twentieth, of which
     the older ones are a third. What cycles there are (of exceptions, tasks, connections) stay so much longer. In a
-    manager that lives through outages that adds up, to tens of thousands of objects; so this is for runs that end, or,
-    without the older ones, for a process that holds a whole cluster and has no outages. A threshold that somebody has
-    set higher, or a collector that is switched off, stays as it is.
+    manager that lives through outages that adds up: programs that go on do without ``older``. A threshold that
+    somebody has set higher, or a collector that is switched off, stays as it is.
     """
     before = gc.get_threshold()
-    if not gc.isenabled() or not 0 < before[0] < _NEW_OBJECTS:
+    if not gc.isenabled() or not 0 < before[0] < new_objects:
         yield
         return
-    gc.set_threshold(_NEW_OBJECTS, max(before[1], _CHECKS) if older else before[1], before[2])
+    gc.set_threshold(new_objects, max(before[1], _CHECKS) if older else before[1], before[2])
     try:
         yield
     finally:

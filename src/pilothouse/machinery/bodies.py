@@ -27,6 +27,7 @@ __all__ = [
     "check_bounds",
     "convert_document",
     "convert_members",
+    "count_quotes",
     "decode_body",
     "decode_untyped",
 ]
@@ -80,7 +81,7 @@ def decode_body(body: bytes, definition: Definition) -> Decoded:
         return _decode_slowly(body, definition)
     # msgspec keeps the last of several fields of one name and says nothing. But then strings have got lost on the way,
     # so their quotes are missing in what is written back.
-    if _quotes(written) != _quotes(body) + _hooks.quotes:
+    if count_quotes(written) != count_quotes(body) + _hooks.quotes:
         return _decode_slowly(body, definition)
     return Decoded(_read_back(written, definition))
 
@@ -92,7 +93,7 @@ def check_bounds(body: bytes) -> None:
         raise BodySyntaxError(bound)
 
 
-def _quotes(text: bytes) -> int:
+def count_quotes(text: bytes) -> int:
     """How many quotes begin or end a string."""
     if b"\\" not in text:
         return text.count(b'"')
@@ -193,7 +194,7 @@ def decode_untyped(body: bytes) -> tuple[Any, list[str]]:
     check_bounds(body)
     try:
         value = _decode_any(body)
-        if _quotes(_encode(value)) == _quotes(body):
+        if count_quotes(_encode(value)) == count_quotes(body):
             return value, []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         _check_syntax(body)

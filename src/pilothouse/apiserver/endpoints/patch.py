@@ -115,6 +115,7 @@ def patch_function(
         twice = []
     definition = _definition(info, kind)
     touched = _touched(content_type, document)
+    names_object = content_type == STRATEGIC_MERGE_PATCH and "metadata" in touched and _is_precondition(document)
     untyped = () if definition is None else _untyped_fields(definition)
 
     def apply(old: Object) -> Object:
@@ -135,8 +136,12 @@ def patch_function(
         shown = None if definition is None else lambda: _shown(content_type, old, document, owners)
         if strategic is None and isinstance(result, dict):
             check_patched_kind(info, result, *before, shown)
+        changed = touched
+        if names_object and result["metadata"] == old["metadata"]:
+            # As kubelets name the pod that they mean: nothing of it is new, so nothing has to be checked.
+            changed = [name for name in touched if name != "metadata"]
         # Errors of types come before those of the owner.
-        result = check_patched(call, options, _shaped(result, before), definition, touched, strategic, twice, shown)
+        result = check_patched(call, options, _shaped(result, before), definition, changed, strategic, twice, shown)
         check_name(call, result["metadata"])
         if kind and result["metadata"].get("uid") not in (None, "", uid):
             uid_error = field_errors.invalid("metadata.uid", result["metadata"]["uid"], "field is immutable")
@@ -221,6 +226,14 @@ def _touched(content_type: str, document: Any) -> Collection[str]:
     if content_type == JSON_PATCH or not isinstance(document, dict) or any(name[:1] == "$" for name in document):
         return ()
     return document.keys()
+
+
+def _is_precondition(document: Object) -> bool:
+    """Whether a patch says of the metadata only which object it is about."""
+    meta = document["metadata"]
+    return type(meta) is dict and all(
+        type(value) is str and name in ("name", "namespace", "uid", "resourceVersion") for name, value in meta.items()
+    )
 
 
 def _definition(info: ResourceInfo, kind: str) -> Definition | None:

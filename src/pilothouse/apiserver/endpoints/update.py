@@ -5,10 +5,12 @@ over, unless the request has a resource version: then the client gets a conflict
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from pilothouse.api.schema import definition_of
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors, field_errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes
@@ -19,6 +21,7 @@ from pilothouse.apiserver.endpoints.create import create_object
 from pilothouse.apiserver.endpoints.object_names import check_name
 from pilothouse.apiserver.endpoints.renewal import renew
 from pilothouse.apiserver.endpoints.request_objects import read_object
+from pilothouse.apiserver.endpoints.unchanged_members import join_unchanged, split_unchanged
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import (
     Object,
@@ -42,6 +45,7 @@ from pilothouse.apiserver.registry.generic.managed_fields import (
 from pilothouse.apiserver.registry.generic.strategy import Step
 from pilothouse.apiserver.registry.generic.validation import Validate, validate_update
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.serializers.bodies import JSON_TYPES
 from pilothouse.apiserver.serializers.results import ObjectResult
 from pilothouse.machinery import resource_versions
 from pilothouse.storage import Mismatch, Record
@@ -66,7 +70,10 @@ async def update(core: Core, call: Call) -> ObjectResult:
         body = without_known(request.body, record.value)
         if body is not request.body:
             call.request = Request(request.method, request.target, request.headers, body)
-    sent = await core.long_work.run(call.size, read_object, call, options)
+        read = await core.long_work.run(call.size, _reader, core, call, options, record)
+    else:
+        read = partial(read_object, call, options)
+    sent = await core.long_work.run(call.size, read)
     meta: Object = sent.setdefault("metadata", {})
     check_name(call, meta)
     if call.strategy.allow_create_on_update and not call.request_info.subresource and record is None:
@@ -79,11 +86,42 @@ async def update(core: Core, call: Call) -> ObjectResult:
 
     def sent_object(_old: Object) -> Object:
         # An attempt changes the object, so the next one decodes it again.
-        return unused.pop() if unused else read_object(call, options)
+        return unused.pop() if unused else read()
 
     return await apply_change(
         core, call, Change(transform=sent_object, revision=revision, builds_on_old=False), options
     )
+
+
+def _reader(core: Core, call: Call, options: WriteOptions, record: Record) -> Callable[[], Object]:
+    """Reads the object in the body, without those members that are sent as this server has stored them."""
+    request, info = call.request, call.info
+    if (
+        info.custom is not None
+        or call.content_type not in JSON_TYPES
+        or record.revision <= core.begun_at  # another process has stored it, maybe by other rules
+        or not record.value.startswith(info.head)
+        or call.strategy.stored_as(info) is not info
+    ):
+        return partial(read_object, call, options)
+    rest, unchanged = split_unchanged(request.body, record.value)
+    if not unchanged:
+        return partial(read_object, call, options)
+    definition = definition_of(info.group, info.version, info.kind)
+    reduced = Request(request.method, request.target, request.headers, rest)
+
+    def read() -> Object:
+        call.request = reduced
+        try:
+            return join_unchanged(read_object(call, options), unchanged, definition)
+        except errors.StatusError:
+            # Errors are about the whole.
+            call.request = request
+            return read_object(call, options)
+        finally:
+            call.request = request
+
+    return read
 
 
 def check_revision_given(call: Call, meta: Object) -> None:

@@ -1,0 +1,71 @@
+"""What a PUT sends back as it was stored: the spec of an object whose status is written, the status of one whose
+annotations are.
+
+What this server has stored was checked against its type, defaulted and freed of empty fields, so that none of this has
+to be done again for members that are the same.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.schema import Definition
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.bodies import count_quotes
+
+Members = Mapping[str, msgspec.Raw]
+
+_read = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+_ALWAYS_READ = ("apiVersion", "kind", "metadata")
+_SMALL = 64
+"""Bytes of a member that is as quickly read as compared."""
+_NONE: Members = {}
+
+
+def split_unchanged(body: bytes, value: bytes) -> tuple[bytes, Members]:
+    """A body without those members of the object that are as in the stored ``value``, and those. Bodies that are no
+    JSON objects, or have a member twice, are left to the reader of bodies."""
+    try:
+        sent, stored = _read(body), _read(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return body, _NONE
+    same: dict[str, msgspec.Raw] = {}
+    quotes = 0
+    for name, raw in sent.items():
+        text = bytes(raw)
+        quotes += 2 + count_quotes(text)
+        if name not in _ALWAYS_READ and len(text) >= _SMALL and name in stored and _is_same(text, bytes(stored[name])):
+            same[name] = stored[name]
+    if not same or quotes != count_quotes(body):
+        return body, _NONE
+    return _encode({name: raw for name, raw in sent.items() if name not in same}), same
+
+
+def _is_same(sent: bytes, stored: bytes) -> bool:
+    """Whether both are the same JSON, in whatever order and with whatever spaces; 1, 1.0 and true are different."""
+    if sent == stored:
+        return True
+    try:
+        mine, theirs = _decode(sent), _decode(stored)
+        return mine == theirs and _encode_sorted(mine) == _encode_sorted(theirs) and _has_no_duplicates(sent, mine)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _has_no_duplicates(text: bytes, value: Any) -> bool:
+    return count_quotes(text) == count_quotes(_encode(value))
+
+
+def join_unchanged(obj: Object, members: Members, definition: Definition) -> Object:
+    """The object that was read from the rest of the body, and its unchanged members, in the order of its type."""
+    whole: Object = {}
+    for name in definition.fields:
+        if name in members:
+            whole[name] = _decode(members[name])
+        elif name in obj:
+            whole[name] = obj[name]
+    return whole
