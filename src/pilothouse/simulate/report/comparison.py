@@ -118,13 +118,13 @@ def comparison_html(recordings: Sequence[Recording], *, runs: int) -> str:
     if runs > len(recordings):
         pairs.append(("Runs in all", number_text(runs)))
     pairs += [("Seeds", _seeds(recordings)), ("Failed", number_text(failed))]
-    verdict = element(
+    outcome = element(
         "p", f"✗ {count_text(failed, 'run')} failed" if failed else "✓ Everything held in every run",
-        class_=f"verdict {'bad' if failed else 'good'}",
+        class_=f"outcome {'bad' if failed else 'good'}",
     )  # fmt: skip
     content = [
         element(
-            "header", element("h1", short(name or "Simulation", LONGEST)), verdict, page.facts(pairs)
+            "header", element("h1", short(name or "Simulation", LONGEST)), outcome, page.facts(pairs)
         ),
         _table(groups),
         _failures(groups),

@@ -69,49 +69,49 @@ def _without_repeats(values: Sequence[float]) -> list[float]:
 
 def area_path(steps: Steps, axis: Axis, scale: Scale) -> str:
     """The area below the highest values: none is lost."""
-    places: list[float] = []
+    xs: list[float] = []
     values: list[float] = []
     for column in columns_of(steps, axis):
-        if places and places[-1] > column.x:  # the end of a peak in the column before
-            places.pop()
+        if xs and xs[-1] > column.x:  # the end of a peak in the column before
+            xs.pop()
             values.pop()
-        places.append(column.x)
+        xs.append(column.x)
         values.append(max(column.high, column.last))
         if column.last < column.high:
-            places.append(column.x + _PEAK)
+            xs.append(column.x + _PEAK)
             values.append(column.last)
-    return _band(places, [0.0] * len(places), values, axis, scale)
+    return _band(xs, [0.0] * len(xs), values, axis, scale)
 
 
 def stacked_paths(series: Sequence[Steps], axis: Axis, scale: Scale) -> list[str]:
     """Areas, each upon those before it."""
     values = [{column.x: column.last for column in columns_of(steps, axis)} for steps in series]
-    places = sorted({x for each in values for x in each})
-    below = [0.0] * len(places)
+    xs = sorted({x for each in values for x in each})
+    below = [0.0] * len(xs)
     found = []
     for each in values:
         above, value = [], 0.0
-        for number, x in enumerate(places):
+        for number, x in enumerate(xs):
             value = each.get(x, value)
             above.append(below[number] + value)
-        found.append(_band(places, below, above, axis, scale))
+        found.append(_band(xs, below, above, axis, scale))
         below = above
     return found
 
 
-def _band(places: list[float], below: list[float], above: list[float], axis: Axis, scale: Scale) -> str:
+def _band(xs: list[float], below: list[float], above: list[float], axis: Axis, scale: Scale) -> str:
     """The area between two lines, without the parts where they are the same."""
     parts: list[str] = []
     start = None
-    ends = [*places[1:], axis.right]
-    for number in range(len(places) + 1):
-        empty = number == len(places) or above[number] == below[number]
+    ends = [*xs[1:], axis.right]
+    for number in range(len(xs) + 1):
+        empty = number == len(xs) or above[number] == below[number]
         if not empty and start is None:
             start = number
         if empty and start is not None:
             top = "".join(f"V{scale.y(above[i]):g}H{ends[i]:g}" for i in range(start, number))
-            bottom = "".join(f"V{scale.y(below[i]):g}H{places[i]:g}" for i in reversed(range(start, number)))
-            parts.append(f"M{places[start]:g} {scale.y(below[start]):g}{top}{bottom}Z")
+            bottom = "".join(f"V{scale.y(below[i]):g}H{xs[i]:g}" for i in reversed(range(start, number)))
+            parts.append(f"M{xs[start]:g} {scale.y(below[start]):g}{top}{bottom}Z")
             start = None
     return "".join(parts)
 

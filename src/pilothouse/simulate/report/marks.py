@@ -75,8 +75,8 @@ def line_parts(marks: Sequence[Mark], axis: Axis, height: float) -> list[Markup]
     """Through everything below the marks."""
     found = []
     for kind in _SHAPES:
-        places = sorted({axis.x(mark.at) for mark in marks if mark.kind == kind})
-        if places:
-            path = "".join(f"M{x:g} 0V{height:g}" for x in places)
+        xs = sorted({axis.x(mark.at) for mark in marks if mark.kind == kind})
+        if xs:
+            path = "".join(f"M{x:g} 0V{height:g}" for x in xs)
             found.append(element("path", d=path, class_=f"through {kind}"))
     return found

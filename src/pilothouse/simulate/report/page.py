@@ -1,4 +1,4 @@
-"""A recording as one HTML file that loads nothing: a verdict, pictures on one axis of time, tables. Pure."""
+"""A recording as one HTML file that loads nothing: a outcome, pictures on one axis of time, tables. Pure."""
 
 import base64
 import hashlib
@@ -91,17 +91,17 @@ def _hash(text: str) -> str:
 
 def _header(recording: Recording, axis: Axis) -> Markup:
     failed = bool(recording.failure)
-    verdict = element(
+    outcome = element(
         "p",
         "✗ Failed" if failed else "✓ Everything held",
-        class_=f"verdict {'bad' if failed else 'good'}",
+        class_=f"outcome {'bad' if failed else 'good'}",
     )
     explained = any(mark.kind == VIOLATION for mark in recording.marks)
     failure = element("p", short(recording.failure, 2000), class_="failure") if failed and not explained else Markup("")
     return element(
         "header",
         element("h1", short(recording.name or "Simulation", LONGEST)),
-        verdict,
+        outcome,
         failure,
         facts(_facts(recording, axis)),
     )

@@ -32,6 +32,8 @@ def axis_of(recording: Recording) -> Axis:
     last = last_change(recording)
     if last < end * (1 - _REST):
         end = max(last * (1 + _REST / 2), 1.0)
+    elif recording.failure:
+        end *= 1.03  # what was violated at the end is not at the very edge
     return Axis(0.0, end, recording.zero)
 
 

@@ -154,10 +154,10 @@ def budget_table(budgets: Sequence[BudgetResult], axis: Axis) -> Markup:
     for each in budgets:
         timed = "timeToReady" in each.name or each.name.rpartition(" ")[2] in ("p50", "p95", "p99", "max")
         shown = seconds_text if timed else number_text
-        verdict = element("span", "✓ held" if each.held else "✗ exceeded", class_="good" if each.held else "bad")
+        outcome = element("span", "✓ held" if each.held else "✗ exceeded", class_="good" if each.held else "bad")
         at = "–" if each.at is None else axis.label(each.at + axis.zero)
-        rows.append([each.name, shown(float(each.measured)), shown(float(each.limit)), verdict, at])
-    return table("Budgets", ["Budget", "Used", "Allowed", "Verdict", "Exceeded first at"], rows)
+        rows.append([each.name, shown(float(each.measured)), shown(float(each.limit)), outcome, at])
+    return table("Budgets", ["Budget", "Used", "Allowed", "Outcome", "Exceeded first at"], rows)
 
 
 def write_table(recording: Recording) -> Markup:

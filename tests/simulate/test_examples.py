@@ -1,0 +1,94 @@
+"""The scenarios of ``examples/scenarios`` hold, and each fails, for the reason that it is about, if that goes wrong."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilothouse.simulate import report
+from pilothouse.simulate.result import Result
+from pilothouse.simulate.run import run
+from pilothouse.simulate.scenario import load
+from pilothouse.simulate.scenario.overrides import parse_setting
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "examples" / "scenarios"
+SLOW = {"autoscaling-day", "cronjobs-clock-change", "daemonset-upgrade", "preemption-storm"}
+"""These take more than some seconds."""
+FAILS = "operator-with-a-bug"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+_MARKED = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in NAMES if name != FAILS]
+
+
+def _run(name: str, *settings: str, record: bool = False) -> Result:
+    changed: list[tuple[str, Any]] = [parse_setting(each) for each in settings]
+    return run(load(str(FOLDER / f"{name}.yaml"), overrides=changed), 0, record=record)
+
+
+def test_there_are_ten() -> None:
+    assert len(NAMES) == 10
+
+
+@pytest.mark.parametrize("name", _MARKED)
+def test_a_scenario_holds(name: str) -> None:
+    result = _run(name, record=True)
+    assert result.failure is None
+    assert result.recording is not None
+    # The picture in the documentation is of this scenario: the same actions at the same times.
+    picture = (ROOT / f"docs/images/scenarios/{name}.svg").read_text(encoding="utf-8")
+    assert f"<title>{name}: seed 0 " in picture
+    assert _actions(report.svg(result.recording)) == _actions(picture)
+
+
+def _actions(picture: str) -> list[str]:
+    return re.findall(r"<title>(\d+\. [^<]*)</title>", picture)
+
+
+BREAKS = {
+    "zone-outage": ("objects.web.spec.template.spec.tolerations[0].tolerationSeconds=900", "all pods are ready again"),
+    "drain-with-budgets": ('timeline["second replica"].scale.replicas=1', "nothing is left on the old pool"),
+    "bad-rollout": ("objects.web.spec.progressDeadlineSeconds=600", "the deadline is reported"),
+    "autoscaling-day": ('timeline.load.load.dailyCpu.low="8"', "few pods at night"),
+    "cronjobs-clock-change": ("objects.berlin.spec.timeZone=Etc/UTC", "Berlin leaves one night out"),
+    "quota-squeeze": ('timeline.relief.patch.merge.spec.hard["requests.cpu"]="8"', "it goes on by itself"),
+    "preemption-storm": ("objects.web.spec.template.spec.priorityClassName=batch", "the service is not touched"),
+    "manager-failover": ("manager.replicas=1", "the first rollout is complete"),
+    "daemonset-upgrade": (
+        "objects.agent.spec.updateStrategy.rollingUpdate.maxUnavailable=30%",
+        "maxUnavailable daemonset/agent",
+    ),
+}
+FURTHER = {
+    "manager-failover": ('timeline["leader dies"].manager.down=10m',),
+    "daemonset-upgrade": ("cluster.nodeGroups[0].count=40",),
+}
+
+
+def test_every_scenario_is_broken_once() -> None:
+    assert sorted([*BREAKS, FAILS]) == NAMES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_scenario_that_is_broken_fails(name: str) -> None:
+    setting, expected = BREAKS[name]
+    failure = _run(name, setting, *FURTHER.get(name, ())).failure
+    assert failure is not None
+    assert failure.name.startswith(expected)
+
+
+def test_the_upgrade_of_a_daemonset_on_few_nodes() -> None:
+    result = _run("daemonset-upgrade", "cluster.nodeGroups[0].count=40")
+    assert result.failure is None
+
+
+@pytest.mark.parametrize("operator", ["buggy", "fixed"])
+def test_the_operator_with_a_bug(operator: str) -> None:
+    failure = _run(FAILS, f"programs[0].operator=tenants_operator.py:{operator}").failure
+    if operator == "fixed":
+        assert failure is None
+        return
+    assert failure is not None
+    assert (failure.kind, failure.name) == ("always", "the data of a tenant is imported once")
+    assert re.search(r"job/green-import-\w+ was created, by tenant", failure.why)
