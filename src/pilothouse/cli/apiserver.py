@@ -25,6 +25,7 @@ from pilothouse.tracing.flags import APISERVER, add_tracing_flags
 if TYPE_CHECKING:
     from pilothouse.controllermanager.feature_gates import FeatureGates
     from pilothouse.plane.served import ServedApiServer
+    from pilothouse.storage import Record
 
 with lazy_imports():
     from pilothouse.apiserver import options as server_options
@@ -162,9 +163,12 @@ def administrators_kubeconfig(
     )
 
 
-def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> "ServedApiServer":
-    """The API server that the flags describe. ``service_accounts``: a controller makes the accounts that the admission
-    plugin ServiceAccount asks for, so that it runs unless it is disabled. Raises ``UserError``."""
+def open_server(
+    env: Env, parsed: Parsed, *, service_accounts: bool = False, records: "Sequence[Record]" = ()
+) -> "ServedApiServer":
+    """The API server that the flags describe; ``records`` are in its memory from the beginning. ``service_accounts``: a
+    controller makes the accounts that the admission plugin ServiceAccount asks for, so that it runs unless it is
+    disabled. Raises ``UserError``."""
     if parsed["authorization-mode"] not in {"AlwaysAllow", "RBAC"}:
         raise UserError(f"--authorization-mode must be AlwaysAllow or RBAC, got {parsed['authorization-mode']}", code=2)
     port = parsed["port"]
@@ -221,7 +225,7 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
         history_bytes=parsed["history-max-bytes"],
     )
     try:
-        return served.ServedApiServer(env, options)
+        return served.ServedApiServer(env, options, records)
     except audit_log_options.AuditLogError as error:
         raise UserError(str(error), code=2) from error
     except ModuleNotFoundError as error:

@@ -12,28 +12,36 @@ from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import BOOL, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.snapshots.file_format import Skipped
 
 with lazy_imports():
+    from pilothouse.cli import drain_preview
     from pilothouse.client import errors
-    from pilothouse.snapshots import data_directory, file_format, reading, restoring, saving
+    from pilothouse.snapshots import anonymizing, data_directory, file_format, reading, restoring, saving
 
 USAGE = """Saves a cluster into a file, and restores it.
 
-``save`` reads everything that may be listed. ``show`` says what is in a file. ``restore`` makes a data directory of
-it, for ``up --data-dir``; ``up --snapshot`` does without one.
+`save` reads everything that may be listed. `show` says what is in a file. `restore` makes a data directory of it, for
+`up --data-dir`; `up --snapshot` does without one. `drain` drains nodes of the cluster of a file in virtual time, and
+says what becomes of it; with --live of the cluster that the kubeconfig names, which is only read.
 
 Usage:
   {program} save FILE [flags]
   {program} show FILE
   {program} restore FILE --data-dir DIR [flags]
+  {program} drain FILE NODE... [flags]
+  {program} drain --live NODE... [flags]
+
+The exit code of `drain` is 0 if all nodes were drained and every pod has found a place, otherwise 1.
 """
 _PARTIAL = 3
 """Saved, but not all of it."""
 _SHOWN = 20
+_MAX_WORDS = 10_000
+_OF_DRAIN = ("live", "selector", "timeout", "grace-period", "force", "parallel", "seed", "output")
 
 
 def flag_set(program: str) -> FlagSet:
@@ -47,8 +55,26 @@ def flag_set(program: str) -> FlagSet:
             False,
             "save: with the values of Secrets. Without it their keys are saved, and placeholders",
         ),
+        Flag(
+            "anonymize",
+            BOOL,
+            False,
+            "save: replace names, labels, images and everything else that somebody has chosen, and leave out values "
+            "and events",
+        ),
         Flag("exclude", STRINGS, (), "save: resources to leave out, such as events or widgets.example.com"),
         Flag("data-dir", STRING, "", "restore: the data directory to make; it must be empty or not exist"),
+    )
+    flags.add(
+        "drain",
+        Flag("live", BOOL, False, "Read the cluster that the kubeconfig names, in place of a file"),
+        Flag("selector", STRING, "", "Label selector of nodes to drain, besides those that are named", shorthand="l"),
+        Flag("timeout", DURATION, 3600.0, "Virtual time that the drain of a node may take"),
+        Flag("grace-period", INT32, -1, "Seconds for each pod to end; -1: as the pod says"),
+        Flag("force", BOOL, False, "Drain nodes with pods that no controller would create again"),
+        Flag("parallel", BOOL, False, "Drain all nodes at once, rather than one after the other"),
+        Flag("seed", INT32, 0, "The seed of the run: what the scheduler and others leave to chance"),
+        Flag("output", STRING, "text", "Output format: text or json", shorthand="o"),
     )
     connection_flags(flags, qps=50.0, burst=100)
     common_flags(flags)
@@ -57,20 +83,25 @@ def flag_set(program: str) -> FlagSet:
 
 def run(program: str, words: Sequence[str]) -> int:
     """Save, show or restore."""
-    parsed = parse(flag_set(program), program, words, most=2)
+    parsed = parse(flag_set(program), program, words, most=_MAX_WORDS)
     if isinstance(parsed, int):
         return parsed
+    if parsed.arguments[:1] == ("drain",):
+        return drain_preview.run(program, parsed)
     return serve(program, _run(parsed, program), v=parsed["v"], stopped=130)
 
 
 async def _run(parsed: Parsed, program: str) -> int:
     actions = {"save": _save, "show": _show, "restore": _restore}
     if len(parsed.arguments) != 2 or parsed.arguments[0] not in actions:
-        expected = ", ".join(f'"{program} {name} FILE"' for name in actions)
+        expected = ", ".join(f'"{program} {name} FILE"' for name in (*actions, "drain"))
         raise UserError(f"expected one of {expected}, got {' '.join(parsed.arguments) or 'nothing'}", code=2)
     action, path = parsed.arguments
     if parsed["data-dir"] and action != "restore":
         raise UserError("--data-dir is for restore", code=2)
+    for name in _OF_DRAIN:
+        if name in parsed.given:
+            raise UserError(f"--{name} is for drain", code=2)
     try:
         return await actions[action](parsed, Path(path))
     except file_format.SnapshotError as error:
@@ -83,7 +114,16 @@ async def _save(parsed: Parsed, path: Path) -> int:
     if await asyncio.to_thread(path.is_dir):
         raise UserError(f"{path} is a directory: name a file", code=2)
     env = Env()
-    options = saving.SaveOptions(secret_values=parsed["include-secret-values"], exclude=tuple(parsed["exclude"]))
+    exclude = tuple(parsed["exclude"])
+    if parsed["anonymize"]:
+        if parsed["include-secret-values"]:
+            raise UserError("--anonymize and --include-secret-values can't be used together", code=2)
+        exclude += ("events",)
+    options = saving.SaveOptions(
+        secret_values=parsed["include-secret-values"],
+        anonymize=anonymizing.Anonymizer() if parsed["anonymize"] else None,
+        exclude=exclude,
+    )
     async with connected(parsed, env, "pilothouse-snapshot") as client:
         try:
             saved = await saving.save(client, env, path, options)

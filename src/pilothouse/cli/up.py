@@ -18,6 +18,7 @@ from pilothouse.cli.apiserver import (
 from pilothouse.cli.clientside import PATHS, common_flags, decision_log, traced
 from pilothouse.cli.nodes import node_flags, profile_from, stages_from
 from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.restored import RestoredCluster, restored_cluster
 from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
@@ -97,6 +98,12 @@ def flag_set(program: str) -> FlagSet:
             "Assign no addresses to Services of type LoadBalancer, like a cluster without a cloud provider",
         ),
         Flag("ui", BOOL, False, "Serve a page that shows the cluster at /ui, and print a link to it"),
+        Flag(
+            "snapshot",
+            STRING,
+            "",
+            "Start with the cluster of this file, which pilothouse snapshot save has written, and simulate its nodes",
+        ),
         Flag("in-memory", BOOL, False, "Store the cluster in memory; the default without --data-dir"),
         Flag(
             "write-kubeconfig",
@@ -140,15 +147,16 @@ async def _up(parsed: Parsed) -> int:
 @contextlib.asynccontextmanager
 async def running_plane(parsed: Parsed) -> AsyncIterator["RunningPlane"]:
     """The plane that the flags describe, ready, with its kubeconfig written. Raises ``UserError``."""
+    parsed, restored = restored_cluster(parsed)
     metrics = Registry()
     async with (
         traced(parsed, Env(zone=local_zone()), APISERVER, instance(), metrics) as env,
         decision_log(parsed, env, metrics) as decisions,
     ):
-        served = open_server(env, parsed, service_accounts=_makes_accounts(parsed))
+        served = open_server(env, parsed, service_accounts=_makes_accounts(parsed), records=restored.records)
         if decisions is not None or env.tracing is not None:
             served.server.metrics_sources.append(metrics.exposition)
-        plane = _plane(env, served, parsed, decisions)
+        plane = _plane(env, served, parsed, decisions, restored)
         async with _running(env, served, plane, parsed) as running:
             yield running
 
@@ -167,7 +175,7 @@ async def _running(
             context = await _merge(files, served, parsed)
             await plane.wait_ready()
             link = "" if page is None else page.link(served.url)
-            yield RunningPlane(plane, path, _greeting(served, parsed, path, context, link))
+            yield RunningPlane(plane, path, _greeting(served, parsed, path, context, link, plane.node_names))
             running.cancel()
             if shown is not None:
                 shown.cancel()
@@ -201,7 +209,13 @@ def _makes_accounts(parsed: Parsed) -> bool:
     )
 
 
-def _plane(env: Env, served: "ServedApiServer", parsed: Parsed, decisions: "DecisionLog | None") -> "Plane":
+def _plane(
+    env: Env,
+    served: "ServedApiServer",
+    parsed: Parsed,
+    decisions: "DecisionLog | None",
+    restored: RestoredCluster,
+) -> "Plane":
     warn_of_idle_gates(parsed, {*manager_options.effective_gates(registry.DESCRIPTORS), *resources.BEHIND_GATES})
     unknown = controller_selection.unknown_names(parsed["controllers"], registry.DESCRIPTORS)
     if unknown:
@@ -225,6 +239,7 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed, decisions: "Deci
     options = plane.PlaneOptions(
         nodes=parsed["nodes"],
         node_prefix=parsed["node-prefix"],
+        adopted_nodes=restored.nodes,
         profile=profile_from(parsed),
         stages=stages_from(parsed),
         resource_metrics=not parsed["no-metrics"],
@@ -234,7 +249,10 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed, decisions: "Deci
         manager=None if parsed["no-manager"] else manager,
         manager_identity=identity,
     )
-    return plane.Plane(env, served.store, options, server=served.server, decisions=decisions)
+    try:
+        return plane.Plane(env, served.store, options, server=served.server, decisions=decisions)
+    except ValueError as error:
+        raise UserError(f"--node-prefix: {error}", code=2) from error
 
 
 def _page(env: Env, served: "ServedApiServer", plane: "Plane") -> "ui.Page":
@@ -258,13 +276,15 @@ def _page(env: Env, served: "ServedApiServer", plane: "Plane") -> "ui.Page":
     return page
 
 
-def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path, context: str, link: str) -> str:
+def _greeting(
+    served: "ServedApiServer", parsed: Parsed, path: Path, context: str, link: str, nodes: Sequence[str]
+) -> str:
     where = f"in {parsed['data-dir']}" if parsed["data-dir"] else "in memory"
     if parsed["etcd-servers"]:
         where = f"in etcd at {', '.join(parsed['etcd-servers'])}"
     merged = f"  kubectl --context {context} get nodes    # {parsed['write-kubeconfig']}, current\n" if context else ""
     return (
-        f"pilothouse is ready: API server {served.url}, {parsed['nodes']} nodes, stored {where}\n"
+        f"pilothouse is ready: API server {served.url}, {len(nodes)} nodes, stored {where}\n"
         f"  kubectl --kubeconfig {path} get nodes\n"
         f"{merged}"
         f"{f'  {link}    # opens the page; good for one login, within 10 minutes' if link else ''}"

@@ -344,7 +344,7 @@ class Heartbeats:
             created = True
         node_state.observe(node)
         node_state.boots = self._outages.boots(name)
-        if created:
+        if created or node_state.profile.adopts:
             node_state.whole = False
         if self._reports:
             await self._write_status(node_state)

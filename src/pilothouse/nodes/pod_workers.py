@@ -334,11 +334,17 @@ class PodWorkers:
         if self.volume_manager is not None:
             self.volume_manager.unmount(node, key)
 
+    def _host(self, name: str) -> str:
+        """The address of a node: that of its Node, which may be an adopted one."""
+        node = self._nodes.get(name)
+        addresses = () if node is None else node.status.addresses
+        return next((each.address for each in addresses if each.type == "InternalIP"), node_address(self._index[name]))
+
     async def _write(self, key: str, pod: NodePod, sync_status: PodSyncStatus) -> NodePod:
         runtime_pod = sync_status.runtime_pod
         assert runtime_pod is not None, "the node has admitted the pod"
         name = pod.spec.node_name
-        host = node_address(self._index[name])
+        host = self._host(name)
         if runtime_pod.sandbox and not sync_status.address:
             sync_status.address = host if pod.spec.host_network else self._addresses.take(pod.metadata.uid)
         address = host if pod.spec.host_network else sync_status.address

@@ -24,6 +24,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Those that the node registers with, as ``--register-with-taints``."""
     clears_start_taint: bool = True
     """Take off the taint that admission gives every new node, in place of a node lifecycle controller."""
+    adopts: bool = False
+    """A Node of this name that is there when the simulator starts is kept as it is, but for its heartbeats: it is of a
+    snapshot, with the addresses, capacity and labels of the real one."""
     events: bool | None = None
     """Send a kubelet's events about pods and nodes (Pulled, Created, Started, Killing, NodeReady, ...). They double the
     writes per pod. None: in clusters of up to ``EVENTFUL_NODES``."""

@@ -69,6 +69,8 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile = Profile()
     groups: tuple[NodeGroup, ...] = ()
     """Further nodes, with profiles of their own."""
+    adopted_nodes: tuple[str, ...] = ()
+    """Nodes that are in the store already, and are simulated as they are, with ``profile``."""
     derive_behaviour: DeriveBehaviour = behaviour_of
     """What the pods on the nodes do."""
     stages: "tuple[Stage, ...]" = ()
@@ -274,6 +276,12 @@ def _profiles(options: PlaneOptions) -> dict[str, Profile]:
             if name in found:
                 raise ValueError(f"two nodes are called {name}: give the groups other names")
             found[name] = group.profile
+    # The controllers know of the taints of nodes that were there before.
+    adopted = msgspec.structs.replace(options.profile, adopts=True, clears_start_taint=False)
+    for name in options.adopted_nodes:
+        if name in found:
+            raise ValueError(f"there is a node {name} already: give the new nodes another prefix")
+        found[name] = adopted
     return found
 
 

@@ -7,7 +7,7 @@ keys, token) is in the data directory; without one everything is made anew and f
 import base64
 import math
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,7 +27,8 @@ from pilothouse.machinery.jws import PrivateKey, load_key, load_public_key, new_
 from pilothouse.machinery.metrics import Registry
 from pilothouse.serving.exchange import Receive, Scope, Send
 from pilothouse.serving.server import Server
-from pilothouse.storage import MemoryStore, Retention, Store
+from pilothouse.storage import MemoryStore, Record, Retention, Store
+from pilothouse.storage.store import newest_revision
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.audit.filter import Audit
@@ -123,11 +124,12 @@ class Mounted(Protocol):
 class ServedApiServer:
     """One API server with its port. ``start``, then ``run`` the core in a task group, and ``stop`` at the end."""
 
-    def __init__(self, env: Env, options: ServedOptions) -> None:
+    def __init__(self, env: Env, options: ServedOptions, records: Sequence[Record] = ()) -> None:
+        """``records`` are in the store from the beginning, if it is in memory."""
         self.env = env
         self.options = options
         directory = Path(options.data_dir) if options.data_dir else None
-        self.store: Store = _open_store(env, options)
+        self.store: Store = _open_store(env, options, records)
         core = msgspec.structs.replace(
             options.server, secure_port=options.port or DEFAULT_PORT, admission_plugins=options.admission_plugins
         )
@@ -271,14 +273,14 @@ class ServedApiServer:
         return tls.ServerTls.from_pair(pair, client_authority=trusted)
 
 
-def _open_store(env: Env, options: ServedOptions) -> Store:
+def _open_store(env: Env, options: ServedOptions, records: Sequence[Record]) -> Store:
     if options.etcd is not None:
         return _open_etcd(env, options, options.etcd)
     brief = () if math.isinf(options.history) else ((_LEASES, Retention().seconds),)
     size = options.history_bytes
     retention = Retention(seconds=options.history, bytes=size // 4, total_bytes=size, brief=brief)
     if not options.data_dir:
-        return MemoryStore(env, retention=retention)
+        return MemoryStore(env, retention=retention, records=records, revision=newest_revision(records))
     return sqlite.SqliteStore.open(env, options.data_dir, fsync=options.fsync, retention=retention)
 
 

@@ -46,7 +46,7 @@ from pilothouse.env.virtual import VirtualClock
 from pilothouse.nodes import Profile
 from pilothouse.nodes.behaviour import DeriveBehaviour, behaviour_of
 from pilothouse.plane import LocalClients, NodeGroup, Plane, PlaneOptions
-from pilothouse.plane.plane import ADMIN
+from pilothouse.plane.plane import ADMIN, SERVICE_RANGE
 from pilothouse.runtime import LeadershipLost
 from pilothouse.sim import faults, perturbations
 from pilothouse.sim.connection import Connection, Death, Marked, Wire
@@ -56,7 +56,8 @@ from pilothouse.sim.replica import Replica
 from pilothouse.sim.story import CURRENT, Story
 from pilothouse.sim.triggers import ChangeTriggers
 from pilothouse.sim.webhooks import SimulatedWebhooks, Spared
-from pilothouse.storage import Change, MemoryStore
+from pilothouse.storage import Change, MemoryStore, Record
+from pilothouse.storage.store import newest_revision
 
 if TYPE_CHECKING:
     from pilothouse.nodes.stages import Stage
@@ -106,6 +107,11 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the manager's clients keep to ``--kube-api-qps`` and ``--kube-api-burst``."""
     scheduler_rate: tuple[float, int] = (0.0, 0)
     """As in ``PlaneOptions``."""
+    records: Sequence[Record] = ()
+    """What is in the store from the beginning: the cluster of a snapshot."""
+    adopted_nodes: tuple[str, ...] = ()
+    """Nodes of ``records`` that are simulated as they are."""
+    service_range: str = SERVICE_RANGE
     replicas: int = 1
     """Processes of the manager: with a second one, which needs leader election, another is there when one dies."""
 
@@ -129,8 +135,9 @@ class Simulation:
         self.program = program
         """What dies and meets the faults in the manager's place."""
         self.invariants = list(invariants)
-        self.store = MemoryStore(env)
-        self.story = Story(env, options.nodes + sum(group.count for group in options.groups))
+        self.store = MemoryStore(env, records=options.records, revision=newest_revision(options.records))
+        nodes = options.nodes + len(options.adopted_nodes) + sum(group.count for group in options.groups)
+        self.story = Story(env, nodes)
         self.plan: faults.FaultPlan = faults.FaultPlan()
         self.plane = Plane(
             env,
@@ -139,6 +146,8 @@ class Simulation:
                 nodes=options.nodes,
                 profile=options.profile,
                 groups=options.groups,
+                adopted_nodes=options.adopted_nodes,
+                service_range=options.service_range,
                 stages=options.stages,
                 derive_behaviour=options.derive_behaviour,
                 storage=options.storage,

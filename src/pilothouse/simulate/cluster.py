@@ -1,11 +1,14 @@
 """The simulation that a scenario describes."""
 
 import datetime
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pilothouse.api.core import Taint
 from pilothouse.client.interceptor import DrawnDelay, Rule
+from pilothouse.controllermanager.options import Options
+from pilothouse.controllermanager.root_authority import with_authority
 from pilothouse.env import Env
 from pilothouse.machinery.times import parse_time
 from pilothouse.nodes.profile import PROFILES, Profile
@@ -15,23 +18,27 @@ from pilothouse.simulate.behaviour import PodBehaviour, drawn_seconds
 from pilothouse.simulate.scenario import Scenario, schema
 from pilothouse.simulate.scenario.actions import parse_taint
 
+if TYPE_CHECKING:
+    from pilothouse.snapshots.restoring import Restored
+
 _CALM = msgspec.structs.replace(PROFILES["lifelike"], lease_period=40.0, status_period=1800.0)
 _PROFILES = {**PROFILES, "calm": _CALM}
 
 
 def simulation_options(scenario: Scenario, env: Env) -> SimulationOptions:
     """The parts of the cluster."""
-    cluster = scenario.spec.cluster
+    cluster, restored = scenario.spec.cluster, scenario.snapshot
     behaviour = {"derive_behaviour": PodBehaviour(env, cluster.pods)} if cluster.pods else {}
     return SimulationOptions(
+        **({} if restored is None else restored_options(restored)),
         nodes=0,
         groups=tuple(node_group(group) for group in cluster.node_groups),
         stages=scenario.stages,
         storage=cluster.storage,
         gates=tuple(name for name, on in cluster.feature_gates.items() if on),
-        manager=scenario.manager,
         throttled=True,
         scheduler_rate=scheduler_rate(cluster.scheduler),
+        manager=scenario.manager if restored is None else restored_manager(restored, scenario.manager),
         replicas=scenario.spec.manager.replicas,
         **behaviour,  # type: ignore[arg-type]  # one field, or none
     )
@@ -50,6 +57,21 @@ def latency(scenario: Scenario) -> Rule | None:
     return Rule(
         DrawnDelay(lambda chance: drawn_seconds(chance, spread)), when=lambda call, _request: call.verb != "watch"
     )
+
+
+def restored_options(restored: "Restored") -> dict[str, Any]:
+    """What a simulation of a snapshot's cluster begins with. Nodes that were not ready are not there any more."""
+    return {
+        "records": restored.records,
+        "adopted_nodes": tuple(node.name for node in restored.nodes if node.ready),
+        "profile": PROFILES["lifelike"],
+        **({"service_range": restored.service_range} if restored.service_range else {}),
+    }
+
+
+def restored_manager(restored: "Restored", manager: Options) -> Options:
+    """The manager of a snapshot's cluster: it publishes the authority that the cluster publishes."""
+    return with_authority(manager, restored.root_ca.encode()) if restored.root_ca else manager
 
 
 def node_group(group: schema.NodeGroup) -> NodeGroup:

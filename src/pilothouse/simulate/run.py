@@ -39,6 +39,7 @@ def parts_of(scenario: Scenario, seed: int) -> tuple[Part, ...]:
 def _drawn(scenario: Scenario, seed: int) -> tuple[drawn.Drawn, ...]:
     groups = scenario.spec.cluster.node_groups
     nodes = [f"{group.name}-{index}" for group in groups for index in range(group.count)]
+    nodes += [node.name for node in scenario.snapshot.nodes if node.ready] if scenario.snapshot is not None else []
     return drawn.draw(scenario.spec.faults, seed, nodes, program=bool(scenario.program))
 
 

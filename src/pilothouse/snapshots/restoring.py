@@ -40,6 +40,8 @@ _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f]*').fullmatch
 """What precedes the resourceVersion in a stored object must not have to be escaped (``apiserver.objects``)."""
 _LONGEST = 253
+_ZONE = "topology.kubernetes.io/zone"
+_ROOT_CA = "kube-root-ca.crt"
 _ENTRY = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource")
 """The fields of an entry of managedFields, in upstream's order."""
 _encode = msgspec.json.Encoder().encode
@@ -50,6 +52,7 @@ class SavedNode(msgspec.Struct, frozen=True):
 
     name: str
     ready: bool
+    zone: str = ""
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +68,8 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     """What the cluster IPs of its Services are of, for ``--service-cluster-ip-range``; empty if it has none."""
     provisioners: tuple[str, ...] = ()
     """Of its StorageClasses."""
+    root_ca: str = ""
+    """The bundle that the cluster publishes to its namespaces (PEM), for a manager that is to go on with it."""
     skipped: tuple[Skipped, ...] = ()
     """What could not be restored; with how many objects of the resource."""
 
@@ -105,6 +110,7 @@ class _Restoring:
         self._services: list[Object] = []
         self._ranges: list[Object] = []
         self._provisioners: dict[str, None] = {}
+        self._root_ca = ""
 
     def add(self, entry: Entry) -> None:
         """Take the next object."""
@@ -237,7 +243,10 @@ class _Restoring:
         if where == ("", "nodes"):
             conditions = (obj.get("status") or {}).get("conditions") or ()
             ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-            self._nodes.append(SavedNode(obj["metadata"]["name"], ready))
+            labels = obj["metadata"].get("labels") or {}
+            self._nodes.append(SavedNode(obj["metadata"]["name"], ready, labels.get(_ZONE) or ""))
+        elif where == ("", "configmaps") and obj["metadata"]["name"] == _ROOT_CA:
+            self._root_ca = self._root_ca or (obj.get("data") or {}).get("ca.crt") or ""
         elif where == ("", "services"):
             self._services.append({"metadata": {"name": obj["metadata"]["name"]}, "spec": obj.get("spec") or {}})
         elif where == ("networking.k8s.io", "servicecidrs"):
@@ -268,6 +277,7 @@ class _Restoring:
             nodes=tuple(self._nodes),
             service_range=service_range_of(self._services, self._ranges),
             provisioners=tuple(self._provisioners),
+            root_ca=self._root_ca,
             skipped=tuple(skipped),
         )
 

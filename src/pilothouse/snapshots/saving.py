@@ -5,7 +5,7 @@ later, as long as etcd has not compacted that revision); ``Totals`` says from wh
 than a page is in memory.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from pilothouse.env import Env
 from pilothouse.machinery.api_resources import Resource
 from pilothouse.machinery.json_bounds import exceeded
 from pilothouse.machinery.times import format_time
+from pilothouse.snapshots.anonymizing import Anonymizer
 from pilothouse.snapshots.file_format import (
     FORMAT,
     MAX_BYTES,
@@ -66,17 +67,14 @@ _UNREADABLE = (
     Invalid,
 )
 
-Change = Callable[[ResourceLine, dict[str, Any]], dict[str, Any]]
-"""Makes what is saved of an object."""
-
 
 class SaveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is saved."""
 
     secret_values: bool = False
     """With the values of Secrets."""
-    anonymize: Change | None = None
-    """Applied to each object last (``anonymizing``)."""
+    anonymize: Anonymizer | None = None
+    """Applied to each object last."""
     exclude: tuple[str, ...] = ()
     """Resources that are left out, as ``events`` or ``widgets.example.com``."""
     page_size: int = PAGE
@@ -194,7 +192,8 @@ class _Saving:
                     if text is None:
                         continue
                     if not begun:
-                        self._writer.resource(line)
+                        anonymize = self._options.anonymize
+                        self._writer.resource(line if anonymize is None else anonymize.line(line))
                         self.resources += 1
                         begun = True
                     self._writer.object(text)

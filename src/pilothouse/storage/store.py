@@ -518,6 +518,11 @@ def _is_in_a_loop() -> bool:
     return True
 
 
+def newest_revision(records: Iterable[Record]) -> int:
+    """The revision of a store that begins with these records."""
+    return max((record.revision for record in records), default=FIRST_REVISION)
+
+
 def resource_prefix(key: str) -> str:
     """``<group>/<resource>/``, what the keys of all objects of that resource begin with. Raises ``ValueError`` for what
     is no key."""

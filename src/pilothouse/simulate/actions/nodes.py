@@ -3,7 +3,7 @@
 import asyncio
 import random  # noqa: TID251  # the type of a stream
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +19,9 @@ from pilothouse.simulate.scenario import actions
 from pilothouse.simulate.scenario.actions import parse_taint
 from pilothouse.simulate.scenario.schema import NodeGroup
 
+if TYPE_CHECKING:
+    from pilothouse.snapshots.restoring import SavedNode
+
 _RAW_NODES: Kind[msgspec.Raw] = NODES.raw
 _TRIES = 5
 
@@ -26,10 +29,15 @@ _TRIES = 5
 class Nodes:
     """The nodes of a run."""
 
-    def __init__(self, simulation: Simulation, groups: Sequence[NodeGroup]) -> None:
+    def __init__(
+        self, simulation: Simulation, groups: Sequence[NodeGroup], adopted: "Sequence[SavedNode]" = ()
+    ) -> None:
+        """``adopted`` are the nodes of a snapshot."""
         self._simulation = simulation
         self._zones = {f"{group.name}-{index}": group.zone for group in groups for index in range(group.count)}
         self._groups = {f"{group.name}-{index}": group.name for group in groups for index in range(group.count)}
+        self._zones |= {node.name: node.zone for node in adopted}
+        self._groups |= {node.name: "" for node in adopted}
 
     @property
     def names(self) -> list[str]:

@@ -23,7 +23,8 @@ class Actions:
         self._scenario = scenario
         self._entry = scenario.spec.timeline
         self.administrator = Administrator(simulation.user)
-        self.nodes = Nodes(simulation, scenario.spec.cluster.node_groups)
+        restored = scenario.snapshot
+        self.nodes = Nodes(simulation, scenario.spec.cluster.node_groups, () if restored is None else restored.nodes)
         self._perform: dict[str, Callable[[Any, random.Random], Coroutine[Any, Any, None]]] = {
             "patch": lambda action, _chance: self.administrator.change(action),
             "scale": lambda action, _chance: self.administrator.scale(action),

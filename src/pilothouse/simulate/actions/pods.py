@@ -47,10 +47,13 @@ async def _pods(client: Client, namespace: str, selector: str, node: str) -> lis
     return [msgspec.json.decode(each) for each in page.items]
 
 
-async def evict(client: Client, pod: Pod, grace_period: float | None = None) -> None:
+async def evict(client: Client, pod: Pod, grace_period: float | None = None, *, dry_run: bool = False) -> None:
     """Once. Raises ``ApiError``."""
     meta = pod["metadata"]
-    options = {} if grace_period is None else {"deleteOptions": {"gracePeriodSeconds": round(grace_period)}}
+    delete_options: dict[str, Any] = {} if grace_period is None else {"gracePeriodSeconds": round(grace_period)}
+    if dry_run:
+        delete_options["dryRun"] = ["All"]
+    options = {"deleteOptions": delete_options} if delete_options else {}
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -65,15 +68,21 @@ async def drain(client: Client, nodes: Nodes, names: Sequence[str], drained: act
     await nodes.cordon(names, unschedulable=True)
     if not drained.parallel:
         for name in names:
-            await _drain_node(client, name, drained)
+            await drain_node(client, name, drained)
         return
     async with TaskGroup("drain") as group:
         for name in names:
-            group.start(_drain_node(client, name, drained), name=f"drain {name}")
+            group.start(drain_node(client, name, drained), name=f"drain {name}")
 
 
-async def _drain_node(client: Client, name: str, drained: actions.Drain) -> None:
-    pods = [pod for pod in await _pods(client, "", "", name) if _is_evictable(pod)]
+async def evictable(client: Client, node: str) -> list[Pod]:
+    """The pods of a node that a drain evicts."""
+    return [pod for pod in await _pods(client, "", "", node) if _is_evictable(pod)]
+
+
+async def drain_node(client: Client, name: str, drained: actions.Drain) -> None:
+    """Evict the pods of one node, which is cordoned. Raises ``ActionError``."""
+    pods = await evictable(client, name)
     if reasons := [reason for pod in pods if (reason := _obstacle(pod, drained))]:
         raise ActionError(f"unable to drain node {name}: {'; '.join(reasons[:5])}")
     try:
@@ -81,7 +90,7 @@ async def _drain_node(client: Client, name: str, drained: actions.Drain) -> None
             for pod in pods:
                 group.start(_evict_and_wait(client, pod, drained.grace_period), name=pod["metadata"]["name"])
     except TimeoutError:
-        left = [pod for pod in await _pods(client, "", "", name) if _is_evictable(pod)]
+        left = await evictable(client, name)
         listed = ", ".join(pod["metadata"]["name"] for pod in left[:5])
         limit = shown_seconds(drained.timeout or 0.0)
         raise ActionError(f"node {name} was not drained within {limit}: {len(left)} pods are left: {listed}") from None

@@ -15,7 +15,7 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import FlagError
 from pilothouse.machinery.labels import SelectorError, parse_selector
 from pilothouse.machinery.names import dns_subdomain_errors
-from pilothouse.machinery.times import TimeError, parse_time
+from pilothouse.machinery.times import TimeError, format_time, parse_time
 from pilothouse.simulate.scenario import actions, positions, scalars, schema
 from pilothouse.simulate.scenario.errors import ScenarioError, located, positioned, shown_path
 from pilothouse.simulate.scenario.objects import ObjectsError, objects_of
@@ -24,11 +24,13 @@ from pilothouse.simulate.scenario.schema import ScenarioFile, Spec
 
 if typing.TYPE_CHECKING:
     from pilothouse.nodes.stages import Stage
+    from pilothouse.snapshots.restoring import Restored
 
 with lazy_imports():
     from pilothouse.controllermanager import flags as manager_flags
     from pilothouse.nodes import stages
     from pilothouse.simulate.scenario import overrides as changes
+    from pilothouse.snapshots import file_format, restoring
 
 __all__ = ["Scenario", "ScenarioError", "load"]
 
@@ -45,6 +47,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of entries that apply some, by their number."""
     stages: "tuple[Stage, ...]"
     manager: Options
+    snapshot: "Restored | None" = None
+    """What the cluster is made of."""
     program: str
     """FILE or FILE:NAME of an operator, from the working directory; empty if there is none."""
     lines: Mapping[str, int]
@@ -102,9 +106,11 @@ class _Loader:
         self._name = file.metadata.name
         self._spec = file.spec
         self._folder = Path(source).resolve().parent
+        self._snapshot: Restored | None = None
         self._overrides = overrides
 
     def load(self) -> Scenario:
+        self._restore()
         spec = self._spec
         self._check_cluster()
         self._check_timeline()
@@ -127,12 +133,32 @@ class _Loader:
             applied=dict(self._applied()),
             stages=self._stages(),
             manager=self._manager(),
+            snapshot=self._snapshot,
             program=self._program(),
             lines=dict(self._lines()),
         )
 
     def _error(self, path: Sequence[Step], message: str) -> ScenarioError:
         return located(self._source, path, message, self._document, self._where)
+
+    def _restore(self) -> None:
+        """Read the snapshot, which says what nodes there are, and what the time is."""
+        cluster, path = self._spec.cluster, ("spec", "cluster", "snapshot")
+        if not cluster.snapshot:
+            return
+        try:
+            found = restoring.restored(self._folder / cluster.snapshot, gates=_on(cluster.feature_gates))
+        except file_format.SnapshotError as error:
+            raise self._error(path, str(error)) from None
+        except OSError as error:
+            raise self._error(path, f"{self._folder / cluster.snapshot}: {error.strerror}") from None
+        given = self._document["spec"]["cluster"]
+        if "nodeGroups" not in given:
+            cluster = msgspec.structs.replace(cluster, node_groups=())
+        if "start" not in given and found.time is not None:
+            cluster = msgspec.structs.replace(cluster, start=format_time(found.time))
+        self._spec = msgspec.structs.replace(self._spec, cluster=cluster)
+        self._snapshot = found
 
     def _objects(self, entry: Any, path: tuple[Step, ...]) -> list[dict[str, Any]]:
         try:
@@ -168,6 +194,7 @@ class _Loader:
     def _check_timeline(self) -> None:
         groups = {group.name for group in self._spec.cluster.node_groups}
         zones = {group.zone for group in self._spec.cluster.node_groups}
+        zones |= {node.zone for node in self._snapshot.nodes} if self._snapshot is not None else set()
         for number, entry in enumerate(self._spec.timeline):
             name = entry.action
             field, action = msgspec.structs.fields(actions.Entry), getattr(entry, name)
@@ -251,6 +278,10 @@ class _Loader:
         paths += [("spec", "expect", "invariants", number) for number in range(len(expect.invariants))]
         for path in paths:
             yield shown_path(path), self._where.line(self._document, path)
+
+
+def _on(gates: Mapping[str, bool]) -> tuple[str, ...]:
+    return tuple(name for name, on in gates.items() if on)
 
 
 def _flag_text(value: Any) -> str:

@@ -110,6 +110,9 @@ class Cluster(_Strict, frozen=True, kw_only=True):
     """The cluster before anything happens."""
 
     node_groups: tuple[NodeGroup, ...] = msgspec.field(default_factory=lambda: (NodeGroup(name="node", count=3),))
+    """Default: three nodes; with a snapshot none besides its own."""
+    snapshot: str = ""
+    """A file of `pilothouse snapshot save`: the cluster begins as that one was, with its nodes."""
     stages: Paths = ()
     """Files or folders with KWOK Stages, which take the place of what nodes or pods do by themselves."""
     pods: tuple[PodRule, ...] = ()
@@ -118,6 +121,7 @@ class Cluster(_Strict, frozen=True, kw_only=True):
     """What the clock shows at the start."""
     api_server: ApiServerSettings = ApiServerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
+    """What the clock shows at the start. With a snapshot the default is its time."""
     storage: bool = False
     """A default StorageClass, and a driver that provisions volumes."""
     feature_gates: dict[str, bool] = {}

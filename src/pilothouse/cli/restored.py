@@ -1,0 +1,71 @@
+"""A cluster that ``up`` goes on with: that of a snapshot, or of a data directory that was made of one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilothouse.cli.program import UserError
+from pilothouse.cli.terminal import escaped
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.flags import Parsed
+
+if TYPE_CHECKING:
+    from pilothouse.snapshots.data_directory import Origin
+    from pilothouse.storage import Record
+
+with lazy_imports():
+    from pilothouse.cli import snapshot as snapshot_command
+    from pilothouse.snapshots import data_directory, file_format, restoring
+
+NO_RECORDS: "tuple[Record, ...]" = ()
+
+
+class RestoredCluster(msgspec.Struct, frozen=True):
+    """What is taken from it."""
+
+    records: "tuple[Record, ...]" = ()
+    """What the store begins with; none if it is in the data directory."""
+    nodes: tuple[str, ...] = ()
+    """Those that were ready, which are simulated as they are."""
+
+
+def restored_cluster(parsed: Parsed) -> tuple[Parsed, RestoredCluster]:
+    """The flags, with the defaults that suit a restored cluster, and what is in it. Raises ``UserError``."""
+    path, directory = parsed["snapshot"], parsed["data-dir"]
+    if path and directory:
+        raise UserError(
+            f"--snapshot and --data-dir can't be used together: make the directory with \"pilothouse snapshot restore "
+            f'{path} --data-dir {directory}"',
+            code=2,
+        )
+    if path:
+        try:
+            found = restoring.restored(path)
+        except file_format.SnapshotError as error:
+            raise UserError(escaped(str(error))) from error
+        except OSError as error:
+            raise UserError(f"--snapshot {path}: {error.strerror}") from error
+        snapshot_command.print_skipped(found.skipped, "is not in it")
+        origin: Origin | None = data_directory.Origin(found.nodes, found.service_range, found.provisioners)
+        records = tuple(found.records)
+    else:
+        origin, records = _origin(directory), NO_RECORDS
+    if origin is None:
+        return parsed, RestoredCluster()
+    defaults: dict[str, object] = {"nodes": 0, "no-storage": True}
+    if origin.service_range:
+        defaults["service-cluster-ip-range"] = origin.service_range
+    values = {**parsed.values, **{name: value for name, value in defaults.items() if name not in parsed.given}}
+    nodes = tuple(node.name for node in origin.nodes if node.ready)
+    return msgspec.structs.replace(parsed, values=values), RestoredCluster(records, nodes)
+
+
+def _origin(directory: str) -> "Origin | None":
+    # The module is only loaded for what comes of a snapshot.
+    if not directory or not (Path(directory) / "snapshot.json").exists():
+        return None
+    try:
+        return data_directory.origin_of(directory)
+    except ValueError as error:
+        raise UserError(str(error)) from error

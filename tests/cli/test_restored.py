@@ -1,0 +1,62 @@
+"""``pilothouse up`` goes on with the cluster of a snapshot."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.programs import pilothouse, run_pilothouse
+from tests.simulate.test_drain_preview import deployment, snapshot
+from tests.tables import cases
+
+from pilothouse.snapshots import load
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return snapshot(tmp_path_factory.mktemp("snapshots") / "s", [deployment("web", 2)], nodes=2)
+
+
+def described(path: Path) -> dict[str, Any]:
+    """The objects by kind and name: uid, and what they are."""
+    found = {}
+    for each in load(path):
+        if each["kind"] not in ("Event", "Lease", "ConfigMap", "APIService"):
+            meta = each["metadata"]
+            body = {key: value for key, value in each.items() if key not in ("metadata", "status")}
+            found[f"{each['kind']} {meta.get('namespace', '')}/{meta['name']}"] = meta["uid"], body
+    return found
+
+
+@pytest.mark.parametrize("in_memory", [True, False], ids=["--snapshot", "--data-dir"])
+def test_up_goes_on_with_it(saved: Path, tmp_path: Path, in_memory: bool) -> None:
+    source = ["--snapshot", str(saved)]
+    if not in_memory:
+        assert run_pilothouse(tmp_path, "snapshot", "restore", str(saved), "--data-dir", "data").returncode == 0
+        source = ["--data-dir", "data"]
+    with pilothouse(tmp_path, "up", *source, "--port=0", "--kubeconfig=k") as up:
+        assert "2 nodes, stored" in up.until("pilothouse is ready.*")
+        done = run_pilothouse(tmp_path, "snapshot", "save", "again", "--kubeconfig=k")
+        assert done.returncode == 0, done.stderr
+    before, after = described(saved), described(tmp_path / "again")
+    assert {key: after.get(key) for key in before} == before
+    made = {key.partition(" ")[0] for key in after.keys() - before.keys()}
+    assert not made & {"Node", "Pod", "ReplicaSet", "Deployment", "Namespace", "ServiceAccount"}, (
+        "nothing is done twice"
+    )
+
+
+@cases(
+    "words, code, error",
+    {
+        "both": (["--snapshot", "FILE", "--data-dir", "d"], 2, "--snapshot and --data-dir can't be used together"),
+        "no such file": (["--snapshot", "/nowhere"], 1, "--snapshot /nowhere: No such file or directory"),
+        "no snapshot": (["--snapshot", "EMPTY"], 1, "this is no snapshot: it is not compressed by gzip"),
+        "names": (["--snapshot", "FILE", "--nodes=1"], 2, "--node-prefix: there is a node node-0 already"),
+    },
+)
+def test_what_is_rejected(saved: Path, tmp_path: Path, words: list[str], code: int, error: str) -> None:
+    (tmp_path / "empty").write_text("")
+    places = {"FILE": str(saved), "EMPTY": str(tmp_path / "empty")}
+    done = run_pilothouse(tmp_path, "up", *(places.get(word, word) for word in words), "--port=0", "--kubeconfig=k")
+    assert done.returncode == code
+    assert error in done.stderr

@@ -1,0 +1,234 @@
+"""A snapshot in virtual time: at rest it stays as it is; what becomes of a drain."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tables import cases
+
+from pilothouse.cli import main
+from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.env import Env, virtual
+from pilothouse.sim import SimulationOptions, running
+from pilothouse.sim.story import CURRENT
+from pilothouse.simulate.cluster import restored_manager, restored_options
+from pilothouse.simulate.drain_preview import DrainOptions, NodeResult, UnknownNodes, preview
+from pilothouse.snapshots import Restored, SaveOptions, restored, save
+from pilothouse.snapshots.anonymizing import Anonymizer
+from pilothouse.storage import Change
+from pilothouse.testing import async_plane
+
+Object = dict[str, Any]
+
+
+def deployment(name: str, replicas: int, cpu: str = "1", **spec: Any) -> Object:
+    container = {"name": "main", "image": "nginx", "resources": {"requests": {"cpu": cpu}}}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **spec}}
+    body = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": body}
+
+
+def budget(name: str, **spec: Any) -> Object:
+    meta = {"name": name}
+    body = {"selector": {"matchLabels": {"app": name}}, **spec}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": body}
+
+
+def pod(name: str, node: str) -> Object:
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def stateful(name: str, replicas: int) -> Object:
+    found = deployment(name, replicas)
+    return {**found, "kind": "StatefulSet", "spec": {**found["spec"], "serviceName": name}}
+
+
+SERVICE: Object = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web"},
+    "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+}
+
+
+def snapshot(path: Path, objects: Sequence[Object], *, nodes: int = 3, anonymize: Anonymizer | None = None) -> Path:
+    """The snapshot of a cluster with these objects, at rest."""
+
+    async def work(env: Env) -> None:
+        async with async_plane(env=env, nodes=nodes) as cluster:
+            for each in objects:
+                await cluster.create(each)
+            await asyncio.sleep(120)
+            await save(cluster.client, env, path, SaveOptions(anonymize=anonymize))
+
+    virtual.run(work)
+    return path
+
+
+def writes_of(found: Restored, seconds: float) -> list[str]:
+    """What is written in a restored cluster, but for Leases, reports of nodes, and events."""
+    written: list[str] = []
+
+    def note(changes: list[Change]) -> None:
+        for change in changes:
+            if not change.key.startswith(("coordination.k8s.io/leases/kube-node-lease/", "/events/", "/nodes/")):
+                written.append(f"{change.type} {change.key} by {CURRENT.get()}")
+
+    async def work(env: Env) -> None:
+        manager = restored_manager(found, Options(leader_election=LeaderElection(enabled=False)))
+        options = SimulationOptions(nodes=0, manager=manager, **restored_options(found))
+        async with running(env, options) as simulation:
+            simulation.store.on_commit.append(note)
+            await asyncio.sleep(seconds)
+
+    assert found.time is not None
+    virtual.run(work, start=found.time)
+    return written
+
+
+MANY = (
+    deployment("web", 3),
+    SERVICE,
+    budget("web", maxUnavailable=1),
+    stateful("db", 2),
+    {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "logs"},
+        "spec": {key: value for key, value in deployment("logs", 1)["spec"].items() if key != "replicas"},
+    },
+    {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "often"},
+        "spec": {
+            "schedule": "0 3 * * *",
+            "jobTemplate": {
+                "spec": {
+                    "template": {
+                        "spec": {"restartPolicy": "Never", "containers": [{"name": "acme-secret", "image": "acme/job"}]}
+                    }
+                }
+            },
+        },
+    },
+)
+
+
+@pytest.mark.parametrize("anonymize", [False, True], ids=["as it is", "anonymous"])
+def test_a_restored_cluster_writes_nothing(tmp_path: Path, anonymize: bool) -> None:
+    path = snapshot(tmp_path / "s", MANY, anonymize=Anonymizer() if anonymize else None)
+    found = restored(path)
+    assert len([each for each in found.records if each.key.startswith("/pods/")]) == 8
+    assert writes_of(found, 600.0) == []
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three nodes with web (a budget for one less), db, and one that may not be disrupted."""
+    path = tmp_path_factory.mktemp("snapshots") / "small"
+    return snapshot(path, [*MANY, deployment("strict", 1), budget("strict", maxUnavailable=0)])
+
+
+def test_a_drain_is_previewed(small: Path) -> None:
+    found = restored(small)
+    strict = next(
+        json.loads(each.value)["spec"]["nodeName"]
+        for each in found.records
+        if each.key.startswith("/pods/default/strict-")
+    )
+    result = preview(found, DrainOptions(names=("node-0", "node-1", "node-2"), timeout=300.0, parallel=True))
+    nodes = {node.name: node for node in result.nodes}
+    assert not nodes[strict].drained
+    assert "needs 1 healthy pods and has 1 currently" in nodes[strict].reason
+    assert nodes[strict].seconds == 300.0
+    assert not result.succeeded
+    assert {(each.namespace, each.name) for each in result.pending} >= {("default", "db-0")}
+    assert "3 node(s) were unschedulable" in result.pending[0].reason
+    others = {(each.kind, each.name): (each.ready, each.least, each.end) for each in result.workloads}
+    assert others["StatefulSet", "db"] == (2, 0, 0)
+    assert others["Deployment", "web"][1:] == (2, 2), "its budget holds"
+    assert ("DaemonSet", "logs") not in others
+
+
+def test_a_drain_that_succeeds(small: Path) -> None:
+    found = restored(small)
+    free = next(
+        name
+        for name in ("node-0", "node-1", "node-2")
+        if not any(
+            each.key.startswith("/pods/default/strict-") and json.loads(each.value)["spec"]["nodeName"] == name
+            for each in found.records
+        )
+    )
+    result = preview(found, DrainOptions(selector=f"kubernetes.io/hostname={free}"))
+    assert result.succeeded
+    assert [node.name for node in result.nodes] == [free]
+    assert result.pending == ()
+    assert result.at_rest
+    assert all(each.end == each.ready for each in result.workloads)
+    assert preview(found, DrainOptions(names=(free,))) == result, "the same seed is the same run"
+
+
+@cases(
+    "options, error",
+    {
+        "no such node": (
+            DrainOptions(names=("node-9",)),
+            "there is no node 'node-9' in the snapshot; there are node-0,",
+        ),
+        "no node matches": (DrainOptions(selector="zone=a"), "no node of the snapshot matches 'zone=a'"),
+    },
+)
+def test_nodes_that_are_not_there(small: Path, options: DrainOptions, error: str) -> None:
+    with pytest.raises(UnknownNodes, match=error):
+        preview(restored(small), options)
+
+
+def test_a_bare_pod_stops_a_drain(tmp_path: Path) -> None:
+    found = restored(snapshot(tmp_path / "s", [pod("alone", "node-0")], nodes=2))
+    (node,) = preview(found, DrainOptions(names=("node-0",))).nodes
+    assert node == NodeResult(
+        name="node-0",
+        pods=1,
+        drained=False,
+        seconds=0.0,
+        reason="unable to drain node node-0: default/alone has no controller and would be lost (force: true)",
+    )
+    assert preview(found, DrainOptions(names=("node-0",), force=True)).succeeded
+
+
+def test_the_command(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["snapshot", "drain", str(small)]
+    assert main([*words, "node-0", "node-1", "node-2", "--timeout", "1m"]) == 1
+    text = capsys.readouterr().out
+    assert "node node-0: NOT drained after 1m: " in text or "node node-0: drained in " in text
+    assert "  statefulset/default/db  " in text
+    assert "pods found no place:" in text
+    assert main([*words, "-l", "kubernetes.io/os=linux", "--timeout", "1m", "-o", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["succeeded"] is False
+    assert [node["name"] for node in found["nodes"]] == ["node-0", "node-1", "node-2"]
+
+
+@cases(
+    "words, code, error",
+    {
+        "no node": (["FILE"], 2, "drain needs the names of nodes, or --selector"),
+        "no file": ([], 2, 'expected "pilothouse snapshot drain FILE NODE..." or '),
+        "no such file": (["/nowhere", "a"], 1, "/nowhere: No such file or directory"),
+        "unknown": (["FILE", "a"], 1, "there is no node 'a' in the snapshot"),
+        "selector": (["FILE", "-l", "a in"], 2, "--selector: "),
+        "output": (["FILE", "node-0", "-o", "yaml"], 2, '-o is text or json, got "yaml"'),
+        "another action's flag": (["FILE", "node-0", "--anonymize"], 2, "--anonymize is not for drain"),
+    },
+)
+def test_command_lines_that_are_rejected(
+    small: Path, words: list[str], code: int, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["snapshot", "drain", *(str(small) if word == "FILE" else word for word in words)]) == code
+    assert error in capsys.readouterr().err

@@ -1,0 +1,271 @@
+"""Anonymous objects: nothing that somebody has chosen is left, and what belonged together still does."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from tests.tables import cases
+
+from pilothouse.snapshots.anonymizing import REDACTED, Anonymizer
+from pilothouse.snapshots.file_format import ResourceLine
+
+Object = dict[str, Any]
+PODS = ResourceLine(resource="pods", version="v1", kind="Pod", namespaced=True)
+SECRETIVE: Object = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {
+        "name": "acme-shop-7d4b9-x2x4z",
+        "generateName": "acme-shop-7d4b9-",
+        "namespace": "acme",
+        "uid": "44867ad6-429a-4cc9-9a4a-f441ae2f2b9d",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {"app": "acme-shop", "acme.example/owner": "alice", "topology.kubernetes.io/zone": "acme-1"},
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": '{"spec":"acme"}',
+            "acme.example/contact": "alice@acme.example",
+            "cni.projectcalico.org/podIP": "acme",
+        },
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "acme-shop-7d4b9", "uid": "u", "controller": True},
+            {"apiVersion": "acme.example/v1", "kind": "AcmeShop", "name": "acme", "uid": "v"},
+        ],
+        "finalizers": ["acme.example/done", "foregroundDeletion"],
+        "managedFields": [{"manager": "acme-operator"}],
+    },
+    "spec": {
+        "nodeName": "host1.acme.example",
+        "hostname": "acme-host",
+        "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["db.acme.example"]}],
+        "imagePullSecrets": [{"name": "acme-registry"}],
+        "serviceAccountName": "acme-shop",
+        "schedulerName": "AcmeScheduler",
+        "restartPolicy": "Always",
+        "containers": [
+            {
+                "name": "acme",
+                "image": "registry.acme.example:5000/acme/shop:1.2.3@sha256:acme0123",
+                "command": ["/bin/sh", "-c", "sleep", "5", "/opt/acme --password=hunter2"],
+                "args": ["--token=acme"],
+                "workingDir": "/acme",
+                "env": [
+                    {"name": "ACME_PASSWORD", "value": "hunter2"},
+                    {"name": "ACME_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                    {"name": "ACME_KEY", "valueFrom": {"secretKeyRef": {"name": "acme-keys", "key": "acme.key"}}},
+                ],
+                "envFrom": [{"configMapRef": {"name": "acme-config"}}],
+                "ports": [{"name": "acme-web", "containerPort": 8080, "protocol": "TCP"}],
+                "resources": {"requests": {"cpu": "100m", "acme.example/gpu": "1"}},
+                "readinessProbe": {
+                    "httpGet": {
+                        "path": "/acme",
+                        "port": "acme-web",
+                        "httpHeaders": [{"name": "X-Acme", "value": "acme"}],
+                    }
+                },
+            }
+        ],
+        "volumes": [{"name": "acme-data", "hostPath": {"path": "/mnt/acme"}}],
+    },
+    "status": {
+        "phase": "Running",
+        "message": "acme says hello",
+        "podIP": "10.1.2.3",
+        "hostIP": "8.8.8.8",
+        "conditions": [{"type": "Ready", "status": "False", "reason": "AcmeIsDown", "message": "acme"}],
+        "containerStatuses": [
+            {"name": "acme", "image": "acme/shop", "imageID": "acme@sha256:00", "containerID": "containerd://acme"}
+        ],
+    },
+}
+LEAKS = re.compile("acme|alice|hunter2|registry|shop|8\\.8\\.8\\.8|x2x4z", re.IGNORECASE)
+
+
+def test_nothing_leaks() -> None:
+    found = Anonymizer()(PODS, SECRETIVE)
+    # Reasons are words in camel case, which programs choose and not people.
+    found["status"]["conditions"][0].pop("reason")
+    assert not LEAKS.search(json.dumps(found)), json.dumps(found, indent=1)
+
+
+def test_what_belongs_together_still_does() -> None:
+    found = Anonymizer()(PODS, SECRETIVE)
+    meta, spec = found["metadata"], found["spec"]
+    owner, other = meta["ownerReferences"]
+    assert meta["generateName"] == f"{owner['name']}-"
+    assert meta["name"].startswith(meta["generateName"])
+    assert (owner["apiVersion"], owner["kind"], owner["uid"]) == ("apps/v1", "ReplicaSet", "u")
+    assert other["kind"] != "AcmeShop"
+    assert other["kind"][0].isupper()
+    assert meta["labels"].keys() > {"topology.kubernetes.io/zone"}
+    assert spec["serviceAccountName"] in meta["labels"].values(), "both are acme-shop"
+    container = spec["containers"][0]
+    assert container["ports"][0]["name"] == container["readinessProbe"]["httpGet"]["port"]
+    assert container["name"] == found["status"]["containerStatuses"][0]["name"]
+    assert meta["namespace"] == container["name"], "a word is the same everywhere"
+    assert len(meta["name"]) == len(SECRETIVE["metadata"]["name"])
+    assert meta["uid"] == SECRETIVE["metadata"]["uid"]
+    assert "managedFields" not in meta
+    assert meta["annotations"] == {}
+    assert meta["finalizers"][1] == "foregroundDeletion"
+
+
+def test_what_controllers_and_nodes_need_is_kept() -> None:
+    found = Anonymizer()(PODS, SECRETIVE)
+    container = found["spec"]["containers"][0]
+    assert container["command"] == ["/bin/sh", "-c", "sleep", "5", REDACTED]
+    assert [each.get("value") for each in container["env"]] == [REDACTED, None, None]
+    assert container["env"][1]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert container["resources"]["requests"]["cpu"] == "100m"
+    assert found["status"]["phase"] == "Running"
+    assert found["status"]["podIP"] == "10.1.2.3"
+    assert found["spec"]["restartPolicy"] == "Always"
+    assert found["status"]["conditions"][0]["type"] == "Ready"
+    assert found["status"]["conditions"][0]["message"] == ""
+
+
+def line(kind: str, resource: str, group: str = "", version: str = "v1") -> ResourceLine:
+    return ResourceLine(resource=resource, group=group, version=version, kind=kind)
+
+
+@cases(
+    "of, obj, kept, gone",
+    {
+        "values of ConfigMaps": (
+            line("ConfigMap", "configmaps"),
+            {"data": {"ca.crt": "acme", "acme.conf": "acme"}, "binaryData": {"acme": "YWNtZQ=="}},
+            ["ca.crt", REDACTED],
+            ["YWNtZQ"],
+        ),
+        "values of Secrets": (
+            line("Secret", "secrets"),
+            {"type": "kubernetes.io/tls", "data": {"acme": "YWNtZQ=="}},
+            ["kubernetes.io/tls"],
+            ["YWNtZQ"],
+        ),
+        "users and groups": (
+            line("ClusterRoleBinding", "clusterrolebindings", "rbac.authorization.k8s.io"),
+            {
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node"},
+                "subjects": [
+                    {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccounts:acme"},
+                    {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "system:node:host.acme"},
+                    {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "Alice"},
+                ],
+            },
+            ['"system:node"', '"system:serviceaccounts:', '"system:node:', '"User"'],
+            [],
+        ),
+        "rules about custom resources": (
+            line("ClusterRole", "clusterroles", "rbac.authorization.k8s.io"),
+            {
+                "rules": [
+                    {
+                        "apiGroups": ["apps", "acme.example"],
+                        "resources": ["deployments/scale", "acmes"],
+                        "verbs": ["get"],
+                    }
+                ]
+            },
+            ['"apps"', '"deployments/scale"', '"get"'],
+            [],
+        ),
+        "machines": (
+            line("Node", "nodes"),
+            {
+                "spec": {"providerID": "aws:///acme-1/i-0123", "podCIDR": "10.0.0.0/24"},
+                "status": {"nodeInfo": {"machineID": "44867ad6-429a-4cc9-9a4a-f441ae2f2b9d", "architecture": "amd64"}},
+            },
+            ["10.0.0.0/24", "amd64"],
+            ["44867ad6", "0123", "aws"],
+        ),
+        "custom resources": (
+            line("AcmeShop", "acmeshops", "acme.example"),
+            {"spec": {"size": 3, "acmeField": ["Acme", {"alice": "alice@acme.example"}]}, "status": {"acme": True}},
+            ['"spec"', '"status"', "3"],
+            [],
+        ),
+        "the schema of custom resources": (
+            line("CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io"),
+            {
+                "spec": {
+                    "group": "acme.example",
+                    "scope": "Namespaced",
+                    "names": {"plural": "acmes", "kind": "Acme", "singular": "acme", "categories": ["all-acme"]},
+                    "versions": [
+                        {
+                            "name": "v1",
+                            "served": True,
+                            "storage": True,
+                            "schema": {
+                                "openAPIV3Schema": {
+                                    "type": "object",
+                                    "description": "acme",
+                                    "properties": {
+                                        "spec": {
+                                            "type": "object",
+                                            "x-kubernetes-validations": [{"rule": "self.acme"}],
+                                            "properties": {
+                                                "acme": {"type": "string", "pattern": "^acme$", "default": "acme"}
+                                            },
+                                            "required": ["acme"],
+                                        }
+                                    },
+                                }
+                            },
+                        }
+                    ],
+                }
+            },
+            ['"Namespaced"', '"object"', '"string"', '"spec"', '"v1"'],
+            ["validations", "pattern", "default"],
+        ),
+    },
+)
+def test_kinds_of_their_own(of: ResourceLine, obj: Object, kept: list[str], gone: list[str]) -> None:
+    meta = {"name": "acme", "uid": "u", "resourceVersion": "1"}
+    text = json.dumps(Anonymizer()(of, {"kind": of.kind, "apiVersion": of.api_version, "metadata": meta, **obj}))
+    assert not LEAKS.search(text), text
+    for part in kept:
+        assert part in text, text
+    for part in gone:
+        assert part not in text, text
+
+
+def test_custom_resources_fit_their_definition() -> None:
+    anonymizer = Anonymizer()
+    of = line("AcmeShop", "acmeshops", "acme.example")
+    obj = anonymizer(of, {"kind": "AcmeShop", "apiVersion": "acme.example/v1", "metadata": {"name": "a", "uid": "u"}})
+    announced = anonymizer.line(of)
+    assert (obj["kind"], obj["apiVersion"]) == (announced.kind, announced.api_version)
+    definition = anonymizer(
+        line("CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io"),
+        {
+            "kind": "CustomResourceDefinition",
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "metadata": {"name": "acmeshops.acme.example", "uid": "u"},
+            "spec": {"group": "acme.example", "names": {"plural": "acmeshops", "kind": "AcmeShop"}},
+        },
+    )
+    assert definition["metadata"]["name"] == announced.group_resource
+    assert definition["spec"]["names"] == {"plural": announced.resource, "kind": announced.kind}
+
+
+def test_pseudonyms_are_different_each_time() -> None:
+    names = {Anonymizer()(PODS, SECRETIVE)["metadata"]["name"] for _ in range(5)}
+    assert len(names) == 5
+
+
+def test_short_words_get_names_of_their_own() -> None:
+    """There are 26 words of one letter: when they are taken, longer ones come."""
+    anonymizer = Anonymizer(choose=lambda characters: characters[0])
+    objects = [{**SECRETIVE, "metadata": {"name": name, "uid": name}} for name in ("b", "c", "d")]
+    names = [anonymizer(PODS, each)["metadata"]["name"] for each in objects]
+    assert len(set(names)) == 3
+
+
+@pytest.mark.parametrize("text", ["kube-system", "default", "kube-root-ca.crt"])
+def test_names_of_kubernetes_are_kept(text: str) -> None:
+    assert Anonymizer()(PODS, {**SECRETIVE, "metadata": {"name": text, "uid": "u"}})["metadata"]["name"] == text
