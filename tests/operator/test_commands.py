@@ -148,15 +148,17 @@ async def test_the_manifests_with_certificates_of_cert_manager(env: Env, capsys:
     {
         "no webhooks": (
             [str(EXAMPLE), "--webhook-certificates=cert-manager"],
-            "--webhook-certificates=cert-manager: app website-operator has no webhooks and no conversions",
+            "certificates='cert-manager': app website-operator has no webhooks and no conversions",
         ),
         "another value": (
             [str(BACKUPS), "--webhook-certificates=self"],
             "--webhook-certificates must be operator or cert-manager, got self",
         ),
+        "no namespace": ([str(EXAMPLE), "--namespace=A b"], "namespace 'A b': a lowercase RFC 1123 label"),
+        "no image": ([str(EXAMPLE), "--image=a b"], "image 'a b': must not have spaces"),
     },
 )
-def test_certificates_that_cannot_be_had_are_rejected(
+def test_manifests_that_cannot_be_had_are_rejected(
     capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     assert main(["generate", "manifests", *words]) != 0

@@ -443,3 +443,14 @@ def test_declarations_that_cannot_work_are_rejected() -> None:
         App("My App")
     with pytest.raises(TypeError, match="Bare needs the field: metadata"):
         CustomResource("example.com/v1", cast("type[Any]", msgspec.defstruct("Bare", [("spec", int)])))
+
+
+async def test_a_namespace_that_cannot_be_is_named(cluster: AsyncCluster, env: Env) -> None:
+    app = App("things")
+
+    @app.controller(THINGS)
+    async def sync(_obj: Thing, _ctx: Context[Thing]) -> None:
+        return
+
+    with pytest.raises(ValueError, match="cannot watch the namespace 'A b': a lowercase RFC 1123 label"):
+        await app.run(cluster.client, env, Settings(namespaces=("A b",)))

@@ -65,7 +65,7 @@ def _manifests(parsed: Parsed) -> list[dict[str, Any]]:
     try:
         return manifests.manifests(app, namespace=parsed["namespace"], image=parsed["image"], certificates=chosen)
     except ValueError as error:
-        raise UserError(f"--webhook-certificates={chosen}: {error}") from error
+        raise UserError(str(error)) from error
 
 
 def _models(path: str) -> str:

@@ -427,6 +427,9 @@ class App:
         if not settings.namespaces or "" in settings.namespaces:
             return ("",)
         namespaces = tuple(dict.fromkeys(settings.namespaces))
+        for name in namespaces:
+            if errors := dns_label_errors(name):
+                raise ValueError(f"app {self.name} cannot watch the namespace {name!r}: {errors[0]}")
         for each in self._declarations:
             if len(namespaces) > 1 and not each.kind.namespaced:
                 raise ValueError(

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pilothouse.machinery.names import dns_label_errors
 from pilothouse.operator import cert_manager
 from pilothouse.operator.app import App
 from pilothouse.operator.client_config import HTTPS_PORT, ClientConfig
@@ -28,8 +29,13 @@ def manifests(
     runs they reject what they are about.
 
     With ``certificates="cert-manager"`` there are an Issuer and a Certificate, and the operator gets no rights for its
-    certificates. Raises ``ValueError`` if the app has no webhooks, which are what certificates are for.
+    certificates. Raises ``ValueError`` if the app has no webhooks, which are what certificates are for, and for names
+    that the API server would not take.
     """
+    if errors := dns_label_errors(namespace):
+        raise ValueError(f"namespace {namespace!r}: {errors[0]}")
+    if image.split() != [image] and image:
+        raise ValueError(f"image {image!r}: must not have spaces")
     meta = {"name": app.name, "namespace": namespace}
     config = ClientConfig(service_name=service_name(app.name), service_namespace=namespace)
     definitions, configurations = app.definitions(config), app.webhook_configurations(config)
@@ -38,7 +44,8 @@ def manifests(
     own = lease_rules(app.name)
     if certificates == "cert-manager":
         if not app.has_webhooks:
-            raise ValueError(f"app {app.name} has no webhooks and no conversions, which certificates are for")
+            text = f"app {app.name} has no webhooks and no conversions, which certificates are for"
+            raise ValueError(f"certificates={certificates!r}: {text}")
         secured = cert_manager.certificate_objects(app.name, namespace)
         converted = [each for each in definitions if "webhook" in each["spec"].get("conversion", {})]
         cert_manager.inject_ca([*converted, *configurations], app.name, namespace)
