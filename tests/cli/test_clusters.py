@@ -148,6 +148,7 @@ def test_a_copy_of_the_data_is_a_backup(user: User) -> None:
     user.run("create", "cluster", "-f", "map.yaml", "--nodes=0")
     uid = json.loads(user.run("get", "configmaps", "kept", "-o", "json"))["metadata"]["uid"]
     user.run("stop")
+    assert "The cluster is kept" in user.run("logs", "--tail=1")
     data = user.state / "pilothouse" / "clusters" / "pilothouse" / "data"
     shutil.copytree(data, user.home / "backup")
     user.run("delete", "cluster")

@@ -131,17 +131,29 @@ async def _up(parsed: Parsed) -> int:
     manifests = [
         manifest for path in parsed["filename"] for manifest in manifest_files.load(path, recursive=parsed["recursive"])
     ]
-    async with running_plane(parsed) as running:
-        print(f"{running.greeting}\nCtrl-C stops it.", flush=True)
-        code = await apply_manifests.apply_all(
-            running.plane.client(agent="pilothouse-up"),
-            manifests,
-            limit=parsed["timeout"] if parsed["wait"] else None,
-            missing_controller=lambda one: _missing_controller(one, parsed),
-        )
-        if not parsed["wait"]:
-            await asyncio.get_running_loop().create_future()
+    try:
+        async with running_plane(parsed) as running:
+            print(f"{running.greeting}\nCtrl-C stops it.", flush=True)
+            code = await apply_manifests.apply_all(
+                running.plane.client(agent="pilothouse-up"),
+                manifests,
+                limit=parsed["timeout"] if parsed["wait"] else None,
+                missing_controller=lambda one: _missing_controller(one, parsed),
+            )
+            if not parsed["wait"]:
+                await asyncio.get_running_loop().create_future()
+    except asyncio.CancelledError:
+        print(_farewell(parsed), flush=True)
+        raise
     return code
+
+
+def _farewell(parsed: Parsed) -> str:
+    """What is left when a signal has ended it."""
+    directory = parsed["data-dir"]
+    if not directory:
+        return "pilothouse has stopped. The cluster was in memory, and is gone."
+    return f"pilothouse has stopped. The cluster is kept: `pilothouse up --data-dir {directory}` goes on with it."
 
 
 @contextlib.asynccontextmanager
