@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -149,8 +150,12 @@ async def test_every_kind_that_both_know_goes_both_ways(ours: Api, go: RealClust
     assert len(shared) > 35, sorted(shared)
 
 
-async def test_both_under_mixed_load_show_the_same_lists(ours: Api, go: RealCluster) -> None:
-    """Creates, changes and deletions at both; at the end, and at revisions in between, both list the same."""
+@pytest.mark.real_loop(timeout=1200)
+@pytest.mark.timeout(1300)
+async def test_both_under_mixed_load_show_the_same_lists(
+    ours: Api, go: RealCluster, soak: bool, soak_minutes: float
+) -> None:
+    """Creates, changes and deletions at both; both list the same at revisions in between. With --soak for minutes."""
     chance = random.Random(7)
     shown: list[tuple[str, Any]] = []
 
@@ -171,18 +176,29 @@ async def test_both_under_mixed_load_show_the_same_lists(ours: Api, go: RealClus
         else:
             go.ask("DELETE", f"{CONFIG_MAPS}/{name}")
 
-    for step in range(120):
-        await asyncio.gather(at_ours(step), asyncio.to_thread(at_theirs, step))
+    async def compare() -> None:
+        for revision, items in shown:
+            target = f"{CONFIG_MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact&limit=500"
+            status, theirs = await asyncio.to_thread(go.ask, "GET", target)
+            assert status == 200, theirs
+            assert [_told(item) for item in theirs["items"]] == [_told(item) for item in items], revision
+            again = await ours.get(target)
+            assert [_told(item) for item in again.body["items"]] == [_told(item) for item in items]
+        shown.clear()
+
+    until = time.monotonic() + soak_minutes * 60 if soak else 0.0
+    step = compared = 0
+    while step < 120 or time.monotonic() < until:
+        await asyncio.gather(*(at_ours(step + more) for more in range(3)), asyncio.to_thread(at_theirs, step))
         if step % 10 == 0:
             listed = await ours.get(CONFIG_MAPS)
             shown.append((listed.meta["resourceVersion"], listed.body["items"]))
-    for revision, items in shown:
-        target = f"{CONFIG_MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact&limit=500"
-        status, theirs = await asyncio.to_thread(go.ask, "GET", target)
-        assert status == 200, theirs
-        assert [_told(item) for item in theirs["items"]] == [_told(item) for item in items], revision
-        again = await ours.get(target)
-        assert [_told(item) for item in again.body["items"]] == [_told(item) for item in items]
+        if step % 100 == 99:
+            compared += len(shown)
+            await compare()
+        step += 1
+    await compare()
+    assert compared >= step // 20
 
 
 def _told(item: Any) -> Any:

@@ -303,6 +303,36 @@ async def test_the_service_kubernetes_leads_to_all_servers_that_are_alive(
         work[1].cancel()
 
 
+async def test_pages_of_one_list_go_on_at_a_server_that_has_just_started(env: Env) -> None:
+    async with servers(env, 1) as (one,):
+        for step in range(7):
+            await one.post(
+                CONFIG_MAPS, {**config_map(f"p{step}"), "metadata": {"name": f"p{step}", "labels": {"l": "1"}}}
+            )
+        first = await one.get(f"{CONFIG_MAPS}?limit=3")
+        selected = await one.get(f"{CONFIG_MAPS}?limit=3&labelSelector=l%3D1")
+        await one.delete(f"{CONFIG_MAPS}/p5")
+        await one.post(CONFIG_MAPS, config_map("p9"))
+        store = one.store
+        assert isinstance(store, EtcdStore)
+        late = Api(env, store=open_store(env, shared_etcd(), store.keys.root))
+        try:
+            for begun, query in ((first, "limit=3"), (selected, "limit=3&labelSelector=l%3D1")):
+                names, answer = [item["metadata"]["name"] for item in begun.body["items"]], begun
+                while token := answer.meta.get("continue"):
+                    answer = await late.get(f"{CONFIG_MAPS}?{query}&continue={token}")
+                    assert answer.status == 200, answer.text
+                    assert answer.meta["resourceVersion"] == begun.meta["resourceVersion"]
+                    names += [item["metadata"]["name"] for item in answer.body["items"]]
+                assert names == [f"p{step}" for step in range(7)]
+            exact = f"{CONFIG_MAPS}?resourceVersion={first.meta['resourceVersion']}&resourceVersionMatch=Exact"
+            assert len((await late.get(exact)).body["items"]) == 7
+            await store.client.compact(store.revision)
+            assert (await late.get(exact)).status == 410
+        finally:
+            await late.server.close()
+
+
 async def test_events_expire_by_a_lease(env: Env) -> None:
     async with servers(env, event_ttl=1) as (one, two):
         body = {

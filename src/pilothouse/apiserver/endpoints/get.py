@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from typing import Protocol
 
 import msgspec
 
@@ -14,7 +15,7 @@ from pilothouse.apiserver.registry.generic.selection_predicate import Selection,
 from pilothouse.apiserver.serializers.results import ListResult, ObjectResult
 from pilothouse.machinery import resource_versions
 from pilothouse.machinery.structs import Int64
-from pilothouse.storage import Compacted, Record
+from pilothouse.storage import Compacted, Page, Record
 
 FUTURE_WAIT_SECONDS = 3.0
 _CONTINUE_VERSION = "meta.k8s.io/v1"
@@ -87,7 +88,11 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     namespace = call.namespace or (call.info.namespaced and selection.exact("metadata.namespace")) or ""
     prefix = call.info.list_prefix(namespace)
     after, revision = await _start(core, options, prefix, single=_is_single(call, selection))
-    info, store = call.info, core.store
+    info = call.info
+    try:
+        store = await _store_of(core, call, prefix, revision)
+    except Compacted as gone:
+        raise _expired(core, options, after, prefix) from gone
     if options.resource_version == "0" and info.resource != "events":
         # The cache answers, and pays no heed to a limit then (pkg/storage/cacher/cacher.go, computeListLimit).
         options = msgspec.structs.replace(options, limit=0)
@@ -102,11 +107,11 @@ async def list_objects(core: Core, call: Call) -> ListResult:
         revision = page.revision
     elif info.custom is not None and info.custom.converter is not None:
         records, shown, more, revision = await _select_converted(
-            core, call, selection, options, after, prefix, revision
+            core, call, selection, options, after, prefix, revision, store
         )
         remaining = None
     else:
-        records, more, revision = _select(core, call, selection, options, prefix, after, revision)
+        records, more, revision = _select(core, call, selection, options, prefix, after, revision, store)
         remaining = None
     continue_ = ""
     if more:
@@ -120,18 +125,44 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     return ListResult(info, values, revision, continue_, remaining, tuple(call.warnings))
 
 
+class _Lists(Protocol):
+    """What lists: the store, or what it has read of an earlier revision."""
+
+    revision: int
+
+    def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page: ...
+
+    def get(self, key: str) -> Record | None: ...
+
+
+async def _store_of(core: Core, call: Call, prefix: str, revision: int) -> _Lists:
+    """What a list at that revision is made of. Where a store is shared, the revision may be of another server, from
+    before the history of this one (``shouldDelegateExactRV``). Raises ``Compacted``."""
+    store = core.store
+    if revision and store.is_shared and revision < store.history_floor(call.info.prefix):
+        return await store.past(prefix, revision)
+    return store
+
+
 def _is_single(call: Call, selection: Selection) -> bool:
     """Whether at most one object can be meant. In all namespaces there can be several of one name."""
     return bool(selection.name) and bool(call.namespace or not call.info.namespaced)
 
 
 def _select(
-    core: Core, call: Call, selection: Selection, options: ListOptions, prefix: str, after: str, revision: int
+    core: Core,
+    call: Call,
+    selection: Selection,
+    options: ListOptions,
+    prefix: str,
+    after: str,
+    revision: int,
+    store: _Lists,
 ) -> tuple[list[Record], bool, int]:
     """The selected records beyond ``after``, at most the limit; whether there are more; the revision they are of."""
-    store, reader, info = core.store, call.strategy.attributes, call.info
+    reader, info = call.strategy.attributes, call.info
     limit = options.limit
-    now = not revision or revision == store.revision
+    now = not revision or revision == core.store.revision
     records: list[Record]
     if now and (keys := keys_selected(core, call, selection)) is not None:
         found = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
@@ -163,12 +194,19 @@ _CONVERTED_AT_ONCE = 500
 
 
 async def _select_converted(
-    core: Core, call: Call, selection: Selection, options: ListOptions, after: str, prefix: str, revision: int
+    core: Core,
+    call: Call,
+    selection: Selection,
+    options: ListOptions,
+    after: str,
+    prefix: str,
+    revision: int,
+    store: _Lists,
 ) -> tuple[list[Record], list[bytes], bool, int]:
     """``_select`` where a webhook converts: what it makes of an object is selected by. Also the objects as they are
     shown."""
-    store, reader, limit = core.store, call.strategy.attributes, options.limit
-    keys = keys_selected(core, call, selection) if not revision or revision == store.revision else None
+    reader, limit = call.strategy.attributes, options.limit
+    keys = keys_selected(core, call, selection) if not revision or revision == core.store.revision else None
     if keys is not None:
         found = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
         records, revision = [record for record in found if record.key > after], store.revision

@@ -15,7 +15,7 @@ from typing import Any, Self
 import msgspec
 
 from pilothouse.env import Env, Log
-from pilothouse.storage.errors import CommitFailed, Mismatch, StoreClosed, StoreError, StoreUnavailable
+from pilothouse.storage.errors import CommitFailed, Compacted, Mismatch, StoreClosed, StoreError, StoreUnavailable
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.client import EtcdClient, EtcdError, Observe, ask_blocking
 from pilothouse.storage.etcd.codecs import Codec, Keys
@@ -25,11 +25,14 @@ from pilothouse.storage.etcd.leases import LeaseManager
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.transactions import Transaction, Write
 from pilothouse.storage.history import KEPT, Retention
+from pilothouse.storage.memory import MemoryStore
 from pilothouse.storage.records import Change, Record, Staged
 from pilothouse.storage.store import Store
 from pilothouse.storage.watchers import resource_end
 
 _PROVISIONAL = 1 << 62
+_AT_ONCE = 20
+"""So many values of an earlier revision are decoded in one turn of the loop."""
 _PAGE = 1000
 """So many keys are read with one request."""
 _CATCH_UP_SECONDS = 10.0
@@ -196,6 +199,24 @@ class EtcdStore(Store):
             await asyncio.wait([other])
         if failure is not None:
             raise failure
+
+    async def past(self, prefix: str, revision: int) -> Store:
+        """Read what etcd had under the prefix at an earlier revision. Raises ``Compacted``, ``StoreUnavailable``."""
+        root = self.keys.etcd_key(f"{prefix}x").removesuffix("x").encode()
+        try:
+            pairs, _revision = await _read_all_async(self.client, root, revision)
+        except EtcdError as error:
+            if error.is_compacted:
+                raise Compacted(revision, self.compacted) from None
+            raise
+        records = []
+        for at, pair in enumerate(pairs):
+            if at % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+            record = _record(self.keys, self._codec, pair)
+            if record is not None:
+                records.append(record)
+        return MemoryStore(self._env, records=records, revision=revision)
 
     async def flush(self) -> None:
         """Return once it is decided what becomes of everything that is staged."""
@@ -541,9 +562,9 @@ def _read_all(ask: Callable[[Any], Any], root: bytes) -> tuple[list[Any], int]:
         after = answer.kvs[-1].key
 
 
-async def _read_all_async(client: EtcdClient, root: bytes) -> tuple[list[Any], int]:
+async def _read_all_async(client: EtcdClient, root: bytes, revision: int = 0) -> tuple[list[Any], int]:
     pairs: list[Any] = []
-    revision, after = 0, None
+    after = None
     while True:
         answer = await client.range(_page(root, after, revision))
         revision = revision or answer.header.revision
