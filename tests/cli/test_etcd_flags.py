@@ -1,0 +1,63 @@
+"""``--etcd-…``: what they mean, and what is wrong with them."""
+
+import sys
+
+import pytest
+
+from pilothouse.cli import apiserver, up
+from pilothouse.cli.etcd_flags import NEEDS_GRPC, etcd_options
+from pilothouse.cli.program import UserError
+from pilothouse.env import Env
+from pilothouse.storage.etcd.options import EtcdOptions
+
+SERVER = "--etcd-servers=https://10.0.0.1:2379,https://10.0.0.2:2379"
+
+
+def test_the_flags_are_upstreams_in_both_commands() -> None:
+    names = ["etcd-servers", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile"]
+    for module in (apiserver, up):
+        found = [flag.name for flag in module.flag_set("x").groups["etcd"]]
+        assert found == [*names, "etcd-compaction-interval", "event-ttl"]
+
+
+def test_they_become_options() -> None:
+    words = [SERVER, "--etcd-prefix=/k", "--etcd-cafile=a", "--etcd-certfile=b", "--etcd-keyfile=c", "--event-ttl=10m"]
+    options = etcd_options(apiserver.flag_set("x").parse([*words, "--etcd-compaction-interval=0"]))
+    assert options == EtcdOptions(
+        servers=("https://10.0.0.1:2379", "https://10.0.0.2:2379"),
+        prefix="/k",
+        ca_file="a",
+        cert_file="b",
+        key_file="c",
+        compaction_interval=0,
+        event_ttl=600,
+    )
+    assert etcd_options(apiserver.flag_set("x").parse([])) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["--etcd-prefix=/k"], "--etcd-prefix needs --etcd-servers", id="no servers"),
+        pytest.param(["--etcd-servers=10.0.0.1:x"], "--etcd-servers: '10.0.0.1:x'", id="no address"),
+        pytest.param([SERVER, "--etcd-certfile=a"], "are given together", id="half a certificate"),
+    ],
+)
+def test_what_is_wrong_is_said(words: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        etcd_options(apiserver.flag_set("x").parse(words))
+
+
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("pilothouse.storage.etcd.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(UserError) as refused:
+        apiserver.open_server(Env(), apiserver.flag_set("x").parse([SERVER, "--port=0"]))
+    assert str(refused.value) == NEEDS_GRPC
+
+
+def test_without_an_etcd_the_start_names_it() -> None:
+    expected = r"etcd can't be read at http://127\.0\.0\.1:1: rpc error: code = Unavailable"
+    with pytest.raises(UserError, match=expected):
+        apiserver.open_server(Env(), apiserver.flag_set("x").parse(["--etcd-servers=http://127.0.0.1:1", "--port=0"]))
