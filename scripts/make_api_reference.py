@@ -8,9 +8,10 @@ import ast
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -163,22 +164,37 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
     yield from _documented(node.body, attributes=False)
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
-            yield from _documented(statement.body, attributes=True)
+            arguments = (*statement.args.args, *statement.args.kwonlyargs)
+            types = {each.arg: _annotation(each.annotation) for each in arguments}
+            yield from _documented(statement.body, attributes=True, types=types)
 
 
-def _documented(body: list[ast.stmt], *, attributes: bool) -> Iterator[str]:
-    """The fields of a class, or the attributes that its constructor sets and documents."""
+def _documented(
+    body: list[ast.stmt], *, attributes: bool, types: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
+    """The fields of a class, or the public attributes that its constructor sets; ``types`` are its parameters'."""
     for statement, following in zip(body, [*body[1:], None], strict=True):
         if attributes:
             names = [each.removeprefix("self.") for each in _assigned(statement) if each.startswith("self.")]
-            if names and not names[0].startswith("_") and _below(following):
-                yield f"* `{names[0]}` — " + " ".join(_markdown(_below(following)).split())
+            if names and not names[0].startswith("_"):
+                shown = ": ".join(filter(None, (names[0], _type_of(statement, types))))
+                text = " ".join(_markdown(_below(following)).split())
+                yield f"* `{shown}`" + (f" — {text}" if text else "")
         elif isinstance(statement, ast.AnnAssign) and not ast.unparse(statement.target).startswith("_"):
             default = f" = {ast.unparse(statement.value)}" if statement.value is not None else ""
             text = " ".join(_markdown(_below(following)).split())
             yield f"* `{ast.unparse(statement.target)}: {_annotation(statement.annotation)}{default}`" + (
                 f" — {text}" if text else ""
             )
+
+
+def _type_of(statement: ast.stmt, types: Mapping[str, str]) -> str:
+    """What is known of an attribute's type: its annotation, or that of the parameter that it is."""
+    if isinstance(statement, ast.AnnAssign):
+        return _annotation(statement.annotation)
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
+        return types.get(statement.value.id, "")
+    return ""
 
 
 def _methods(node: ast.ClassDef) -> Iterator[str]:

@@ -18,3 +18,9 @@ def test_every_public_name_is_documented(package: str) -> None:
     for entry in page(package).split("\n## ")[1:]:
         name, _, rest = entry.partition("\n")
         assert rest.rpartition("```")[2].strip() or rest.count("```") > 2, f"{package}.{name} has no docstring"
+
+
+def test_attributes_that_a_constructor_sets_are_listed() -> None:
+    shown = page("operator").partition("## Context\n")[2].partition("```python\ndef ")[0]
+    assert "* `object: T` — The synced object" in shown
+    assert "* `status: dict[str, Any]` — The status, under its names on the wire" in shown

@@ -39,8 +39,10 @@ class Denied(Exception):
 
     def __init__(self, message: str, *, reason: str = "", causes: Iterable[StatusCause] = ()) -> None:
         super().__init__(message)
-        self.causes = tuple(causes)
-        self.reason = reason or ("Invalid" if self.causes else "Forbidden")
+        self.causes: tuple[StatusCause, ...] = tuple(causes)
+        """The fields that are wrong."""
+        self.reason: str = reason or ("Invalid" if self.causes else "Forbidden")
+        """What clients get as the reason of the Status."""
 
 
 class UserInfo(msgspec.Struct, frozen=True):
@@ -60,18 +62,25 @@ class AdmissionRequest(Generic[T]):
 
     def __init__(self, request: "_Request", obj: T | None, old: T | None, client: Client) -> None:
         self.object = obj
+        """As it is to be stored."""
         self.old_object = old
-        self.uid = request.uid
+        """As it is stored."""
+        self.uid: str = request.uid
+        """Of the review, not of an object."""
         self.operation: str = request.operation
-        self.name = request.name
+        """``CREATE``, ``UPDATE`` or ``DELETE``."""
+        self.name: str = request.name
         """Empty in a CREATE with ``generateName``."""
-        self.namespace = request.namespace
-        self.user = request.user_info
+        self.namespace: str = request.namespace
+        """Empty for cluster-scoped kinds."""
+        self.user: UserInfo = request.user_info
+        """Who has sent the request to the API server."""
         self.dry_run = bool(request.dry_run)
         """Nothing is stored; nothing else may be changed either."""
         self.client = client
         """For reads of the kinds in ``reads=``, from the API server and not from a cache."""
         self.warnings: list[str] = []
+        """What ``warn`` was given."""
         self._raw = request.object if obj is not None else request.old_object
 
     def warn(self, text: str) -> None:

@@ -99,7 +99,8 @@ class App:
         if errors := dns_label_errors(name):
             raise ValueError(f"the name of an app, {name!r}, {errors[0]}")
         self.name = name
-        self.metrics = Registry()
+        """Of the app, its Lease, and in its field managers."""
+        self.metrics: Registry = Registry()
         """Metrics of the controllers; the place for an operator's own."""
         self._declarations: list[Declaration] = []
         self._resources: dict[str, CustomResource[Any]] = {}

@@ -63,14 +63,19 @@ class Context(Generic[T]):
     def __init__(self, parts: Parts, obj: T, raw: bytes) -> None:
         self._parts = parts
         self.object = obj
-        self.key = object_key(obj.metadata)
-        self.client = parts.client
+        """The synced object, as it is in the cache."""
+        self.key: str = object_key(obj.metadata)
+        """``NAMESPACE/NAME``, or the name alone of a cluster-scoped object."""
+        self.client: Client = parts.client
         """For everything that has no method here. Its writes are not tracked."""
-        self.env = parts.env
-        self.log = parts.log
+        self.env: Env = parts.env
+        """The time (``now()``) and random numbers (``stream(name)``), also in virtual time."""
+        self.log: Log = parts.log
+        """The controller's log: ``ctx.log.info(text, key=value)``."""
         self._before: dict[str, Any] = msgspec.json.decode(raw, type=_Status).status or {}
         self._version = obj.metadata.resource_version
         self.status: dict[str, Any] = msgspec.json.decode(raw, type=_Status).status or {}
+        """The status, under its names on the wire; what is changed in it is written at the end."""
 
     # Reading
 

@@ -114,6 +114,7 @@ class CustomResource(Generic[T]):
             raise ValueError(f"api_version of a custom resource is GROUP/VERSION, got {api_version!r}")
         name = kind or view.__name__
         self.kind: Kind[T] = Kind(group, version, plural or f"{name.lower()}s", name, namespaced, view)
+        """The kind in the version of the hub, for ``ctx.client``."""
         self._names = {
             "kind": name,
             "listKind": f"{name}List",
@@ -137,7 +138,8 @@ class CustomResource(Generic[T]):
             if each.name in self.versions:
                 raise ValueError(f"{self.name} has two versions {each.name}")
             self.versions[each.name] = each
-        self.stored = stored or version
+        self.stored: str = stored or version
+        """The version that objects are stored in."""
         if self.stored not in self.versions:
             raise ValueError(f"{self.name} is stored={stored!r}, and has the versions {', '.join(self.versions)}")
         self._schemas = {each.name: _checked_schema(each.view) for each in self.versions.values()}

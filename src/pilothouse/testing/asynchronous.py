@@ -106,11 +106,13 @@ class AsyncCluster:
         client: Client | None = None,
     ) -> None:
         self.plane = plane
+        """With its API server (``plane.server``) and environment (``plane.env``)."""
         self._snapshot = snapshot
         self._shared = shared or Shared()
         self.namespace = namespace
         """The namespace of objects that name none. Empty is not allowed."""
         self.client: Client = client or plane.client(agent=_MANAGER)
+        """The administrator's."""
         self._served = served
         self._mapper = RestMapper(self.client)
 
