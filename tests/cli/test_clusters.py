@@ -192,6 +192,7 @@ def test_a_start_that_fails_leaves_nothing(user: User) -> None:
         "a flag that is chosen by the command": ("create cluster --data-dir=x", "unknown flag: --data-dir"),
         "a misspelt flag": ("create cluster --node=3", "did you mean --nodes?"),
         "no noun": ("create", "`pilothouse create cluster [NAME]`"),
+        "a name without its noun": ("delete web", "`pilothouse delete cluster web`"),
         "a name in capitals": ("create cluster Web", "can't be the name of a cluster"),
         "a name that leaves the directory": ("delete cluster ../x", "can't be the name of a cluster"),
         "a manifest that is not there": ("create cluster -f nothing.yaml", "unable to read manifest nothing.yaml"),

@@ -230,9 +230,14 @@ def default_root() -> Path:
     return Path(state).expanduser() / "pilothouse" / "clusters"
 
 
+def is_name(text: str) -> bool:
+    """Whether a cluster may be called that."""
+    return text not in _RESERVED and _NAME.fullmatch(text) is not None
+
+
 def check_name(name: str) -> None:
     """Raises ``UserError`` for what can't be the name of a cluster."""
-    if name in _RESERVED or not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UserError(
             f'"{name}" can\'t be the name of a cluster: up to 50 lower-case letters, digits, "-" and "."', code=2
         )

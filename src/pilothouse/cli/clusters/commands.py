@@ -15,7 +15,7 @@ from pilothouse.cli import apply_manifests, kubeconfig_text, up
 from pilothouse.cli import manifests as manifest_files
 from pilothouse.cli.clientside import PATHS, common_flags, connected
 from pilothouse.cli.clusters import contexts, process, sources
-from pilothouse.cli.clusters.cluster import DEFAULT_NAME, Cluster, Clusters, Record, check_name
+from pilothouse.cli.clusters.cluster import DEFAULT_NAME, Cluster, Clusters, Record, check_name, is_name
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import Env
@@ -155,7 +155,8 @@ def _named(program: str, words: Sequence[str]) -> Sequence[str]:
         return words
     if not words or words[0] not in {"cluster", "clusters"}:
         verb = program.rpartition(" ")[2]
-        raise UserError(f"{verb} what? `{program} cluster [NAME]`", code=2)
+        name = words[0] if words and is_name(words[0]) else "[NAME]"
+        raise UserError(f"{verb} what? `{program} cluster {name}`", code=2)
     return words[1:]
 
 
