@@ -5,12 +5,21 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from functools import cache
 from pathlib import Path
 
-from tests.programs import die_with_parent, free_port
+from tests.programs import free_port
+
+# gRPC does not survive a fork that is not followed by an exec at once, as ``preexec_fn`` needs it: so what is started
+# says itself that it ends with its parent (PR_SET_PDEATHSIG, Linux), and becomes etcd.
+_ENDS_WITH_PARENT = (
+    (sys.executable, "-SEc", "import ctypes,os,sys; ctypes.CDLL(None).prctl(1,9); os.execv(sys.argv[1],sys.argv[1:])")
+    if sys.platform == "linux"
+    else ()
+)
 
 
 class Etcd:
@@ -43,6 +52,7 @@ class Etcd:
         log = (self.directory / "log").open("ab")
         self._process = subprocess.Popen(
             [
+                *_ENDS_WITH_PARENT,
                 str(Path(os.environ["KUBEBUILDER_ASSETS"]) / "etcd"),
                 f"--data-dir={self.directory / 'data'}",
                 f"--listen-client-urls={self.url}",
@@ -57,7 +67,6 @@ class Etcd:
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
-            preexec_fn=die_with_parent,  # noqa: PLW1509  # one call, no locks
         )
         log.close()
         deadline = time.monotonic() + 20

@@ -39,7 +39,7 @@ class Program:
                 cwd=directory,
                 env=environment,
                 # A test run that is killed must not leave programs behind.
-                preexec_fn=die_with_parent if _LIBC is not None else None,  # noqa: PLW1509  # one call, no locks
+                preexec_fn=_die_with_parent if _LIBC is not None else None,  # noqa: PLW1509  # one call, no locks
             )
 
     @property
@@ -176,7 +176,6 @@ def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> 
         began = time.monotonic()
 
 
-def die_with_parent() -> None:
-    """For ``preexec_fn``: the process ends when this one does."""
+def _die_with_parent() -> None:
     if _LIBC is not None:
         _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -114,7 +114,7 @@ async def test_a_full_etcd_says_so_and_can_be_read(env: Env) -> None:
     try:
 
         async def fill() -> None:
-            for step in range(40):
+            for step in range(400):
                 await put(store, f"/pods/default/{step}", "x" * 100_000)
 
         with pytest.raises(StoreUnavailable, match="etcdserver: mvcc: database space exceeded"):

@@ -208,6 +208,24 @@ async def test_both_take_the_same_free_port_only_once(env: Env) -> None:
             assert sorted(answer.status for answer in answers) == [201, 422], [answer.text for answer in answers]
 
 
+async def test_a_quota_holds_for_both_together(env: Env) -> None:
+    async with servers(env) as both:
+        path = "/api/v1/namespaces/default/resourcequotas"
+        made = await both[0].post(path, {"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "6"}}})
+        status = {**made.body, "status": {"hard": {"configmaps": "6"}, "used": {"configmaps": "0"}}}
+        assert (await both[1].put(f"{path}/q/status", status)).status == 200
+        answers = await asyncio.gather(
+            *(
+                each.post(CONFIG_MAPS, config_map(f"c{number}-{step}"))
+                for number, each in enumerate(both)
+                for step in range(8)
+            )
+        )
+        statuses = sorted(answer.status for answer in answers)
+        assert statuses == [201] * 6 + [403] * 10, [answer.text for answer in answers]
+        assert len((await both[0].get(CONFIG_MAPS)).body["items"]) == 6
+
+
 async def test_custom_resources_are_served_by_the_other_server_within_a_second(env: Env) -> None:
     definition = {
         "metadata": {"name": "foos.example.com"},
@@ -364,6 +382,16 @@ async def test_a_value_that_nobody_can_read_is_an_error_and_not_absent(env: Env)
         assert (listed.status, "corrupt object" in listed.message) == (500, True)
         assert (await one.post(CONFIG_MAPS, config_map("bad"))).status == 409
         assert (await one.get(f"{CONFIG_MAPS}/good")).status == 200
+
+
+async def test_keys_that_are_no_text_are_left_alone(env: Env) -> None:
+    async with servers(env, 1) as (one,):
+        store = one.store
+        assert isinstance(store, EtcdStore)
+        key = store.keys.root.encode() + b"configmaps/default/\xff"
+        await store.client.txn(messages.TxnRequest(success=[messages.put(key, b"x")]), operation="t")
+        assert (await one.post(CONFIG_MAPS, config_map("a"))).status == 201
+        assert len((await one.get(CONFIG_MAPS)).body["items"]) == 1
 
 
 async def test_compaction_is_done_by_one_and_ends_no_watch(env: Env) -> None:

@@ -97,6 +97,7 @@ async def create_object(
             # a quota or an address.
             await asyncio.sleep(core.env.stream("apiserver races").random() * 0.02 * attempt)
             core.admission.allocate(write)
+            await core.admission.validate(write)
     raise errors.modified(info, meta["name"])
 
 

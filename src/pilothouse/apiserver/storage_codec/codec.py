@@ -70,7 +70,7 @@ class ObjectCodec:
         """The object as this server stores it, with that revision as its resource version. Raises ``CodecError``."""
         try:
             return self._decode(key, data, revision)
-        except (ProtobufError, msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+        except (ProtobufError, msgspec.DecodeError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise CodecError(f"{key} can't be decoded: {error}") from error
 
     def with_revision(self, value: bytes, old: int, new: int) -> bytes:

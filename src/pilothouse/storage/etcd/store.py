@@ -137,7 +137,9 @@ class EtcdStore(Store):
         """Follow etcd from now on. Safe to call again."""
         if self.tasks or self._closed:
             return
-        self.tasks.append(asyncio.create_task(self._follow(), name="watch of etcd"))
+        watch = asyncio.create_task(self._follow(), name="watch of etcd")
+        watch.add_done_callback(self._watch_ended)
+        self.tasks.append(watch)
         self.tasks.append(asyncio.create_task(self._measure(), name="size of etcd"))
         if self._options.compaction_interval:
             self.tasks.append(asyncio.create_task(self._compactor.run(), name="compaction of etcd"))
@@ -253,6 +255,8 @@ class EtcdStore(Store):
         for earlier in transaction.after:
             assert earlier.task is not None, "it was staged, and so sent, before"
             await asyncio.wait([earlier.task])
+        transaction.after.clear()  # or each would hold all before it
+        transaction.belongs_to = None
         if transaction.failure is not None:
             self._settle(transaction)
             return transaction.failure
@@ -375,6 +379,13 @@ class EtcdStore(Store):
         finally:
             reached.cancel()
 
+    def _watch_ended(self, task: "asyncio.Task[None]") -> None:
+        """It goes on until the store is closed, unless there is a bug: then nothing is shown any more, and nothing must
+        look well."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.is_reachable = False
+            _log.exception("The watch of etcd has failed; restart this server", error)
+
     def size(self) -> int | None:
         """The bytes of the database of the member that was asked last."""
         return self._size
@@ -415,7 +426,7 @@ class EtcdStore(Store):
         found: list[Staged] = []
         seen: set[str] = set()
         for pair in pairs:
-            key = self.keys.key(pair.key.decode())
+            key = _key(self.keys, pair)
             if key is None:
                 continue
             seen.add(key)
@@ -444,7 +455,7 @@ class EtcdStore(Store):
                 await asyncio.sleep(0)
                 began = self._env.monotonic()
             last = pair.mod_revision
-            key = self.keys.key(pair.key.decode())
+            key = _key(self.keys, pair)
             if key is None:
                 continue
             if key in group:
@@ -529,6 +540,13 @@ class _Gone(msgspec.Struct):
     value: bytes = b""
 
 
+def _key(keys: Keys, pair: Any) -> str | None:
+    try:
+        return keys.key(pair.key.decode())
+    except UnicodeDecodeError:
+        return None  # no server of Kubernetes writes such keys
+
+
 def _decoded(codec: Codec, key: str, pair: Any) -> bytes:
     try:
         return codec.decode(key, pair.value, pair.mod_revision)
@@ -539,7 +557,7 @@ def _decoded(codec: Codec, key: str, pair: Any) -> bytes:
 
 
 def _record(keys: Keys, codec: Codec, pair: Any) -> Record | None:
-    key = keys.key(pair.key.decode())
+    key = _key(keys, pair)
     if key is None:
         return None
     return Record(key, _decoded(codec, key, pair), pair.mod_revision, pair.create_revision)
