@@ -5,7 +5,7 @@ from typing import Any
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.rejections import rejection
 from pilothouse.why.states.replicas import held_pods
-from pilothouse.why.steps import STATE, Step
+from pilothouse.why.steps import FAULT, STATE, Step
 from pilothouse.why.view import Finding, View
 
 _REVISION = "deployment.kubernetes.io/revision"
@@ -40,9 +40,9 @@ async def incomplete(view: View) -> Finding | None:
 
 
 async def _add_reason(view: View, step: Step) -> None:
-    """The last change of the Deployment, unless what holds up the pods led there already."""
+    """The last change of the Deployment, unless what holds up the pods led there already, or came after it was done."""
     last = await lifetime.last_change(view)
-    if last is not None and not any(_leads_to(each, last) for each in step.because):
+    if last is not None and not any(_leads_to(each, last) for each in step.because) and not _is_over(view, last, step):
         step.because.append(last)
     if not step.because:
         step.root = STATE
@@ -50,6 +50,19 @@ async def _add_reason(view: View, step: Step) -> None:
 
 def _leads_to(step: Step, root: Step) -> bool:
     return any((each.object, each.resource_version) == (root.object, root.resource_version) for each in step.roots())
+
+
+def _is_over(view: View, last: Step, step: Step) -> bool:
+    """Whether the rollout that a change began was complete, and what holds up the pods now has another reason. One with
+    no reason but the pod itself, such as an exit, may still be due to the template."""
+    if last.text.endswith(" was created"):
+        begins_rollout = True
+    else:
+        begins_rollout = " changed: spec.template." in last.text and "spec.replicas" not in last.text
+    complete = view.condition("Progressing").get("reason") == "NewReplicaSetAvailable"
+    roots = [root for each in step.because for root in each.roots()]
+    of_pods = any(root.root == FAULT and root.object.startswith("pod/") for root in roots)
+    return begins_rollout and complete and bool(roots) and not of_pods
 
 
 async def _paused(view: View) -> Step:

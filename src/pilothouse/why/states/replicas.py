@@ -44,7 +44,8 @@ async def held_pods(pods: list[View]) -> list[Step]:
                 found[reason] = finding.steps[0]
     for reason, step in found.items():
         if numbers[reason] > 1:
-            step.table = [f"and {numbers[reason] - 1} more pods alike", *step.table]
+            more = numbers[reason] - 1
+            step.table = [f"and {more} more pod{'s' if more > 1 else ''} alike", *step.table]
     return list(found.values())
 
 
