@@ -51,20 +51,40 @@ def _filled(entries: Any, named: set[str]) -> Any:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what lies outside ``docs/`` and is linked to."""
     for path in sorted(_linked()):
-        files.append(File.generated(config, _site_path(path), content=(ROOT / path).read_bytes()))
+        content = (ROOT / path).read_bytes() if (ROOT / path).is_file() else _list_of(posixpath.dirname(path))
+        files.append(File.generated(config, _site_path(path), content=content))
     return files
 
 
+def _list_of(folder: str) -> str:
+    """The page of a folder that has none."""
+    names = sorted(path.name for path in (ROOT / folder).iterdir() if path.is_file())
+    return f"# {folder}\n\n" + "".join(f"* [{name}]({name})\n" for name in names)
+
+
+def _page_of(folder: str) -> str:
+    """The page that stands for a folder; it may be one that ``_list_of`` writes."""
+    return posixpath.join(folder, "index.md" if (ROOT / folder / "index.md").exists() else "README.md")
+
+
 def _linked() -> set[str]:
-    """The files outside ``docs/`` that pages link to, from the root."""
+    """The files outside ``docs/`` that pages link to, from the root, and pages of folders that have none."""
     found = set[str]()
     waiting = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
     while waiting:
         page = waiting.pop()
         for _start, target in _LINK.findall((ROOT / page).read_text(encoding="utf-8")):
             path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
-            outside = "://" not in target and path != "README.md" and not path.startswith("docs/")
-            if outside and path not in found and (ROOT / path).is_file():
+            if "://" in target or path == "README.md" or path.startswith(("docs/", "..")) or path in found:
+                continue
+            if (ROOT / path).is_dir():
+                path = _page_of(path)
+                if not (ROOT / path).exists():
+                    found |= {
+                        each.relative_to(ROOT).as_posix() for each in (ROOT / path).parent.iterdir() if each.is_file()
+                    }
+                    found.add(path)
+            if (ROOT / path).is_file():
                 found.add(path)
                 if path.endswith(".md"):
                     waiting.append(path)
@@ -91,7 +111,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         if "://" in target or target.startswith("mailto:") or not (ROOT / path).exists():
             return link[0]
         if (ROOT / path).is_dir():
-            path = posixpath.join(path, "index.md" if (ROOT / path / "index.md").exists() else "README.md")
+            path = _page_of(path)
         return link[1] + posixpath.relpath(_site_path(path), posixpath.dirname(here) or ".")
 
     return _LINK.sub(moved, markdown)
