@@ -3,12 +3,13 @@
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.simulate.report.recordings import HOSTILE, small
 from tests.ui.browser import Browser, Tab
 from tests.ui.test_chromium import violations
 
-from pilothouse.simulate.report import html, svg
+from pilothouse.simulate.report import comparison_html, html, svg
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chromium")]
 
@@ -32,6 +33,18 @@ def test_a_report_in_a_browser(browser: Browser, axe: str, tmp_path: Path, text:
         tab.prefer(prefers_color_scheme=scheme)
         assert violations(tab) == []
     assert (tab.errors, tab.requested, tab.run("window.pwned")) == ([], [(tmp_path / "report.html").as_uri()], None)
+    tab.close()
+
+
+def test_a_comparison_in_a_browser(browser: Browser, axe: str, tmp_path: Path) -> None:
+    runs = [msgspec.structs.replace(small(), variant=f"surge={n % 2}", seed=n) for n in range(4)]
+    tab = _opened(browser, tmp_path / "report.html", comparison_html(runs, runs=4))
+    tab.find("h1")
+    tab.call("Runtime.evaluate", expression=axe)
+    for scheme in ("light", "dark"):
+        tab.prefer(prefers_color_scheme=scheme)
+        assert violations(tab) == []
+    assert tab.errors == []
     tab.close()
 
 
