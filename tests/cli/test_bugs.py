@@ -1,6 +1,7 @@
 """``pilothouse bugs``: what is printed, and the exit codes."""
 
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -41,6 +42,38 @@ def test_with_the_guard_and_without(capsys: pytest.CaptureFixture[str]) -> None:
     (outcome,) = msgspec.json.decode(capsys.readouterr().out)
     assert outcome["asDeclared"] is True
     assert outcome["why"]
+
+
+def test_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("bugs", "run", "129795", "--scenario", "lag", "--unguarded", "-o", "json")
+    assert main([*words]) == 0
+    (before,) = msgspec.json.decode(capsys.readouterr().out)
+    page = tmp_path / "report.html"
+    assert main([*words, "--report", str(page)]) == 0
+    (outcome,) = msgspec.json.decode(capsys.readouterr().out)
+    assert outcome["digest"] == before["digest"]  # recording changes nothing
+    text = page.read_text(encoding="utf-8")
+    for part in (
+        '<a href="https://github.com/kubernetes/kubernetes/issues/129795" rel="noreferrer">',
+        "wants 3 pods and has 0: creating 3",
+        "without the guard",
+        "Causes of the write",
+        "pilothouse bugs run 129795 --scenario",
+    ):
+        assert part in text, part
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--all", "--report", "r.html"), "--report is of one run: leave --all out"),
+        (("129795", "--report", "r.html"), "--report is of one run: choose with --scenario, one of "),
+        (("129795", "--report", "/nowhere/r.html"), "/nowhere/r.html: No such file or directory"),
+    ],
+)
+def test_reports_that_are_none(words: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bugs", "run", *words]) == 2
+    assert expected in capsys.readouterr().err
 
 
 def test_a_run_that_is_not_as_declared_is_an_error(

@@ -1,7 +1,9 @@
 """``pilothouse bugs``: known bugs of Kubernetes' controllers, with the guards against them and without."""
 
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,13 +11,14 @@ import msgspec
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import parse
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import BOOL, INT32, STRING, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import BOOL, INT32, STRING, Flag, FlagSet, FlagType, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.simulate.bugs.declaration import Bug, Scenario
     from pilothouse.simulate.bugs.running import Outcome
 
 with lazy_imports():
+    from pilothouse.simulate import report
     from pilothouse.simulate.bugs import catalogue, running
 
 USAGE = """Known bugs of Kubernetes' controllers, each as a scenario that runs in virtual time: with the guard that
@@ -31,6 +34,9 @@ guard held, and without it the bug happened.
 """
 
 
+_PATH = FlagType("path", str)
+
+
 def flag_set(program: str) -> FlagSet:
     """Every flag of the command."""
     flags = FlagSet(USAGE.format(program=program), plain=True)
@@ -41,6 +47,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("scenario", STRING, "", "Run only the scenarios whose name begins so"),
         Flag("seed", INT32, -1, "The seed of the run, if not the scenario's own"),
         Flag("output", STRING, "text", "Output format: text or json", shorthand="o"),
+        Flag("report", _PATH, "", "Write a report of the run to this HTML file"),
     )
     common_flags(flags)
     return flags
@@ -62,6 +69,10 @@ def run(program: str, words: Sequence[str]) -> int:
     except catalogue.UnknownBug as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
+    if parsed["report"] and len(chosen) > 1:
+        listed = ", ".join(repr(scenario.name) for _bug, scenario, _unguarded in chosen)
+        print(f"Error: --report is of one run: choose with --scenario, one of {listed}", file=sys.stderr)
+        return 2
     return _run(chosen, parsed)
 
 
@@ -70,6 +81,10 @@ def _usage_error(verb: str, names: list[str], parsed: Parsed) -> str:
         return f'-o is text or json, got "{parsed["output"]}"'
     if verb not in {"list", "run"}:
         return f'"{verb}" is neither list nor run' if verb else "list or run?"
+    if parsed["report"] and not Path(parsed["report"]).parent.is_dir():
+        return f"{parsed['report']}: No such file or directory"
+    if parsed["report"] and parsed["all"]:
+        return "--report is of one run: leave --all out"
     if verb == "list":
         return f'list takes no name, got "{names[0]}"' if names else ""
     if bool(names) == parsed["all"]:
@@ -146,7 +161,16 @@ def _run(chosen: list[Choice], parsed: Parsed) -> int:
     outcomes: list[Outcome] = []
     previous: Bug | None = None
     for bug, scenario, unguarded in chosen:
-        outcome = running.run(bug, scenario, unguarded=unguarded, seed=seed)
+        if parsed["report"]:
+            outcome, recorded = running.run_recorded(bug, scenario, unguarded=unguarded, seed=seed)
+            page = report.html(recorded, replay=_command(bug, scenario, recorded.seed, outcome), links=bug.links)
+            try:
+                Path(parsed["report"]).write_text(page, encoding="utf-8")
+            except OSError as error:
+                print(f"Error: {parsed['report']}: {error.strerror}", file=sys.stderr)
+                return 2
+        else:
+            outcome = running.run(bug, scenario, unguarded=unguarded, seed=seed)
         outcomes.append(outcome)
         if parsed["output"] == "text":
             brief = bool(parsed["all"])
@@ -161,6 +185,11 @@ def _run(chosen: list[Choice], parsed: Parsed) -> int:
     elif parsed["all"]:
         print(f"{len(outcomes)} runs of {len({outcome.bug for outcome in outcomes})} bugs, {wrong} not as declared")
     return 1 if wrong else 0
+
+
+def _command(bug: "Bug", scenario: "Scenario", seed: int, outcome: "Outcome") -> str:
+    words = ["pilothouse", "bugs", "run", bug.number, "--scenario", scenario.name, "--seed", str(seed)]
+    return shlex.join([*words, *(["--unguarded"] if outcome.unguarded else [])])
 
 
 def _head(bug: "Bug") -> Iterator[str]:

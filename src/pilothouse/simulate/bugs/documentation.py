@@ -20,6 +20,7 @@ $ pilothouse bugs run 129795                        # the guard holds
 $ pilothouse bugs run 129795 --unguarded            # the bug happens: what went wrong, why, and the log
 $ pilothouse bugs run --all                         # everything, both ways; exit code 1 if anything is not as declared
 $ pilothouse bugs run 129795 --unguarded -o json
+$ pilothouse bugs run 54096 --unguarded --report bug.html   # the same as a page with pictures
 ```
 
 `pilothouse bugs run NAME --scenario TEXT` runs the scenarios whose name begins with TEXT, `--seed N` another order of

@@ -8,8 +8,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pilothouse.env import Env, virtual
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.sim import Simulation, running
 from pilothouse.simulate.bugs.declaration import Bug, Patch, Patches, Scenario
+
+with lazy_imports():
+    from pilothouse.simulate import recording
 
 LINES = 40
 
@@ -44,6 +48,25 @@ class NoUnguardedRun(ValueError):
 
 def run(bug: Bug, scenario: Scenario, *, unguarded: bool = False, seed: int | None = None) -> Outcome:
     """Run the scenario in virtual time. Raises ``NoUnguardedRun``."""
+    return _run(bug, scenario, unguarded=unguarded, seed=seed, record=False)[0]
+
+
+def run_recorded(
+    bug: Bug, scenario: Scenario, *, unguarded: bool = False, seed: int | None = None
+) -> "tuple[Outcome, recording.Recording]":
+    """As ``run``, with what a report shows of it. The run is the same."""
+    outcome, recorded = _run(bug, scenario, unguarded=unguarded, seed=seed, record=True)
+    assert recorded is not None, "it was asked for"
+    if outcome.failure:
+        why = "\n".join(outcome.why)
+        mark = recording.Mark(at=recorded.seconds, kind=recording.VIOLATION, text=outcome.failure, why=why)
+        recorded = msgspec.structs.replace(recorded, failure=outcome.failure, marks=[*recorded.marks, mark])
+    return outcome, recorded
+
+
+def _run(
+    bug: Bug, scenario: Scenario, *, unguarded: bool, seed: int | None, record: bool
+) -> "tuple[Outcome, recording.Recording | None]":
     without = scenario.unguarded if unguarded else None
     if unguarded and without is None:
         raise NoUnguardedRun(f"{bug.id}, {scenario.name!r}, has no run without the guard")
@@ -53,13 +76,24 @@ def run(bug: Bug, scenario: Scenario, *, unguarded: bool = False, seed: int | No
         arguments |= without.arguments
     simulations: list[Simulation] = []
     ended = 0.0
+    recorded: recording.Recording | None = None
+    chosen_seed = scenario.seed if seed is None else seed
+    name = f"{bug.id}: {scenario.name}"
 
     async def main(env: Env) -> None:
-        nonlocal ended
+        nonlocal ended, recorded
         try:
             async with running(env, options, scenario.invariants()) as simulation:
                 simulations.append(simulation)
-                await scenario.steps(simulation, **arguments)
+                recorder = None
+                if record:
+                    variant = "without the guard" if unguarded else "with the guard"
+                    recorder = recording.Recorder(simulation, name=name, seed=chosen_seed, variant=variant)
+                try:
+                    await scenario.steps(simulation, **arguments)
+                finally:
+                    if recorder is not None:
+                        recorded = recorder.finish()
         finally:
             ended = env.monotonic()
 
@@ -70,7 +104,7 @@ def run(bug: Bug, scenario: Scenario, *, unguarded: bool = False, seed: int | No
         if without is not None:
             stack.enter_context(patched(without.patches))
         try:
-            virtual.run(main, seed=scenario.seed if seed is None else seed)
+            virtual.run(main, seed=chosen_seed)
         except Exception as error:  # whatever it is, it is the outcome
             cause: BaseException = error
             while isinstance(cause, BaseExceptionGroup):
@@ -80,7 +114,7 @@ def run(bug: Bug, scenario: Scenario, *, unguarded: bool = False, seed: int | No
                 raise
     simulation = simulations[0]
     expected = without.fails if without is not None else ""
-    return Outcome(
+    outcome = Outcome(
         bug=bug.id,
         scenario=scenario.name,
         unguarded=unguarded,
@@ -93,6 +127,7 @@ def run(bug: Bug, scenario: Scenario, *, unguarded: bool = False, seed: int | No
         writes=simulation.story.writes,
         digest=simulation.story.digest,
     )
+    return outcome, recorded
 
 
 @contextlib.contextmanager

@@ -26,8 +26,10 @@ _CAPTIONS = {
 }
 
 
-def html(recording: Recording, *, budgets: Sequence[BudgetResult] = (), replay: str = "") -> str:
-    """The file. ``replay`` is the command that makes the same run again."""
+def html(
+    recording: Recording, *, budgets: Sequence[BudgetResult] = (), replay: str = "", links: Sequence[str] = ()
+) -> str:
+    """The file. ``replay`` is the command that makes the same run again, ``links`` lead to what it is about."""
     axis = axis_of(recording)
     pictures = [
         figure(
@@ -55,7 +57,7 @@ def html(recording: Recording, *, budgets: Sequence[BudgetResult] = (), replay: 
         *pictures,
         element("h2", "Numbers"),
         *details,
-        _footer(recording, replay),
+        _footer(recording, replay, links),
     ]
     return document(f"{short(recording.name or 'simulation', LONGEST)}: report", content)
 
@@ -165,12 +167,13 @@ def _label(key: str, recording: Recording) -> str:
     return f"{key} over {seconds_text(recording.seconds)}; the numbers are in the tables below"
 
 
-def _footer(recording: Recording, replay: str) -> Markup:
+def _footer(recording: Recording, replay: str, links: Sequence[str]) -> Markup:
     parts = [
         element(
             "p", "Times are virtual, and count from the beginning of the time line; the same seed is the same run."
         ),
     ]
+    parts += [element("p", "See ", element("a", link, href=link, rel="noreferrer")) for link in links]
     if replay:
         parts.append(element("p", "Run it again: ", element("code", replay)))
     if recording.digest:
