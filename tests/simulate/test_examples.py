@@ -18,7 +18,8 @@ SLOW = {"autoscaling-day", "cronjobs-clock-change", "daemonset-upgrade", "preemp
 """These take more than some seconds."""
 FAILS = "operator-with-a-bug"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
-_MARKED = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in NAMES if name != FAILS]
+_MARKS = [pytest.mark.slow, pytest.mark.timeout(900)]
+_MARKED = [pytest.param(name, marks=_MARKS if name in SLOW else []) for name in NAMES if name != FAILS]
 
 
 def _run(name: str, *settings: str, record: bool = False) -> Result:
@@ -70,6 +71,7 @@ def test_every_scenario_is_broken_once() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_scenario_that_is_broken_fails(name: str) -> None:
     setting, expected = BREAKS[name]
