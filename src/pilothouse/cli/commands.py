@@ -21,6 +21,8 @@ COMMANDS = {
     "history": "print the changes of an object, also of one that is gone",
     "why": "explain why an object is as it is, or is gone",
     "snapshot": "save a cluster into a file, and restore it",
+    "record": "record a cluster: everything in it, and every change",
+    "replay": "serve a recorded cluster, changing as it has changed",
     "top": "show the cluster on the screen of a terminal",
     "ui": "print a link to the page of `up --ui`",
     "simulate": "run a scenario in virtual time: a cluster, what happens to it, what has to hold",

@@ -7,12 +7,11 @@ that dies in an intermediate state, is ``faults.Crash``.
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, assert_never
+from typing import Any, Protocol, assert_never
 
 from pilothouse.sim import faults
-
-if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Simulation
+from pilothouse.sim.replica import Replica
+from pilothouse.sim.triggers import ChangeTriggers
 
 MISSED_SECONDS = 60.0
 """A resource is not watched for longer than that, should the change that is awaited never come."""
@@ -21,7 +20,26 @@ _DOWN_SECONDS = 0.5
 AtChange = faults.StaleCache | faults.StaleRestart | faults.MissedChange | faults.DownDuringChange
 
 
-async def inject(simulation: "Simulation", fault: AtChange) -> None:
+class Simulated(Protocol):
+    """What a simulation lets a fault do."""
+
+    triggers: ChangeTriggers
+
+    @property
+    def replica(self) -> Replica:
+        """The second API server."""
+
+    def kill(self, *, down: float = 0.0, stale: bool = False) -> None:
+        """The program dies."""
+
+    def end_watches(self, resource: str = "", how: str = "ended") -> None:
+        """Its watches end."""
+
+    def held_watches(self, resource: str = "") -> Any:
+        """No event reaches it during the block."""
+
+
+async def inject(simulation: Simulated, fault: AtChange) -> None:
     """Wait for the change and bring the fault about; returns when it is over."""
     triggers = simulation.triggers
     match fault:
@@ -48,5 +66,5 @@ async def inject(simulation: "Simulation", fault: AtChange) -> None:
             assert_never(fault)
 
 
-def _hold(simulation: "Simulation", stack: contextlib.ExitStack, resource: str) -> None:
+def _hold(simulation: Simulated, stack: contextlib.ExitStack, resource: str) -> None:
     stack.enter_context(simulation.held_watches(resource))

@@ -5,10 +5,14 @@
    CustomResourceDefinitions come first, then the others of the core group, then those of the other groups.
 3. one ``End``, with what was left out. A file without it is not complete.
 
-A line is told by its first key: ``pilothouseSnapshot``, ``resource``, ``end``; every other is an object.
+A recording goes on after the end: with a ``ChangeLine`` for each change, after a ``ResourceLine`` if its resource is
+not that of the change before. It may be cut off anywhere there.
+
+A line is told by its first key: ``pilothouseSnapshot``, ``resource``, ``end``, ``change``; every other is an object.
 """
 
 import os
+from typing import Literal
 
 import msgspec
 
@@ -44,6 +48,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     secret_values: bool = False
     """Whether the values of Secrets are in it."""
     anonymized: bool = False
+    recording: bool = False
+    """Whether changes follow."""
 
 
 class ResourceLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -91,11 +97,23 @@ class End(msgspec.Struct, frozen=True):
     end: Totals
 
 
+class ChangeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of an object."""
+
+    change: Literal["ADDED", "MODIFIED", "DELETED"]
+    at: float
+    """Seconds after the time of the header."""
+    object: msgspec.Raw
+    """As the API server gave it, with apiVersion and kind. Of a deletion that was not seen: its name and uid."""
+
+
 encode = msgspec.json.Encoder().encode
 decode_header = msgspec.json.Decoder(Header).decode
 decode_resource = msgspec.json.Decoder(ResourceLine).decode
 decode_end = msgspec.json.Decoder(End).decode
+decode_change = msgspec.json.Decoder(ChangeLine).decode
 
 HEADER_START = b'{"pilothouseSnapshot":'
 RESOURCE_START = b'{"resource":'
+CHANGE_START = b'{"change":'
 END_START = b'{"end":'

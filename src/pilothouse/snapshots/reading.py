@@ -9,12 +9,13 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 import msgspec
 
 from pilothouse.machinery.json_bounds import exceeded
 from pilothouse.snapshots.file_format import (
+    CHANGE_START,
     END_START,
     FORMAT,
     HEADER_START,
@@ -26,12 +27,14 @@ from pilothouse.snapshots.file_format import (
     ResourceLine,
     SnapshotError,
     Totals,
+    decode_change,
     decode_end,
     decode_header,
     decode_resource,
 )
 
 _TRUNCATED = "the file ends here, in the middle of the snapshot: it was cut off, or is still being written"
+_MAX_SECONDS = 10 * 366 * 86400.0
 _GZIP = b"\x1f\x8b"
 
 
@@ -41,6 +44,14 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     line: int
     resource: ResourceLine
     raw: bytes
+
+
+class RecordedChange(msgspec.Struct, frozen=True, gc=False):
+    """A change of a recording. The object is not decoded yet."""
+
+    at: float
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    entry: Entry
 
 
 class SnapshotFile:
@@ -61,6 +72,8 @@ class SnapshotFile:
         self._max_line = max_line
         self._max_objects = max_objects
         self._max_bytes = max_bytes
+        self.complete = True
+        """Whether a recording is whole, as far as it was read."""
         self.totals: Totals | None = None
         """What the end says; None until all entries were read."""
         with self._open() as file:
@@ -76,6 +89,43 @@ class SnapshotFile:
             lines = _Lines(self, file)
             self._header(lines)
             yield from self._entries(lines)
+
+    def changes(self) -> Iterator[RecordedChange]:
+        """The changes of a recording, in their order. One that was cut off ends with its last whole change: then
+        ``complete`` is False."""
+        with self._open() as file:
+            lines = _Lines(self, file)
+            self._header(lines)
+            for _entry in self._entries(lines):
+                pass
+            resource: ResourceLine | None = None
+            while self.header.recording:
+                try:
+                    line = lines.next_or_end()
+                except SnapshotError as error:
+                    if error.reason != _TRUNCATED:
+                        raise
+                    self.complete = False
+                    return
+                if not line:
+                    return
+                if line.startswith(RESOURCE_START):
+                    resource = self._resource(line, lines.number)
+                elif resource is None or not line.startswith(CHANGE_START):
+                    raise self.error("expected a change, after the line that says of what resource it is", lines.number)
+                else:
+                    yield self._change(line, resource, lines.number)
+
+    def _change(self, line: bytes, resource: ResourceLine, number: int) -> RecordedChange:
+        if wrong := exceeded(line):
+            raise self.error(f"the change can't be taken: {wrong}", number)
+        try:
+            found = decode_change(line)
+        except msgspec.MsgspecError as error:
+            raise self.error(f"the change can't be read: {error}", number) from None
+        if not 0 <= found.at < _MAX_SECONDS:
+            raise self.error(f"the change is {found.at} seconds after the start", number)
+        return RecordedChange(found.at, found.change, Entry(number, resource, bytes(found.object)))
 
     def _open(self) -> BinaryIO:
         with self.path.open("rb") as file:
@@ -145,7 +195,7 @@ class SnapshotFile:
             raise self.error(f"the end can't be read: {error}", number) from None
         if totals.objects != count:
             raise self.error(f"the end says that there are {totals.objects} objects, and there are {count}", number)
-        if lines.rest():
+        if not self.header.recording and lines.rest():
             raise self.error("something comes after the end", number + 1)
         self.totals = totals
 
@@ -172,6 +222,11 @@ class _Lines:
         if len(line) > most:
             raise snapshot.error(f"the line is longer than {most:,} bytes", self.number)
         raise snapshot.error(_TRUNCATED, self.number)
+
+    def next_or_end(self) -> bytes:
+        """The next line; empty at the end of the file."""
+        start = self._read(1)
+        return start if not start or start == b"\n" else start + self.next()
 
     def rest(self) -> bytes:
         """What is left, or the beginning of it. Has the checksum verified."""

@@ -27,7 +27,7 @@ from pilothouse.apiserver.storage_codec.older_versions import CONVERSIONS
 from pilothouse.machinery.bodies import DecodeError, decode_body
 from pilothouse.machinery.names import path_segment_errors
 from pilothouse.machinery.times import TimeError, parse_time
-from pilothouse.snapshots.file_format import Skipped
+from pilothouse.snapshots.file_format import ResourceLine, Skipped
 from pilothouse.snapshots.leases import released
 from pilothouse.snapshots.reading import Entry, SnapshotFile, decoded
 from pilothouse.snapshots.resource_order import DEFINITIONS
@@ -80,7 +80,7 @@ def restored(path: str | os.PathLike[str], *, gates: tuple[str, ...] = ()) -> Re
     ``gates`` are the feature gates of the API server, which may serve further resources.
     """
     file = SnapshotFile(path)
-    reading = _Restoring(file, ResourceTable(gates))
+    reading = Restoring(file, ResourceTable(gates))
     for entry in file.entries():
         reading.add(entry)
     return reading.done()
@@ -93,7 +93,9 @@ class _Custom(msgspec.Struct, frozen=True):
     versions: frozenset[str]
 
 
-class _Restoring:
+class Restoring:
+    """Takes the objects of a file, one after the other."""
+
     def __init__(self, file: SnapshotFile, table: ResourceTable) -> None:
         self._file = file
         self._built_in: dict[tuple[str, str], ResourceInfo] = {}
@@ -114,6 +116,14 @@ class _Restoring:
 
     def add(self, entry: Entry) -> None:
         """Take the next object."""
+        converted = self.convert(entry)
+        if converted is not None:
+            obj, stored = converted
+            self._store(entry, stored, obj, self._revision(entry, obj["metadata"]))
+            self._note((entry.resource.group, entry.resource.resource), obj)
+
+    def convert(self, entry: Entry) -> tuple[Object, ResourceInfo] | None:
+        """An object as it is stored, and where; None if there is no place for it."""
         resource, line = entry.resource, entry.line
         where = (resource.group, resource.resource)
         info = self._built_in.get(where)
@@ -126,16 +136,15 @@ class _Restoring:
         if isinstance(found, str):
             key = (resource.group_resource, found)
             self._unknown[key] = self._unknown.get(key, 0) + 1
-            return
+            return None
         obj, stored = found
         meta = obj["metadata"]
         if stored.namespaced != bool(meta.get("namespace")):
             what = "needs a namespace" if stored.namespaced else "can't be in a namespace"
             raise self._file.error(f"{resource.kind} {meta.get('name')!r} {what}", line)
-        self._store(entry, stored, obj, self._revision(entry, meta))
         if where == DEFINITIONS:
             self._define(obj, line)
-        self._note(where, obj)
+        return obj, stored
 
     def _of_built_in(self, entry: Entry, info: ResourceInfo) -> "tuple[Object, ResourceInfo] | str":
         resource = entry.resource
@@ -204,13 +213,8 @@ class _Restoring:
 
     def _store(self, entry: Entry, info: ResourceInfo, obj: Object, revision: int) -> None:
         kind, line, meta = entry.resource.kind, entry.line, obj["metadata"]
-        for field in ("name", "namespace", "generateName", "uid"):
-            text = meta.get(field) or ""
-            if len(text) > _LONGEST or not _PLAIN(text) or (text and field != "uid" and path_segment_errors(text)):
-                raise self._file.error(f"the {kind} has an impossible metadata.{field}: {text[:80]!r}", line)
-        name, uid = meta.get("name") or "", meta.get("uid") or ""
-        if not name or not uid:
-            raise self._file.error(f"the {kind} {name!r} has no {'uid' if name else 'name'}", line)
+        self.check_names(entry, meta)
+        name, uid = meta["name"], meta["uid"]
         key = info.key(meta.get("namespace") or "", name)
         if key in self._lines:
             raise self._file.error(f"{kind} {key.split('/', 2)[2]} is there already, in line {self._lines[key]}", line)
@@ -221,6 +225,25 @@ class _Restoring:
         if meta.get("managedFields"):
             meta["managedFields"] = [{k: each[k] for k in _ENTRY if k in each} for each in meta["managedFields"]]
         self._encoded[key] = (revision, encode_object(info, released(info, obj)))
+
+    def info_of(self, resource: ResourceLine) -> ResourceInfo | None:
+        """Where the objects of a resource are stored."""
+        where = (resource.group, resource.resource)
+        if where in self._built_in:
+            info = self._by_version.get((resource.group, resource.version, resource.resource), self._built_in[where])
+            return registration_of(info.group, info.resource).strategy.stored_as(info)
+        return self._custom[where].info if where in self._custom else None
+
+    def check_names(self, entry: Entry, meta: Mapping[str, Any]) -> None:
+        """What becomes a key must be one. Raises ``SnapshotError``."""
+        kind, line = entry.resource.kind, entry.line
+        for field in ("name", "namespace", "generateName", "uid"):
+            text = meta.get(field) or ""
+            if len(text) > _LONGEST or not _PLAIN(text) or (text and field != "uid" and path_segment_errors(text)):
+                raise self._file.error(f"the {kind} has an impossible metadata.{field}: {text[:80]!r}", line)
+        name, uid = meta.get("name") or "", meta.get("uid") or ""
+        if not name or not uid:
+            raise self._file.error(f"the {kind} {name!r} has no {'uid' if name else 'name'}", line)
 
     def _define(self, definition: Object, line: int) -> None:
         """Make room for the objects of a definition."""

@@ -5,14 +5,14 @@ later, as long as etcd has not compacted that revision); ``Totals`` says from wh
 than a page is in memory.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 import pilothouse
-from pilothouse.api.meta import Object, Status
+from pilothouse.api.meta import Object, ObjectMeta, Status
 from pilothouse.client import Client
 from pilothouse.client.errors import (
     ApiError,
@@ -85,6 +85,20 @@ class SaveOptions(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULTS = SaveOptions()
 
 
+class Writer(Protocol):
+    """Takes the lines of a file."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all lines, uncompressed."""
+
+    def resource(self, line: ResourceLine) -> None:
+        """Begin the objects of a resource."""
+
+    def object(self, raw: bytes) -> None:
+        """An object of the resource."""
+
+
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it."""
 
@@ -95,7 +109,9 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the file."""
 
 
-class _Page(msgspec.Struct, frozen=True):
+class Page(msgspec.Struct, frozen=True):
+    """A page of a list."""
+
     resource_version: str
     items: list[msgspec.Raw]
     next: str
@@ -133,26 +149,17 @@ async def save(client: Client, env: Env, path: Path, options: SaveOptions = DEFA
         secret_values=options.secret_values,
         anonymized=options.anonymize is not None,
     )
-    discovery = await client.discover()
     with SnapshotWriter(path, header) as writer:
-        saving = _Saving(client, path, writer, options)
-        for name, reason in sorted(discovery.failures.items()):
-            saving.skipped.append(Skipped(name, f"discovery failed: {reason}"))
-        resources = listed_resources(discovery)
-        definitions = [each for each in resources if (each.group, each.name) == DEFINITIONS]
-        for resource in definitions:
-            await saving.save(resource)
-        for resource in listed_resources(discovery, saving.storage_versions):
-            if (resource.group, resource.name) != DEFINITIONS:
-                await saving.save(resource)
+        saving = Saving(client, path, writer, options)
+        await saving.save_all()
         totals = saving.totals()
         return Saved(totals=totals, resources=saving.resources, size=writer.finish(totals))
 
 
-class _Saving:
+class Saving:
     """One snapshot on its way."""
 
-    def __init__(self, client: Client, path: Path, writer: SnapshotWriter, options: SaveOptions) -> None:
+    def __init__(self, client: Client, path: Path, writer: Writer, options: SaveOptions) -> None:
         self._client = client
         self._path = path
         self._writer = writer
@@ -163,6 +170,9 @@ class _Saving:
         """All so far: an object that is served under two resources is saved once."""
         self._versions: list[int] = []
         self._objects = 0
+        self.on_saved: Callable[[ResourceLine, ObjectMeta], None] | None = None
+        self.on_listed: Callable[[Resource, str], None] | None = None
+        """Called with the version of each page."""
         self.resources = 0
         self.skipped: list[Skipped] = []
         self.storage_versions: dict[str, str] = {}
@@ -177,6 +187,18 @@ class _Saving:
             skipped=tuple(self.skipped),
         )
 
+    async def save_all(self) -> None:
+        """Save the objects of all resources, definitions first."""
+        discovery = await self._client.discover()
+        for name, reason in sorted(discovery.failures.items()):
+            self.skipped.append(Skipped(name, f"discovery failed: {reason}"))
+        definitions = [each for each in listed_resources(discovery) if (each.group, each.name) == DEFINITIONS]
+        for resource in definitions:
+            await self.save(resource)
+        for resource in listed_resources(discovery, self.storage_versions):
+            if (resource.group, resource.name) != DEFINITIONS:
+                await self.save(resource)
+
     async def save(self, resource: Resource) -> None:
         """Save the objects of one resource, or note why they can't be read."""
         name = resource.group_resource
@@ -184,9 +206,11 @@ class _Saving:
             return
         begun = False
         try:
-            async for page in self._pages(resource):
+            async for page in self.pages(resource):
                 self._note_version(page.resource_version)
-                line = _line(resource, page.resource_version)
+                if self.on_listed is not None:
+                    self.on_listed(resource, page.resource_version)
+                line = line_of(resource, page.resource_version)
                 for raw in page.items:
                     text = self._saved(line, raw)
                     if text is None:
@@ -214,15 +238,16 @@ class _Saving:
         options = self._options
         if self._objects > options.max_objects:
             reason = f"there are more than {options.max_objects:,} objects, with those of {name}"
-        elif self._writer.bytes > options.max_bytes:
+        elif self._writer.size > options.max_bytes:
             reason = f"it would be larger than {options.max_bytes:,} bytes, with the objects of {name}"
         else:
             return
         raise SnapshotError(self._path, f"{reason}: leave some out with --exclude")
 
-    async def _pages(self, resource: Resource) -> AsyncIterator[_Page]:
-        """Pages of a list, at the moment of the snapshot if that can be had, without objects that come twice."""
-        token, exact = "", self._moment
+    async def pages(self, resource: Resource, *, latest: bool = False) -> AsyncIterator[Page]:
+        """Pages of a list, at the moment of the snapshot if that can be had, or the ``latest``; without objects that
+        come twice."""
+        token, exact = "", "" if latest else self._moment
         empty, expired, seen = 0, 0, {""}
         while True:
             try:
@@ -250,7 +275,7 @@ class _Saving:
                 raise SnapshotError(self._path, f"the list of {resource.group_resource} has no end: leave it out")
             seen.add(token)
 
-    async def _page(self, resource: Resource, token: str, exact: str) -> _Page:
+    async def _page(self, resource: Resource, token: str, exact: str) -> Page:
         kind = resource.as_kind()
         target = with_query(
             collection_path(kind, ""),
@@ -264,7 +289,12 @@ class _Saving:
             found = _list(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise UndecodableObject(f"a list of {resource.group_resource}", str(error), b"") from error
-        return _Page(found.metadata.resource_version, found.items or [], found.metadata.continue_)
+        return Page(found.metadata.resource_version, found.items or [], found.metadata.continue_)
+
+    def changed(self, line: ResourceLine, obj: dict[str, Any]) -> dict[str, Any]:
+        """What is saved of a decoded object."""
+        obj["kind"], obj["apiVersion"] = line.kind, line.api_version
+        return self._changed(line, obj)
 
     def _saved(self, line: ResourceLine, raw: msgspec.Raw) -> bytes | None:
         """The line of an object; None for one that is not saved."""
@@ -284,6 +314,8 @@ class _Saving:
         if not meta.uid or meta.uid in self._uids:
             return None  # computed, not stored; or saved as an object of another resource
         self._uids.add(meta.uid)
+        if self.on_saved is not None:
+            self.on_saved(line, meta)
         head = f'{{"kind":"{line.kind}","apiVersion":"{line.api_version}",'.encode()
         changes = (line.resource, line.group) in _CHANGED or self._options.anonymize is not None
         if not changes and text.startswith(b'{"metadata":') and b"\n" not in text:
@@ -314,7 +346,8 @@ _CHANGED = (("secrets", ""), DEFINITIONS[::-1])
 """Resources whose objects are always decoded."""
 
 
-def _line(resource: Resource, version: str) -> ResourceLine:
+def line_of(resource: Resource, version: str) -> ResourceLine:
+    """What announces the objects of a resource."""
     return ResourceLine(
         resource=resource.name,
         group=resource.group,

@@ -26,7 +26,7 @@ class SnapshotWriter:
         # Neither name nor time of the draft: the same objects give the same file.
         self._file = gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=self._raw, mtime=0)
         self._finished = False
-        self.bytes = 0
+        self.size = 0
         """Of all lines, uncompressed."""
         self._write(encode(header))
 
@@ -61,6 +61,6 @@ class SnapshotWriter:
         return size
 
     def _write(self, line: bytes) -> None:
-        self.bytes += len(line) + 1
+        self.size += len(line) + 1
         self._file.write(line)
         self._file.write(b"\n")

@@ -1,0 +1,112 @@
+"""``pilothouse record``: follow a cluster into a file."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.snapshot import print_skipped
+from pilothouse.cli.terminal import escaped
+from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.flags import BOOL, DURATION, INT, STRINGS, Flag, FlagSet, Parsed
+
+with lazy_imports():
+    from pilothouse.client import errors
+    from pilothouse.snapshots import anonymizing, file_format, recording, saving
+
+USAGE = """Records a cluster: saves everything that may be listed, and then follows every change, until Ctrl-C, until
+--for is over, or until the file is full. The file can be read up to the last second, also if the recorder is killed.
+`replay` serves it; for `snapshot` and `up --snapshot` it is the cluster as it was at the beginning.
+
+Usage:
+  {program} FILE [flags]
+"""
+_MIB = 1 << 20
+
+
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
+    flags = FlagSet(USAGE.format(program=program), plain=True)
+    flags.add(
+        "record",
+        Flag("for", DURATION, 0.0, "How long to record; 0: until Ctrl-C"),
+        Flag("max-mib", INT, 1024, "Size at which the recording ends, in MiB before compression"),
+        Flag("include-secret-values", BOOL, False, "Record the values of Secrets, and not only their keys"),
+        Flag("anonymize", BOOL, False, "Replace everything that somebody has chosen; see snapshot save"),
+        Flag("exclude", STRINGS, (), "Resources to leave out, such as events or leases"),
+    )
+    connection_flags(flags, qps=50.0, burst=200)
+    common_flags(flags)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Record."""
+    parsed = parse(flag_set(program), program, words, most=1)
+    if isinstance(parsed, int):
+        return parsed
+    # Ctrl-C is how a recording ends.
+    return serve(program, _run(parsed, program), v=parsed["v"], stopped=0)
+
+
+async def _run(parsed: Parsed, program: str) -> int:
+    if len(parsed.arguments) != 1:
+        raise UserError(f'expected "{program} FILE"', code=2)
+    if parsed["for"] < 0 or parsed["max-mib"] < 1:
+        raise UserError("--for must not be negative, and --max-mib must be positive", code=2)
+    if parsed["anonymize"] and parsed["include-secret-values"]:
+        raise UserError("--anonymize and --include-secret-values can't be used together", code=2)
+    path, env = Path(parsed.arguments[0]), Env()
+    exclude = tuple(parsed["exclude"]) + (("events",) if parsed["anonymize"] else ())
+    options = recording.RecordOptions(
+        save=saving.SaveOptions(
+            secret_values=parsed["include-secret-values"],
+            anonymize=anonymizing.Anonymizer() if parsed["anonymize"] else None,
+            exclude=exclude,
+        ),
+        seconds=parsed["for"],
+        max_bytes=parsed["max-mib"] * _MIB,
+    )
+    async with connected(parsed, env, "pilothouse-record") as client:
+        recorder = recording.Recorder(client, env, path, options)
+        announcing = asyncio.get_running_loop().create_task(_announce(recorder, path))
+        try:
+            await recorder.run()
+        except FileExistsError as error:
+            raise UserError(f"{path} is there already: name another file") from error
+        except (errors.ApiError, ConnectionError, TimeoutError) as error:
+            raise UserError(f"nothing was recorded: {error}") from error
+        except file_format.SnapshotError as error:
+            raise UserError(escaped(str(error))) from error
+        except OSError as error:
+            raise _disk_error(path, error, recorder) from error
+        except BaseExceptionGroup as group:
+            found = group.subgroup(OSError)
+            if found is None:
+                raise
+            raise _disk_error(path, _first(found), recorder) from group
+        finally:
+            announcing.cancel()
+            if recorder.ready.is_set():
+                full = "; it is full (--max-mib)" if recorder.full else ""
+                print(f"recorded {recorder.changes:,} changes, {recorder.size:,} bytes before compression{full}")
+    return 0
+
+
+async def _announce(recorder: "recording.Recorder", path: Path) -> None:
+    await recorder.ready.wait()
+    print_skipped(recorder.skipped, "can't be recorded")
+    print(f"recording in {path}: {recorder.objects:,} objects to begin with. Ctrl-C ends it.", flush=True)
+
+
+def _disk_error(path: Path, error: BaseException, recorder: "recording.Recorder") -> UserError:
+    kept = f"; what was recorded until then is in it ({recorder.changes:,} changes)" if recorder.ready.is_set() else ""
+    return UserError(f"{path}: {getattr(error, 'strerror', None) or error}{kept}")
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,334 @@
+"""Follows a cluster into a file: a snapshot of it, and then every change, as long as the recorder runs.
+
+Each resource is watched from the resourceVersion of its list. A watch that ends is opened again from the last version
+that it had. After a 410 the resource is listed again, and what is different becomes changes: states in between are lost
+then, as they are for any client. What is written is readable up to the last second, whatever ends the recorder.
+"""
+
+import asyncio
+import contextlib
+import gzip
+import os
+import zlib
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+
+import pilothouse
+from pilothouse.api.meta import Object, ObjectMeta
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError, Expired, Forbidden, Gone, MethodNotAllowed, NotFound, UndecodableObject
+from pilothouse.env import Env, TaskGroup
+from pilothouse.machinery.api_resources import Resource
+from pilothouse.machinery.json_bounds import exceeded
+from pilothouse.machinery.times import format_time
+from pilothouse.snapshots.file_format import (
+    FORMAT,
+    MAX_LINE,
+    ChangeLine,
+    End,
+    Header,
+    ResourceLine,
+    SnapshotError,
+    encode,
+)
+from pilothouse.snapshots.resource_order import DEFINITIONS, listed_resources
+from pilothouse.snapshots.saving import SaveOptions, Saving, line_of
+
+FLUSH_SECONDS = 1.0
+_LEVEL = 6
+_RETRY_SECONDS = (1.0, 30.0)
+_WATCH_SECONDS = 300
+_DISCOVERY_SECONDS = 2.0
+"""How long after a change of definitions new resources are looked for."""
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+_any = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Full(Exception):
+    """As much has been recorded as was asked for."""
+
+
+class RecordingWriter:
+    """Writes a file under its own name: what has been flushed can be read, even if the process is killed.
+
+    Raises ``FileExistsError``, and ``OSError`` when the disk is full.
+    """
+
+    def __init__(self, path: Path, header: Header) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+        self._path = path
+        self._raw = os.fdopen(os.open(path, flags, 0o600), "wb")
+        self._file = gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=self._raw, mtime=0)
+        self.size = 0
+        """Of all lines, uncompressed."""
+        self.changes = 0
+        self._resource: ResourceLine | None = None
+        self._write(encode(header))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._file.close()
+        finally:
+            self._raw.close()
+
+    def discard(self) -> None:
+        """Remove the file: what is in it is no snapshot yet."""
+        self._path.unlink(missing_ok=True)
+
+    def resource(self, line: ResourceLine) -> None:
+        """Begin the objects of a resource."""
+        self._write(encode(line))
+
+    def object(self, raw: bytes) -> None:
+        """An object of the snapshot."""
+        self._write(raw)
+
+    def end(self, end: End) -> None:
+        """The end of the snapshot."""
+        self._write(encode(end))
+        self.flush()
+
+    def change(self, line: ResourceLine, change: ChangeLine) -> None:
+        """A change after the snapshot."""
+        if line != self._resource:
+            self._resource = line
+            self._write(encode(line))
+        self._write(encode(change))
+        self.changes += 1
+
+    def flush(self) -> None:
+        """Make what was written readable."""
+        self._file.flush(zlib.Z_SYNC_FLUSH)
+
+    def _write(self, line: bytes) -> None:
+        self.size += len(line) + 1
+        self._file.write(line + b"\n")
+
+
+class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is recorded, and how much."""
+
+    save: SaveOptions = SaveOptions()
+    seconds: float = 0.0
+    """How long; 0: until it is cancelled."""
+    max_bytes: int = 1 << 30
+    """Of all lines, uncompressed."""
+
+
+class Recorder:
+    """One recording. ``run`` returns when it is over: after ``seconds``, or when the file is full. Cancelling ends it
+    in good order."""
+
+    def __init__(self, client: Client, env: Env, path: Path, options: RecordOptions) -> None:
+        self._client = client
+        self._env = env
+        self._path = path
+        self._options = options
+        self._known: dict[str, dict[str, str]] = {}
+        """By resource: versions by ``NAMESPACE/NAME``."""
+        self._uids: dict[tuple[str, str], str] = {}
+        self._versions: dict[str, tuple[Resource, str]] = {}
+        self._followed: set[str] = set()
+        self._definitions_changed = asyncio.Event()
+        self._random = env.stream("recorder")
+        self.ready = asyncio.Event()
+        """Set when the snapshot is written and all resources are followed."""
+        self.full = False
+        """Whether the bound of bytes has ended it."""
+        self.relists = 0
+        """How often a resource had to be listed again."""
+        self.objects = 0
+        self.changes = 0
+        self.size = 0
+
+    async def run(self) -> None:
+        """Record. Raises what ``saving.save`` does, ``FileExistsError``, and ``OSError`` for a full disk."""
+        version = (await self._client.server_version()).get("gitVersion") or ""
+        began, options = self._env.monotonic(), self._options.save
+        header = Header(
+            format=FORMAT,
+            time=format_time(self._env.now()),
+            written_by=f"pilothouse v{pilothouse.__version__}",
+            server_version=version,
+            secret_values=options.secret_values,
+            anonymized=options.anonymize is not None,
+            recording=True,
+        )
+        with RecordingWriter(self._path, header) as self._writer:
+            self._saving = Saving(self._client, self._path, self._writer, options)
+            self._saving.on_saved, self._saving.on_listed = self._note, self._listed
+            try:
+                await self._saving.save_all()
+            except BaseException:
+                self._writer.discard()
+                raise
+            totals = self._saving.totals()
+            self.objects = totals.objects
+            self._writer.end(End(totals))
+            self._began = began
+            try:
+                with contextlib.suppress(TimeoutError):
+                    await self._follow_all()
+            finally:
+                self.changes, self.size = self._writer.changes, self._writer.size
+
+    async def _follow_all(self) -> None:
+        try:
+            async with asyncio.timeout(self._options.seconds or None), TaskGroup("recorder") as group:
+                for resource, listed in list(self._versions.values()):
+                    self._start(group, resource, listed)
+                group.start(self._flush(), name="flush")
+                group.start(self._discover(group), name="discovery")
+                self.ready.set()
+        except* Full:
+            self.full = True
+
+    @property
+    def skipped(self) -> tuple[Any, ...]:
+        """What could not be read."""
+        return tuple(self._saving.skipped)
+
+    def _note(self, line: ResourceLine, meta: ObjectMeta) -> None:
+        key = _key(meta)
+        self._known.setdefault(line.group_resource, {})[key] = meta.resource_version
+        self._uids[line.group_resource, key] = meta.uid
+
+    def _listed(self, resource: Resource, version: str) -> None:
+        self._versions[resource.group_resource] = resource, version
+
+    def _start(self, group: TaskGroup, resource: Resource, version: str) -> None:
+        name = resource.group_resource
+        if name not in self._followed and resource.supports("watch"):
+            self._followed.add(name)
+            group.start(self._follow(resource, version), name=name)
+
+    async def _flush(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            self._writer.flush()
+
+    async def _discover(self, group: TaskGroup) -> None:
+        """Follow resources whose definitions come while it runs."""
+        while True:
+            await self._definitions_changed.wait()
+            await asyncio.sleep(_DISCOVERY_SECONDS)
+            self._definitions_changed.clear()
+            try:
+                discovery = await self._client.discover()
+            except (ApiError, ConnectionError, TimeoutError):
+                self._definitions_changed.set()
+                continue
+            exclude = self._options.save.exclude
+            for resource in listed_resources(discovery, self._saving.storage_versions):
+                if not {resource.name, resource.group_resource} & {*exclude}:
+                    self._start(group, resource, "")
+
+    async def _follow(self, resource: Resource, version: str) -> None:
+        wait = _RETRY_SECONDS[0]
+        while True:
+            try:
+                if not version:
+                    version = await self._list_again(resource)
+                version = await self._watch(resource, version)
+                wait = _RETRY_SECONDS[0]
+            except (Gone, Expired):
+                version = ""
+                self.relists += 1
+            except (Forbidden, NotFound, MethodNotAllowed):
+                # A right that was withdrawn, a definition that is gone: both may come back.
+                version = ""
+                await asyncio.sleep(_RETRY_SECONDS[1])
+            except (ApiError, ConnectionError, TimeoutError):
+                await asyncio.sleep(wait * (0.5 + self._random.random()))
+                wait = min(2 * wait, _RETRY_SECONDS[1])
+
+    async def _watch(self, resource: Resource, version: str) -> str:
+        """One watch, until it ends. Returns the version to go on from."""
+        watch = self._client.watch(
+            resource.as_kind(),
+            resource_version=version,
+            timeout_seconds=_WATCH_SECONDS,
+            keep_raw=True,
+            on_undecodable=None,
+        )
+        try:
+            async with watch as batches:
+                async for batch in batches:
+                    for event in batch:
+                        version = event.object.metadata.resource_version or version
+                        if event.type != "BOOKMARK":
+                            self._record(resource, event.type, event.object, event.raw)
+        except (Gone, Expired):
+            raise
+        except UndecodableObject:
+            return ""
+        except (ApiError, ConnectionError, TimeoutError):
+            if version:
+                await asyncio.sleep(_RETRY_SECONDS[0])
+                return version
+            raise
+        return version
+
+    async def _list_again(self, resource: Resource) -> str:
+        """Record the difference between what is known and what is there. Returns the version of the list."""
+        known = self._known.setdefault(resource.group_resource, {})
+        gone, version = dict(known), ""
+        async for page in self._saving.pages(resource, latest=True):
+            version = page.resource_version
+            for raw in page.items:
+                found = msgspec.json.decode(raw, type=Object)
+                key = _key(found.metadata)
+                before = gone.pop(key, None)
+                uid = self._uids.get((resource.group_resource, key))
+                if before is not None and uid != found.metadata.uid:
+                    self._record_gone(resource, key, uid or "", version)
+                    before = None
+                if before != found.metadata.resource_version:
+                    self._record(resource, "MODIFIED" if before else "ADDED", found, bytes(raw))
+        for key in gone:
+            self._record_gone(resource, key, self._uids.get((resource.group_resource, key), ""), version)
+        return version
+
+    def _record_gone(self, resource: Resource, key: str, uid: str, version: str) -> None:
+        """An object that is not there any more; when it was deleted nobody has seen."""
+        namespace, slash, name = key.rpartition("/")
+        meta = {"name": name, **({"namespace": namespace} if slash else {}), "uid": uid, "resourceVersion": version}
+        raw = _encode({"metadata": meta})
+        self._record(resource, "DELETED", msgspec.json.decode(raw, type=Object), raw)
+
+    def _record(self, resource: Resource, change: ChangeType, found: Object, raw: bytes) -> None:
+        if len(raw) > MAX_LINE or exceeded(raw):
+            return
+        line, key = line_of(resource, ""), _key(found.metadata)
+        obj = self._saving.changed(line, {"kind": line.kind, "apiVersion": line.api_version, **_any(raw)})
+        anonymize = self._options.save.anonymize
+        at = round(max(0.0, self._env.monotonic() - self._began), 3)
+        written = ChangeLine(change=change, at=at, object=msgspec.Raw(_encode(obj)))
+        self._writer.change(line if anonymize is None else anonymize.line(line), written)
+        known = self._known.setdefault(resource.group_resource, {})
+        if change == "DELETED":
+            known.pop(key, None)
+            self._uids.pop((resource.group_resource, key), None)
+        else:
+            known[key] = found.metadata.resource_version
+            self._uids[resource.group_resource, key] = found.metadata.uid
+        if (resource.group, resource.name) == DEFINITIONS:
+            self._definitions_changed.set()
+        if self._writer.size > self._options.max_bytes:
+            raise Full
+
+
+def _key(meta: ObjectMeta) -> str:
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+__all__ = ["Full", "RecordOptions", "Recorder", "SnapshotError"]
