@@ -22,11 +22,6 @@ _ENDS_WITH_PARENT = (
 )
 
 
-def etcd_command(*flags: str) -> list[str]:
-    """How etcd is started by a test."""
-    return [*_ENDS_WITH_PARENT, str(Path(os.environ["KUBEBUILDER_ASSETS"]) / "etcd"), *flags]
-
-
 class Etcd:
     """A running etcd of one member."""
 
@@ -56,7 +51,9 @@ class Etcd:
         peer = f"http://127.0.0.1:{free_port()}"
         log = (self.directory / "log").open("ab")
         self._process = subprocess.Popen(
-            etcd_command(
+            [
+                *_ENDS_WITH_PARENT,
+                str(Path(os.environ["KUBEBUILDER_ASSETS"]) / "etcd"),
                 f"--data-dir={self.directory / 'data'}",
                 f"--listen-client-urls={self.url}",
                 f"--advertise-client-urls={self.url}",
@@ -66,7 +63,7 @@ class Etcd:
                 "--unsafe-no-fsync=true",
                 "--log-level=warn",
                 *self.flags,
-            ),
+            ],
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,

@@ -124,10 +124,6 @@ async def _up(parsed: Parsed) -> int:
         raise UserError("--in-memory and --data-dir can't be used together", code=2)
     if parsed["in-memory"] and parsed["etcd-servers"]:
         raise UserError("--in-memory and --etcd-servers can't be used together", code=2)
-    if parsed["snapshot"] and parsed["etcd-servers"]:
-        raise UserError(
-            "--snapshot and --etcd-servers can't be used together: the cluster in etcd may be another one", code=2
-        )
     if parsed["wait"] and not parsed["filename"]:
         raise UserError("--wait needs manifests to wait for: use -f", code=2)
     if not parsed["kubeconfig"]:

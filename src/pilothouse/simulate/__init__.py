@@ -3,8 +3,9 @@
 * ``scenario`` reads the file: a cluster, what happens to it, and what has to hold.
 * ``run`` performs it once, for one seed, in this process: ``cluster`` builds the simulation, ``timeline`` and
   ``actions`` change it, ``expectations`` and ``budgets`` check it.
-* ``seeds`` runs many seeds in several processes and shrinks what fails, ``variants`` compares settings, ``outputs``
-  prints.
+* ``search`` runs many seeds and shrinks what fails; ``jobs`` and ``workers`` make the runs, in this process or several.
+  ``variants`` are the combinations of settings that are compared, ``progress`` shows how far it is, and ``outputs``
+  writes the results.
 * ``recording`` observes a run and keeps what its report shows.
 * ``bugs`` has the known bugs of Kubernetes' controllers, with the guards against them and without.
 * ``report`` draws recordings: one HTML file, or one SVG.

@@ -2,11 +2,13 @@
 
 Rules about single objects, and those that name objects by constant keys, are evaluated with every write that concerns
 them. Rules over all objects of a resource are evaluated a millisecond after such a write: what many requests of one
-instant do is one evaluation.
+instant do is one evaluation. What has to hold eventually, and conditions, are evaluated ten times a second if they read
+more than a hundred objects.
 """
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -21,6 +23,9 @@ from pilothouse.simulate.scenario.schema import EventuallyRule, Rule
 from pilothouse.storage import Change
 
 _PAUSE = 0.001
+_LONG_PAUSE = 0.1
+_FEW = 100
+"""Objects that are read within the shorter pause."""
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
@@ -80,6 +85,8 @@ class _Obligation:
         self.compiled = compiled
         self.since = since
         self.last = Value(False, "it was never evaluated")
+        self.failing: dict[str, Value] | None = None
+        """Of a rule about single objects, those for which it does not hold, and why; None for other rules."""
 
 
 class Expectations(Invariant):
@@ -100,6 +107,7 @@ class Expectations(Invariant):
         self._due: dict[str, tuple[CompiledRule, Change | None]] = {}
         self._due_conditions: dict[int, tuple[Expression, Callable[[], object]]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._later_timer: asyncio.TimerHandle | None = None
         self._obligations: list[_Obligation] = []
         self._failed = False
         self.seconds: dict[str, float] = {}
@@ -190,12 +198,39 @@ class Expectations(Invariant):
             name, expression, then = waiting
             if expression.reads.concerns(name, key):
                 self._due_conditions[id(expression)] = (expression, then)
-                self._schedule()
+                self._schedule_later([expression])
         for obligation in self._obligations:
-            expression = obligation.compiled.expression
-            if any(objects.prefix_of(name) == prefix for name in (*expression.reads.resources, expression.for_each)):
-                self._schedule()
-                break
+            self._changed_for(obligation, prefix, key)
+
+    def _changed_for(self, obligation: _Obligation, prefix: str, key: str) -> None:
+        objects, expression = self._known_objects, obligation.compiled.expression
+        if obligation.failing is not None:
+            if objects.prefix_of(expression.for_each) == prefix:
+                self._evaluate_one(obligation, key)
+                if not obligation.failing:
+                    self._schedule_later([])
+            return
+        names = (*expression.reads.resources, *filter(None, [expression.for_each]))
+        if any(objects.prefix_of(name) == prefix for name in names):
+            self._schedule_later([expression])
+
+    def _evaluate_one(self, obligation: _Obligation, key: str) -> None:
+        assert obligation.failing is not None, "it is about single objects"
+        expression = obligation.compiled.expression
+        about = self._known_objects.of(expression.for_each).get(key)
+        obligation.failing.pop(key, None)
+        if about is not None:
+            value = self._valued(expression, obligation.compiled.path, key, about)
+            if not value.holds:
+                obligation.failing[key] = value
+
+    def _schedule_later(self, expressions: list[Expression]) -> None:
+        if self._later_timer is None:
+            names = {name for each in expressions for name, keys in each.reads.resources.items() if keys is None}
+            names |= {each.for_each for each in expressions if each.for_each}
+            count = sum(len(self._known_objects.of(name)) for name in names)
+            pause = _PAUSE if count <= _FEW else _LONG_PAUSE
+            self._later_timer = asyncio.get_running_loop().call_later(pause, self._evaluate_later)
 
     def _schedule(self) -> None:
         if self._timer is None:
@@ -208,6 +243,9 @@ class Expectations(Invariant):
             if self._failed:
                 return
             self._evaluate_always(each, change)
+
+    def _evaluate_later(self) -> None:
+        self._later_timer = None
         conditions, self._due_conditions = self._due_conditions, {}
         for expression, then in conditions.values():
             if self._value(expression, "spec.timeline").holds:
@@ -229,14 +267,17 @@ class Expectations(Invariant):
 
     def _value(self, expression: Expression, path: str) -> Value:
         """Of a rule about each object: whether it holds for all; the first error or counterexample otherwise."""
+        if not expression.for_each:
+            return self._valued(expression, path)
+        for key, about in list(self._known_objects.of(expression.for_each).items()):
+            value = self._valued(expression, path, key, about)
+            if not value.holds:
+                return _about(expression, key, value)
+        return Value(True)
+
+    def _valued(self, expression: Expression, path: str, key: str = "", about: Any = None) -> Value:
         try:
-            if not expression.for_each:
-                return expression.evaluate(self._known_objects)
-            for key, about in list(self._known_objects.of(expression.for_each).items()):
-                value = expression.evaluate(self._known_objects, key, about)
-                if not value.holds:
-                    return Value(False, f"{expression.for_each} {key}: {value.error or 'it is false'}")
-            return Value(True)
+            return expression.evaluate(self._known_objects, key, about)
         except ExpressionError as error:
             raise ScenarioError(f"{self._scenario.where(path)}: {error}") from None
 
@@ -264,7 +305,16 @@ class Expectations(Invariant):
             self._fail(each, f"it does not hold{_detail(value)}", change)
 
     def _is_fulfilled(self, obligation: _Obligation) -> bool:
-        obligation.last = self._value(obligation.compiled.expression, obligation.compiled.path)
+        expression = obligation.compiled.expression
+        if expression.for_each and not expression.reads.resources:
+            if obligation.failing is None:
+                obligation.failing = {}
+                for key in list(self._known_objects.of(expression.for_each)):
+                    self._evaluate_one(obligation, key)
+            key, value = next(iter(obligation.failing.items()), ("", Value(True)))
+            obligation.last = value if value.holds else _about(expression, key, value)
+        else:
+            obligation.last = self._value(expression, obligation.compiled.path)
         return obligation.last.holds
 
     def _is_kept(self, obligation: _Obligation) -> bool:
@@ -315,6 +365,10 @@ class Expectations(Invariant):
 
 
 NO_KEY = "no such key"
+
+
+def _about(expression: Expression, key: str, value: Value) -> Value:
+    return Value(False, f"{expression.for_each} {key}: {value.error or 'it is false'}")
 
 
 def _detail(value: Value) -> str:

@@ -124,7 +124,9 @@ class Search:
             return tried.failure is not None and tried.failure.signature == failure.signature
 
         try:
-            failed.shrink(again, fails_alike, most=self._shrink_runs)
+            # What takes too long would take as long again and again.
+            if result.parts and failure.kind != "timeout":
+                failed.shrink(again, fails_alike, most=self._shrink_runs)
         finally:
             last = failed.result
             assert last.failure is not None, "it fails alike"

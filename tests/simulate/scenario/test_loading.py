@@ -1,5 +1,6 @@
 """Scenario files: what is wrong is said with file, line, field and the way out."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def error_of(folder: Path, text: str) -> str:
         "a file that is not there": ("  objects: [nothing.yaml]\n", "nothing.yaml: no such file or folder"),
         "an object without a kind": (
             "  objects:\n  - {apiVersion: v1, metadata: {name: a}}\n",
-            "s.yaml:6: spec.objects[0]: it: an object has no kind",
+            "s.yaml:6: spec.objects[0]: inline: an object has no kind",
         ),
         "a program that is not there": (
             "  programs: [{operator: op.py}]\n",
@@ -191,7 +192,7 @@ def test_files_of_strangers(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
-    assert "a scenario has at most" in error_of(tmp_path, "#" * (5 << 20))
+    assert "it has more than 4194304 bytes" in error_of(tmp_path, "#" * (5 << 20))
 
 
 def test_aliases_and_merged_keys_are_read(tmp_path: Path) -> None:
@@ -262,3 +263,22 @@ def test_durations(text: str, seconds: float) -> None:
 )
 def test_durations_as_people_write_them(seconds: float, text: str) -> None:
     assert shown_seconds(seconds) == text
+
+
+def test_files_without_an_end_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for spec, expected in (
+        ("  objects: [pipe]\n", "spec.objects\\[0\\]: .*pipe: it is no regular file"),
+        ("  objects: [/dev/zero]\n", "/dev/zero: it is no regular file"),
+        ("  cluster: {stages: /dev/zero}\n", "spec.cluster.stages: /dev/zero is neither a file nor a folder"),
+        ("  manager: {flags: {root-ca-file: /dev/zero}}\n", "root-ca-file: /dev/zero is neither a file nor a folder"),
+    ):
+        path = tmp_path / "s.yaml"
+        path.write_text(
+            f"apiVersion: simulate.pilothouse.io/v1alpha1\nkind: Scenario\nmetadata: {{name: t}}\nspec:\n{spec}",
+            encoding="utf-8",
+        )
+        with pytest.raises(ScenarioError, match=expected):
+            load(str(path))
+    with pytest.raises(ScenarioError, match="unable to read the scenario: it is no regular file"):
+        load(str(tmp_path / "pipe"))

@@ -134,8 +134,10 @@ class Administrator:
         for step in path:
             containers = containers[step] if isinstance(containers, dict) and step in containers else {}
         names = [each["name"] for each in containers or ()]
+        if not names:
+            raise ActionError(f"{target}: it has no containers")
         wanted = [target.container] if target.container else names
-        if not wanted or not set(wanted) <= set(names):
+        if not set(wanted) <= set(names):
             raise ActionError(f"{target}: no container is called {target.container}; there are {', '.join(names)}")
         body: Any = [{"name": name, "image": target.image} for name in wanted]
         for step in reversed(path):

@@ -10,6 +10,8 @@ from pilothouse.simulate.search import Finished, Found
 from pilothouse.simulate.variants import Variant, measures_of
 
 _LOG_LINES = 20
+_WORKLOADS = 10
+"""So many of the workloads are shown."""
 
 
 def shown_number(value: float, *, is_time: bool) -> str:
@@ -56,8 +58,18 @@ def _budget_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
 
 def _measure_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     names = dict.fromkeys(name for result in results for name in result.measures)
-    for name in names:
+    shown, left = _shown_names(list(names), results)
+    for name in shown:
         yield name, spread(_values(results, name), is_time=is_time(name))
+    if left:
+        yield f"and {left} workloads more (-o json has all)", ""
+
+
+def _shown_names(names: Sequence[str], results: Sequence[Result]) -> tuple[list[str], int]:
+    """Of many workloads those with the most unavailable pods; and how many are left out."""
+    workloads = [name for name in names if name.startswith("maxUnavailable ")]
+    most = sorted(workloads, key=lambda name: -max(_values(results, name), default=0))[:_WORKLOADS]
+    return [name for name in names if name not in workloads or name in most], len(workloads) - len(most)
 
 
 def is_time(name: str) -> bool:
@@ -112,7 +124,7 @@ def variant_lines(
     results = [result for each in by_variant for result in each]
     failed = sum(result.failure is not None for result in results)
     yield f"{scenario}: {len(variants)} variants, {len(results):,} runs, {failed:,} failed"
-    names = list(measures_of(results))
+    names, left = _shown_names(list(measures_of(results)), results)
     same = [name for name in names if _is_constant(results, name)]
     columns: list[list[str]] = [["failed", *(_failed(each) for each in by_variant)]]
     for name in names:
@@ -127,6 +139,8 @@ def variant_lines(
             f"  {line}"
             for line in _columns((name, spread(_values(results, name), is_time=is_time(name))) for name in same)
         )
+    if left:
+        yield f"{left} workloads more are not shown (-o json has all)"
 
 
 def _failed(results: Sequence[Result]) -> str:

@@ -21,14 +21,21 @@ class Target(_Strict, frozen=True, kw_only=True):
     """One object, by one of the fields that name it."""
 
     namespace: str = "default"
+    """Of the object; ignored where objects have none."""
     object: str | None = None
     """Any object, as kubectl takes it: TYPE/NAME, for example resourcequota/small."""
     deployment: str | None = None
+    """The name of a Deployment."""
     stateful_set: str | None = None
+    """The name of a StatefulSet."""
     daemon_set: str | None = None
+    """The name of a DaemonSet."""
     replica_set: str | None = None
+    """The name of a ReplicaSet."""
     job: str | None = None
+    """The name of a Job."""
     cron_job: str | None = None
+    """The name of a CronJob."""
 
     def __post_init__(self) -> None:
         names = [name for name in ("object", *_WORKLOADS) if getattr(self, name) is not None]
@@ -61,6 +68,7 @@ class Patch(Target, frozen=True, kw_only=True):
     json: list[dict[str, Any]] | None = None
     """A JSON patch: a list of operations."""
     subresource: str = ""
+    """For example status."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,6 +80,7 @@ class Scale(Target, frozen=True, kw_only=True):
     """Set the number of replicas, through the subresource scale."""
 
     replicas: int
+    """How many."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,6 +92,7 @@ class SetImage(Target, frozen=True, kw_only=True):
     """Set the image of a container, as ``kubectl set image``. Tags such as 404 can't be pulled."""
 
     image: str
+    """For example web:2."""
     container: str = ""
     """Empty: all containers."""
 
@@ -95,11 +105,15 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     """Delete one object, or those of a type that a selector matches."""
 
     namespace: str = "default"
+    """Of the object; ignored where objects have none."""
     object: str
     """TYPE/NAME, or TYPE with a selector."""
     selector: str = ""
+    """Of labels: app=web,tier!=db."""
     grace_period: Duration | None = None
+    """In place of the object's own."""
     propagation: Literal["Background", "Foreground", "Orphan"] = "Background"
+    """What becomes of the objects that it owns."""
 
     def __post_init__(self) -> None:
         parts = self.object.split("/")
@@ -114,10 +128,13 @@ class NodeSelection(_Strict, frozen=True, kw_only=True):
     """Nodes: those that fit everything that is given."""
 
     name: str = ""
+    """One node."""
     names: tuple[str, ...] = ()
+    """Several nodes."""
     group: str = ""
     """A group of ``cluster.nodeGroups``."""
     zone: str = ""
+    """A zone of ``cluster.nodeGroups``."""
     selector: str = ""
     """Of labels: pool=web,zone!=a."""
     count: int | None = None
@@ -190,6 +207,7 @@ class Drain(NodeSelection, frozen=True, kw_only=True):
     timeout: Duration | None = None
     """Give up after so long, which fails the run. Default: never."""
     grace_period: Duration | None = None
+    """In place of the pods' own."""
     delete_empty_dir_data: bool = True
     """Otherwise pods with emptyDir volumes fail the drain, as kubectl's do without --delete-emptydir-data."""
     force: bool = False
@@ -202,6 +220,7 @@ class TaintNodes(NodeSelection, frozen=True, kw_only=True):
     """Add a taint: KEY=VALUE:EFFECT or KEY:EFFECT."""
 
     taint: str
+    """For example pool=batch:NoSchedule."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -212,15 +231,20 @@ class UntaintNodes(NodeSelection, frozen=True, kw_only=True):
     """Remove the taints of a key, or of KEY:EFFECT."""
 
     taint: str
+    """For example pool, or pool:NoSchedule."""
 
 
 class PodSelection(_Strict, frozen=True, kw_only=True):
     """Pods: those that fit everything that is given."""
 
     namespace: str = "default"
+    """Of the pods."""
     name: str = ""
+    """One pod."""
     selector: str = ""
+    """Of labels: app=web,tier!=db."""
     node: str = ""
+    """Those on a node."""
     count: int | None = None
     """So many of them, drawn from the seed."""
 
@@ -242,7 +266,9 @@ class Crash(PodSelection, frozen=True, kw_only=True):
     """The containers of running pods end."""
 
     exit_code: int = 1
+    """Of the containers."""
     container: str = ""
+    """Empty: all containers."""
 
 
 class ManagerFault(_Strict, frozen=True, kw_only=True):
@@ -274,7 +300,9 @@ class ApiServerFault(_Strict, frozen=True, kw_only=True):
     fail_writes: Literal["conflict", "internal error", "refused", "request lost", "answer lost", "timed out"] | None = (
         None
     )
+    """Writes fail so. With answer lost and timed out they are carried out all the same."""
     fail_reads: Literal["internal error", "refused", "request lost"] | None = None
+    """Gets and lists fail so."""
     probability: float = 1.0
     """With failWrites and failReads: of each request."""
     drop_watches: Literal["ended", "lost", "gone"] | None = None
@@ -320,7 +348,9 @@ class Daily(_Strict, frozen=True, kw_only=True):
     """A day's curve: lowest twelve hours from its peak, between the two a cosine."""
 
     low: Quantity
+    """Processors, at the least."""
     high: Quantity
+    """Processors, at the most."""
     peak: Duration = msgspec.field(default_factory=lambda: Duration(14 * 3600.0))
     """When it is highest, from midnight of the cluster's clock."""
 
@@ -331,7 +361,9 @@ class Point(_Strict, frozen=True, kw_only=True):
     at: Duration
     """From when the action is performed."""
     cpu: Quantity | None = None
+    """Processors, all pods together."""
     memory: Quantity | None = None
+    """Memory, all pods together."""
 
 
 class Load(Target, frozen=True, kw_only=True):
@@ -339,9 +371,12 @@ class Load(Target, frozen=True, kw_only=True):
     straight lines between."""
 
     cpu: Quantity | None = None
+    """Processors, all pods together."""
     memory: Quantity | None = None
+    """Memory, all pods together."""
     daily_cpu: Daily | None = None
     points: tuple[Point, ...] = ()
+    """A curve."""
     period: Duration | None = None
     """With points: begin again after so long."""
     step: Duration = msgspec.field(default_factory=lambda: Duration(60.0))
@@ -364,7 +399,9 @@ class ClockFault(_Strict, frozen=True, kw_only=True):
     """The wall clock of all machines changes."""
 
     forward: Duration | None = None
+    """By so much."""
     back: Duration | None = None
+    """By so much."""
 
     def __post_init__(self) -> None:
         if (self.forward is None) == (self.back is None):
@@ -437,14 +474,18 @@ class Entry(_Strict, frozen=True, kw_only=True):
     delete: Delete | None = None
     drain: Drain | None = None
     cordon: NodeSelection | None = None
+    """As ``kubectl cordon``."""
     uncordon: NodeSelection | None = None
+    """As ``kubectl uncordon``."""
     taint: TaintNodes | None = None
     untaint: UntaintNodes | None = None
     evict: Evict | None = None
     crash: Crash | None = None
     nodes: NodeFault | None = None
     manager: ManagerFault | None = None
+    """What becomes of the manager."""
     program: ManagerFault | None = None
+    """What becomes of the program of spec.programs."""
     api_server: ApiServerFault | None = None
     load: Load | None = None
     clock: ClockFault | None = None

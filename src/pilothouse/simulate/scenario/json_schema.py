@@ -1,21 +1,69 @@
-"""The JSON Schema of scenarios, for editors and for ``pilothouse simulate --schema``."""
+"""The JSON Schema of scenarios, for editors and for ``pilothouse simulate --schema``.
 
+``python -m pilothouse.simulate.scenario.json_schema > docs/simulate.schema.json`` writes the published one.
+"""
+
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from pilothouse.simulate.scenario import scalars
+from pilothouse.simulate.scenario import actions, scalars, schema
+from pilothouse.simulate.scenario.descriptions import class_description, field_descriptions
 from pilothouse.simulate.scenario.schema import ScenarioFile
 
 SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
+_ONE_OF: dict[type[msgspec.Struct], tuple[str, ...]] = {
+    actions.Entry: actions.ACTIONS,
+    actions.Patch: ("merge", "strategic", "json"),
+    schema.Budget: ("max_unavailable", "time_to_ready", "writes", "restarts"),
+}
+"""Fields of which an object has exactly one."""
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema, with the docstrings of types as descriptions."""
-    schema = msgspec.json.schema(ScenarioFile, schema_hook=scalars.schema_of)
-    return {"$schema": SCHEMA_ID, "title": "pilothouse scenario", **schema}
+    """The schema, with the docstrings of types and fields as descriptions."""
+    found: dict[str, Any] = msgspec.json.schema(ScenarioFile, schema_hook=scalars.schema_of)
+    for kind in kinds():
+        definition = found["$defs"].get(kind.__name__)
+        if definition is None:
+            continue
+        definition["description"] = class_description(kind)
+        texts = field_descriptions(kind)
+        for name, value in definition["properties"].items():
+            definition["properties"][name] = _property(value, texts.get(name, ""))
+        if not definition["required"]:
+            del definition["required"]
+        if kind in _ONE_OF:
+            names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
+            definition["oneOf"] = [{"required": [names[name]]} for name in _ONE_OF[kind]]
+    return {"$schema": SCHEMA_ID, "title": "pilothouse scenario", **found}
+
+
+def _property(value: dict[str, Any], text: str) -> dict[str, Any]:
+    """Without null, which says no more than leaving the field out; with its description first."""
+    branches = value.get("anyOf", [])
+    if {"type": "null"} in branches:
+        rest = [each for each in branches if each != {"type": "null"}]
+        others = {key: each for key, each in value.items() if key != "anyOf" and not (key == "default" and not each)}
+        value = {**(rest[0] if len(rest) == 1 else {"anyOf": rest}), **others}
+    return {**value, "description": text or value["description"]} if text or "description" in value else value
+
+
+def kinds() -> Iterator[type[msgspec.Struct]]:
+    """The types of which scenarios consist, in the order of their definition."""
+    for module in (schema, actions):
+        for each in vars(module).values():
+            own = isinstance(each, type) and issubclass(each, msgspec.Struct) and each.__module__ == module.__name__
+            if own and not each.__name__.startswith("_"):
+                yield each
 
 
 def schema_text() -> str:
     """As it is published."""
     return msgspec.json.format(msgspec.json.encode(json_schema(), order="deterministic"), indent=2).decode() + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())

@@ -18,6 +18,7 @@ from pilothouse.machinery.names import dns_subdomain_errors
 from pilothouse.machinery.times import TimeError, format_time, parse_time
 from pilothouse.simulate.scenario import actions, positions, scalars, schema
 from pilothouse.simulate.scenario.errors import ScenarioError, located, positioned, shown_path
+from pilothouse.simulate.scenario.files import FileError, check_regular, text_of
 from pilothouse.simulate.scenario.objects import ObjectsError, objects_of
 from pilothouse.simulate.scenario.positions import Positions, Step
 from pilothouse.simulate.scenario.schema import ScenarioFile, Spec
@@ -83,15 +84,10 @@ def load(path: str, *, overrides: Sequence[tuple[str, Any]] = ()) -> Scenario:
 
 
 def _text(path: str) -> str:
-    file = Path(path)
     try:
-        if file.stat().st_size > positions.MAX_BYTES:
-            raise ScenarioError(f"{path}: a scenario has at most {positions.MAX_BYTES} bytes")
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ScenarioError(f"{path}: unable to read the scenario: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ScenarioError(f"{path}: it is not UTF-8 text") from error
+        return text_of(Path(path), positions.MAX_BYTES)
+    except FileError as error:
+        raise ScenarioError(f"{path}: unable to read the scenario: {error}") from error
 
 
 class _Loader:
@@ -234,6 +230,7 @@ class _Loader:
                 raise self._error((*path, "flags", name), f"use manager.{field}")
             if name not in flags:
                 raise self._error((*path, "flags", name), "the manager has no such flag; see docs/reference/flags.md")
+            self._check_regular(str(manager.flags[name]), (*path, "flags", name))
         words = [f"--{name}={_flag_text(value)}" for name, value in manager.flags.items()]
         words.append(f"--controllers={','.join(manager.controllers)}")
         words.append(f"--leader-elect={str(manager.leader_elect).lower()}")
@@ -247,6 +244,13 @@ class _Loader:
         return msgspec.structs.replace(
             options, leader_election=election if manager.leader_elect else LeaderElection(enabled=False)
         )
+
+    def _check_regular(self, text: str, path: Sequence[Step]) -> None:
+        """If it names a file it must be one that has an end."""
+        try:
+            check_regular(Path(text))
+        except FileError as error:
+            raise self._error(path, str(error)) from None
 
     def _program(self) -> str:
         if not self._spec.programs:
@@ -263,6 +267,8 @@ class _Loader:
         if not paths:
             return ()
         named = [paths] if isinstance(paths, str) else list(paths)
+        for each in named:
+            self._check_regular(str(self._folder / each), ("spec", "cluster", "stages"))
         try:
             return stages.load_stages([str(self._folder / each) for each in named])
         except stages.StageError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pilothouse.simulate.scenario import positions
+from pilothouse.simulate.scenario.files import FileError, text_of
 
 Object = dict[str, Any]
 ENDINGS = (".json", ".yaml", ".yml")
@@ -25,7 +26,7 @@ class ObjectsError(ValueError):
 
 def objects_of(entry: str | Object, folder: Path) -> list[Object]:
     """The objects of one entry; paths are relative to ``folder``. Raises ``ObjectsError``."""
-    found = _checked([entry], "it") if isinstance(entry, dict) else _of_path(entry, folder)
+    found = _checked([entry], "inline") if isinstance(entry, dict) else _of_path(entry, folder)
     if len(found) > MAX_OBJECTS:
         raise ObjectsError(f"more than {MAX_OBJECTS} objects")
     return found
@@ -51,13 +52,9 @@ def _of_path(text: str, folder: Path) -> list[Object]:
 
 def _of_file(path: Path) -> list[Object]:
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ObjectsError(f"{path}: more than {MAX_FILE_BYTES} bytes")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ObjectsError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ObjectsError(f"{path}: it is not UTF-8 text") from error
+        text = text_of(path, MAX_FILE_BYTES)
+    except FileError as error:
+        raise ObjectsError(f"{path}: {error}") from error
     return _checked(_documents(text, str(path)), str(path))
 
 

@@ -13,6 +13,7 @@ from pilothouse.simulate.scenario.scalars import Duration, Quantity, Share
 API_VERSION = "simulate.pilothouse.io/v1alpha1"
 KIND = "Scenario"
 ZONE_LABEL = "topology.kubernetes.io/zone"
+MAX_NODES = 20_000
 Paths = str | tuple[str, ...]
 
 
@@ -24,23 +25,31 @@ class Metadata(_Strict, frozen=True, kw_only=True):
     """The name of the scenario, and what people want to know of it."""
 
     name: str
+    """What reports and results call it."""
     labels: dict[str, str] = {}
+    """For programs that read scenarios; nothing here does."""
     annotations: dict[str, str] = {}
+    """As labels."""
 
 
 class Capacity(_Strict, frozen=True, kw_only=True):
     """The size of a node."""
 
     cpu: Quantity = msgspec.field(default_factory=lambda: Quantity("32"))
+    """Processors: of the node's capacity and allocatable resources."""
     memory: Quantity = msgspec.field(default_factory=lambda: Quantity("256Gi"))
+    """Memory."""
     ephemeral_storage: Quantity = msgspec.field(default_factory=lambda: Quantity("1Ti"), name="ephemeral-storage")
+    """Disk for containers and emptyDir volumes."""
     pods: int = 110
+    """How many pods may run on the node."""
 
 
 class Spread(_Strict, frozen=True, kw_only=True):
     """A time that differs from case to case: log-normally distributed."""
 
     median: Duration
+    """Half of the cases take longer."""
     p99: Duration | None = None
     """One in a hundred takes longer. Default: always the median."""
 
@@ -53,11 +62,14 @@ class NodeGroup(_Strict, frozen=True, kw_only=True):
     """Nodes that are alike: NAME-0, NAME-1, …"""
 
     name: str
+    """The first part of the nodes' names."""
     count: int
+    """How many nodes, from 0 to 20,000."""
     zone: str = ""
     """Becomes the label topology.kubernetes.io/zone."""
     capacity: Capacity = msgspec.field(default_factory=Capacity)
     labels: dict[str, str] = {}
+    """Of each node."""
     taints: tuple[str, ...] = ()
     """KEY=VALUE:EFFECT, as the kubelet's --register-with-taints."""
     profile: Literal["lifelike", "quick", "instant", "calm"] = "lifelike"
@@ -85,6 +97,7 @@ class PodRule(_Strict, frozen=True, kw_only=True):
     fail_every: Duration | None = None
     """Containers of each pod fail at random times, so far apart on average."""
     exit_code: int = 1
+    """Of containers that fail."""
 
 
 class ApiServerSettings(_Strict, frozen=True, kw_only=True):
@@ -100,6 +113,7 @@ class SchedulerSettings(_Strict, frozen=True, kw_only=True):
     kube_api_qps: float = msgspec.field(default=50.0, name="kube-api-qps")
     """Requests a second; 0: no limit."""
     kube_api_burst: int = msgspec.field(default=100, name="kube-api-burst")
+    """Requests at once."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.kube_api_qps <= 1e6 or self.kube_api_burst < 1:
@@ -125,11 +139,14 @@ class Cluster(_Strict, frozen=True, kw_only=True):
     storage: bool = False
     """A default StorageClass, and a driver that provisions volumes."""
     feature_gates: dict[str, bool] = {}
+    """Of the API server and the manager: GATE: true."""
 
     def __post_init__(self) -> None:
         names = [group.name for group in self.node_groups]
         if len(set(names)) != len(names):
             raise ValueError("two node groups have the same name")
+        if (total := sum(group.count for group in self.node_groups)) > MAX_NODES:
+            raise ValueError(f"at most {MAX_NODES} nodes, got {total}")
 
 
 class Manager(_Strict, frozen=True, kw_only=True):
@@ -140,6 +157,7 @@ class Manager(_Strict, frozen=True, kw_only=True):
     flags: dict[str, str | int | float | bool] = {}
     """Upstream's flags, without the dashes: node-monitor-grace-period: 40s."""
     leader_elect: bool = False
+    """Whether the manager holds a Lease, as --leader-elect."""
     replicas: int = 1
     """Processes: with 2 another one takes over, which needs leaderElect."""
 
@@ -161,9 +179,11 @@ class Faults(_Strict, frozen=True, kw_only=True):
     """Faults at random times: count of them, or a rate."""
 
     count: int | None = None
+    """How many, at most 1,000."""
     rate: str | None = None
     """As 3/h or 0.5/m."""
     after: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
+    """When the first one may begin, from the start of the time line."""
     within: Duration
     """They begin in this time, from after."""
     of: tuple[Literal["manager", "nodes", "pods"], ...] = ("manager",)
@@ -209,16 +229,20 @@ class Rule(_Strict, frozen=True, kw_only=True):
     """A CEL expression that has to hold."""
 
     cel: str
+    """The expression; see the section about expressions."""
     name: str = ""
+    """For messages and results."""
     for_each: str = ""
     """A resource, such as pods: the expression is about each object of it, as object."""
     message: str = ""
+    """What a violation means, for messages."""
 
 
 class EventuallyRule(Rule, frozen=True, kw_only=True):
     """A CEL expression that has to hold in time."""
 
     within: Duration
+    """How long it may take, from the start of the time line or of the entry."""
     after: str = ""
     """The name of an entry of the time line; empty: the start."""
 
@@ -227,15 +251,20 @@ class TimeToReady(_Strict, frozen=True, kw_only=True):
     """From a pod's creation until it is Ready, at most."""
 
     p50: Duration | None = None
+    """Of half of the pods."""
     p95: Duration | None = None
+    """Of 95 pods in a hundred."""
     p99: Duration | None = None
+    """Of 99 pods in a hundred."""
     max: Duration | None = None
+    """Of all pods."""
 
 
 class Limit(_Strict, frozen=True, kw_only=True):
     """A number, at most."""
 
     max: int
+    """The most that is allowed."""
     by: str = ""
     """Of writes: only those of a program: manager, scheduler, nodes, user."""
 
@@ -244,14 +273,18 @@ class Budget(_Strict, frozen=True, kw_only=True):
     """What may be used at most: one of the measures."""
 
     name: str = ""
+    """For messages and results."""
     workload: str = ""
     """TYPE/NAME, such as deployment/web; empty: all pods."""
     namespace: str = "default"
+    """Of the workload."""
     max_unavailable: Share | None = None
     """Pods of the workload that are not available at once, after it was complete for the first time."""
     time_to_ready: TimeToReady | None = None
     writes: Limit | None = None
+    """Changes of objects during the whole run, heartbeats too, at most."""
     restarts: Limit | None = None
+    """Restarts of containers, at most."""
 
     def __post_init__(self) -> None:
         given = [each for each in (self.max_unavailable, self.time_to_ready, self.writes, self.restarts) if each]
@@ -282,7 +315,9 @@ class Expect(_Strict, frozen=True, kw_only=True):
     always: tuple[Rule, ...] = ()
     """Whenever an object changes that the expression reads."""
     eventually: tuple[EventuallyRule, ...] = ()
+    """Once, in time."""
     at_end: tuple[Rule, ...] = ()
+    """When the run ends."""
     invariants: tuple[str, ...] = ()
     """Classes of pilothouse.sim.invariants, checked after every write: ReplicaSets, Garbage, …"""
     budgets: tuple[Budget, ...] = ()
@@ -292,15 +327,19 @@ class Spec(_Strict, frozen=True, kw_only=True):
     """A cluster, what happens to it, and what has to hold."""
 
     description: str = ""
+    """What it is about."""
     cluster: Cluster = msgspec.field(default_factory=Cluster)
     manager: Manager = Manager()
     programs: tuple[ProgramFile, ...] = ()
+    """At most one program of one's own. It is killed and meets the faults in the manager's place."""
     objects: tuple[str | dict[str, Any], ...] = ()
     """What is applied first: manifests, files, folders (also with a kustomization.yaml)."""
     ready: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
     """The time line begins so long after the objects were applied."""
     timeline: tuple[Entry, ...] = ()
+    """What happens."""
     faults: Faults | None = None
+    """Faults at random times, drawn from the seed of the run."""
     until: Until = msgspec.field(default_factory=lambda: Until(quiet=Duration(1200.0), time=Duration(7 * 86400.0)))
     expect: Expect = Expect()
 

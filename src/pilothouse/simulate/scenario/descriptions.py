@@ -1,0 +1,46 @@
+"""What the fields of scenarios mean, in the words of their docstrings: for the JSON Schema and the reference.
+
+A string that follows a field in a class is not kept at run time, so it is read from the source.
+"""
+
+import ast
+import functools
+import inspect
+import textwrap
+
+import msgspec
+
+
+@functools.cache
+def field_descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """By the name of the field as it is written; inherited ones, too."""
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
+    found: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        if issubclass(each, msgspec.Struct) and each is not msgspec.Struct:
+            for name, text in _of_class(each).items():
+                found[names[name]] = text
+    return found
+
+
+@functools.cache
+def _of_class(kind: type) -> dict[str, str]:
+    parsed = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(parsed, ast.ClassDef), "the source of a class is one"
+    found: dict[str, str] = {}
+    field = ""
+    for statement in parsed.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            field = statement.target.id
+            continue
+        if field and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            text = statement.value.value
+            if isinstance(text, str):
+                found[field] = " ".join(text.split())
+        field = ""
+    return found
+
+
+def class_description(kind: type) -> str:
+    """The docstring, in one line."""
+    return " ".join((kind.__doc__ or "").split())

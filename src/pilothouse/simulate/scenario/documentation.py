@@ -1,0 +1,143 @@
+"""``docs/scenario-reference.md``, from the types: ``python -m pilothouse.simulate.scenario.documentation``."""
+
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from pilothouse.simulate.named_invariants import known
+from pilothouse.simulate.scenario import actions, scalars, schema
+from pilothouse.simulate.scenario.descriptions import class_description, field_descriptions
+from pilothouse.simulate.scenario.json_schema import kinds
+
+_HEAD = """# Scenario reference
+
+<!-- Written by `python -m pilothouse.simulate.scenario.documentation`; a test keeps it up to date. -->
+
+Every field of a scenario. [Simulations](simulate.md) explains how to write one, and `pilothouse simulate --schema`
+prints the same as JSON Schema ([simulate.schema.json](simulate.schema.json)).
+
+A *duration* is written as `90s`, `10m`, `1h30m`, `1d12h` or `2w`, a *quantity* as Kubernetes' (`500m`, `8`, `32Gi`), a
+*share* as a number or a percentage (`1`, `25%`). Files are named relative to the scenario. Unknown fields are errors.
+"""
+_SCALARS = {scalars.Duration: "duration", scalars.Quantity: "quantity", scalars.Share: "share"}
+_WORDS = {str: "text", int: "number", float: "number", bool: "true or false", dict: "mapping", list: "list"}
+_BASES: tuple[type[msgspec.Struct], ...] = (actions.Target, actions.NodeSelection, actions.PodSelection, schema.Rule)
+_FIRST = ("ScenarioFile", "Metadata", "Spec")
+_ACTION_FIELDS = frozenset(actions.ACTIONS)
+
+
+def page() -> str:
+    """The page."""
+    by_name = {kind.__name__: kind for kind in kinds()}
+    used = _used(by_name)
+    first = [by_name[name] for name in _FIRST]
+    of_actions = {each.__name__ for each in by_name.values() if each.__module__ == actions.__name__}
+    rest = [kind for name, kind in by_name.items() if name in used and kind not in first and name not in of_actions]
+    lines = [_HEAD, "## The file"]
+    for kind in [*first, *rest]:
+        lines += _section(kind)
+    lines += ["", "## The time line", ""]
+    lines += [*_section(actions.Entry, "An entry")][1:]
+    for name, kind in by_name.items():
+        if name in of_actions and (name in used or kind in _BASES) and kind is not actions.Entry:
+            lines += _section(kind)
+    lines += ["", "## Invariants", "", "Names for `expect.invariants`:", ""]
+    lines += [f"* `{name}`: {_first_sentence(each)}" for name, each in known().items()]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _first_sentence(create: Any) -> str:
+    kind = create if isinstance(create, type) else type(create())
+    text = class_description(kind)
+    return text.partition(". ")[0].rstrip(".") + "."
+
+
+def _used(by_name: dict[str, type[msgspec.Struct]]) -> set[str]:
+    """Those that the file contains, at any depth."""
+    found: set[str] = set()
+    todo: list[Any] = [schema.ScenarioFile]
+    while todo:
+        kind = todo.pop()
+        name = kind.__name__ if isinstance(kind, type) else ""
+        if by_name.get(name) is kind:
+            if name not in found:
+                found.add(name)
+                todo += typing.get_type_hints(kind).values()
+        else:
+            todo += typing.get_args(kind)
+    return found
+
+
+def _section(kind: type[msgspec.Struct], title: str = "") -> Iterator[str]:
+    yield ""
+    yield f"### {title or kind.__name__}"
+    yield ""
+    base = next((each for each in kind.__mro__[1:] if each in _BASES), None)
+    more = "" if base is None else f" Besides these fields it has those of {_shown(base)}."
+    yield _escaped(class_description(kind)) + more
+    own = [field for field in msgspec.structs.fields(kind) if base is None or field.name not in _names(base)]
+    if not own:
+        return
+    yield ""
+    yield "| Field | Value | Meaning |"
+    yield "|---|---|---|"
+    hints, texts = typing.get_type_hints(kind), field_descriptions(kind)
+    for field in own:
+        meaning = texts.get(field.encode_name, "")
+        hint = hints[field.name]
+        target = _only_struct(hint)
+        if not meaning and target is not None:
+            meaning = class_description(target)
+        if kind is actions.Entry and field.name in _ACTION_FIELDS:
+            meaning = f"*action.* {meaning}"
+        default = _default(field)
+        yield f"| `{field.encode_name}` | {_shown(hint)}{default} | {_escaped(meaning)} |"
+
+
+def _names(kind: type[msgspec.Struct]) -> set[str]:
+    return {field.name for field in msgspec.structs.fields(kind)}
+
+
+def _only_struct(hint: Any) -> type[msgspec.Struct] | None:
+    found = [each for each in (hint, *typing.get_args(hint)) if isinstance(each, type)]
+    structs = [each for each in found if issubclass(each, msgspec.Struct)]
+    return structs[0] if len(structs) == 1 else None
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return ", required"
+    value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    if value in (None, "", (), {}, False, 0) or isinstance(value, msgspec.Struct | tuple):
+        return ""
+    shown = scalars.shown_seconds(value) if isinstance(value, scalars.Duration) else value
+    return f", default `{str(shown).lower() if isinstance(shown, bool) else shown}`"
+
+
+def _shown(hint: Any) -> str:
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return f"[{hint.__name__}](#{'an-entry' if hint is actions.Entry else hint.__name__.lower()})"
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return ", ".join(f"`{each}`" for each in arguments)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_shown(each) for each in arguments if each is not type(None))
+    if origin in (tuple, list):
+        return f"list of {_shown(arguments[0])}"
+    if origin is dict:
+        return "mapping" if arguments[1] is Any else f"mapping of {_shown(arguments[1])}"
+    return _WORDS.get(hint, "any value")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,38 @@
+"""Files that somebody names: text of bounded size, of files that have an end."""
+
+import os
+import stat
+from pathlib import Path
+
+
+class FileError(ValueError):
+    """A file that can't be used, with the reason."""
+
+
+def text_of(path: Path, most: int) -> str:
+    """The text of a file of at most so many bytes. Raises ``FileError``."""
+    try:
+        # Opening a pipe would wait for somebody who writes into it.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise FileError("it is no regular file")
+            content = file.read(most + 1)
+    except OSError as error:
+        raise FileError(error.strerror or str(error)) from error
+    if len(content) > most:
+        raise FileError(f"it has more than {most} bytes")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileError("it is not UTF-8 text") from error
+
+
+def check_regular(path: Path) -> None:
+    """Raises ``FileError`` for devices, pipes and sockets; not for what is not there."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise FileError(f"{path} is neither a file nor a folder")
