@@ -274,6 +274,17 @@ def test_views_fit_a_phone(cluster: Cluster, tab: Tab, path: str, title: str, se
     assert tab.run("document.scrollingElement.scrollWidth") <= 360
 
 
+def test_a_chain_of_causes_fits_a_phone(cluster: Cluster, tab: Tab) -> None:
+    """Paths of fields are words without a place to break."""
+    name = "along" * 20
+    cluster.request("PATCH", "/api/v1/namespaces/default/configmaps/settings", {"data": {name: "1"}})
+    tab.size(360, 740)
+    show(tab, cluster, "object/-/configmaps/default/settings", "settings")
+    tab.click("#tab-why")
+    tab.find("[role=tabpanel]", "alongalong")
+    assert tab.run("document.scrollingElement.scrollWidth") <= 360
+
+
 @cases("path, title, selector", VIEWS)
 def test_views_are_accessible(cluster: Cluster, tab: Tab, axe: str, path: str, title: str, selector: str) -> None:
     show(tab, cluster, path, title)
