@@ -18,6 +18,7 @@ from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.nodes.behaviour import PREFIX
 from pilothouse.plane import Plane, PlaneOptions
+from pilothouse.sim import Simulation, SimulationOptions, simulate
 from pilothouse.storage import MemoryStore
 from pilothouse.storage.store import Changes
 
@@ -81,22 +82,41 @@ def _writes(what: Any, *, leaps: bool) -> list[Write]:
     return found
 
 
-@cases("what", {"at rest": _rest, "pods, and nodes that fall silent and go": _work})
-def test_the_writes_are_the_same(what: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = 0
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The times of the renewals that were made without a request."""
+    made: list[str] = []
     renew = RenewalAtOnce.renew
 
-    def counted(renewal: RenewalAtOnce, renewed: str) -> bytes | None:
-        nonlocal at_once
-        at_once += 1
+    def noted(renewal: RenewalAtOnce, renewed: str) -> bytes | None:
+        made.append(renewed)
         return renew(renewal, renewed)
 
-    monkeypatch.setattr(RenewalAtOnce, "renew", counted)
+    monkeypatch.setattr(RenewalAtOnce, "renew", noted)
+    return made
+
+
+@cases("what", {"at rest": _rest, "pods, and nodes that fall silent and go": _work})
+def test_the_writes_are_the_same(what: Any, at_once: list[str]) -> None:
     with_leaps = _writes(what, leaps=True)
-    assert at_once > 300
-    at_once = 0
+    assert len(at_once) > 300
+    at_once.clear()
     without = _writes(what, leaps=False)
-    assert at_once == 0
+    assert at_once == []
     for one, other in zip(with_leaps, without, strict=False):
         assert one == other
     assert len(with_leaps) == len(without)
+
+
+def test_a_simulation_has_the_same_story(at_once: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def rest(_simulation: Simulation) -> None:
+        await asyncio.sleep(300)
+
+    options = SimulationOptions(nodes=3)
+    with_leaps = simulate(rest, seed=7, options=options)
+    assert len(at_once) > 10
+    at_once.clear()
+    monkeypatch.setattr(virtual.VirtualLoop, "is_alone", lambda _loop: False)
+    without = simulate(rest, seed=7, options=options)
+    assert at_once == []
+    assert (with_leaps.writes, with_leaps.digest) == (without.writes, without.digest)

@@ -222,6 +222,26 @@ class Marked:
         finally:
             CURRENT.reset(before)
 
+    def renewal(self, request: wire.Request) -> Callable[[str], bytes | None] | None:
+        """``wire.RenewsAtOnce``, as this program."""
+        transport, story = self._transport, self._story
+        renew = transport.renewal(request) if isinstance(transport, wire.RenewsAtOnce) else None
+        if renew is None:
+            return None
+        origin = Origin(self._name, "", describe(request))
+
+        def renew_as_marked(renewed: str) -> bytes | None:
+            before = CURRENT.set(origin)
+            try:
+                lease = renew(renewed)
+            finally:
+                CURRENT.reset(before)
+            if lease is not None and story is not None:
+                story.requested(origin)
+            return lease
+
+        return renew_as_marked
+
     async def open(self, request: wire.Request) -> wire.Stream:
         """Open a watch."""
         if self._story is not None and self._story.on_request:
