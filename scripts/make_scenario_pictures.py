@@ -1,7 +1,7 @@
 """Makes the pictures of ``docs/simulate-scenarios.md``: ``python scripts/make_scenario_pictures.py [NAME ...]``.
 
 Runs the scenarios of ``examples/scenarios`` with seed 0, as ``pilothouse simulate NAME.yaml --plot`` does, and writes
-``docs/images/scenarios/NAME.svg``; and the picture of a comparison.
+a picture of each into ``docs/images/scenarios``; and the picture of a comparison.
 """
 
 import sys
