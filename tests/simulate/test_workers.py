@@ -67,7 +67,7 @@ def runner(scenarios: Sequence[Scenario], processes: int = 2, timeout: float = 6
 
 def test_a_process_that_dies_fails_its_run_only(tmp_path: Path) -> None:
     scenarios = [scenario(tmp_path, name) for name in ("kill", "fine", "exit", "hang")]
-    made = runner(scenarios, timeout=6.0)
+    made = runner(scenarios, timeout=15.0)
     try:
         jobs = [Job(number=number, variant=number, seed=5) for number in range(4)]
         found = {job.number: result.failure for job, result in made.run(jobs)}
@@ -80,7 +80,7 @@ def test_a_process_that_dies_fails_its_run_only(tmp_path: Path) -> None:
         "crash process: the process that ran it has ended: SIGKILL; perhaps the machine has run out of memory"
     )
     assert ended.summary == "crash process: the process that ran it has ended: exit code 7"
-    assert hung.summary == "timeout process: it took longer than 6s of real time (--timeout)"
+    assert hung.summary == "timeout process: it took longer than 15s of real time (--timeout)"
 
 
 def test_an_error_of_the_scenario_ends_the_search(tmp_path: Path) -> None:

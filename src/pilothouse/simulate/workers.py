@@ -91,6 +91,9 @@ class ProcessRunner:
                 code = self._end(worker, kill=False)
                 return job, self._lost(job, worker, "crash", f"the process that ran it has ended: {_shown_code(code)}")
             match message:
+                case ("begins", _):
+                    # Its imports are behind it: they are none of the run's time.
+                    worker.began = stopwatch_seconds()
                 case ("at", at):
                     worker.at = at
                 case ("result", result):
@@ -100,7 +103,7 @@ class ProcessRunner:
                     raise ScenarioError(text)
                 case (_, text):
                     return job, self._lost(self._free(worker), worker, "error", text)
-        elif self._timeout and stopwatch_seconds() - worker.began > self._timeout:
+        elif self._timeout and worker.began and stopwatch_seconds() - worker.began > self._timeout:
             self._end(worker)
             limit = f"it took longer than {shown_seconds(self._timeout)} of real time (--timeout)"
             return job, self._lost(job, worker, "timeout", limit)
@@ -122,7 +125,7 @@ class ProcessRunner:
             writes=0,
             digest="",
             seconds=worker.at,
-            cpu=stopwatch_seconds() - worker.began,
+            cpu=stopwatch_seconds() - worker.began if worker.began else 0.0,
             parts=tuple(part for part in parts if job.only is None or part.number in job.only),
         )
 
@@ -142,9 +145,10 @@ class _Worker:
         other.close()
         self.job: Job | None = None
         self.began = self.at = 0.0
+        """The real time when the run began, 0 before that; and the virtual time of the run."""
 
     def begin(self, job: Job) -> None:
-        self.job, self.at, self.began = job, 0.0, stopwatch_seconds()
+        self.job, self.at, self.began = job, 0.0, 0.0
         with contextlib.suppress(OSError):  # it has died: what is read next says so
             self.connection.send(job)
 
@@ -196,6 +200,7 @@ def _serve(connection: Connection, others: Connection, forked: bool, scenarios: 
             job = connection.recv()
         except (EOFError, OSError):
             return
+        reports.send(("begins", None))
         reports.send(_message(scenarios, job, reports.running))
 
 
