@@ -37,6 +37,11 @@ def test_up_goes_on_with_it(saved: Path, tmp_path: Path, in_memory: bool) -> Non
         assert "2 nodes, stored" in up.until("pilothouse is ready.*")
         done = run_pilothouse(tmp_path, "snapshot", "save", "again", "--kubeconfig=k")
         assert done.returncode == 0, done.stderr
+        if in_memory:
+            live = run_pilothouse(tmp_path, "snapshot", "drain", "--live", "node-0", "--kubeconfig=k")
+            assert live.returncode == 0, live.stderr
+            assert "node node-0: drained in " in live.stdout
+            assert run_pilothouse(tmp_path, "get", "nodes", "--kubeconfig=k").stdout.count("SchedulingDisabled") == 0
     before, after = described(saved), described(tmp_path / "again")
     assert {key: after.get(key) for key in before} == before
     made = {key.partition(" ")[0] for key in after.keys() - before.keys()}
