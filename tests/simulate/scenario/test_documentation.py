@@ -6,7 +6,8 @@ import msgspec
 import pytest
 import yaml
 
-from pilothouse.simulate.scenario import documentation, json_schema
+from pilothouse.simulate.run import validate
+from pilothouse.simulate.scenario import documentation, json_schema, load
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,11 +28,12 @@ def test_every_field_is_explained() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples/scenarios").rglob("*.yaml")), ids=lambda path: path.name)
-def test_the_examples_fit_the_schema(path: Path) -> None:
+def test_the_examples_can_be_used_and_fit_the_schema(path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     if document["kind"] != "Scenario":
         pytest.skip("objects of a scenario")
+    validate(load(str(path)))
     schema = msgspec.json.decode(json_schema.schema_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
