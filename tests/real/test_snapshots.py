@@ -23,8 +23,7 @@ from pilothouse.simulate.actions import pods
 from pilothouse.simulate.actions.nodes import Nodes
 from pilothouse.simulate.cluster import restored_manager, restored_options
 from pilothouse.simulate.scenario.actions import Drain
-from pilothouse.snapshots import SaveOptions, save
-from pilothouse.snapshots.restoring import Restored, restored
+from pilothouse.snapshots import Restored, SaveOptions, restored, save
 from pilothouse.storage import Change
 
 pytestmark = [

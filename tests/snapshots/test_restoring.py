@@ -14,7 +14,7 @@ from pilothouse.cli import main
 from pilothouse.env import Env
 from pilothouse.snapshots import data_directory
 from pilothouse.snapshots.file_format import SnapshotError
-from pilothouse.snapshots.restoring import restored
+from pilothouse.snapshots.opening import restored
 from pilothouse.snapshots.saving import SaveOptions, save
 from pilothouse.storage.sqlite import SqliteStore
 from pilothouse.testing import AsyncCluster, async_plane

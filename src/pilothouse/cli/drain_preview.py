@@ -24,7 +24,7 @@ with lazy_imports():
     from pilothouse.machinery import labels
     from pilothouse.simulate import drain_preview
     from pilothouse.simulate.scenario import scalars
-    from pilothouse.snapshots import file_format, restoring, saving
+    from pilothouse.snapshots import file_format, opening, saving
 
 _SHOWN = 10
 
@@ -100,7 +100,7 @@ async def _save(parsed: Parsed, path: Path) -> int:
 
 def _restored(file: str) -> "Restored":
     try:
-        return restoring.restored(file)
+        return opening.restored(file)
     except file_format.SnapshotError as error:
         raise UserError(str(error)) from error
     except OSError as error:

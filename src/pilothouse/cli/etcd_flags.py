@@ -45,7 +45,8 @@ def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
     """What the flags say, None without ``--etcd-servers``. Raises ``UserError``."""
     if not parsed["etcd-servers"]:
         for name in ("etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-compaction-interval"):
-            if name in parsed.given:
+            of_snapshot = name == "etcd-prefix" and parsed.values.get("etcd-snapshot")
+            if name in parsed.given and not of_snapshot:
                 raise UserError(f"--{name} needs --etcd-servers", code=2)
         return None
     options = etcd.EtcdOptions(

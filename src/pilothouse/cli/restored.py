@@ -12,12 +12,15 @@ from pilothouse.machinery.flags import Parsed
 
 if TYPE_CHECKING:
     from pilothouse.snapshots.data_directory import Origin
+    from pilothouse.snapshots.restoring import Restored
     from pilothouse.storage import Record
 
 with lazy_imports():
     from pilothouse.cli import snapshot as snapshot_command
-    from pilothouse.snapshots import data_directory, file_format, restoring
+    from pilothouse.snapshots import data_directory, etcd_snapshot, file_format, opening
 
+SOURCES = ("snapshot", "etcd-snapshot")
+"""Flags that name a file with a cluster."""
 NO_RECORDS: "tuple[Record, ...]" = ()
 
 
@@ -32,20 +35,21 @@ class RestoredCluster(msgspec.Struct, frozen=True):
 
 def restored_cluster(parsed: Parsed) -> tuple[Parsed, RestoredCluster]:
     """The flags, with the defaults that suit a restored cluster, and what is in it. Raises ``UserError``."""
-    path, directory = parsed["snapshot"], parsed["data-dir"]
-    if path and directory:
-        raise UserError(
-            f"--snapshot and --data-dir can't be used together: make the directory with \"pilothouse snapshot restore "
-            f'{path} --data-dir {directory}"',
-            code=2,
-        )
-    if path:
-        try:
-            found = restoring.restored(path)
-        except file_format.SnapshotError as error:
-            raise UserError(escaped(str(error))) from error
-        except OSError as error:
-            raise UserError(f"--snapshot {path}: {error.strerror}") from error
+    directory = parsed["data-dir"]
+    given = [name for name in SOURCES if parsed[name]]
+    if len(given) == 2:
+        raise UserError("--snapshot and --etcd-snapshot can't be used together", code=2)
+    if given:
+        name, path = given[0], parsed[given[0]]
+        if directory:
+            raise UserError(
+                f"--{name} and --data-dir can't be used together: make the directory with "
+                f'"pilothouse snapshot restore {path} --data-dir {directory}"',
+                code=2,
+            )
+        if parsed["etcd-servers"]:
+            raise UserError(f"--{name} and --etcd-servers can't be used together", code=2)
+        found = _read(parsed, name)
         snapshot_command.print_skipped(found.skipped, "is not in it")
         origin: Origin | None = data_directory.Origin(found.nodes, found.service_range, found.provisioners)
         records = tuple(found.records)
@@ -59,6 +63,18 @@ def restored_cluster(parsed: Parsed) -> tuple[Parsed, RestoredCluster]:
     values = {**parsed.values, **{name: value for name, value in defaults.items() if name not in parsed.given}}
     nodes = tuple(node.name for node in origin.nodes if node.ready)
     return msgspec.structs.replace(parsed, values=values), RestoredCluster(records, nodes)
+
+
+def _read(parsed: Parsed, name: str) -> "Restored":
+    path = parsed[name]
+    try:
+        if name == "etcd-snapshot":
+            return etcd_snapshot.restored_from_etcd(path, prefix=parsed["etcd-prefix"])
+        return opening.restored(path)
+    except file_format.SnapshotError as error:
+        raise UserError(escaped(str(error))) from error
+    except OSError as error:
+        raise UserError(f"--{name} {path}: {error.strerror}") from error
 
 
 def _origin(directory: str) -> "Origin | None":

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 with lazy_imports():
     from pilothouse.cli import drain_preview
     from pilothouse.client import errors
-    from pilothouse.snapshots import anonymizing, data_directory, file_format, reading, restoring, saving
+    from pilothouse.snapshots import anonymizing, data_directory, file_format, opening, reading, saving
 
 USAGE = """Saves a cluster into a file, and restores it.
 
 `save` reads everything that may be listed. `show` says what is in a file. `restore` makes a data directory of it, for
 `up --data-dir`; `up --snapshot` does without one. `drain` drains nodes of the cluster of a file in virtual time, and
-says what becomes of it; with --live of the cluster that the kubeconfig names, which is only read.
+says what becomes of it; with --live of the cluster that the kubeconfig names, which is only read. `restore` and `drain`
+also take files of `etcdctl snapshot save`.
 
 Usage:
   {program} save FILE [flags]
@@ -156,7 +157,7 @@ async def _restore(parsed: Parsed, path: Path) -> int:
     directory = parsed["data-dir"]
     if not directory:
         raise UserError("restore needs --data-dir: the data directory to make", code=2)
-    found = restoring.restored(path)
+    found = opening.restored(path)
     data_directory.create(directory, found)
     print(f"restored {len(found.records):,} objects into {directory}: start it with")
     print(f"  pilothouse up --data-dir {directory}")

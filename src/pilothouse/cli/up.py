@@ -104,6 +104,13 @@ def flag_set(program: str) -> FlagSet:
             "",
             "Start with the cluster of this file, which pilothouse snapshot save has written, and simulate its nodes",
         ),
+        Flag(
+            "etcd-snapshot",
+            STRING,
+            "",
+            "Start with the cluster of this file, which etcdctl snapshot save has written, and simulate its nodes. Its "
+            "keys are below --etcd-prefix",
+        ),
         Flag("in-memory", BOOL, False, "Store the cluster in memory; the default without --data-dir"),
         Flag(
             "write-kubeconfig",

@@ -9,7 +9,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, Protocol, cast
 
 import msgspec
 
@@ -250,7 +250,15 @@ def load(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def decoded(file: SnapshotFile, entry: Entry) -> dict[str, Any]:
+class Errors(Protocol):
+    """Makes errors about one file."""
+
+    def error(self, reason: str, line: int = 0) -> SnapshotError:
+        """An error about the file."""
+        ...
+
+
+def decoded(file: Errors, entry: Entry) -> dict[str, Any]:
     """The object of an entry, which must be of its resource. Raises ``SnapshotError``."""
     try:
         obj = _decode(entry.raw)

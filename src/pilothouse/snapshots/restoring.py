@@ -10,16 +10,15 @@ server), the later one is moved up, so that the order stays.
 """
 
 import datetime
-import os
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from pilothouse.api.schema import Definition, definition_of, load
 from pilothouse.apiserver.apiextensions import serving
-from pilothouse.apiserver.objects import encode_object
+from pilothouse.apiserver.objects import encode_object, read_head
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.apiserver.serializers.omitempty import drop_empty
@@ -27,9 +26,9 @@ from pilothouse.apiserver.storage_codec.older_versions import CONVERSIONS
 from pilothouse.machinery.bodies import DecodeError, decode_body
 from pilothouse.machinery.names import path_segment_errors
 from pilothouse.machinery.times import TimeError, parse_time
-from pilothouse.snapshots.file_format import ResourceLine, Skipped
-from pilothouse.snapshots.leases import released
-from pilothouse.snapshots.reading import Entry, SnapshotFile, decoded
+from pilothouse.snapshots.file_format import Header, ResourceLine, Skipped, SnapshotError, Totals
+from pilothouse.snapshots.leases import LEASES, released
+from pilothouse.snapshots.reading import Entry, decoded
 from pilothouse.snapshots.resource_order import DEFINITIONS
 from pilothouse.snapshots.service_ranges import service_range_of
 from pilothouse.storage import Record
@@ -44,7 +43,18 @@ _ZONE = "topology.kubernetes.io/zone"
 _ROOT_CA = "kube-root-ca.crt"
 _ENTRY = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource")
 """The fields of an entry of managedFields, in upstream's order."""
+_NOTED = frozenset(
+    {
+        ("", "nodes"),
+        ("", "configmaps"),
+        ("", "services"),
+        ("networking.k8s.io", "servicecidrs"),
+        ("storage.k8s.io", "storageclasses"),
+    }
+)
+"""Resources that programs have to know something of (``Restoring._note``)."""
 _encode = msgspec.json.Encoder().encode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class SavedNode(msgspec.Struct, frozen=True):
@@ -74,16 +84,22 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     """What could not be restored; with how many objects of the resource."""
 
 
-def restored(path: str | os.PathLike[str], *, gates: tuple[str, ...] = ()) -> Restored:
-    """Read and check a whole snapshot. Raises ``SnapshotError``, or ``OSError`` when there is no such file.
+class Source(Protocol):
+    """Where the objects come from: a ``SnapshotFile``, or a snapshot of etcd."""
 
-    ``gates`` are the feature gates of the API server, which may serve further resources.
-    """
-    file = SnapshotFile(path)
-    reading = Restoring(file, ResourceTable(gates))
-    for entry in file.entries():
-        reading.add(entry)
-    return reading.done()
+    @property
+    def header(self) -> Header:
+        """When it was taken."""
+        ...
+
+    @property
+    def totals(self) -> Totals | None:
+        """What was left out; read at the end."""
+        ...
+
+    def error(self, reason: str, line: int = 0) -> SnapshotError:
+        """An error about the file."""
+        ...
 
 
 class _Custom(msgspec.Struct, frozen=True):
@@ -96,7 +112,7 @@ class _Custom(msgspec.Struct, frozen=True):
 class Restoring:
     """Takes the objects of a file, one after the other."""
 
-    def __init__(self, file: SnapshotFile, table: ResourceTable) -> None:
+    def __init__(self, file: Source, table: ResourceTable) -> None:
         self._file = file
         self._built_in: dict[tuple[str, str], ResourceInfo] = {}
         self._by_version: dict[tuple[str, str, str], ResourceInfo] = {}
@@ -122,6 +138,29 @@ class Restoring:
             self._store(entry, stored, obj, self._revision(entry, obj["metadata"]))
             self._note((entry.resource.group, entry.resource.resource), obj)
 
+    def add_stored(self, entry: Entry) -> None:
+        """Take the next object of a built-in resource, which is in its stored form already, with every field checked:
+        it is decoded only if something of it is needed. Raises ``SnapshotError``."""
+        resource = entry.resource
+        where = (resource.group, resource.resource)
+        info = self.info_of(resource)
+        if info is None or where in (LEASES, DEFINITIONS):
+            self.add(entry)
+            return
+        head = read_head(entry.raw).metadata
+        meta = {
+            "name": head.name,
+            "namespace": head.namespace,
+            "uid": head.uid,
+            "resourceVersion": head.resource_version,
+        }
+        self._check_namespace(entry, info, meta)
+        revision = self._revision(entry, meta)
+        key = self._enter(entry, info, meta)
+        self._encoded[key] = (revision, entry.raw)
+        if where in _NOTED and not (where == ("", "configmaps") and head.name != _ROOT_CA):
+            self._note(where, _decode_object(entry.raw))
+
     def convert(self, entry: Entry) -> tuple[Object, ResourceInfo] | None:
         """An object as it is stored, and where; None if there is no place for it."""
         resource, line = entry.resource, entry.line
@@ -138,13 +177,15 @@ class Restoring:
             self._unknown[key] = self._unknown.get(key, 0) + 1
             return None
         obj, stored = found
-        meta = obj["metadata"]
-        if stored.namespaced != bool(meta.get("namespace")):
-            what = "needs a namespace" if stored.namespaced else "can't be in a namespace"
-            raise self._file.error(f"{resource.kind} {meta.get('name')!r} {what}", line)
+        self._check_namespace(entry, stored, obj["metadata"])
         if where == DEFINITIONS:
             self._define(obj, line)
         return obj, stored
+
+    def _check_namespace(self, entry: Entry, info: ResourceInfo, meta: Mapping[str, Any]) -> None:
+        if info.namespaced != bool(meta.get("namespace")):
+            what = "needs a namespace" if info.namespaced else "can't be in a namespace"
+            raise self._file.error(f"{entry.resource.kind} {meta.get('name')!r} {what}", entry.line)
 
     def _of_built_in(self, entry: Entry, info: ResourceInfo) -> "tuple[Object, ResourceInfo] | str":
         resource = entry.resource
@@ -212,19 +253,26 @@ class Restoring:
         return int(text)
 
     def _store(self, entry: Entry, info: ResourceInfo, obj: Object, revision: int) -> None:
-        kind, line, meta = entry.resource.kind, entry.line, obj["metadata"]
+        meta = obj["metadata"]
+        key = self._enter(entry, info, meta)
+        if meta.get("managedFields"):
+            meta["managedFields"] = [{k: each[k] for k in _ENTRY if k in each} for each in meta["managedFields"]]
+        self._encoded[key] = (revision, encode_object(info, released(info, obj)))
+
+    def _enter(self, entry: Entry, info: ResourceInfo, meta: Mapping[str, Any]) -> str:
+        """The key of an object, which is not there yet."""
+        kind, line = entry.resource.kind, entry.line
         self.check_names(entry, meta)
         name, uid = meta["name"], meta["uid"]
         key = info.key(meta.get("namespace") or "", name)
         if key in self._lines:
-            raise self._file.error(f"{kind} {key.split('/', 2)[2]} is there already, in line {self._lines[key]}", line)
+            place = f", in line {self._lines[key]}" if line else ""
+            raise self._file.error(f"{kind} {key.split('/', 2)[2]} is there already{place}", line)
         if uid in self._uids:
             raise self._file.error(f"{kind} {name} has the uid of {self._uids[uid]}", line)
         self._lines[key] = line
         self._uids[uid] = key
-        if meta.get("managedFields"):
-            meta["managedFields"] = [{k: each[k] for k in _ENTRY if k in each} for each in meta["managedFields"]]
-        self._encoded[key] = (revision, encode_object(info, released(info, obj)))
+        return key
 
     def info_of(self, resource: ResourceLine) -> ResourceInfo | None:
         """Where the objects of a resource are stored."""
@@ -233,6 +281,16 @@ class Restoring:
             info = self._by_version.get((resource.group, resource.version, resource.resource), self._built_in[where])
             return registration_of(info.group, info.resource).strategy.stored_as(info)
         return self._custom[where].info if where in self._custom else None
+
+    def stored_line(self, group: str, resource: str) -> ResourceLine | None:
+        """What precedes the objects of a built-in resource, in the version in which they are stored."""
+        info = self._built_in.get((group, resource))
+        if info is None:
+            return None
+        info = registration_of(group, resource).strategy.stored_as(info)
+        return ResourceLine(
+            resource=resource, group=info.group, version=info.version, kind=info.kind, namespaced=info.namespaced
+        )
 
     def check_names(self, entry: Entry, meta: Mapping[str, Any]) -> None:
         """What becomes a key must be one. Raises ``SnapshotError``."""
@@ -276,6 +334,10 @@ class Restoring:
             self._ranges.append(obj)
         elif where == ("storage.k8s.io", "storageclasses"):
             self._provisioners[obj.get("provisioner") or ""] = None
+
+    def assume_service_range(self, cidrs: Sequence[str]) -> None:
+        """What the cluster IPs are of, unless a ServiceCIDR says it."""
+        self._ranges.append({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": cidrs}})
 
     def done(self) -> Restored:
         """The whole snapshot."""

@@ -31,7 +31,7 @@ with lazy_imports():
     from pilothouse.controllermanager import flags as manager_flags
     from pilothouse.nodes import stages
     from pilothouse.simulate.scenario import overrides as changes
-    from pilothouse.snapshots import file_format, restoring
+    from pilothouse.snapshots import file_format, opening
 
 __all__ = ["Scenario", "ScenarioError", "load"]
 
@@ -143,7 +143,7 @@ class _Loader:
         if not cluster.snapshot:
             return
         try:
-            found = restoring.restored(self._folder / cluster.snapshot, gates=_on(cluster.feature_gates))
+            found = opening.restored(self._folder / cluster.snapshot, gates=_on(cluster.feature_gates))
         except file_format.SnapshotError as error:
             raise self._error(path, str(error)) from None
         except OSError as error:

@@ -1,0 +1,118 @@
+"""``pilothouse up --etcd-snapshot``: the cluster of a backup, with kubectl in front of it."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import etcd_snapshots
+from tests.etcd_snapshots import Bolt, put
+from tests.programs import environment, pilothouse, until
+from tests.real_cluster import RealCluster
+from tests.tables import cases
+
+from pilothouse.cli import apiserver, main, up
+from pilothouse.cli.etcd_flags import etcd_options
+from pilothouse.cli.program import UserError
+from pilothouse.cli.restored import restored_cluster
+from pilothouse.snapshots import SavedNode, data_directory
+
+NODE: dict[str, Any] = {
+    "kind": "Node",
+    "apiVersion": "v1",
+    "metadata": {"name": "n1", "labels": {"kubernetes.io/hostname": "n1"}},
+    "status": {
+        "capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+        "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}],
+    },
+}
+
+
+def _deployment(namespace: str) -> dict[str, Any]:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+    meta = {"name": "web", "namespace": namespace}
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    return {"kind": "Deployment", "apiVersion": "apps/v1", "metadata": meta, "spec": spec}
+
+
+@pytest.fixture
+def backup(real_cluster: RealCluster, tmp_path: Path) -> tuple[Path, str, str]:
+    """The backup of a cluster of v1.20 with a node and a Deployment, the namespace and the uid of the latter."""
+    namespace = real_cluster.namespace()
+    made = real_cluster.request("POST", f"/apis/apps/v1/namespaces/{namespace}/deployments", _deployment(namespace))
+    real_cluster.request("POST", "/api/v1/nodes", NODE)
+    path = etcd_snapshots.save(real_cluster.etcd_url, tmp_path / "backup.db")
+    real_cluster.request("DELETE", "/api/v1/nodes/n1")
+    return path, namespace, made["metadata"]["uid"]
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "as it was saved"])
+def test_kubectl_shows_the_cluster_of_a_backup(backup: tuple[Path, str, str], tmp_path: Path, runs: bool) -> None:
+    path, namespace, uid = backup
+
+    def kubectl(*words: str) -> Any:
+        program = Path(os.environ["KUBEBUILDER_ASSETS"]) / "kubectl"
+        command = [str(program), "--kubeconfig=k", *words, "-o", "json"]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, timeout=30, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def phases() -> list[str]:
+        return [pod["status"].get("phase") for pod in kubectl("get", "pods", "-n", namespace)["items"]]
+
+    flags = [] if runs else ["--no-manager", "--no-scheduler"]
+    with pilothouse(tmp_path, "up", f"--etcd-snapshot={path}", "--port=0", "--kubeconfig=k", *flags) as server:
+        assert "1 nodes, stored in memory" in server.until("pilothouse is ready.*")
+        (found,) = kubectl("get", "deployments", "-n", namespace)["items"]
+        assert (found["metadata"]["uid"], found["spec"]["replicas"]) == (uid, 2)
+        if runs:
+            until(lambda: phases() == ["Running", "Running"], "the pods of the Deployment run")
+        else:
+            assert kubectl("get", "pods", "-n", namespace)["items"] == []
+
+
+@pytest.mark.real
+def test_restore_makes_a_data_directory_of_it(backup: tuple[Path, str, str], tmp_path: Path) -> None:
+    path, _namespace, _uid = backup
+    assert main(["snapshot", "restore", str(path), "--data-dir", str(tmp_path / "d")]) == 0
+    origin = data_directory.origin_of(tmp_path / "d")
+    assert origin is not None
+    assert origin.nodes == (SavedNode("n1", ready=True),)
+
+
+@cases(
+    "words, code, error",
+    {
+        "with --snapshot": (["--etcd-snapshot=DB", "--snapshot=s"], 2, "--snapshot and --etcd-snapshot can't be used"),
+        "with --data-dir": (
+            ["--etcd-snapshot=DB", "--data-dir=d"],
+            2,
+            'make the directory with "pilothouse snapshot restore DB --data-dir d"',
+        ),
+        "with an etcd": (["--etcd-snapshot=DB", "--etcd-servers=x"], 2, "--etcd-snapshot and --etcd-servers can't be"),
+        "no such file": (["--etcd-snapshot=/nowhere"], 1, "--etcd-snapshot /nowhere: No such file or directory"),
+        "no keys": (["--etcd-snapshot=DB"], 1, "there are no keys below /registry/: it has other keys, such as /k/a"),
+        "no objects": (["--etcd-snapshot=DB", "--etcd-prefix=/k"], 1, "there is no object in it that this API server"),
+    },
+)
+def test_what_is_rejected(tmp_path: Path, words: list[str], code: int, error: str) -> None:
+    path = str(Bolt().with_keys([put(2, b"/k/a")]).write(tmp_path / "db"))
+    parsed = up.flag_set("x").parse([word.replace("DB", path) for word in words])
+    with pytest.raises(UserError) as refused:
+        restored_cluster(parsed)
+    assert error.replace("DB", path) in str(refused.value)
+    assert refused.value.code == code
+
+
+def test_the_prefix_needs_no_servers_then() -> None:
+    assert etcd_options(up.flag_set("x").parse(["--etcd-snapshot=db", "--etcd-prefix=/k"])) is None
+    with pytest.raises(UserError, match="--etcd-prefix needs --etcd-servers"):
+        etcd_options(apiserver.flag_set("x").parse(["--etcd-prefix=/k"]))
