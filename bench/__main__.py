@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, tuple[str, dict[str, int]]] = {
     "claims-5000": ("bench.claims", {"count": 5000}),
     "deployments": ("bench.deployments", {}),
     "up-deployments": ("bench.many_deployments", {}),
+    "up-full": ("bench.full_cluster", {}),
     "virtual-rollout": ("bench.virtual_rollout", {}),
     "operator": ("bench.operator", {}),
     "node-change": ("bench.node_change", {}),

@@ -22,6 +22,11 @@ _ENDS_WITH_PARENT = (
 )
 
 
+def etcd_command(*flags: str) -> list[str]:
+    """How etcd is started by a test."""
+    return [*_ENDS_WITH_PARENT, str(Path(os.environ["KUBEBUILDER_ASSETS"]) / "etcd"), *flags]
+
+
 class Etcd:
     """A running etcd of one member."""
 
@@ -51,9 +56,7 @@ class Etcd:
         peer = f"http://127.0.0.1:{free_port()}"
         log = (self.directory / "log").open("ab")
         self._process = subprocess.Popen(
-            [
-                *_ENDS_WITH_PARENT,
-                str(Path(os.environ["KUBEBUILDER_ASSETS"]) / "etcd"),
+            etcd_command(
                 f"--data-dir={self.directory / 'data'}",
                 f"--listen-client-urls={self.url}",
                 f"--advertise-client-urls={self.url}",
@@ -63,7 +66,7 @@ class Etcd:
                 "--unsafe-no-fsync=true",
                 "--log-level=warn",
                 *self.flags,
-            ],
+            ),
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,

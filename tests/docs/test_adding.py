@@ -25,6 +25,7 @@ def test_the_controller_of_the_page_works(tmp_path: Path) -> None:
     for name, text in FILES:
         (tmp_path / name if name.startswith("test_") else package / name).write_text(text, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(_CONFTEST.format(str(tmp_path)), encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # else one of a folder above would count
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(tmp_path)],
         cwd=ROOT,

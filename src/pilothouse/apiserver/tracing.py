@@ -162,7 +162,10 @@ class TracedCore(Core):
         # Before it is visible: whoever sees the revision finds the span.
         tracing.commits.remember(str(change.revision), span.get_span_context(), tracing.now())
         with tracing.within(span):
-            return await super().commit(staged)
+            value = await super().commit(staged)
+        if self.store.is_shared:  # the revision is known now
+            tracing.commits.remember(str(staged.revision), span.get_span_context(), tracing.now())
+        return value
 
     def _note_writer(self, staged: Staged) -> None:
         """What belongs to a write is staged with it, and not committed by itself."""

@@ -276,17 +276,20 @@ class ServedApiServer:
 def _open_store(env: Env, options: ServedOptions, records: Sequence[Record]) -> Store:
     if options.etcd is not None:
         return _open_etcd(env, options, options.etcd)
-    brief = () if math.isinf(options.history) else ((_LEASES, Retention().seconds),)
-    size = options.history_bytes
-    retention = Retention(seconds=options.history, bytes=size // 4, total_bytes=size, brief=brief)
+    retention = _retention(options)
     if not options.data_dir:
         return MemoryStore(env, retention=retention, records=records, revision=newest_revision(records))
     return sqlite.SqliteStore.open(env, options.data_dir, fsync=options.fsync, retention=retention)
 
 
+def _retention(options: ServedOptions) -> Retention:
+    brief = () if math.isinf(options.history) else ((_LEASES, Retention().seconds),)
+    size = options.history_bytes
+    return Retention(seconds=options.history, bytes=size // 4, total_bytes=size, brief=brief)
+
+
 def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions") -> Store:
     """Raises ``ModuleNotFoundError`` without the extra, ``StoreUnavailable`` when no etcd answers."""
-    size = options.history_bytes
     if options.data_dir:
         make_private_directory(Path(options.data_dir))
     return etcd_store.EtcdStore.open(
@@ -294,7 +297,7 @@ def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions") -> Store:
         etcd,
         storage_codec.KeyLayout(etcd.prefix),
         storage_codec.ObjectCodec(),
-        retention=Retention(seconds=options.history, bytes=size // 4, total_bytes=size),
+        retention=_retention(options),
         lasting=lambda key: storage_codec.seconds_kept(key, etcd.event_ttl),
     )
 

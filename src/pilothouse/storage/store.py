@@ -350,9 +350,9 @@ class Store(ABC):
     async def catch_up(self) -> None:  # noqa: B027  # what is stored is visible
         """Return once everything that was stored when this was called is visible here."""
 
-    async def past(self, prefix: str, revision: int) -> "Store":
-        """A store of what was under the prefix at a revision that only the place behind a shared store may still know.
-        Raises ``Compacted``."""
+    async def past(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> "Store":
+        """A store of what was under the prefix, beyond a key, at a revision that only the place behind a shared store
+        may still know; with a limit it may have no more than a page. Raises ``Compacted``."""
         raise Compacted(revision, self.compacted)
 
     async def flush(self) -> None:  # noqa: B027  # see there

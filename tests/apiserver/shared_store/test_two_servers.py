@@ -341,6 +341,9 @@ async def test_pages_of_one_list_go_on_at_a_server_that_has_just_started(env: En
                     answer = await late.get(f"{CONFIG_MAPS}?{query}&continue={token}")
                     assert answer.status == 200, answer.text
                     assert answer.meta["resourceVersion"] == begun.meta["resourceVersion"]
+                    if query == "limit=3":
+                        left = 7 - len(names) - len(answer.body["items"])
+                        assert answer.meta.get("remainingItemCount", 0) == left
                     names += [item["metadata"]["name"] for item in answer.body["items"]]
                 assert names == [f"p{step}" for step in range(7)]
             exact = f"{CONFIG_MAPS}?resourceVersion={first.meta['resourceVersion']}&resourceVersionMatch=Exact"

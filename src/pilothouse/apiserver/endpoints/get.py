@@ -90,7 +90,8 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     after, revision = await _start(core, options, prefix, single=_is_single(call, selection))
     info = call.info
     try:
-        store = await _store_of(core, call, prefix, revision)
+        limit = options.limit if selection.empty else 0
+        store = await _store_of(core, call, prefix, revision, after, limit)
     except Compacted as gone:
         raise _expired(core, options, after, prefix) from gone
     if options.resource_version == "0" and info.resource != "events":
@@ -135,12 +136,12 @@ class _Lists(Protocol):
     def get(self, key: str) -> Record | None: ...
 
 
-async def _store_of(core: Core, call: Call, prefix: str, revision: int) -> _Lists:
+async def _store_of(core: Core, call: Call, prefix: str, revision: int, after: str, limit: int) -> _Lists:
     """What a list at that revision is made of. Where a store is shared, the revision may be of another server, from
     before the history of this one (``shouldDelegateExactRV``). Raises ``Compacted``."""
     store = core.store
     if revision and store.is_shared and revision < store.history_floor(call.info.prefix):
-        return await store.past(prefix, revision)
+        return await store.past(prefix, revision, after=after, limit=limit)
     return store
 
 

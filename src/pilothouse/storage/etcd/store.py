@@ -26,7 +26,7 @@ from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.transactions import Transaction, Write
 from pilothouse.storage.history import KEPT, Retention
 from pilothouse.storage.memory import MemoryStore
-from pilothouse.storage.records import Change, Record, Staged
+from pilothouse.storage.records import Change, Page, Record, Staged
 from pilothouse.storage.store import Store
 from pilothouse.storage.watchers import resource_end
 
@@ -202,11 +202,20 @@ class EtcdStore(Store):
         if failure is not None:
             raise failure
 
-    async def past(self, prefix: str, revision: int) -> Store:
-        """Read what etcd had under the prefix at an earlier revision. Raises ``Compacted``, ``StoreUnavailable``."""
+    async def past(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> Store:
+        """Read what etcd had under the prefix at an earlier revision, beyond a key, and no more than a page. Raises
+        ``Compacted``, ``StoreUnavailable``."""
         root = self.keys.etcd_key(f"{prefix}x").removesuffix("x").encode()
+        begin = self.keys.etcd_key(after).encode() if len(after) > len(prefix) else None
+        left = 0
         try:
-            pairs, _revision = await _read_all_async(self.client, root, revision)
+            if limit:
+                page = _page(root, begin, revision)
+                page.limit = limit
+                answer = await self.client.range(page)
+                pairs, left = list(answer.kvs), answer.count - len(answer.kvs)
+            else:
+                pairs, _revision = await _read_all_async(self.client, root, revision, begin)
         except EtcdError as error:
             if error.is_compacted:
                 raise Compacted(revision, self.compacted) from None
@@ -218,7 +227,7 @@ class EtcdStore(Store):
             record = _record(self.keys, self._codec, pair)
             if record is not None:
                 records.append(record)
-        return MemoryStore(self._env, records=records, revision=revision)
+        return _PastStore(self._env, records, revision, left)
 
     async def flush(self) -> None:
         """Return once it is decided what becomes of everything that is staged."""
@@ -525,6 +534,18 @@ class EtcdStore(Store):
         await self.client.close()
 
 
+class _PastStore(MemoryStore):
+    """What was read of an earlier revision, and how much more there was."""
+
+    def __init__(self, env: Env, records: list[Record], revision: int, left: int) -> None:
+        super().__init__(env, records=records, revision=revision)
+        self._left = left
+
+    def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+        page = super().list(prefix, after=after, limit=limit, revision=revision)
+        return msgspec.structs.replace(page, more=True, remaining=self._left) if self._left else page
+
+
 def _observed(future: "asyncio.Future[None]") -> None:
     """Whoever waits for it may have given up."""
     if not future.cancelled():
@@ -580,9 +601,10 @@ def _read_all(ask: Callable[[Any], Any], root: bytes) -> tuple[list[Any], int]:
         after = answer.kvs[-1].key
 
 
-async def _read_all_async(client: EtcdClient, root: bytes, revision: int = 0) -> tuple[list[Any], int]:
+async def _read_all_async(
+    client: EtcdClient, root: bytes, revision: int = 0, after: bytes | None = None
+) -> tuple[list[Any], int]:
     pairs: list[Any] = []
-    after = None
     while True:
         answer = await client.range(_page(root, after, revision))
         revision = revision or answer.header.revision
