@@ -15,7 +15,15 @@ from tests.cli.test_kubeconfig_text import USUAL, addition
 
 from pilothouse.cli import written_kubeconfig
 from pilothouse.cli.program import UserError
-from pilothouse.cli.written_kubeconfig import MARK, Server, merged_kubeconfig, own_kubeconfig
+from pilothouse.cli.written_kubeconfig import (
+    MARK,
+    Server,
+    add_context,
+    check_context,
+    merged_kubeconfig,
+    own_kubeconfig,
+    remove_context,
+)
 
 pytestmark = pytest.mark.real_loop(timeout=20)
 
@@ -214,6 +222,54 @@ async def test_what_a_killed_process_left_behind_is_taken_over(tmp_path: Path) -
     async with merged_kubeconfig(path, server(GONE)):
         path.write_text(path.read_text() + "# mine\n")
     assert path.read_text() == USUAL + "# mine\n"
+
+
+def cluster_directory(tmp_path: Path, state: str) -> Path:
+    directory = tmp_path / state / "pilothouse"
+    directory.mkdir(parents=True)
+    (directory / "cluster.json").write_text("{}")
+    return directory
+
+
+async def test_clusters_of_two_state_directories_do_not_take_each_others_context(tmp_path: Path) -> None:
+    path, first, second = tmp_path / "config", cluster_directory(tmp_path, "a"), cluster_directory(tmp_path, "b")
+    path.write_text(USUAL)
+    await add_context(path, server(GONE), "pilothouse", first)
+    before = path.read_text()
+    way_out = f"belongs to the cluster in {first} .*another name for the cluster, another kubeconfig .*--no-context"
+    with pytest.raises(UserError, match=way_out):
+        check_context(path, "pilothouse", second)
+    with pytest.raises(UserError, match=way_out):
+        await add_context(path, server("https://127.0.0.1:2"), "pilothouse", second)
+    await remove_context(path, "pilothouse", second, "https://127.0.0.1:2")
+    assert path.read_text() == before
+    async with merged_kubeconfig(path, server("https://127.0.0.1:2")) as name:
+        assert name == "pilothouse-2", "the cluster is stopped and keeps its context"
+    check_context(path, "pilothouse", first)
+    await add_context(path, server("https://127.0.0.1:3"), "pilothouse", first)
+    assert url_in(path) == "https://127.0.0.1:3", "its own is replaced, at another port too"
+    await remove_context(path, "pilothouse", first, GONE)
+    assert path.read_text() == USUAL
+
+
+async def test_the_context_of_a_cluster_whose_directory_is_gone(tmp_path: Path) -> None:
+    path, first, second = tmp_path / "config", cluster_directory(tmp_path, "a"), cluster_directory(tmp_path, "b")
+    with running() as url:
+        await add_context(path, server(url), "pilothouse", first)
+        (first / "cluster.json").unlink()
+        with pytest.raises(UserError, match=f"belongs to the cluster in {first} "):
+            check_context(path, "pilothouse", second)
+    await add_context(path, server(GONE), "pilothouse", second)
+    assert url_in(path) == GONE
+
+
+async def test_the_owner_of_a_context_outlives_the_removal_of_the_one_before(tmp_path: Path) -> None:
+    path, first, second = tmp_path / "config", cluster_directory(tmp_path, "a"), cluster_directory(tmp_path, "b")
+    await add_context(path, server(GONE), "pilothouse-a", first)
+    await add_context(path, server(GONE), "pilothouse-b", second)
+    await remove_context(path, "pilothouse-a", first, GONE)
+    with pytest.raises(UserError, match=f"belongs to the cluster in {second} "):
+        check_context(path, "pilothouse-b", first)
 
 
 @pytest.mark.parametrize("content", ["- a\n", "a: [", "clusters: 5\n"])

@@ -5,7 +5,8 @@ whose lines cannot be distinguished (as JSON, say) is written anew from what it 
 with any.
 
 What is put in bears a mark, an extension as minikube's, so that a cluster of the same name that is somebody else's is
-never taken for ours. The mark of the context remembers which one was current before.
+never taken for ours. The mark of the context remembers which one was current before, and the directory of the cluster
+that it belongs to: several state directories may have a cluster of the same name.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,7 @@ MARK = "pilothouse"
 SECTIONS = ("clusters", "users", "contexts")
 _CURRENT = "current-context"
 _BEFORE = "previous-context"
+_OWNER = "cluster-directory"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Document = dict[str, Any]
@@ -55,14 +57,19 @@ def is_marked(document: Document, name: str) -> bool:
     return all(_mark(_entry(document, section, name), section) is not None for section in ("clusters", "contexts"))
 
 
+def owner_of(document: Document, name: str) -> str:
+    """The directory of the cluster that the context with that name belongs to, empty if it has none."""
+    return str((_mark(_entry(document, "contexts", name), "contexts") or {}).get(_OWNER) or "")
+
+
 def has(document: Document, name: str) -> bool:
     """Whether anything in it has that name."""
     return any(_entry(document, section, name) for section in SECTIONS)
 
 
-def put_in(text: str, addition: Document) -> str:
+def put_in(text: str, addition: Document, owner: str = "") -> str:
     """The text with the one cluster, user and context of ``addition``, which becomes the current one. Entries of its
-    name are replaced. Raises ``NoKubeconfig``."""
+    name are replaced. ``owner``: see ``owner_of``. Raises ``NoKubeconfig``."""
     document = read(text)
     name: str = addition[_CURRENT]
     before = str(document.get(_CURRENT) or "")
@@ -72,7 +79,8 @@ def put_in(text: str, addition: Document) -> str:
         text = "apiVersion: v1\nkind: Config\n" + text
         document = read(text)
     for section in SECTIONS:
-        entry = _marked(addition[section][0], section, {_BEFORE: before} if section == "contexts" else {})
+        content = {_BEFORE: before} | ({_OWNER: owner} if owner else {})
+        entry = _marked(addition[section][0], section, content if section == "contexts" else {})
         text, document = _with_entry(text, document, section, entry)
     return _with_current(text, document, name)
 
@@ -86,7 +94,8 @@ def take_out(text: str, name: str) -> str:
         text, document = _without_entry(text, document, section, name)
     for entry in document.get("contexts") or ():
         if _before(document, entry.get("name") or "") == name:  # a later one of ours goes back further
-            text, document = _with_entry(text, document, "contexts", _marked(entry, "contexts", {_BEFORE: before}))
+            content = {**(_mark(entry, "contexts") or {}), _BEFORE: before}
+            text, document = _with_entry(text, document, "contexts", _marked(entry, "contexts", content))
     if document.get(_CURRENT) != name:
         return text
     return _with_current(text, document, before if _entry(document, "contexts", before) else "")

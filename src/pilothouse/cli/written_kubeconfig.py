@@ -87,34 +87,72 @@ async def merged_kubeconfig(path: Path, server: Server) -> AsyncIterator[str]:
                 _take_out(path, name, server, before, after)
 
 
-async def add_context(path: Path, server: Server, name: str) -> None:
-    """Have a context of that name in the user's file, as the current one. One that this program has added before is
-    replaced. Raises ``UserError``, also if the name is somebody else's."""
+async def add_context(path: Path, server: Server, name: str, owner: Path) -> None:
+    """Have a context of that name in the user's file, as the current one, that belongs to the cluster in the directory
+    ``owner``. One that is its own, or of a server that is gone, is replaced. Raises ``UserError``, also if the name is
+    somebody else's."""
     path = _home(path)
     async with _locked(path):
         before = _read(path) or ""
         try:
-            document = kubeconfig_text.read(before)
-            if kubeconfig_text.has(document, name) and not kubeconfig_text.is_marked(document, name):
-                raise UserError(
-                    f"{path} has a cluster, user or context named {name} that pilothouse has not added; rename it, or "
-                    "choose another name for the cluster"
-                )
-            _rewrite(path, kubeconfig_text.put_in(before, server.document(name)))
+            _check_free(path, kubeconfig_text.read(before), name, owner, server.url)
+            _rewrite(path, kubeconfig_text.put_in(before, server.document(name), str(owner)))
         except NoKubeconfig as error:
             raise UserError(f"unable to add a context to {path}: {error}; the file is not changed") from None
 
 
-async def remove_context(path: Path, name: str) -> None:
-    """Take a context out of the user's file that ``add_context`` has added, if it is still there. A file with nothing
-    else in it is removed. Raises ``UserError``."""
+def check_context(path: Path, name: str, owner: Path) -> None:
+    """Raise the ``UserError`` of ``add_context`` before there is a server."""
+    path = _home(path)
+    try:
+        _check_free(path, kubeconfig_text.read(_read(path) or ""), name, owner, "")
+    except NoKubeconfig as error:
+        raise UserError(f"unable to add a context to {path}: {error}; the file is not changed") from None
+
+
+def _check_free(path: Path, document: Document, name: str, owner: Path, url: str) -> None:
+    if not kubeconfig_text.has(document, name):
+        return
+    if not kubeconfig_text.is_marked(document, name):
+        raise UserError(
+            f"{path} has a cluster, user or context named {name} that pilothouse has not added; rename it, or "
+            "choose another name for the cluster"
+        )
+    if _is_context_of(document, name, owner, url) or not _is_in_use(document, name):
+        return
+    server, directory = kubeconfig_text.server_of(document, name), kubeconfig_text.owner_of(document, name)
+    whose = f"the cluster in {directory}" if directory else "another server"
+    raise UserError(
+        f"the context {name} in {path} belongs to {whose} ({server}) and is not replaced; choose another name for the "
+        "cluster, another kubeconfig (--kubeconfig or $KUBECONFIG), or create it with --no-context"
+    )
+
+
+def _is_context_of(document: Document, name: str, owner: Path, url: str) -> bool:
+    """By the directory; contexts of releases before it was noted, by the server."""
+    directory = kubeconfig_text.owner_of(document, name)
+    return directory == str(owner) if directory else kubeconfig_text.server_of(document, name) == url
+
+
+def _is_in_use(document: Document, name: str) -> bool:
+    """Whether the cluster of a marked context exists, even if it is stopped, or its server answers."""
+    directory = kubeconfig_text.owner_of(document, name)
+    exists = bool(directory) and (Path(directory) / "cluster.json").exists()
+    return exists or _answers(kubeconfig_text.server_of(document, name))
+
+
+async def remove_context(path: Path, name: str, owner: Path, url: str) -> None:
+    """Take a context out of the user's file that ``add_context`` has added for the cluster in the directory ``owner``,
+    if it is still there. A file with nothing else in it is removed. Raises ``UserError``."""
     path = _home(path)
     if not path.exists():
         return
     async with _locked(path):
         text = _read(path)
         try:
-            if text is None or not kubeconfig_text.is_marked(kubeconfig_text.read(text), name):
+            document = kubeconfig_text.read(text or "")
+            marked = kubeconfig_text.is_marked(document, name)
+            if text is None or not marked or not _is_context_of(document, name, owner, url):
                 return
             left = kubeconfig_text.take_out(text, name)
             if kubeconfig_text.is_empty(left):
@@ -172,7 +210,7 @@ def _free_name(path: Path, document: Document, server: Server) -> str:
         if not kubeconfig_text.has(document, name):
             return name
         known = kubeconfig_text.server_of(document, name)
-        if kubeconfig_text.is_marked(document, name) and (known == server.url or not _answers(known)):
+        if kubeconfig_text.is_marked(document, name) and (known == server.url or not _is_in_use(document, name)):
             return name
     raise UserError(f"{path} has clusters, users or contexts named {NAME} and {NAME}-{server.port}; rename one of them")
 

@@ -195,9 +195,12 @@ def _create(parsed: Parsed) -> int:
     )
     cluster = Clusters().create(record)
     try:
+        user_kubeconfig = None if parsed["no-context"] else contexts.user_kubeconfig(parsed["kubeconfig"])
+        if user_kubeconfig is not None:
+            contexts.check(cluster, user_kubeconfig)
         url = process.start(cluster, print)
-        if not parsed["no-context"]:
-            asyncio.run(contexts.put_in(cluster, contexts.user_kubeconfig(parsed["kubeconfig"])))
+        if user_kubeconfig is not None:
+            asyncio.run(contexts.put_in(cluster, user_kubeconfig))
     except BaseException:
         process.stop(cluster)
         cluster.remove()

@@ -8,7 +8,7 @@ from pilothouse.cli import kubeconfig_text
 from pilothouse.cli.clusters.cluster import Cluster
 from pilothouse.cli.kubeconfig_text import SECTIONS, Document, NoKubeconfig
 from pilothouse.cli.program import UserError
-from pilothouse.cli.written_kubeconfig import Server, add_context, remove_context
+from pilothouse.cli.written_kubeconfig import Server, add_context, check_context, remove_context
 
 
 def user_kubeconfig(given: str) -> Path:
@@ -21,18 +21,27 @@ def user_kubeconfig(given: str) -> Path:
     return found.absolute()
 
 
+def check(cluster: Cluster, path: Path) -> None:
+    """Raise the ``UserError`` of ``put_in`` about a context that belongs to another cluster, before this one runs."""
+    check_context(path, cluster.context, cluster.directory.absolute())
+
+
 async def put_in(cluster: Cluster, path: Path) -> None:
-    """Add the context of a cluster that runs, as the current one. Raises ``UserError``."""
+    """Add the context of a cluster that runs, as the current one. Raises ``UserError``, also if another cluster has a
+    context of that name there."""
     document = cluster_document(cluster)
     url = document["clusters"][0]["cluster"]["server"]
-    await add_context(path, Server(url, lambda name: _renamed(document, name)), cluster.context)
+    server = Server(url, lambda name: _renamed(document, name))
+    await add_context(path, server, cluster.context, cluster.directory.absolute())
     cluster.update(user_kubeconfig=str(path))
 
 
 async def take_out(cluster: Cluster) -> None:
-    """Take it out again, if it was added. Raises ``UserError``."""
-    if cluster.record.user_kubeconfig:
-        await remove_context(Path(cluster.record.user_kubeconfig), cluster.context)
+    """Take it out again, if it was added and is still its own. Raises ``UserError``."""
+    record = cluster.record
+    if record.user_kubeconfig:
+        url = f"https://127.0.0.1:{record.port}"
+        await remove_context(Path(record.user_kubeconfig), cluster.context, cluster.directory.absolute(), url)
         cluster.update(user_kubeconfig="")
 
 
