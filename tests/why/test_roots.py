@@ -146,6 +146,19 @@ async def test_a_node_that_is_open_again(cluster: Cluster) -> None:
     assert "3 nodes: Insufficient cpu (wants 500, at most 32 free)" in text(found)
 
 
+async def test_a_node_that_was_cordoned_after_the_pod_was_rejected(cluster: Cluster) -> None:
+    """The scheduler does not try the pod again, and its message counts the node as one without room."""
+    await cluster.deployment("huge", replicas=1, containers=[container("500")])
+    (huge,) = await cluster.pods()
+    name = (await cluster.user.list(NODES)).items[0].metadata.name
+    await cluster.patch(NODES, name, CORDONED, "")
+    await asyncio.sleep(5)
+    found = text(await cluster.why("pods", huge))
+    assert f"1 node: cordoned, and Insufficient cpu ({name})" in found
+    assert "2 nodes: Insufficient cpu (wants 500, at most 32 free)" in found
+    assert "3 nodes: " not in found
+
+
 async def test_a_cordon_of_a_node_without_room(cluster: Cluster) -> None:
     """It would make no difference if it were lifted, so it is no cause. Of a node with room it is."""
     names = [node.metadata.name for node in (await cluster.user.list(NODES)).items]
@@ -155,6 +168,7 @@ async def test_a_cordon_of_a_node_without_room(cluster: Cluster) -> None:
     found = await cluster.why("pods", huge)
     assert roots(found) == [f"deployment/huge was created, by {ADMIN}"], text(found)
     assert f"1 node: cordoned, and Insufficient cpu ({names[0]})" in text(found)
+    assert "2 nodes: Insufficient cpu (wants 500, at most 32 free)" in text(found)
     await cluster.deployment("large", replicas=3, containers=[container("20")])
     (waiting,) = [
         pod.metadata.name

@@ -124,7 +124,7 @@ class NodeGroups:
 
     The scheduler stops at the first reason that a node has, so a node that the pod does not even select may be counted
     as tainted. Selection, cordons and taints are therefore read from the nodes as they are, in this order, and all else
-    is the scheduler's.
+    is the scheduler's. It may have counted nodes that were closed only later; they are listed as closed alone.
     """
 
     def __init__(self, view: View, nodes: list[dict[str, Any]], pods: list[dict[str, Any]] | None) -> None:
@@ -184,12 +184,13 @@ class NodeGroups:
         for entry in entries:
             found = _ENTRY.match(entry)
             reason = found[2].removeprefix("node(s) ") if found is not None else entry
-            if reason.startswith(_OF_CLOSED):
+            count = min(int(found[1]), len(self._open)) if found is not None else None
+            if reason.startswith(_OF_CLOSED) or count == 0:
                 continue
             self.depends_on_pod = True
             if reason.startswith("Insufficient "):
                 reason += self._room(reason.removeprefix("Insufficient "))
-            lines.append(reason if found is None else f"{_nodes(int(found[1]))}: {reason}")
+            lines.append(reason if count is None else f"{_nodes(count)}: {reason}")
         return lines
 
     def _room(self, resource: str) -> str:
