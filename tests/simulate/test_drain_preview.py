@@ -197,9 +197,21 @@ def test_a_bare_pod_stops_a_drain(tmp_path: Path) -> None:
         pods=1,
         drained=False,
         seconds=0.0,
-        reason="unable to drain node node-0: default/alone has no controller and would be lost (force: true)",
+        reason="unable to drain node node-0: default/alone has no controller and would be lost (--force)",
     )
     assert preview(found, DrainOptions(names=("node-0",), force=True)).succeeded
+
+
+def test_a_pod_that_was_pending_before_does_not_fail_a_drain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    big = deployment("big", 1)
+    big["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "500"}}
+    path = snapshot(tmp_path / "s", [big], nodes=2)
+    assert main(["snapshot", "drain", str(path), "node-0"]) == 0
+    text = capsys.readouterr().out
+    assert "1 pod pending as before the drain:\n  default/big-" in text
+    assert "found no place" not in text
 
 
 def test_the_command(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

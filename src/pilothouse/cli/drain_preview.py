@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import Parsed
 
 if TYPE_CHECKING:
-    from pilothouse.simulate.drain_preview import DrainOptions, Preview
+    from pilothouse.simulate.drain_preview import DrainOptions, Pending, Preview
     from pilothouse.snapshots.restoring import Restored
 
 with lazy_imports():
@@ -131,17 +131,22 @@ def described(preview: "Preview") -> Iterator[str]:
         for row in rows:
             yield "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         yield from _more(len(preview.workloads))
-    if preview.pending:
-        yield ""
-        yield f"{_count(len(preview.pending), 'pod')} found no place:"
-        for pod in preview.pending[:_SHOWN]:
-            yield f"  {pod.namespace}/{pod.name}: {pod.reason or 'not scheduled yet'}"
-        yield from _more(len(preview.pending))
+    yield from _pending("found no place", [pod for pod in preview.pending if not pod.before])
+    yield from _pending("pending as before the drain", [pod for pod in preview.pending if pod.before])
     yield ""
     rest = f"at rest {scalars.shown_seconds(preview.seconds)} after the first eviction"
     if not preview.at_rest:
         rest = f"NOT at rest {scalars.shown_seconds(drain_preview.SETTLE_SECONDS)} after the drain"
     yield f"{_count(preview.objects, 'object')} restored, {_count(preview.writes, 'write')}, {rest}"
+
+
+def _pending(what: str, pods: "Sequence[Pending]") -> Iterator[str]:
+    if pods:
+        yield ""
+        yield f"{_count(len(pods), 'pod')} {what}:"
+        for pod in pods[:_SHOWN]:
+            yield f"  {pod.namespace}/{pod.name}: {pod.reason or 'not scheduled yet'}"
+        yield from _more(len(pods))
 
 
 def _more(count: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ meanwhile, and which pods find no place afterwards.
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -71,6 +72,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     namespace: str
     name: str
     reason: str
+    before: bool = False
+    """Whether the same pod had no node before the drain either."""
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -88,8 +91,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def succeeded(self) -> bool:
-        """All nodes were drained, and every pod has found a place."""
-        return all(node.drained for node in self.nodes) and not self.pending
+        """All nodes were drained, and no pod is pending that was not pending before."""
+        return all(node.drained for node in self.nodes) and all(pod.before for pod in self.pending)
 
 
 class DrainOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,13 +267,14 @@ class _Drain:
         await self._rest()
         self._readiness.begin()
         began, writes = env.monotonic(), simulation.story.writes
+        before = {pod["metadata"]["uid"] for pod in self._without_node()}
         nodes = await self._nodes()
         at_rest = await self._rest()
         return Preview(
             objects=len(self._restored.records),
             nodes=nodes,
             workloads=self._readiness.results(),
-            pending=self._pending(),
+            pending=self._pending(before),
             at_rest=at_rest,
             seconds=round(max(0.0, simulation.last_write - began), 1),
             writes=simulation.story.writes - writes,
@@ -304,7 +308,7 @@ class _Drain:
         env = self._simulation.env
         began, count, reason = env.monotonic(), len(await pods.evictable(self._client, name)), ""
         try:
-            await pods.drain_node(self._client, name, drained)
+            await pods.drain_node(self._client, name, drained, force_option="--force")
         except ActionError as error:
             reason = str(error)
             if budgets := await self._budgets(name):
@@ -323,15 +327,27 @@ class _Drain:
                 return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}: {'; '.join([str(error), *causes])}"
         return ""
 
-    def _pending(self) -> tuple[Pending, ...]:
+    def _without_node(self) -> list[Object]:
+        """The pods that no scheduler has given a node and that are not being deleted."""
+        found = [_decode(record.value) for record in self._simulation.store.list("/pods/").records]
+        return [
+            pod for pod in found if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
+        ]
+
+    def _pending(self, before: AbstractSet[str]) -> tuple[Pending, ...]:
         found = []
-        for record in self._simulation.store.list("/pods/").records:
-            pod = _decode(record.value)
-            if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"):
-                conditions = (pod.get("status") or {}).get("conditions") or ()
-                reasons = [each.get("message") or "" for each in conditions if each.get("type") == "PodScheduled"]
-                meta = pod["metadata"]
-                found.append(Pending(namespace=meta["namespace"], name=meta["name"], reason="".join(reasons)))
+        for pod in self._without_node():
+            conditions = (pod.get("status") or {}).get("conditions") or ()
+            reasons = [each.get("message") or "" for each in conditions if each.get("type") == "PodScheduled"]
+            meta = pod["metadata"]
+            found.append(
+                Pending(
+                    namespace=meta["namespace"],
+                    name=meta["name"],
+                    reason="".join(reasons),
+                    before=meta["uid"] in before,
+                )
+            )
         return tuple(found)
 
 

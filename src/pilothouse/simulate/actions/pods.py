@@ -80,10 +80,11 @@ async def evictable(client: Client, node: str) -> list[Pod]:
     return [pod for pod in await _pods(client, "", "", node) if _is_evictable(pod)]
 
 
-async def drain_node(client: Client, name: str, drained: actions.Drain) -> None:
-    """Evict the pods of one node, which is cordoned. Raises ``ActionError``."""
+async def drain_node(client: Client, name: str, drained: actions.Drain, *, force_option: str = "force: true") -> None:
+    """Evict the pods of one node, which is cordoned. ``force_option`` is what the user sets for ``drained.force``.
+    Raises ``ActionError``."""
     pods = await evictable(client, name)
-    if reasons := [reason for pod in pods if (reason := _obstacle(pod, drained))]:
+    if reasons := [reason for pod in pods if (reason := _obstacle(pod, drained, force_option))]:
         raise ActionError(f"unable to drain node {name}: {'; '.join(reasons[:5])}")
     try:
         async with asyncio.timeout(drained.timeout), TaskGroup(f"drain {name}") as group:
@@ -127,12 +128,12 @@ def _is_evictable(pod: Pod) -> bool:
     return owner is None or owner["kind"] != "DaemonSet" or _is_finished(pod)
 
 
-def _obstacle(pod: Pod, drained: actions.Drain) -> str:
+def _obstacle(pod: Pod, drained: actions.Drain, force_option: str) -> str:
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     if _is_finished(pod):
         return ""
     if _controller(pod) is None and not drained.force:
-        return f"{name} has no controller and would be lost (force: true)"
+        return f"{name} has no controller and would be lost ({force_option})"
     if not drained.delete_empty_dir_data and any("emptyDir" in each for each in pod["spec"].get("volumes") or ()):
         return f"{name} has local storage (deleteEmptyDirData: true)"
     return ""
