@@ -140,6 +140,14 @@ def test_what_can_not_be_restored_is_left_out_and_named(
     assert skipped(found)[resource].startswith(reason)
 
 
+def test_not_more_is_said_than_can_be_read(tmp_path: Path) -> None:
+    long = "x" * 100_000
+    path = snapshot(tmp_path / "db", config_map(1), (f"=/registry/{long}/a", b""), (f"=/registry/pods/ns/{long}", b"{"))
+    found = restored_from_etcd(path)
+    assert len(found.skipped) == 2
+    assert all(len(each.resource) + len(each.reason) < 1000 for each in found.skipped)
+
+
 def test_custom_resources_are_restored_with_their_definition(tmp_path: Path) -> None:
     path = snapshot(tmp_path / "db", widget(), of_definition())
     found = restored_from_etcd(path)

@@ -40,6 +40,10 @@ _ADDRESSES = tuple(f"{range_allocations.PREFIX}{name}" for name in ("serviceips"
 """Where servers up to v1.30 keep what the cluster IPs are of."""
 
 
+_LONGEST_NAME, _LONGEST_REASON = 253, 500
+"""Characters that are said of what is left out: keys of etcd may have megabytes."""
+
+
 class _Head(msgspec.Struct, rename="camel"):
     """What a custom resource says that it is."""
 
@@ -136,7 +140,8 @@ class _Reading:
         return key
 
     def _skip(self, name: str, reason: str) -> None:
-        self._skipped[name, reason] = self._skipped.get((name, reason), 0) + 1
+        said = name[:_LONGEST_NAME], reason[:_LONGEST_REASON]
+        self._skipped[said] = self._skipped.get(said, 0) + 1
 
     def _take(self, key: str, pair: KeyValue) -> None:
         if key.startswith(MASTER_LEASES):
