@@ -54,7 +54,7 @@ def test_all_ten_are_documented() -> None:
 @pytest.mark.parametrize("name", _MARKED)
 def test_a_scenario_holds(name: str) -> None:
     result = _run(name, record=True)
-    assert result.failure is None
+    assert (result.failure, result.notices) == (None, ())
     assert result.recording is not None
     # The picture in the documentation is of this scenario: the same actions at the same times.
     picture = (ROOT / f"docs/images/scenarios/{name}.svg").read_text(encoding="utf-8")

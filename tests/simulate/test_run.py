@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.tables import cases
 
+from pilothouse.simulate.jobs import Job
+from pilothouse.simulate.outputs.text import run_lines, search_lines
 from pilothouse.simulate.result import Result
 from pilothouse.simulate.run import run
 from pilothouse.simulate.scenario import ScenarioError, load
@@ -126,6 +128,41 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
             "  timeline: [{at: 1m, crash: {selector: app=web}}]\n  expect: {budgets: [{restarts: {max: 2}}]}\n",
             "budget restarts: 3, at most 2 is allowed",
         ),
+        "a budget of a workload that never existed": (
+            "  expect: {budgets: [{workload: deployment/wep, maxUnavailable: 1}]}\n",
+            "budget maxUnavailable deployment/wep: deployment/wep never existed in the run",
+        ),
+        "a budget of a workload in another namespace": (
+            "  expect: {budgets: [{workload: deployment/web, namespace: shop, timeToReady: {p50: 1h}}]}\n",
+            "budget timeToReady deployment/web: deployment/web never existed in the run",
+        ),
+        "a budget of a Job that existed": (
+            "  timeline: [{at: 1m, apply: {apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: "
+            "{spec: {restartPolicy: Never, containers: [{name: j, image: j}]}}}}}]\n"
+            "  expect: {budgets: [{workload: job/j, restarts: {max: 0}}]}\n",
+            "",
+        ),
+        "a budget of a workload that is deleted after it was exceeded": (
+            "  timeline: [{at: 1m, crash: {selector: app=web}}, {at: 2m, delete: {object: deployment/web}}]\n"
+            "  expect: {budgets: [{workload: deployment/web, maxUnavailable: 1}]}\n",
+            "budget maxUnavailable deployment/web: 3, at most 1 is allowed; exceeded first at 1m",
+        ),
+        "after an entry that did not begin": (
+            "  timeline: [{name: late, when: 'objects.pods.size() == 9', scale: {deployment: web, replicas: 5}}]\n"
+            "  expect:\n    eventually: [{cel: 'true', within: 1m, after: late}]\n",
+            'eventually eventually[0]: the run ended before the entry "late" began',
+        ),
+        "again, and it was never false": (
+            "  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas: 4}}]\n  expect:\n    eventually:\n"
+            "    - {cel: 'objects.pods.size() >= 3', within: 1m, after: growth, again: true}\n",
+            "eventually eventually[0]: it was never false, as again: true demands: within 1m after growth (1m)",
+        ),
+        "again": (
+            "  timeline: [{name: crash, at: 1m, crash: {selector: app=web}}]\n  expect:\n    eventually:\n"
+            "    - {cel: \"objects.deployments['default/web'].status.?readyReplicas.orValue(0) == 3\",\n"
+            "       within: 2m, after: crash, again: true}\n",
+            "",
+        ),
         "an action that the API server rejects": (
             "  timeline: [{at: 1m, scale: {deployment: wep, replicas: 5}}]\n",
             "action timeline[0]: ",
@@ -140,6 +177,43 @@ def test_expectations(tmp_path: Path, spec: str, expected: str) -> None:
     found = failure(tmp_path, WEB + spec)
     assert expected in found
     assert bool(found) == bool(expected)
+
+
+_READY = (
+    "  timeline: [{name: outage, at: 1m, nodes: {count: 3, silence: true, for: 2m}}]\n  expect:\n    eventually:\n"
+    "    - {name: ready, cel: \"objects.deployments['default/web'].status.?readyReplicas.orValue(0) == 3\",\n"
+    "       within: 4m, after: outage%s}\n"
+)
+
+
+def test_what_held_already_before_an_entry_is_noticed(tmp_path: Path) -> None:
+    found = result(tmp_path, WEB + _READY % "")
+    notice = 'eventually ready: it held already when the entry "outage" began; with again: true it must first be false'
+    assert (found.failure, found.notices, found.measures["time until ready"]) == (None, (notice,), 0.0)
+    found = result(tmp_path, WEB + _READY % ", again: true")
+    assert (found.failure, found.notices) == (None, ())
+    assert found.measures["time until ready"] > 120
+
+
+def test_what_did_not_happen_is_noticed(tmp_path: Path) -> None:
+    spec = WEB.replace('image: "web:1"', 'image: "web:1", resources: {requests: {cpu: "99"}}')
+    spec += "  timeline: [{name: late, when: 'objects.pods.size() == 9', scale: {deployment: web, replicas: 5}}]\n"
+    found = result(tmp_path, spec)
+    assert found.notices == ('the entry "late" never began: its condition (when) never held',)
+    assert len(found.never_ready) == 3
+    lines = "\n".join(run_lines(found))
+    assert f"\n  pods not ready at the end: {', '.join(found.never_ready)}\n" in lines
+    assert lines.endswith("\n  notice: " + found.notices[0])
+    assert "\n  notice: " + found.notices[0] + " (in 2 of 2 runs)\n" in "\n".join(
+        [*search_lines("s", [(Job(number=0, seed=0), found)] * 2, 2), ""]
+    )
+
+
+def test_entries_that_are_left_out_are_not_missed(tmp_path: Path) -> None:
+    spec = WEB + "  timeline:\n  - {name: one, at: 1m, scale: {deployment: web, replicas: 5}}\n"
+    spec += "  expect:\n    eventually: [{cel: 'false', within: 1m, after: one}]\n"
+    spec += "    budgets: [{workload: deployment/other, maxUnavailable: 0}]\n"
+    assert result(tmp_path, spec, only=frozenset()).failure is None
 
 
 def test_a_cluster_that_never_rests_fails(tmp_path: Path) -> None:

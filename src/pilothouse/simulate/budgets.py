@@ -20,7 +20,10 @@ MAX_WORKLOADS = 200
 _PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0))
 _WORKLOADS = {"apps/deployments/": "Deployment", "apps/statefulsets/": "StatefulSet", "apps/daemonsets/": "DaemonSet"}
 _REPLICASETS = "apps/replicasets/"
+_JOBS = "batch/jobs/"
 _PODS = "/pods/"
+_PODS_NAMED = 20
+"""So many of the pods that were never ready are named."""
 Workload = tuple[str, str, str]
 """Kind, namespace, name."""
 
@@ -83,7 +86,8 @@ class _Usage(msgspec.Struct):
 
     desired: int = 0
     required: int = 0
-    """What was desired when it was complete last, or less by now: pods that are still to come were never available."""
+    """What was desired when it was complete last, or less by now: pods that are still to come were never available. Of
+    a workload that was there before the run: also what was ready at its start."""
     ready: dict[str, None] = {}
     most: int = 0
     share: float = 0.0
@@ -97,13 +101,18 @@ class _PodUsage(msgspec.Struct):
     ready_after: float = -1.0
     restarts: int = 0
     waits: bool = True
+    is_new: bool = True
+    """Whether it was created in the run."""
 
 
 class Usage(Invariant):
     """Measures one run."""
 
-    def __init__(self, budgets: tuple[Budget, ...]) -> None:
+    def __init__(self, budgets: tuple[Budget, ...], *, partial: bool = False) -> None:
+        """``partial``: entries were left out, so that workloads may rightly be missing."""
         self._budgets = budgets
+        self._missing = set() if partial else {workload_of(each) for each in budgets if each.workload}
+        """Workloads that have a budget and were never there."""
         self._simulation: Simulation | None = None
         self._began = 0.0
         self._replicasets: dict[str, Workload] = {}
@@ -117,8 +126,19 @@ class Usage(Invariant):
                 self._of_budget.setdefault(workload_of(budget), []).append(number)
 
     def begin(self, simulation: Simulation) -> None:
-        """Measure from now on."""
+        """Measure from now on. What a snapshot has brought along counts as well."""
         self._simulation, self._began = simulation, simulation.env.monotonic()
+        for prefix, kind in _WORKLOADS.items():
+            for record in simulation.store.list(prefix).records:
+                self._workload_changed(kind, "ADDED", record.value)
+        for record in simulation.store.list(_REPLICASETS).records:
+            self._replicaset_changed("ADDED", record.value)
+        for record in simulation.store.list(_JOBS).records:
+            self._job_added(record.key)
+        for record in simulation.store.list(_PODS).records:
+            self._pod_found(record.key, record.value)
+        for usage in self._workloads.values():
+            usage.required = min(usage.desired, len(usage.ready))
 
     # Changes
 
@@ -130,30 +150,53 @@ class Usage(Invariant):
         if key.startswith(_PODS):
             self._pod_changed(change)
         elif key.startswith(_REPLICASETS):
+            self._replicaset_changed(change.type, change.value)
+        elif key.startswith(_JOBS):
             if change.type == "ADDED":
-                self._replicaset_added(change)
+                self._job_added(key)
         else:
             for prefix, kind in _WORKLOADS.items():
                 if key.startswith(prefix):
-                    self._workload_changed(kind, change)
+                    self._workload_changed(kind, change.type, change.value)
                     return
 
-    def _replicaset_added(self, change: Change) -> None:
-        found = _workload(change.value).metadata
+    def _replicaset_changed(self, type_: str, value: bytes) -> None:
+        found = _workload(value).metadata
         owner = next((each for each in found.owner_references if each.controller), None)
-        name = ("ReplicaSet", found.namespace, found.name)
-        self._replicasets[found.uid] = name if owner is None else (owner.kind, found.namespace, owner.name)
+        if type_ == "ADDED":
+            name = ("ReplicaSet", found.namespace, found.name)
+            self._replicasets[found.uid] = name if owner is None else (owner.kind, found.namespace, owner.name)
+        if owner is None:
+            self._workload_changed("ReplicaSet", type_, value)
 
-    def _workload_changed(self, kind: str, change: Change) -> None:
-        found = _workload(change.value)
+    def _job_added(self, key: str) -> None:
+        namespace, _slash, name = key.removeprefix(_JOBS).partition("/")
+        self._missing.discard(("Job", namespace, name))
+
+    def _workload_changed(self, kind: str, type_: str, value: bytes) -> None:
+        found = _workload(value)
         name = (kind, found.metadata.namespace, found.metadata.name)
-        if change.type == "DELETED":
-            self._workloads.pop(name, None)
+        self._missing.discard(name)
+        if type_ == "DELETED":
+            if name not in self._of_budget:
+                self._workloads.pop(name, None)
+            elif (usage := self._workloads.get(name)) is not None:
+                usage.desired = usage.required = 0
             return
         usage = self._workloads.setdefault(name, _Usage())
         usage.desired = found.status.desired_number_scheduled if kind == "DaemonSet" else found.spec.replicas
         usage.required = min(usage.required, usage.desired)
         self._count(name, usage)
+
+    def _pod_found(self, key: str, value: bytes) -> None:
+        """One that was there before the run: how long it took to be ready is not known."""
+        pod = _pod(value)
+        restarts = sum(each.restart_count for each in pod.status.container_statuses)
+        owner = self._owner(pod)
+        self._pods[key] = _PodUsage(self._began, owner, restarts=restarts, waits=False, is_new=False)
+        usage = self._workloads.get(owner) if owner is not None else None
+        if usage is not None and _is_ready(pod) and not pod.metadata.deletion_timestamp:
+            usage.ready[key] = None
 
     def _pod_changed(self, change: Change) -> None:
         pod = _pod(change.value)
@@ -166,8 +209,8 @@ class Usage(Invariant):
             self._restarts[known.owner] = self._restarts.get(known.owner, 0) + restarts - known.restarts
             known.restarts = restarts
         gone = change.type == "DELETED"
-        ready = any((each.type, each.status) == ("Ready", "True") for each in pod.status.conditions)
-        if ready and known.ready_after < 0:
+        ready = _is_ready(pod)
+        if ready and known.is_new and known.ready_after < 0:
             known.ready_after = self._now() - known.created
             self._times.append((known.owner, known.ready_after))
         if pod.metadata.deletion_timestamp or pod.status.phase in ("Succeeded", "Failed"):
@@ -234,6 +277,12 @@ class Usage(Invariant):
         ]
         return sorted(times)
 
+    def never_ready(self) -> tuple[str, ...]:
+        """The first pods by name, ``NAMESPACE/NAME``, that wait to be ready for the first time, and how many more."""
+        keys = sorted(key.removeprefix(_PODS) for key, pod in self._pods.items() if pod.ready_after < 0 and pod.waits)
+        more = (f"and {len(keys) - _PODS_NAMED} more",) if len(keys) > _PODS_NAMED else ()
+        return (*keys[:_PODS_NAMED], *more)
+
     def results(self) -> tuple[BudgetResult, ...]:
         """How the budgets were kept."""
         return tuple(result for number, budget in enumerate(self._budgets) for result in self._results(number, budget))
@@ -241,6 +290,8 @@ class Usage(Invariant):
     def _results(self, number: int, budget: Budget) -> list[BudgetResult]:
         owner = workload_of(budget) if budget.workload else None
         name = budget.name or budget_name(budget)
+        if owner in self._missing:
+            return [BudgetResult(name=name, measured=0, limit=0, held=False, missing=budget.workload)]
         if budget.max_unavailable is not None and owner is not None:
             usage = self._workloads.get(owner) or _Usage()
             at = usage.exceeded_at.get(number)
@@ -270,6 +321,10 @@ class Usage(Invariant):
         return [BudgetResult(name=name, measured=used, limit=budget.restarts.max, held=used <= budget.restarts.max)]
 
 
+def _is_ready(pod: _Pod) -> bool:
+    return any((each.type, each.status) == ("Ready", "True") for each in pod.status.conditions)
+
+
 def percentile(ordered: list[float], share: float) -> float:
     """The smallest value that so large a share does not exceed; 0 for none at all."""
     if not ordered:
@@ -296,6 +351,12 @@ def budget_name(budget: Budget) -> str:
 def failure_of(results: tuple[BudgetResult, ...], at: float) -> Failure | None:
     """Of the first budget that was exceeded."""
     for each in results:
+        if each.missing:
+            message = (
+                f"{each.missing} never existed in the run, so that the budget measures nothing; correct workload or "
+                "namespace (pods of a Deployment's ReplicaSet count as the Deployment's)"
+            )
+            return Failure(kind="budget", name=each.name, message=message, at=at)
         if not each.held:
             measured, limit = (
                 (shown_seconds(each.measured), shown_seconds(each.limit))

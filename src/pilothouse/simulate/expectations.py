@@ -7,7 +7,7 @@ more than a hundred objects.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -85,6 +85,9 @@ class _Obligation:
         self.compiled = compiled
         self.since = since
         self.last = Value(False, "it was never evaluated")
+        rule = compiled.rule
+        self.must_fail_first = isinstance(rule, EventuallyRule) and rule.again
+        """Whether it counts only after it was false."""
         self.failing: dict[str, Value] | None = None
         """Of a rule about single objects, those for which it does not hold, and why; None for other rules."""
 
@@ -112,12 +115,17 @@ class Expectations(Invariant):
         self._failed = False
         self.seconds: dict[str, float] = {}
         """Of expectations with a name that hold in time: how long that took, the longest time."""
+        self.notices: dict[str, None] = {}
+        """Expectations that may not be what was meant."""
+        self._awaited = {each.rule.after for each in compiled.rules if isinstance(each.rule, EventuallyRule)} - {""}
+        """Names of entries that expectations are about and that have not begun."""
 
     # The life of a run
 
-    def begin(self, simulation: Simulation, defined: list[str]) -> None:
-        """Check from now on. ``defined`` are the resources of the scenario's own definitions. Raises
-        ``ScenarioError``."""
+    def begin(self, simulation: Simulation, defined: list[str], *, left_out: Collection[str] = ()) -> None:
+        """Check from now on. ``defined`` are the resources of the scenario's own definitions, ``left_out`` the names
+        of entries that are not performed in this run. Raises ``ScenarioError``."""
+        self._awaited.difference_update(left_out)
         self._simulation = simulation
         self._objects = ObservedObjects(simulation.store, simulation.plane.server.core.table)
         self._began = simulation.env.monotonic()
@@ -136,14 +144,33 @@ class Expectations(Invariant):
                 for name in {*each.expression.reads.resources, *filter(None, [each.expression.for_each])}:
                     self._by_prefix.setdefault(self._objects.prefix_of(name), []).append((name, each))
                 self._evaluate_always(each, None)
-        self.started_action("", self._began)
+        self.started_action("", self._began, self.holding(""))
 
-    def started_action(self, name: str, began: float) -> None:
-        """An entry of that name has begun to be performed then; the empty name is the start."""
+    def holding(self, after: str) -> frozenset[str]:
+        """The paths of those ``eventually`` expectations after an entry that hold already."""
+        return frozenset(
+            each.path
+            for each in self._compiled.rules
+            if isinstance(each.rule, EventuallyRule)
+            and each.rule.after == after
+            and self._value(each.expression, each.path).holds
+        )
+
+    def started_action(self, name: str, began: float, held: frozenset[str]) -> None:
+        """An entry of that name has begun to be performed then; the empty name is the start. ``held`` are the
+        expectations that held before."""
+        self._awaited.discard(name)
         for each in self._compiled.rules:
             if isinstance(each.rule, EventuallyRule) and each.rule.after == name:
                 obligation = _Obligation(each, began)
-                if not self._is_kept(obligation):
+                if self._is_kept(obligation):
+                    if each.path in held:
+                        when = f'the entry "{name}" began' if name else "the time line began"
+                        self.notices[
+                            f"eventually {each.name}: it held already when {when}; with again: true it must first be "
+                            "false"
+                        ] = None
+                else:
                     self._obligations.append(obligation)
                     asyncio.get_running_loop().call_at(began + each.rule.within, self._expire, obligation)
 
@@ -162,6 +189,10 @@ class Expectations(Invariant):
         for obligation in self._obligations:
             if not self._is_fulfilled(obligation):
                 self._fail_obligation(obligation, "the run ended before")
+                return
+        for each in self._compiled.rules:
+            if isinstance(each.rule, EventuallyRule) and each.rule.after in self._awaited:
+                self._fail(each, f'the run ended before the entry "{each.rule.after}" began')
                 return
         for each in self._compiled.rules:
             if each.kind == "atEnd":
@@ -315,6 +346,10 @@ class Expectations(Invariant):
             obligation.last = value if value.holds else _about(expression, key, value)
         else:
             obligation.last = self._value(expression, obligation.compiled.path)
+        if obligation.must_fail_first:
+            if obligation.last.holds:
+                return False
+            obligation.must_fail_first = False
         return obligation.last.holds
 
     def _is_kept(self, obligation: _Obligation) -> bool:
@@ -334,6 +369,8 @@ class Expectations(Invariant):
         assert isinstance(rule, EventuallyRule), "only these have a limit"
         since = f"after {rule.after}" if rule.after else "after the start"
         limit = f"within {shown_seconds(rule.within)} {since} ({shown_seconds(obligation.since - self._began)})"
+        if obligation.must_fail_first:
+            reason = "it was never false, as again: true demands"
         self._fail(obligation.compiled, f"{reason}: {limit}{_detail(obligation.last)}")
 
     def _report_error(self, each: CompiledRule, error: Exception) -> None:

@@ -55,6 +55,8 @@ class BudgetResult(msgspec.Struct, frozen=True, kw_only=True):
     """When it was exceeded for the first time."""
     is_time: bool = False
     """Whether it is in seconds."""
+    missing: str = ""
+    """The workload, if it never existed in the run."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +79,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The last lines of the run's log, if it has failed."""
     recording: "Recording | None" = None
     """What a report shows, where it was asked for."""
+    notices: tuple[str, ...] = ()
+    """What did not fail the run, but may not be what was meant."""
+    never_ready: tuple[str, ...] = ()
+    """Pods that were not ready at the end, and never before; the first ones by name."""
 
     @property
     def is_whole(self) -> bool:

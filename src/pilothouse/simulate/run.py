@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -105,7 +105,7 @@ class _Run:
         self._running = running
         compiled: Compiled = compile_all(scenario)
         self._expectations = Expectations(scenario, compiled, self._fail)
-        self._usage = budgets.Usage(scenario.spec.expect.budgets)
+        self._usage = budgets.Usage(scenario.spec.expect.budgets, partial=only is not None)
         self._invariants = [named_invariants.create(name) for name in scenario.spec.expect.invariants]
         all_parts = parts_of(scenario, seed)
         entries, faults = len(scenario.spec.timeline), _drawn(scenario, seed)
@@ -123,6 +123,7 @@ class _Run:
         self._measures: dict[str, float] = {}
         self._timeline: Timeline | None = None
         self._rested = False
+        self._never_ready: tuple[str, ...] = ()
 
     def run(self) -> Exception | None:
         """Returns what ended it, if that was an error."""
@@ -163,6 +164,7 @@ class _Run:
                     failure = self._failure
                     self._recording = self._recorder.finish(failure="" if failure is None else failure.summary)
                 self._budgets, self._measures = self._usage.results(), self._measured(simulation)
+                self._never_ready = self._usage.never_ready()
 
     def _measured(self, simulation: Simulation) -> dict[str, float]:
         """What the run took and used, by name."""
@@ -189,7 +191,10 @@ class _Run:
         self._began = env.monotonic()
         if self._recorder is not None:
             self._recorder.begin_timeline()
-        self._expectations.begin(simulation, _defined(scenario))
+        left_out = [
+            each.name for number, each in enumerate(scenario.spec.timeline) if each.name and number not in self._entries
+        ]
+        self._expectations.begin(simulation, _defined(scenario), left_out=left_out)
         async with TaskGroup("scenario") as group:
             timeline.start(group, self._entries, self._faults)
             await self._until_end(simulation, timeline)
@@ -296,7 +301,14 @@ class _Run:
             parts=self._parts,
             log=story.last(_LINES) if self._failure is not None else "",
             recording=self._recording,
+            notices=tuple(self._notices()),
+            never_ready=self._never_ready,
         )
+
+    def _notices(self) -> Iterator[str]:
+        yield from self._expectations.notices
+        if self._failure is None and self._timeline is not None:
+            yield from self._timeline.notices()
 
 
 def _violated(error: BaseException, checked: Sequence[Invariant]) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -47,11 +47,20 @@ class Timeline:
         self.actions = Actions(simulation, scenario)
         self.seconds: dict[str, float] = {}
         """Of entries with a name: how long they took, the longest time."""
+        self._unmet: dict[int, actions.Entry] = {}
+        """Entries whose conditions have not held."""
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is being done and nothing will be, unless a condition comes to hold."""
         return not self._pending and not self._performing
+
+    def notices(self) -> Iterator[str]:
+        """Entries that never began."""
+        for number, entry in self._unmet.items():
+            path = f"spec.timeline[{number}]"
+            name = f'the entry "{entry.name}"' if entry.name else f"{self._scenario.where(path)}: the entry"
+            yield f"{name} never began: its condition (when) never held"
 
     def start(self, group: TaskGroup, entries: Sequence[int], faults: Sequence[Drawn]) -> None:
         """Begin. ``entries`` are the numbers of those that are not left out."""
@@ -69,6 +78,8 @@ class Timeline:
         await asyncio.sleep(max(0.0, self._began + at - self._simulation.env.monotonic()))
 
     async def _entry(self, group: TaskGroup, number: int, entry: actions.Entry) -> None:
+        if entry.when is not None:
+            self._unmet[number] = entry
         await self._until(entry.at or 0.0)
         if entry.when is not None:
             self._expectations.when(
@@ -89,6 +100,7 @@ class Timeline:
         self._pending -= 1
 
     async def _after_condition(self, number: int, entry: actions.Entry) -> None:
+        self._unmet.pop(number, None)
         self._performing += 1
         await asyncio.sleep(entry.delay)
         self._performing -= 1
@@ -101,13 +113,14 @@ class Timeline:
         self._performing += 1
         try:
             began = self._simulation.env.monotonic()
+            held = self._expectations.holding(entry.name) if entry.name else frozenset[str]()
             if entry.name and entry.action in _LASTING:
-                self._expectations.started_action(entry.name, began)
+                self._expectations.started_action(entry.name, began, held)
             await self.actions.perform(number)
             if entry.name:
                 if entry.action not in _LASTING:
                     # What holds before the request has been answered is not what came of it.
-                    self._expectations.started_action(entry.name, began)
+                    self._expectations.started_action(entry.name, began, held)
                 took = round(self._simulation.env.monotonic() - began, 3)
                 self.seconds[entry.name] = max(self.seconds.get(entry.name, 0.0), took)
         except ActionError as error:

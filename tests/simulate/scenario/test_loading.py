@@ -122,6 +122,18 @@ def error_of(folder: Path, text: str) -> str:
             "  expect:\n    eventually:\n    - {cel: 'true', within: 1m, after: outage}\n",
             's.yaml:7: spec.expect.eventually[0].after: no entry of the time line is named "outage"',
         ),
+        "an entry after the end": (
+            "  until: {time: 5m}\n  timeline:\n  - {name: late, at: 10m, uncordon: {name: node-0}}\n",
+            "s.yaml:7: spec.timeline[0].at: the run ends before, after 5m (until.time)",
+        ),
+        "an entry that repeats after the end": (
+            "  until: {time: 5m}\n  timeline:\n  - {every: 10m, uncordon: {name: node-0}}\n",
+            "s.yaml:7: spec.timeline[0].every: the run ends before, after 5m (until.time)",
+        ),
+        "unavailable pods of a Job": (
+            "  expect:\n    budgets:\n    - {workload: job/a, maxUnavailable: 1}\n",
+            "s.yaml:7: spec.expect.budgets[0]: maxUnavailable is not measured of Jobs, whose pods end",
+        ),
         "a bad budget": (
             "  expect:\n    budgets:\n    - {workload: web, maxUnavailable: 1}\n",
             "s.yaml:7: spec.expect.budgets[0]: workload must be TYPE/NAME with one of deployment",

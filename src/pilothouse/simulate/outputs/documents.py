@@ -53,6 +53,8 @@ def _run(result: Result) -> dict[str, Any]:
         "cpuSeconds": round(result.cpu, 3),
         "budgets": msgspec.to_builtins(result.budgets),
         "measures": result.measures,
+        "notices": list(result.notices),
+        "podsNotReady": list(result.never_ready),
     }
 
 

@@ -1,6 +1,7 @@
 """The result of a search in lines for people."""
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from pilothouse.simulate.outputs.replay import Replay
@@ -10,6 +11,7 @@ from pilothouse.simulate.search import Finished, Found
 from pilothouse.simulate.variants import Variant, measures_of
 
 _LOG_LINES = 20
+_NOTICES = 20
 _WORKLOADS = 10
 """So many of the workloads are shown."""
 
@@ -31,6 +33,9 @@ def run_lines(result: Result) -> Iterator[str]:
     )
     yield from (f"  {line}" for line in _columns(_budget_rows([result])))
     yield from (f"  {line}" for line in _columns(_measure_rows([result])))
+    if result.never_ready:
+        yield f"  pods not ready at the end: {', '.join(result.never_ready)}"
+    yield from _notice_lines([result])
 
 
 def search_lines(scenario: str, finished: Sequence[Finished], asked: int) -> Iterator[str]:
@@ -41,13 +46,27 @@ def search_lines(scenario: str, finished: Sequence[Finished], asked: int) -> Ite
     yield f"{scenario}: {len(results):,}{more} runs, {len(results) - failed:,} passed, {failed:,} failed"
     yield from (f"  {line}" for line in _columns(_budget_rows(results)))
     yield from (f"  {line}" for line in _columns(_measure_rows(results)))
+    yield from _notice_lines(results)
+
+
+def _notice_lines(results: Sequence[Result]) -> Iterator[str]:
+    """Each notice once, with the number of runs that have it."""
+    counts = Counter(notice for result in results for notice in result.notices)
+    waiting = sum(bool(result.never_ready) for result in results)
+    if waiting and len(results) > 1:
+        counts["pods not ready at the end, whose age counts in timeToReady (-o json names them)"] = waiting
+    for notice, count in list(counts.items())[:_NOTICES]:
+        yield f"  notice: {notice}" + (f" (in {count:,} of {len(results):,} runs)" if len(results) > 1 else "")
+    if len(counts) > _NOTICES:
+        yield f"  and {len(counts) - _NOTICES} notices more (-o json has all)"
 
 
 def _budget_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     for number, first in enumerate(results[0].budgets if results else ()):
         each = [result.budgets[number] for result in results if len(result.budgets) > number]
         exceeded = sum(not one.held for one in each)
-        state = "kept" if not exceeded else "exceeded" + (f" in {exceeded} runs" if len(each) > 1 else "")
+        what = "no such workload" if any(one.missing for one in each) else "exceeded"
+        state = "kept" if not exceeded else what + (f" in {exceeded} runs" if len(each) > 1 else "")
         yield (
             f"budget {first.name}",
             f"{spread([one.measured for one in each], is_time=first.is_time)} of "
@@ -141,6 +160,7 @@ def variant_lines(
         )
     if left:
         yield f"{left} workloads more are not shown (-o json has all)"
+    yield from _notice_lines(results)
 
 
 def _failed(results: Sequence[Result]) -> str:

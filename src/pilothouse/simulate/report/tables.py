@@ -154,7 +154,8 @@ def budget_table(budgets: Sequence[BudgetResult], axis: Axis) -> Markup:
     for each in budgets:
         timed = "timeToReady" in each.name or each.name.rpartition(" ")[2] in ("p50", "p95", "p99", "max")
         shown = seconds_text if timed else number_text
-        outcome = element("span", "✓ held" if each.held else "✗ exceeded", class_="good" if each.held else "bad")
+        state = "✓ held" if each.held else "✗ no such workload" if each.missing else "✗ exceeded"
+        outcome = element("span", state, class_="good" if each.held else "bad")
         at = "–" if each.at is None else axis.label(each.at + axis.zero)
         rows.append([each.name, shown(float(each.measured)), shown(float(each.limit)), outcome, at])
     return table("Budgets", ["Budget", "Used", "Allowed", "Outcome", "Exceeded first at"], rows)

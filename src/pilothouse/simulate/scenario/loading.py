@@ -215,6 +215,11 @@ class _Loader:
                 path = ("spec", "expect", "eventually", number, "after")
                 raise self._error(path, f'no entry of the time line is named "{rule.after}"{listed}')
         until = self._spec.until
+        for number, entry in enumerate(self._spec.timeline):
+            field, first = ("every", entry.every) if entry.at is None else ("at", entry.at)
+            if first is not None and until.time is not None and first > until.time:
+                place = ("spec", "timeline", number, field)
+                raise self._error(place, f"the run ends before, after {until.time} (until.time)")
         endless = [each for each in self._spec.timeline if each.every is not None and each.until is None]
         if endless and until.time is None:
             raise self._error(("spec", "until"), "an entry repeats for ever (every without until): give a time")

@@ -245,6 +245,8 @@ class EventuallyRule(Rule, frozen=True, kw_only=True):
     """How long it may take, from the start of the time line or of the entry."""
     after: str = ""
     """The name of an entry of the time line; empty: the start."""
+    again: bool = False
+    """It must first be false, after the entry has begun: what held already before does not count."""
 
 
 class TimeToReady(_Strict, frozen=True, kw_only=True):
@@ -292,6 +294,8 @@ class Budget(_Strict, frozen=True, kw_only=True):
             raise ValueError("a budget has one of maxUnavailable, timeToReady, writes and restarts")
         if self.max_unavailable is not None and not self.workload:
             raise ValueError("maxUnavailable is of a workload: TYPE/NAME")
+        if self.max_unavailable is not None and self.workload.partition("/")[0].lower() == "job":
+            raise ValueError("maxUnavailable is not measured of Jobs, whose pods end")
         if self.workload and (
             self.workload.count("/") != 1 or self.workload.partition("/")[0].lower() not in WORKLOAD_KINDS
         ):
