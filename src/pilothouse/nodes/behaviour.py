@@ -78,6 +78,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     remove_delay: float
     scripts: tuple[Script, ...]
     ephemeral: tuple[tuple[str, Script], ...] = ()
+    pull_seconds: tuple[float, ...] = ()
+    """How long the image of each of ``scripts`` is pulled, 0 if the node has it; empty if it has all. ``start_delay``
+    includes it."""
     usage: Mapping[str, int] = {}
     """Annotated usage of memory, disk and pids."""
     invalid_annotations: tuple[str, ...] = ()

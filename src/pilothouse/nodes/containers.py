@@ -53,6 +53,8 @@ class ContainerEvent(msgspec.Struct, frozen=True):
     reason: str
     message: str
     warning: bool = False
+    pull_seconds: float = 0.0
+    """Of ``Started``: how long the image was pulled before, 0 if it was there."""
 
 
 class RuntimeContainer(msgspec.Struct, kw_only=True):
@@ -91,6 +93,9 @@ class RuntimeContainer(msgspec.Struct, kw_only=True):
     pull_at: float = math.inf
     next_pull_at: float = math.inf
     pull_backoff: float = 0.0
+    pull_seconds: float = 0.0
+    """How long before the pod's ``starts_at`` its image begins to be pulled, 0 if it is there."""
+    pulling: bool = False
 
     @property
     def restartable(self) -> bool:
@@ -147,7 +152,10 @@ def new_runtime_pod(pod: NodePod, behaviour: Behaviour, profile: Profile, starts
             # The pod's Always is for the containers that run; an init container has to succeed once.
             own = "Never" if policy == "Never" else "OnFailure"
         script = behaviour.scripts[index]
-        containers.append(RuntimeContainer(name=spec.name, script=script, init=init, sidecar=sidecar, policy=own))
+        pulled = behaviour.pull_seconds[index] if behaviour.pull_seconds else 0.0
+        containers.append(
+            RuntimeContainer(name=spec.name, script=script, init=init, sidecar=sidecar, policy=own, pull_seconds=pulled)
+        )
     made = RuntimePod(
         containers=containers,
         inits=inits,
@@ -283,6 +291,8 @@ def _due(pod: RuntimePod, container: RuntimeContainer, may_start_at: float) -> f
         return container.restart_at
     if container.script.pull is not None and container.reason:
         return container.pull_at
+    if container.pull_seconds and not container.pulling:
+        return pod.starts_at - container.pull_seconds
     return math.inf if container.script.waiting and container.reason == container.script.waiting else may_start_at
 
 
@@ -322,6 +332,9 @@ def _change(pod: RuntimePod, index: int, at: float) -> None:
         _restart(pod, container, index, at)
     elif container.script.pull is not None and not container.script.waiting:
         _pull(pod, container, index, at)
+    elif container.pull_seconds and not container.pulling:
+        container.pulling = True
+        pod.events.append(ContainerEvent(index, "Pulling", ""))
     elif container.script.waiting:
         container.reason = container.script.waiting
         pod.events.append(ContainerEvent(index, "Failed", f"Error: {container.reason}", warning=True))
@@ -367,7 +380,8 @@ def _start(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) 
     container.ends_at = at + seconds
     container.startup_at = at + container.script.startup.first(True)
     container.probe_at = container.unhealthy_at = container.restart_at = math.inf
-    pod.events.append(ContainerEvent(index, "Started", "Container started"))
+    pod.events.append(ContainerEvent(index, "Started", "Container started", pull_seconds=container.pull_seconds))
+    container.pull_seconds = 0.0
     if container.startup_at <= at:
         _pass_startup(container, at)
 

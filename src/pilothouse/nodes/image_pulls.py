@@ -1,4 +1,4 @@
-"""Images that cannot be pulled, and the kubelet's errors about them. Pure.
+"""Images that cannot be pulled, and what the kubelet reports about pulls. Pure.
 
 Nothing is pulled here: an image exists unless its name says that it does not, by a host in the domain ``invalid`` (RFC
 2606) or a tag such as ``404`` or ``nonexistent``. Reasons, messages and backoff: kubelet v1.36
@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
+from pilothouse.machinery.durations import format_duration
 from pilothouse.semantics.images import parse_error, registry_of, tag_of
 
 ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF = "ErrImagePull", "ImagePullBackOff"
@@ -39,7 +40,7 @@ def pull_failure(image: str, policy: str) -> PullFailure | None:
         return None
     if policy == "Never":
         return PullFailure(image, _NEVER_PULL, f'Container image "{image}" is not present with pull policy of Never')
-    short = image if "@" in image or image.endswith(f":{tag}") else f"{image}:{tag}"
+    short = _with_tag(image)
     reference = (
         f"{registry}/{repository}{short[len(short.partition('@')[0]) :]}"
         if not tag
@@ -53,6 +54,22 @@ def pull_failure(image: str, policy: str) -> PullFailure | None:
     else:
         error = f"NotFound desc = {pulled}: {reference}: not found"
     return PullFailure(short, ERR_IMAGE_PULL, f"rpc error: code = {error}")
+
+
+def pulling_message(image: str) -> str:
+    """Of the event ``Pulling``."""
+    return f'Pulling image "{_with_tag(image)}"'
+
+
+def pulled_message(image: str, seconds: float) -> str:
+    """Of the event ``Pulled``. An image of which only the name exists has no size, which the kubelet reports as 0."""
+    took = format_duration(round(seconds, 3))
+    return f'Successfully pulled image "{_with_tag(image)}" in {took} ({took} including waiting). Image size: 0 bytes.'
+
+
+def _with_tag(image: str) -> str:
+    tag = tag_of(image)
+    return image if "@" in image or image.endswith(f":{tag}") else f"{image}:{tag}"
 
 
 def _is_absent(part: str) -> bool:

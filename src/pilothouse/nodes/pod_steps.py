@@ -216,6 +216,8 @@ def recover(pod: NodePod, behaviour: Behaviour, profile: Profile, now: pod_statu
     )
     if runtime_pod.sandbox or runtime_pod.ran:
         runtime_pod.starts_at = now.loop
+        for container in runtime_pod.containers:
+            container.pull_seconds = 0.0
     return runtime_pod
 
 

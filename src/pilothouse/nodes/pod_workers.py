@@ -14,6 +14,7 @@ from pilothouse.api.core import Container, Node
 from pilothouse.client import Client, strategic_merge_patch
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.env import Env, Log
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.nodes import containers, pod_status
@@ -51,6 +52,9 @@ from pilothouse.runtime import (
 )
 from pilothouse.runtime.cache import Cache
 from pilothouse.semantics.pods import is_terminal
+
+with lazy_imports():
+    from pilothouse.nodes import image_pulls
 
 _WORKERS = 16
 _RETRY_SECONDS = (0.05, 10.0)
@@ -283,8 +287,10 @@ class PodWorkers:
             observe(pod, sync_status, now)
             match decide(pod, sync_status, now, profile):
                 case Idle():
+                    self._record_container_events(pod, sync_status)
                     return None
                 case Wait(seconds):
+                    self._record_container_events(pod, sync_status)
                     return Requeue(after=seconds)
                 case step:
                     late = self._outages.lateness(pod.spec.node_name, key)
@@ -395,14 +401,26 @@ class PodWorkers:
 
     # Events
 
+    def _record_container_events(self, pod: NodePod, sync_status: PodSyncStatus) -> None:
+        """Those of changes that the status does not show."""
+        runtime_pod = sync_status.runtime_pod
+        if runtime_pod is not None and runtime_pod.events:
+            events, runtime_pod.events = runtime_pod.events, []
+            for event in events:
+                self._record_container_event(pod, sync_status, event)
+
     def _record_container_event(self, pod: NodePod, sync_status: PodSyncStatus, event: ContainerEvent) -> None:
         path, container = _container_at(pod, event.index)
         about = object_reference(NODE_PODS, pod.metadata, field_path=path)
         node, message = pod.spec.node_name, event.message
         if event.reason == "Started":
             pulled = f'Container image "{container.image}" already present on machine and can be accessed by the pod'
+            if event.pull_seconds:
+                pulled = image_pulls.pulled_message(container.image, event.pull_seconds)
             self._record_event(node, about, "Pulled", pulled)
             self._record_event(node, about, "Created", "Container created")
+        elif event.reason == "Pulling":
+            message = image_pulls.pulling_message(container.image)
         elif not message:
             meta = pod.metadata
             message = f"Back-off restarting failed container {container.name} in pod "

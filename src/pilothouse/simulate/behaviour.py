@@ -48,12 +48,17 @@ class PodBehaviour:
             return behaviour
         chance = random.Random(f"{self._env.chance.seed}/pods/{pod.metadata.uid}")
         start = behaviour.start_delay if rule.start is None else drawn_seconds(chance, rule.start)
-        pulled = 0.0 if rule.image_pull is None else self._pull_seconds(pod, rule.image_pull)
+        pulls = () if rule.image_pull is None else self._pull_seconds(pod, rule.image_pull)
         scripts = behaviour.scripts
         if rule.fail_every is not None:
             inits = len(pod.spec.init_containers)
             scripts = (*scripts[:inits], *(_failing(chance, rule, script) for script in scripts[inits:]))
-        return msgspec.structs.replace(behaviour, start_delay=start + pulled, scripts=scripts)
+        return msgspec.structs.replace(
+            behaviour,
+            start_delay=start + max(pulls, default=0.0),
+            scripts=scripts,
+            pull_seconds=_reported(pod, pulls, scripts) if profile.events is not False and any(pulls) else (),
+        )
 
     def _rule(self, pod: NodePod) -> PodRule | None:
         for rule, selector in self._rules:
@@ -61,16 +66,28 @@ class PodBehaviour:
                 return rule
         return None
 
-    def _pull_seconds(self, pod: NodePod, spread: Spread) -> float:
-        """Until the node has all images of the pod; nodes pull several at once."""
-        now, node, ready = self._env.monotonic(), pod.spec.node_name, 0.0
+    def _pull_seconds(self, pod: NodePod, spread: Spread) -> tuple[float, ...]:
+        """Until the node has the image of each container; nodes pull several at once."""
+        now, node, found = self._env.monotonic(), pod.spec.node_name, []
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             key = (node, container.image)
             if key not in self._images:
                 chance = random.Random(f"{self._env.chance.seed}/images/{node}/{container.image}")
                 self._images[key] = now + drawn_seconds(chance, spread)
-            ready = max(ready, self._images[key] - now)
-        return max(0.0, ready)
+            found.append(max(0.0, self._images[key] - now))
+        return tuple(found)
+
+
+def _reported(pod: NodePod, seconds: Sequence[float], scripts: Sequence[Script]) -> tuple[float, ...]:
+    """The pulls that events report: the first of each image, and not of a container whose image can't be pulled."""
+    images: set[str] = set()
+    found = []
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    for container, pulled, script in zip(containers, seconds, scripts, strict=True):
+        is_first = container.image not in images and script.pull is None and not script.waiting
+        found.append(pulled if is_first else 0.0)
+        images.add(container.image)
+    return tuple(found)
 
 
 def _failing(chance: random.Random, rule: PodRule, script: Script) -> Script:
