@@ -9,10 +9,12 @@ import pytest
 from tests.tables import cases
 
 from pilothouse.simulate.jobs import Job
-from pilothouse.simulate.outputs.text import run_lines, search_lines
+from pilothouse.simulate.outputs.replay import Replay
+from pilothouse.simulate.outputs.text import found_lines, run_lines, search_lines
 from pilothouse.simulate.result import Result
 from pilothouse.simulate.run import run
 from pilothouse.simulate.scenario import ScenarioError, load
+from pilothouse.simulate.search import Found
 
 HEAD = "apiVersion: simulate.pilothouse.io/v1alpha1\nkind: Scenario\nmetadata: {name: test}\nspec:\n"
 WEB = """
@@ -225,6 +227,29 @@ def test_a_cluster_that_never_rests_fails(tmp_path: Path) -> None:
 def test_a_rejected_manifest_is_an_error_of_the_scenario(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"spec.objects: Deployment web: .*unknown field"):
         result(tmp_path, WEB.replace("replicas: 3", "replica: 3"))
+
+
+def test_a_rejected_manifest_is_named_with_its_document(tmp_path: Path) -> None:
+    web = WEB.partition("  objects:\n  - ")[2].partition("  ready:")[0].replace("\n    ", "\n")
+    namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n---\n"
+    (tmp_path / "web.yaml").write_text(namespace + web.replace("replicas: 3", "replica: 3"))
+    head = "  objects: [web.yaml]\n  until: {time: 1m}\n"
+    rejected = r"s.yaml: spec.objects: \S+/web.yaml:4 \(document 2\): Deployment web: .*unknown field"
+    with pytest.raises(ScenarioError, match=rejected):
+        result(tmp_path, head)
+    applied = head.replace("objects: [web.yaml]", "timeline: [{at: 10s, apply: web.yaml}]")
+    assert "/web.yaml:4 (document 2): Deployment web: " in failure(tmp_path, applied)
+
+
+def test_an_action_that_cannot_be_performed_is_reported_without_the_log(tmp_path: Path) -> None:
+    entry = "  timeline: [{at: 10s, drain: {selector: pool=bach}}]\n"
+    found = result(tmp_path, WEB.replace("time: 5m", "time: 1m") + entry)
+    assert found.failure is not None
+    job = Job(number=0, seed=0)
+    shown = Found(job=job, failure=found.failure, result=found, parts=found.parts, of=1, runs=1)
+    lines = list(found_lines(shown, Replay(program="pilothouse simulate", path="s.yaml")))
+    assert "no such nodes: selector pool=bach" in lines[0]
+    assert not any("log" in line for line in lines)
 
 
 def test_an_unknown_resource_is_an_error_of_the_scenario(tmp_path: Path) -> None:

@@ -210,7 +210,8 @@ class _Run:
         try:
             await timeline.actions.administrator.apply(self._scenario.objects)
         except (ActionError, TimeoutError) as error:
-            raise ScenarioError(f"{self._scenario.source}: spec.objects: {error}") from error
+            place = self._scenario.place_of(self._scenario.spec.objects, getattr(error, "document", None))
+            raise ScenarioError(f"{self._scenario.source}: spec.objects: {place}{error}") from error
 
     async def _until_end(self, simulation: Simulation, timeline: Timeline) -> None:
         until, env, recent = self._scenario.spec.until, simulation.env, Counter[str]()

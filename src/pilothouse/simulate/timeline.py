@@ -127,7 +127,9 @@ class Timeline:
             path = f"spec.timeline[{number}]"
             at = self._simulation.env.monotonic() - self._began
             name = entry.name or path.removeprefix("spec.")
-            message = f"{self._scenario.where(path)}: {error}"
+            applied = entry.apply if isinstance(entry.apply, tuple) else (entry.apply,)
+            place = self._scenario.place_of([each for each in applied if each is not None], error.document)
+            message = f"{self._scenario.where(path)}: {place}{error}"
             self._on_failure(Failure(kind="action", name=name, message=message, at=at))
         finally:
             self._performing -= 1

@@ -22,6 +22,9 @@ _ESTABLISHED_SECONDS = 60.0
 class ActionError(ValueError):
     """An action that could not be performed: names the object and the reason."""
 
+    document: dict[str, Any] | None = None
+    """The object that could not be applied."""
+
 
 class Administrator:
     """Reads and changes objects of any kind."""
@@ -60,14 +63,21 @@ class Administrator:
         ``ActionError``."""
         own = {each["metadata"].get("name") for each in documents if each["kind"] == "Namespace"}
         for document in documents:
-            kind = await self.kind_of(document)
-            namespace = str(document["metadata"].get("namespace") or "default") if kind.namespaced else ""
-            if namespace and namespace not in own:
-                own.add(namespace)
-                await self._create_namespace(namespace)
-            await self._apply(kind, document, namespace)
-            if document["kind"] == "CustomResourceDefinition":
-                await self._wait_established(document["metadata"]["name"])
+            try:
+                await self._apply_one(document, own)
+            except ActionError as error:
+                error.document = document
+                raise
+
+    async def _apply_one(self, document: dict[str, Any], namespaces: set[Any]) -> None:
+        kind = await self.kind_of(document)
+        namespace = str(document["metadata"].get("namespace") or "default") if kind.namespaced else ""
+        if namespace and namespace not in namespaces:
+            namespaces.add(namespace)
+            await self._create_namespace(namespace)
+        await self._apply(kind, document, namespace)
+        if document["kind"] == "CustomResourceDefinition":
+            await self._wait_established(document["metadata"]["name"])
 
     async def _create_namespace(self, name: str) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

@@ -55,6 +55,8 @@ class Actions:
                 await self.administrator.apply(self._scenario.applied[number])
                 return
             await self._perform[entry.action](getattr(entry, entry.action), chance)
+        except ActionError:
+            raise
         except (ApiError, KeyError, ValueError) as error:
             raise ActionError(str(error)) from error
 

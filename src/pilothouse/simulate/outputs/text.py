@@ -112,7 +112,7 @@ def found_lines(found: Found, replay: Replay, settings: Sequence[str] = (), *, b
     yield f"seed {found.job.seed}{variant} fails after {shown_seconds(round(failure.at, 1))}: {failure.summary}"
     if failure.why and not brief:
         yield from (f"  {line}" for line in failure.why.splitlines())
-    if found.result.log and not brief:
+    if found.result.log and not brief and failure.kind != "action":  # whose message says it all
         yield "  the end of the log:"
         yield from (f"    {line}" for line in found.result.log.splitlines()[-_LOG_LINES:])
     if found.runs:

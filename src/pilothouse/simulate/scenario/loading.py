@@ -19,7 +19,7 @@ from pilothouse.machinery.times import TimeError, format_time, parse_time
 from pilothouse.simulate.scenario import actions, positions, scalars, schema
 from pilothouse.simulate.scenario.errors import ScenarioError, located, positioned, shown_path
 from pilothouse.simulate.scenario.files import FileError, check_regular, text_of
-from pilothouse.simulate.scenario.objects import ObjectsError, objects_of
+from pilothouse.simulate.scenario.objects import ObjectsError, objects_of, place_of
 from pilothouse.simulate.scenario.positions import Positions, Step
 from pilothouse.simulate.scenario.schema import ScenarioFile, Spec
 
@@ -58,6 +58,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     def where(self, path: str) -> str:
         """``FILE:LINE: PATH``, for messages."""
         return f"{self.source}:{self.lines.get(path, 1)}: {path}"
+
+    def place_of(self, entries: Sequence[Any], document: dict[str, Any] | None) -> str:
+        """``FILE:LINE: `` of an object that came from a manifest, for messages, else empty."""
+        place = "" if document is None else place_of(entries, Path(self.source).resolve().parent, document)
+        return f"{place}: " if place else ""
 
 
 def load(path: str, *, overrides: Sequence[tuple[str, Any]] = ()) -> Scenario:

@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,36 @@ class ObjectsError(ValueError):
 
 def objects_of(entry: str | Object, folder: Path) -> list[Object]:
     """The objects of one entry; paths are relative to ``folder``. Raises ``ObjectsError``."""
-    found = _checked([entry], "inline") if isinstance(entry, dict) else _of_path(entry, folder)
+    found = [each for each, _place in _placed(entry, folder)]
     if len(found) > MAX_OBJECTS:
         raise ObjectsError(f"more than {MAX_OBJECTS} objects")
     return found
 
 
-def _of_path(text: str, folder: Path) -> list[Object]:
+def place_of(entries: Sequence[str | Object], folder: Path, wanted: Object) -> str:
+    """``FILE:LINE`` of the manifest of an object, with the number of the document if the file has several; empty if it
+    is inline. For error messages: the files are read again."""
+    for entry in entries:
+        try:
+            placed = [] if isinstance(entry, dict) else _placed(entry, folder)
+        except ObjectsError:
+            continue  # changed since it was loaded
+        for each, place in placed:
+            if _identity(each) == _identity(wanted):
+                return place
+    return ""
+
+
+def _identity(each: Object) -> tuple[Any, ...]:
+    meta = each["metadata"]
+    return each["apiVersion"], each["kind"], meta.get("namespace"), meta.get("name"), meta.get("generateName")
+
+
+def _placed(entry: str | Object, folder: Path) -> list[tuple[Object, str]]:
+    return list(_checked([(entry, "inline")])) if isinstance(entry, dict) else _of_path(entry, folder)
+
+
+def _of_path(text: str, folder: Path) -> list[tuple[Object, str]]:
     if "://" in text:
         raise ObjectsError(f"{text[:200]}: objects come from files here; download it and name the file")
     path = folder / Path(text).expanduser()
@@ -40,7 +63,8 @@ def _of_path(text: str, folder: Path) -> list[Object]:
         raise ObjectsError(f"{path}: no such file or folder")
     if path.is_dir():
         if any((path / name).exists() for name in KUSTOMIZATIONS):
-            return _checked(_documents(_kustomized(path), str(path)), str(path))
+            made = _documents(_kustomized(path), f"what kustomize makes of {path}")
+            return list(_checked(made))
         files = sorted(each for each in path.iterdir() if each.suffix in ENDINGS and each.is_file())
         if not files:
             raise ObjectsError(f"{path}: there are no manifests in this folder; their names end with .yaml or .json")
@@ -50,17 +74,23 @@ def _of_path(text: str, folder: Path) -> list[Object]:
     return _of_file(path)
 
 
-def _of_file(path: Path) -> list[Object]:
+def _of_file(path: Path) -> list[tuple[Object, str]]:
     try:
         text = text_of(path, MAX_FILE_BYTES)
     except FileError as error:
         raise ObjectsError(f"{path}: {error}") from error
-    return _checked(_documents(text, str(path)), str(path))
+    return list(_checked(_documents(text, str(path))))
 
 
-def _documents(text: str, source: str) -> list[Any]:
+def _documents(text: str, source: str) -> list[tuple[Any, str]]:
+    """The documents with their places."""
     try:
-        return positions.documents_of(text, MAX_VALUES)
+        found = positions.documents_of(text, MAX_VALUES)
+        several = len(found) > 1
+        return [
+            (document, f"{source}:{line}" + (f" (document {number})" if several else ""))
+            for number, (document, line) in enumerate(found, 1)
+        ]
     except positions.PositionedError as error:
         raise ObjectsError(f"{source}:{error.line or 1}: {error}") from None
 
@@ -83,20 +113,18 @@ def _kustomized(path: Path) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def _checked(documents: Iterable[Any], source: str) -> list[Object]:
-    found: list[Object] = []
-    for document in documents:
+def _checked(documents: Iterable[tuple[Any, str]]) -> Iterator[tuple[Object, str]]:
+    for document, place in documents:
         if document is None:
             continue
         items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
         for each in items if isinstance(items, list) else [document]:
             if not isinstance(each, dict):
-                raise ObjectsError(f"{source}: expected an object, got {type(each).__name__}")
+                raise ObjectsError(f"{place}: expected an object, got {type(each).__name__}")
             for field in ("apiVersion", "kind"):
                 if not isinstance(each.get(field), str) or not each[field]:
-                    raise ObjectsError(f"{source}: an object has no {field}")
+                    raise ObjectsError(f"{place}: an object has no {field}")
             meta = each.get("metadata")
             if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
-                raise ObjectsError(f"{source}: a {each['kind']} has no metadata.name")
-            found.append(each)
-    return found
+                raise ObjectsError(f"{place}: a {each['kind']} has no metadata.name")
+            yield each, place

@@ -57,7 +57,7 @@ def _parted(text: str) -> tuple[str, str]:
 
 def _yaml(text: str, whole: str) -> Any:
     try:
-        documents = positions.documents_of(text, MAX_VALUES)
+        documents = [document for document, _line in positions.documents_of(text, MAX_VALUES)]
     except positions.PositionedError as error:
         raise ValueError(f'the value of "{whole[:200]}" is no YAML: {error}') from None
     if len(documents) > 1:

@@ -73,9 +73,10 @@ def read(text: str) -> tuple[Any, Positions]:
     return (reader.documents[0][0] if reader.documents else None), reader.positions
 
 
-def documents_of(text: str, most: int) -> list[Any]:
-    """The documents of a text, None for empty ones; ``most`` values together. Raises ``PositionedError``."""
-    return [document for document, _line in _read(text, most).documents]
+def documents_of(text: str, most: int) -> list[tuple[Any, int]]:
+    """The documents of a text, None for empty ones, with the lines where they begin; ``most`` values together. Raises
+    ``PositionedError``."""
+    return _read(text, most).documents
 
 
 def _read(text: str, most: int) -> "_Reader":
