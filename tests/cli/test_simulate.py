@@ -108,6 +108,26 @@ def test_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert msgspec.json.decode(capsys.readouterr().out)["title"] == "pilothouse scenario"
 
 
+def test_a_variant_that_cannot_be_used_is_named(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", path, "--vary", "timeline[1].scale.replicas=5,many"]) == 2
+    assert re.search(
+        r"growth\.yaml:\d+: spec\.timeline\[1\]\.scale\.replicas: .* \(with timeline\[1\]\.scale\.replicas=many\)",
+        capsys.readouterr().err,
+    )
+
+
+def test_a_comparison_says_how_to_see_one_run(path: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    words = [*HOLDS, "--seeds", "1-2", "--report", str(report), *HERE]
+    assert main(["simulate", path, *words]) == 0
+    found = re.search(r"The whole report of the worst run: <code>(.*?)</code>", report.read_text(encoding="utf-8"))
+    assert found is not None
+    assert re.fullmatch(
+        rf"pilothouse simulate {re.escape(path)} --seeds [12] --set .* --report report.html",
+        found[1],
+    )
+
+
 def test_variants_are_compared(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     junit, record = tmp_path / "junit.xml", tmp_path / "recordings.jsonl"
     vary = ["--vary", "timeline[1].scale.replicas=3,5", "--vary", "cluster.nodeGroups.node.count=2", "--seeds", "1-2"]

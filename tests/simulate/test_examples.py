@@ -14,7 +14,7 @@ from pilothouse.simulate.scenario.overrides import parse_setting
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "scenarios"
-SLOW = {"autoscaling-day", "cronjobs-clock-change", "daemonset-upgrade", "preemption-storm"}
+SLOW = {"autoscaling-day", "cronjobs-clock-change", "preemption-storm"}
 """These take more than some seconds."""
 FAILS = "operator-with-a-bug"
 BREAKS = {
@@ -36,8 +36,9 @@ FURTHER = {
     "daemonset-upgrade": ("cluster.nodeGroups[0].count=40",),
 }
 """What else is needed to break it, or to do so in less time."""
-_MARKS = [pytest.mark.slow, pytest.mark.timeout(900)]
-_MARKED = [pytest.param(name, marks=_MARKS if name in SLOW else []) for name in BREAKS]
+FEW_NODES = {"daemonset-upgrade": ("cluster.nodeGroups[0].count=40",)}
+"""In place of 1,000, without ``--soak``."""
+_MARKED = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in BREAKS]
 
 
 def _run(name: str, *settings: str, record: bool = False) -> Result:
@@ -51,9 +52,10 @@ def test_all_ten_are_documented() -> None:
     assert len(BREAKS) == 9
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", _MARKED)
-def test_a_scenario_holds(name: str) -> None:
-    result = _run(name, record=True)
+def test_a_scenario_holds(name: str, soak: bool) -> None:
+    result = _run(name, *(() if soak else FEW_NODES.get(name, ())), record=True)
     assert (result.failure, result.notices) == (None, ())
     assert result.recording is not None
     # The picture in the documentation is of this scenario: the same actions at the same times.
@@ -74,11 +76,6 @@ def test_a_scenario_that_is_broken_fails(name: str) -> None:
     failure = _run(name, setting, *FURTHER.get(name, ())).failure
     assert failure is not None
     assert failure.name.startswith(expected)
-
-
-def test_the_upgrade_of_a_daemonset_on_few_nodes() -> None:
-    result = _run("daemonset-upgrade", "cluster.nodeGroups[0].count=40")
-    assert result.failure is None
 
 
 @pytest.mark.parametrize("operator", ["buggy", "fixed"])

@@ -155,8 +155,13 @@ class _Command:
         settings = [overrides.parse_setting(each) for each in self._parsed["set"]]
         loaded = []
         for variant in self._variants:
-            loaded.append(scenario.load(self._path, overrides=[*settings, *variant.overrides]))
-            runs.validate(loaded[-1])
+            try:
+                loaded.append(scenario.load(self._path, overrides=[*settings, *variant.overrides]))
+                runs.validate(loaded[-1])
+            except scenario.ScenarioError as error:
+                if not variant.overrides:
+                    raise
+                raise scenario.ScenarioError(f"{error} (with {', '.join(variant.settings)})") from error
         return loaded
 
     def _runner(self, scenarios: "list[Scenario]", wanted: int, shown: "progress.Progress") -> "jobs.Runner":

@@ -9,7 +9,13 @@ from tests.simulate.report.test_files import page_of
 from pilothouse.simulate.recording import Recording, Steps
 from pilothouse.simulate.report import comparison_html, comparison_svg
 from pilothouse.simulate.report.axis import Axis
-from pilothouse.simulate.report.comparison import spread
+from pilothouse.simulate.report.comparison import spread, worst
+
+
+def test_the_worst_run_is_a_failure_or_has_the_most_unavailable_pods() -> None:
+    assert RUNS[worst(RUNS)].seed == 2
+    assert RUNS[worst(RUNS[:3])].seed == 2
+    assert RUNS[worst([RUNS[0], RUNS[0]])].seed == 1
 
 
 def _run(variant: str, seed: int, unavailable: int, *, failure: str = "") -> Recording:

@@ -34,6 +34,14 @@ def error_of(folder: Path, text: str) -> str:
             "  timeline:\n  - at: 1m\n    scale: {deployment: web, replica: 5}\n",
             "s.yaml:7: spec.timeline[0].scale.replica: there is no such field; did you mean replicas?",
         ),
+        "a field of another level": (
+            "  timeline:\n  - {at: 1m, delete: {deployment: web}}\n",
+            "s.yaml:6: spec.timeline[0].delete.deployment: there is no such field; there are namespace, object, ",
+        ),
+        "an unknown value": (
+            "  cluster:\n    nodeGroups:\n    - {name: a, count: 1, profile: fast}\n",
+            "spec.cluster.nodeGroups[0].profile: Invalid enum value 'fast'; one of lifelike, quick, instant, calm",
+        ),
         "a wrong type": (
             "  timeline:\n  - at: 1m\n    scale:\n      deployment: web\n      replicas: many\n",
             "s.yaml:9: spec.timeline[0].scale.replicas: expected a whole number, got text",
@@ -211,6 +219,16 @@ def test_aliases_and_merged_keys_are_read(tmp_path: Path) -> None:
     groups = "    nodeGroups:\n    - &a {name: a, count: 2, zone: x}\n    - {<<: *a, name: b}\n"
     found = load(written(tmp_path, f"{HEAD}  cluster:\n{groups}")).spec.cluster.node_groups
     assert [(each.name, each.count, each.zone) for each in found] == [("a", 2, "x"), ("b", 2, "x")]
+
+
+def test_a_slow_api_server_may_be_slow_by_nothing(tmp_path: Path) -> None:
+    text = HEAD + "  timeline:\n  - {name: slow, at: 1m, apiServer: {slow: 2s, for: 1m}}\n"
+    found = (
+        load(written(tmp_path, text), overrides=[("timeline.slow.apiServer.slow", "0s")]).spec.timeline[0].api_server
+    )
+    assert found is not None
+    assert found.slow is not None
+    assert float(found.slow) == 0.0
 
 
 def test_objects_come_from_files_and_folders_beside_the_scenario(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import msgspec
 from pilothouse.simulate import report
 from pilothouse.simulate.outputs.replay import Replay
 from pilothouse.simulate.recording import Recording
+from pilothouse.simulate.report import comparison
 from pilothouse.simulate.result import Result
 from pilothouse.simulate.search import Search
 from pilothouse.simulate.variants import Variant
@@ -26,6 +27,8 @@ class All(msgspec.Struct, frozen=True):
     recordings: list[Recording]
     runs: int
     """With those that were not recorded."""
+    replay: str
+    """Makes a report of the worst run."""
 
 
 def chosen(searched: Search, variants: Sequence[Variant], replay: Replay) -> One | All:
@@ -46,14 +49,16 @@ def chosen(searched: Search, variants: Sequence[Variant], replay: Replay) -> One
         for job, result in recorded
         if result.recording is not None
     ]
-    return All(named, len(searched.finished))
+    worst = recorded[comparison.worst(named)][0] if named else None
+    command = "" if worst is None else replay.command(worst.seed, None, variants[worst.variant].settings)
+    return All(named, len(searched.finished), f"{command} --report report.html" if command else "")
 
 
 def page(shown: One | All) -> str:
     """As HTML."""
     if isinstance(shown, One):
         return report.html(shown.recording, budgets=shown.result.budgets, replay=shown.replay)
-    return report.comparison_html(shown.recordings, runs=shown.runs)
+    return report.comparison_html(shown.recordings, runs=shown.runs, replay=shown.replay)
 
 
 def plot(shown: One | All) -> str:

@@ -110,8 +110,23 @@ MEASURES = (
 )
 
 
-def comparison_html(recordings: Sequence[Recording], *, runs: int) -> str:
-    """The file. ``runs``: how many there were, also those that were not recorded."""
+def worst(recordings: Sequence[Recording]) -> int:
+    """The number of the run that is most worth a report of its own: a failure, or the most unavailable pods, or the
+    longest."""
+    return max(
+        range(len(recordings)),
+        key=lambda number: (
+            bool(recordings[number].failure),
+            max((each.most_unavailable for each in recordings[number].workloads), default=0),
+            recordings[number].seconds,
+            -number,
+        ),
+    )
+
+
+def comparison_html(recordings: Sequence[Recording], *, runs: int, replay: str = "") -> str:
+    """The file. ``runs``: how many there were, also those that were not recorded; ``replay`` is the command that makes
+    the ``worst`` run again, with a report of it."""
     groups, name = groups_of(recordings), recordings[0].name
     failed = sum(bool(each.failure) for each in recordings)
     pairs = [("Variants", str(len(groups))), ("Runs compared", number_text(len(recordings)))]
@@ -132,6 +147,7 @@ def comparison_html(recordings: Sequence[Recording], *, runs: int) -> str:
         element("h2", "Measures"),
         element("p", "The median of all runs of a variant, and the range from the least to the most.", class_="quiet"),
         element("div", *(_chart(measure, groups) for measure in _used(groups)), class_="charts"),
+        *([element("p", "The whole report of the worst run: ", element("code", replay))] if replay else []),
     ]  # fmt: skip
     return page.document(f"{short(name or 'simulation', LONGEST)}: comparison", content)
 

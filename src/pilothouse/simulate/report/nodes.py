@@ -79,6 +79,8 @@ def _counts_panel(recording: Recording, axis: Axis) -> Panel:
 
 def _strips_panel(nodes: Sequence[Node], axis: Axis, *, more: int, has_name: bool) -> Panel:
     parts: list[Markup] = []
+    zones = list(dict.fromkeys(node.zone for node in nodes))
+    nodes = sorted(nodes, key=lambda node: zones.index(node.zone))  # groups may share a zone: it is headed once
     zone = None
     y = 8.0
     if has_name:

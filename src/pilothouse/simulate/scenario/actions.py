@@ -294,7 +294,8 @@ class ApiServerFault(_Strict, frozen=True, kw_only=True):
     """What becomes of the API server, as the manager (or the program in its place) sees it. One of the effects."""
 
     slow: Duration | None = None
-    """Each request takes up to so long before the server has it."""
+    """Each request takes up to so long before the server has it; 0s changes nothing. Only those of the manager (or the
+    program in its place): nodes, scheduler and users are served as before."""
     lag: Duration | None = None
     """The manager watches a server that is so far behind."""
     fail_writes: Literal["conflict", "internal error", "refused", "request lost", "answer lost", "timed out"] | None = (
@@ -319,7 +320,9 @@ class ApiServerFault(_Strict, frozen=True, kw_only=True):
     """How long it lasts."""
 
     def __post_init__(self) -> None:
-        given = [name for name in _SERVER_EFFECTS if getattr(self, name) not in (None, False)]
+        given = [
+            name for name in _SERVER_EFFECTS if getattr(self, name) is not None and getattr(self, name) is not False
+        ]
         if len(given) != 1:
             raise ValueError(
                 "one effect: slow, lag, failWrites, failReads, dropWatches, slowWatches, holdWatches or compact; "

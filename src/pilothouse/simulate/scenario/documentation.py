@@ -127,7 +127,7 @@ def _shown(hint: Any) -> str:
     if origin is Literal:
         return ", ".join(f"`{each}`" for each in arguments)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_shown(each) for each in arguments if each is not type(None))
+        return " or ".join(dict.fromkeys(_shown(each) for each in arguments if each is not type(None)))
     if origin in (tuple, list):
         return f"list of {_shown(arguments[0])}"
     if origin is dict:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.simulate.scenario import field_types
 from pilothouse.simulate.scenario.positions import Positions, Step
 
 _AT = re.compile(r" - at `(?:key` in `)?\$(.*)`$")
@@ -46,17 +47,18 @@ def path_of(text: str) -> tuple[Step, ...]:
 
 
 def positioned(
-    source: str, error: msgspec.ValidationError, document: Any, positions: Positions, names: Sequence[str]
+    source: str, error: msgspec.ValidationError, document: Any, positions: Positions, root: type[msgspec.Struct]
 ) -> ScenarioError:
-    """What msgspec says, as people read it. ``names`` are those of all fields, for slips of the pen."""
+    """What msgspec says of a document that should be a ``root``, as people read it, with what may stand there."""
     text = str(error)
     found = _AT.search(text)
     path = path_of(found[1]) if found is not None else ()
     message = text[: found.start()] if found is not None else text
     if unknown := _UNKNOWN.match(message):
-        path, name = (*path, unknown[1]), unknown[1]
+        names, name = field_types.field_names(root, path), unknown[1]
         near = difflib.get_close_matches(name, names, n=1)
-        message = "there is no such field" + (f"; did you mean {near[0]}?" if near else "")
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}" if names else ""
+        path, message = (*path, name), f"there is no such field{hint}"
     elif missing := _MISSING.match(message):
         message = f"the field {missing[1]} is missing"
     elif expected := _EXPECTED.match(message):
@@ -66,7 +68,7 @@ def positioned(
     else:
         value = _value(document, path)
         if message.startswith("Invalid enum value"):
-            message = f"{message}"
+            message = f"{message}; one of {', '.join(field_types.values(root, path))}"
         elif isinstance(value, str) and value not in message:
             message = f"{message} (got {value[:60]})"
     return located(source, path, message, document, positions)

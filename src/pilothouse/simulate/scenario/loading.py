@@ -1,6 +1,5 @@
 """``load``: a scenario file with everything that it names, validated before anything runs."""
 
-import functools
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -84,7 +83,7 @@ def load(path: str, *, overrides: Sequence[tuple[str, Any]] = ()) -> Scenario:
     try:
         file = msgspec.convert(document, ScenarioFile, dec_hook=scalars.decode)
     except msgspec.ValidationError as error:
-        raise positioned(path, error, document, where, _field_names()) from None
+        raise positioned(path, error, document, where, ScenarioFile) from None
     return _Loader(path, document, where, file, of_objects).load()
 
 
@@ -302,14 +301,3 @@ def _on(gates: Mapping[str, bool]) -> tuple[str, ...]:
 
 def _flag_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-@functools.cache
-def _field_names() -> tuple[str, ...]:
-    """All fields of scenarios, as they are written."""
-    found: set[str] = set()
-    for module in (schema, actions):
-        for each in vars(module).values():
-            if isinstance(each, type) and issubclass(each, msgspec.Struct):
-                found.update(field.encode_name for field in msgspec.structs.fields(each))
-    return tuple(sorted(found))

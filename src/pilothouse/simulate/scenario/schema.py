@@ -59,7 +59,7 @@ class Spread(_Strict, frozen=True, kw_only=True):
 
 
 class NodeGroup(_Strict, frozen=True, kw_only=True):
-    """Nodes that are alike: NAME-0, NAME-1, …"""
+    """Nodes that are alike: NAME-0, NAME-1, … A pool over three zones is three groups, with a label in common."""
 
     name: str
     """The first part of the nodes' names."""
@@ -132,10 +132,9 @@ class Cluster(_Strict, frozen=True, kw_only=True):
     pods: tuple[PodRule, ...] = ()
     """How pods behave; beside the annotations simulated.pilothouse.dev/… of each pod."""
     start: str = "2026-01-01T00:00:00Z"
-    """What the clock shows at the start."""
+    """What the clock shows at the start. With a snapshot the default is its time."""
     api_server: ApiServerSettings = ApiServerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
-    """What the clock shows at the start. With a snapshot the default is its time."""
     storage: bool = False
     """A default StorageClass, and a driver that provisions volumes."""
     feature_gates: dict[str, bool] = {}
@@ -250,7 +249,8 @@ class EventuallyRule(Rule, frozen=True, kw_only=True):
 
 
 class TimeToReady(_Strict, frozen=True, kw_only=True):
-    """From a pod's creation until it is Ready, at most."""
+    """From a pod's creation until it is Ready, at most. Pods that never became ready count with their age at the
+    end."""
 
     p50: Duration | None = None
     """Of half of the pods."""
