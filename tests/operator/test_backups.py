@@ -95,14 +95,14 @@ async def validated_and_defaulted(client: Client) -> None:
     assert no.value.status.details is not None
     assert [each.field for each in no.value.status.details.causes] == ["spec.schedule"]
     await client.create(V2, backup("v2", "nightly", schedule="0 3 * * *"), "default")
-    assert (await read(client, V2, "nightly"))["spec"]["retention"] == {"copies": 7}
+    assert (await read(client, V2, "nightly"))["spec"]["retention"] == {"copies": 7, "days": 0}
 
 
 async def converted(client: Client) -> None:
     """Written in one version, read, listed, patched and watched in the other."""
     await client.create(V1, backup("v1", "old", schedule="0 4 * * *", keep=3), "default")
     found = await read(client, V2, "old")
-    assert found["spec"] == {"schedule": "0 4 * * *", "retention": {"copies": 3}}
+    assert found["spec"] == {"schedule": "0 4 * * *", "retention": {"copies": 3, "days": 0}}
     patched = merge_patch({"spec": {"retention": {"days": 30}}})
     await client.patch(V2, "old", patched, "default")
     found = await read(client, V1, "old")

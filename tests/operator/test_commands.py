@@ -17,7 +17,7 @@ from tests.custom_resources import definition, version
 from tests.tables import cases
 
 from pilothouse.api.meta import ObjectMeta, View
-from pilothouse.cli import main, run
+from pilothouse.cli import dev, main, run
 from pilothouse.cli.program import UserError
 from pilothouse.cli.webhooks import webhook_settings
 from pilothouse.client import Client, in_cluster
@@ -197,6 +197,28 @@ async def test_an_operator_that_cannot_run_says_why(
         with pytest.raises(UserError, match=message) as raised:
             await run.run_app(app, run.flag_set("run").parse([*off, *flags]))
         assert raised.value.code == code
+
+
+@pytest.mark.real_loop(timeout=20)
+async def test_a_webhook_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    env, app = Env(), App("one")
+    app.validating(CustomResource("example.com/v1", Thing))(_check)
+    other = Server(Endpoints(probes(lambda: ())), port=0)
+    port = await other.start()
+    try:
+        async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+
+            @asynccontextmanager
+            async def connected(*_arguments: object) -> AsyncIterator[Client]:
+                yield ProgramUnderTest(env, cluster.plane.server, app).client()
+
+            monkeypatch.setattr(run, "connected", connected)
+            off = ["--metrics-bind-address=0", "--health-probe-bind-address=0", "--install"]
+            with pytest.raises(UserError, match=f"port {port} is in use by another program; give another one"):
+                await run.run_app(app, run.flag_set("run").parse([*off, f"--webhook-port={port}"]))
+            assert dev._free_port(port) > port
+    finally:
+        await other.stop()
 
 
 @pytest.mark.parametrize(

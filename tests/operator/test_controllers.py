@@ -164,6 +164,33 @@ async def test_owned_objects_are_found_created_once_and_deleted(cluster: AsyncCl
         assert owned == ["one-0"]
 
 
+async def test_string_data_of_a_secret_is_restored(cluster: AsyncCluster) -> None:
+    app, syncs = App("things"), []
+
+    @app.controller(THINGS, owns=(SECRETS,))
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
+        syncs.append(obj.spec.size)
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}}
+        await ctx.apply({**secret, "data": {"a": "eA==", "b": "eQ=="}, "stringData": {"b": str(obj.spec.size)}})
+
+    async def data() -> Any:
+        return (await cluster.get("v1", "Secret", "one"))["data"]
+
+    async with cluster.running(app.run):
+        await cluster.create(thing(size=3))
+        await asyncio.sleep(2)
+        assert await data() == {"a": "eA==", "b": "Mw=="}
+        await cluster.patch("v1", "Secret", "one", {"data": {"b": "aGFja2Vk"}})
+        await asyncio.sleep(2)
+        assert await data() == {"a": "eA==", "b": "Mw=="}
+        version = (await cluster.get("v1", "Secret", "one"))["metadata"]["resourceVersion"]
+        before = len(syncs)
+        await cluster.patch(*THING, "one", {"metadata": {"labels": {"a": "b"}}})
+        await asyncio.sleep(2)
+        assert len(syncs) > before
+        assert (await cluster.get("v1", "Secret", "one"))["metadata"]["resourceVersion"] == version
+
+
 async def test_references_enqueue_who_refers(cluster: AsyncCluster) -> None:
     app, seen = App("things"), []
     by_name = Reference(kind=CONFIG_MAPS, of=lambda obj: (f"shared-{obj.spec.size}",))

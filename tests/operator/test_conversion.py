@@ -1,15 +1,16 @@
 """Several versions of a custom resource: definitions, functions for conversion, ConversionReviews."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.client.errors import ApiError
 from pilothouse.env import Env
-from pilothouse.operator import App, ClientConfig, Column, CustomResource, Version
+from pilothouse.operator import App, ClientConfig, Column, Context, CustomResource, Version
 from pilothouse.operator.conversion import BadReview, ConversionFailed, Conversions
-from pilothouse.testing import async_plane
+from pilothouse.testing import Cluster, async_plane
 
 OLD_FIELD = "example.com/color"
 
@@ -266,3 +267,71 @@ async def test_the_definition_is_accepted_and_established(env: Env) -> None:
         config = found["spec"]["conversion"]["webhook"]["clientConfig"]
         assert config["service"] == {"name": "pages-webhooks", "namespace": "default", "path": "/convert", "port": 443}
         assert found["status"]["storedVersions"] == ["v1"]
+
+
+class GradedSpec(View, frozen=True):
+    grades: tuple[Literal["A", "B"], ...] = ()
+
+
+class Graded(View, frozen=True):
+    spec: GradedSpec
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class GradedSpecV1(View, frozen=True):
+    grades: str = ""
+
+
+class GradedV1(View, frozen=True):
+    spec: GradedSpecV1
+    metadata: ObjectMeta = ObjectMeta()
+
+
+def split_grades(old: GradedV1) -> Graded:
+    return Graded(spec=GradedSpec(grades=tuple(old.spec.grades.split(","))))  # type: ignore[arg-type]
+
+
+def joined_grades(new: Graded) -> GradedV1:
+    return GradedV1(spec=GradedSpecV1(grades=",".join(new.spec.grades)))
+
+
+GRADED_V1 = Version("v1", GradedV1, split_grades, joined_grades)
+GRADED: CustomResource[Graded] = CustomResource(
+    "example.com/v2", Graded, plural="graded", kind="Graded", versions=(GRADED_V1,)
+)
+
+
+def graded(version: str, grades: Any, name: str = "home") -> dict[str, Any]:
+    kind = {"apiVersion": f"example.com/{version}", "kind": "Graded"}
+    return {**kind, "metadata": {"name": name}, "spec": {"grades": grades}}
+
+
+def test_what_is_to_be_stored_has_to_fit_the_class_of_the_hub() -> None:
+    sent = json.dumps(graded("v1", "A,NONSENSE")).encode()
+    with pytest.raises(ConversionFailed, match=r"does not fit Graded: Invalid enum value 'NONSENSE' - at `\$\.spec"):
+        Conversions([GRADED]).convert(sent, "example.com/v2")
+    # What is stored as v1 is only read as v2: one such object must not make a list in v2 fail.
+    resource = CustomResource("example.com/v2", Graded, kind="Graded", versions=(GRADED_V1,), stored="v1")
+    read = Conversions([resource]).convert(sent, "example.com/v2")
+    assert json.loads(bytes(read))["spec"] == {"grades": ["A", "NONSENSE"]}
+
+
+def test_an_object_whose_conversion_does_not_fit_is_not_stored(pilothouse: Cluster) -> None:
+    app = App("graded")
+    app.controller(GRADED)(_nothing)
+    with pilothouse.running(app):
+        pilothouse.create(graded("v1", "A,B", "good"))
+        with pytest.raises(ApiError, match="what convert_to= returned does not fit Graded"):
+            pilothouse.create(graded("v1", "A,NONSENSE", "bad"))
+        with pytest.raises(ApiError, match="what convert_to= returned does not fit Graded"):
+            pilothouse.patch("example.com/v1", "Graded", "good", {"spec": {"grades": "C"}})
+        for version in ("v1", "v2"):
+            names = [each["metadata"]["name"] for each in pilothouse.list(f"example.com/{version}", "Graded")]
+            assert names == ["good"]
+        pilothouse.delete("example.com/v1", "Graded", "good")
+        pilothouse.create(graded("v1", "A", "other"))
+        pilothouse.delete("example.com/v2", "Graded", "other")
+
+
+async def _nothing(obj: Graded, ctx: Context[Graded]) -> None:
+    """Only the conversion matters."""

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 from tests.tables import cases
 
-from pilothouse.api.meta import Condition, ObjectMeta, View
+from pilothouse.api.meta import Condition, LabelSelector, ObjectMeta, View
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
 from pilothouse.env import Env
-from pilothouse.operator import App, ClientConfig, Column, CustomResource, Rule, Version, validations
+from pilothouse.operator import App, ClientConfig, Column, Context, CustomResource, Rule, Version, validations
 from pilothouse.operator.schema import object_schema
-from pilothouse.testing import async_plane
+from pilothouse.testing import Cluster, async_plane
 
 
 class Inner(View, frozen=True):
@@ -283,3 +283,71 @@ def test_texts_below_fields_are_their_descriptions() -> None:
 def test_a_class_without_source_has_a_schema_all_the_same() -> None:
     view = msgspec.defstruct("Thing", [("size", int)], module="no.such.module")
     assert object_schema(view)["properties"] == {"size": {"type": "integer", "format": "int64"}}
+
+
+class Part(View, frozen=True):
+    weight: float = 0.0
+
+
+class Zeros(View, frozen=True):
+    low: int = 0
+    high: int = 5
+    text: str = ""
+    flag: bool = False
+    names: tuple[str, ...] = ()
+    tags: frozenset[str] = frozenset()
+    labels: dict[str, str] = {}
+    parts: tuple[Part, ...] = ()
+    of: dict[str, Part] = {}
+    maybe: int | None = 0
+    nothing: int | None = None
+    positive: Annotated[int, msgspec.Meta(ge=1)] = 0
+    above: Annotated[int, msgspec.Meta(gt=0)] = 0
+    named: Annotated[str, msgspec.Meta(min_length=1)] = ""
+    shaped: Annotated[str, msgspec.Meta(pattern="^a+$")] = ""
+    optional_shape: Annotated[str, msgspec.Meta(pattern="^a*$")] = ""
+    ruled: Annotated[str, validations(Rule("self.size() > 1"))] = ""
+    some: Annotated[list[str], msgspec.Meta(min_length=1)] = []
+    selector: LabelSelector = LabelSelector()
+
+
+class WithZeros(View, frozen=True):
+    spec: Annotated[Zeros, validations(Rule("self.low <= self.high", "low is above high"))]
+    metadata: ObjectMeta = ObjectMeta()
+    status: Part = Part()
+
+
+WITH_ZEROS = CustomResource("example.com/v1", WithZeros, plural="withzeros")
+
+
+def test_zero_values_are_defaults_where_the_api_server_takes_them() -> None:
+    def properties(resource: CustomResource[Any]) -> dict[str, Any]:
+        found: dict[str, Any] = resource.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+        return found
+
+    spec = properties(WITH_ZEROS)["spec"]["properties"]
+    assert {name: each["default"] for name, each in spec.items() if "default" in each} == {
+        "low": 0, "high": 5, "text": "", "flag": False, "names": [], "tags": [], "labels": {}, "parts": [], "of": {},
+        "maybe": 0, "optionalShape": "",
+    }  # fmt: skip
+    assert spec["parts"]["items"]["properties"]["weight"]["default"] == 0.0
+    assert spec["of"]["additionalProperties"]["properties"]["weight"]["default"] == 0.0
+    assert "default" not in str(spec["selector"])
+    assert "default" not in str(properties(WITH_ZEROS)["status"])
+    without = properties(CustomResource("example.com/v1", WithZeros, zero_defaults=False))["spec"]["properties"]
+    assert {name: each["default"] for name, each in without.items() if "default" in each} == {"high": 5}
+
+
+def test_rules_may_name_fields_that_are_left_out(pilothouse: Cluster) -> None:
+    app = App("zeros")
+
+    @app.controller(WITH_ZEROS)
+    async def sync(_obj: WithZeros, _ctx: Context[WithZeros]) -> None:
+        """Only the definition matters."""
+
+    head = {"apiVersion": "example.com/v1", "kind": "WithZeros"}
+    with pilothouse.running(app):
+        made = pilothouse.create({**head, "metadata": {"name": "one"}, "spec": {"high": 3}})
+        assert (made["spec"]["low"], made["spec"]["high"], made["spec"]["names"]) == (0, 3, [])
+        with pytest.raises(ApiError, match="low is above high"):
+            pilothouse.create({**head, "metadata": {"name": "two"}, "spec": {"high": -1}})

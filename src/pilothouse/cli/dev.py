@@ -19,6 +19,7 @@ from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.cli import apply_manifests, up
 from pilothouse.cli import manifests as manifest_files
 from pilothouse.cli.clientside import connected
+from pilothouse.cli.clusters.process import is_free
 from pilothouse.cli.dev_process import LoadFailed, OperatorProcess
 from pilothouse.cli.file_changes import Stamp, Watched, changed, stamps
 from pilothouse.cli.operator_file import file_and_name
@@ -39,6 +40,8 @@ _STORED_HINT = " (to remove a version with all its objects: kubectl delete crd, 
 _SETTLE_ROUNDS = 20
 """Editors and version control write several files, each in several steps: they have two seconds to finish."""
 _MOST_NAMES = 5
+_PORT_FLAG = "webhook-port"
+_PORTS_TRIED = 50
 _OFF = ("metrics-bind-address", "health-probe-bind-address")
 
 
@@ -88,6 +91,7 @@ class _Session:
             "--install",
             *([f"--kubeconfig={kubeconfig}"] if kubeconfig and not parsed["kubeconfig"] else []),
             *(f"--{flag}=0" for flag in _OFF if flag not in parsed.given),
+            *([] if _PORT_FLAG in parsed.given else [f"--{_PORT_FLAG}={_free_port(parsed[_PORT_FLAG])}"]),
             *words,
         )
         self._manifests = manifests
@@ -219,6 +223,11 @@ class _Session:
         names = [str(path.relative_to(self._folder)) for path in paths[:_MOST_NAMES]]
         more = f" and {len(paths) - _MOST_NAMES} more" if len(paths) > _MOST_NAMES else ""
         return ", ".join(names) + more
+
+
+def _free_port(first: int) -> int:
+    """The first port from ``first`` on that no other program listens on, such as a second ``run --dev``."""
+    return next((port for port in range(first, first + _PORTS_TRIED) if is_free(port)), first)
 
 
 def _decoded(raw: msgspec.Raw) -> dict[str, Any]:

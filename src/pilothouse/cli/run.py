@@ -13,6 +13,7 @@ from pilothouse.cli.webhooks import webhook_flags, webhook_settings
 from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.tracing.flags import add_tracing_flags
 
@@ -166,6 +167,14 @@ async def run_app(app: "App", parsed: Parsed, health: "operator.Health | None" =
             raise UserError(str(error), code=2) from error
         except (errors.ApiError, election.LeadershipLost, OSError) as error:
             raise UserError(str(error) or type(error).__name__) from error
+        except BaseExceptionGroup as group:  # of the tasks of the app; metrics and probes are served before
+            first = first_of(group)
+            if isinstance(first, serving.PortInUse):
+                place = f"port {parsed['webhook-port']}"
+                raise UserError(f"{place} is in use by another program; give another one: --webhook-port") from first
+            if isinstance(first, serving.CannotListen):
+                raise UserError(f"webhooks: {first}") from first
+            raise
     return 0
 
 

@@ -1,5 +1,6 @@
 """Bodies as authors write them: dicts, which may have views in them, or models of the ``kubernetes`` package."""
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,23 @@ def as_json(body: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"a body is a dict, a View or a model of the kubernetes client, got {type(body).__name__}")
     return value
+
+
+def with_secret_data(body: dict[str, Any]) -> dict[str, Any]:
+    """The body; that of a Secret with ``stringData`` in its ``data``, as the API server stores it.
+
+    Nobody can read ``stringData`` back: an apply that has it finds no difference when somebody changes ``data``. It
+    wins over ``data`` (``Convert_v1_Secret_To_core_Secret`` in ``pkg/apis/core/v1/conversion.go``, v1.36). Values that
+    are no strings are left for the API server to reject.
+    """
+    plain = body.get("stringData")
+    if (body.get("apiVersion"), body.get("kind")) != ("v1", "Secret") or not isinstance(plain, dict):
+        return body
+    if not all(isinstance(value, str) for value in plain.values()) or not isinstance(body.get("data") or {}, dict):
+        return body
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
+    rest = {name: value for name, value in body.items() if name != "stringData"}
+    return {**rest, "data": {**(body.get("data") or {}), **encoded}}
 
 
 def _model(value: Any) -> Any:

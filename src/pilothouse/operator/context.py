@@ -15,7 +15,7 @@ from pilothouse.machinery.nulls import without_nulls
 from pilothouse.machinery.owners import is_controlled_by, new_controller_reference, object_reference
 from pilothouse.operator import applied as applying
 from pilothouse.operator.applied import Applied
-from pilothouse.operator.bodies import as_json
+from pilothouse.operator.bodies import as_json, with_secret_data
 from pilothouse.operator.custom_resource import Resource, kind_of
 from pilothouse.operator.declaration import Declaration
 from pilothouse.operator.status import OBSERVED, changes, set_condition
@@ -138,7 +138,7 @@ class Context(Generic[T]):
         exists already is adopted, unless something else controls it. Raises ``UndeclaredKind`` for a kind that is not
         in ``owns``, and what the API server answers.
         """
-        wanted = as_json(body)
+        wanted = with_secret_data(as_json(body))
         informer, key = self._prepare(wanted, owned=owned)
         kind, meta = informer.kind, wanted["metadata"]
         records = self._records()

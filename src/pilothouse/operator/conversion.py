@@ -3,6 +3,10 @@
 Every conversion goes through the hub. ``metadata`` is carried over as it came: of what a function returns only labels
 and annotations count, and only those that it has added or changed. The API server accepts no other changes
 (apiextensions-apiserver ``pkg/apiserver/conversion/webhook_converter.go``, v0.36).
+
+The API server validates what a client sends against the schema of the version that it was sent in, and trusts what a
+conversion makes of it. So what is converted to the stored version has to fit the class of the hub: otherwise an object
+would be stored that no other version can be made of, and every list in another version would fail because of it.
 """
 
 import asyncio
@@ -15,7 +19,7 @@ from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client.decode import UNREADABLE, decoders_of
 from pilothouse.client.errors import UndecodableObject
 from pilothouse.env import Log
-from pilothouse.operator.custom_resource import CustomResource
+from pilothouse.operator.custom_resource import CustomResource, Version
 
 OBJECTS_PER_TURN = 50
 """Objects that are converted before others get their turn."""
@@ -86,7 +90,7 @@ class Conversions:
             return raw
         try:
             return _converted(resource, obj, bytes(raw), desired)
-        except UndecodableObject as error:
+        except (UndecodableObject, ConversionFailed) as error:
             raise ConversionFailed(f"{what} to {desired_api_version}: {error}") from error
         except Exception as error:
             _log.exception("A function for conversion failed", error, object=what, to=desired_api_version)
@@ -132,10 +136,20 @@ def _converted(resource: CustomResource[Any], obj: Object, raw: bytes, desired: 
                     raise TypeError(f"it must return a {result.__name__}, got {type(view).__name__}")
                 known = _with_added(known, view.metadata)
                 view = msgspec.structs.replace(view, metadata=known)
+                if function is source.convert_to and desired == resource.stored:
+                    _check_fits(view, hub)
         fields = msgspec.json.decode(msgspec.json.encode(view), type=dict[str, msgspec.Raw])
         metadata = _with_changes(metadata, obj.metadata, known)
     names = {"apiVersion": f"{resource.kind.group}/{desired}", "kind": obj.kind, "metadata": metadata}
     return msgspec.json.encode({**names, **{name: value for name, value in fields.items() if name not in names}})
+
+
+def _check_fits(view: Any, hub: Version[Any, Any]) -> None:
+    """Raise ``ConversionFailed`` unless a view of the hub can be read as one: constructors check no types."""
+    try:
+        msgspec.json.decode(msgspec.json.encode(view), type=hub.view)
+    except msgspec.ValidationError as error:
+        raise ConversionFailed(f"what convert_to= returned does not fit {hub.view.__name__}: {error}") from error
 
 
 def _with_added(before: ObjectMeta, after: ObjectMeta) -> ObjectMeta:

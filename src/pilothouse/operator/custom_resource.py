@@ -16,6 +16,7 @@ import msgspec
 from pilothouse.api.kinds import Kind
 from pilothouse.operator.client_config import ClientConfig
 from pilothouse.operator.schema import agree, object_schema
+from pilothouse.operator.zero_defaults import add_zero_defaults
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -86,6 +87,9 @@ class CustomResource(Generic[T]):
     ``statusReplicasPath``, ``labelSelectorPath``). ``selectable_fields`` are paths, such as ``.spec.color``, that field
     selectors of clients may name.
 
+    Defaults of the views are defaults in the schema, zero values (``0``, ``""``, ``False``, ``()``, ``{}``) included
+    unless ``zero_defaults`` is False; None never is one.
+
     Raises ``ValueError`` for an ``api_version`` without a group, for versions that cannot be converted or whose
     selectable fields the API server does not take, and for a stored version that there is not; ``TypeError`` for a
     field that no structural schema can express. The error names the version or field.
@@ -108,6 +112,7 @@ class CustomResource(Generic[T]):
         deprecated: bool | str = False,
         versions: Iterable[Version[T, Any]] = (),
         stored: str = "",
+        zero_defaults: bool = True,
     ) -> None:
         group, slash, version = api_version.partition("/")
         if not slash or not group or not version:
@@ -142,7 +147,7 @@ class CustomResource(Generic[T]):
         """The version that objects are stored in."""
         if self.stored not in self.versions:
             raise ValueError(f"{self.name} is stored={stored!r}, and has the versions {', '.join(self.versions)}")
-        self._schemas = {each.name: _checked_schema(each.view) for each in self.versions.values()}
+        self._schemas = {each.name: _checked_schema(each.view, zero_defaults) for each in self.versions.values()}
         for each in self.versions.values():
             self._check_conversion(each)
         self._check_selectable_fields()
@@ -251,10 +256,12 @@ class CustomResource(Generic[T]):
             raise ValueError(f"the versions of {self.name} have {schemas}: the API server takes only {way}")
 
 
-def _checked_schema(view: type[Any]) -> dict[str, Any]:
+def _checked_schema(view: type[Any], zero_defaults: bool) -> dict[str, Any]:
     schema = object_schema(view)
     if "metadata" not in view.__struct_fields__:
         raise TypeError(f"{view.__name__} needs the field: metadata: ObjectMeta = ObjectMeta()")
+    if zero_defaults:
+        add_zero_defaults(view, schema)
     return schema
 
 

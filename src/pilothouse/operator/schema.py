@@ -75,7 +75,7 @@ def _struct(
 
 
 def _is_plain(default: Any) -> bool:
-    """Whether the API server should write the default into objects. Zero values are what absent fields mean anyway."""
+    """Whether it is a default that ``_struct`` gives to the schema; ``zero_defaults`` has the others."""
     return isinstance(default, bool | int | float | str) and bool(default)
 
 

@@ -80,14 +80,15 @@ def _names_port(flags: Sequence[str]) -> bool:
 
 def _port(cluster: Cluster) -> int:
     """The port it had, as contexts name it; else one that neither ``pilothouse up`` nor outgoing connections take."""
-    if cluster.record.port and _is_free(cluster.record.port):
+    if cluster.record.port and is_free(cluster.record.port):
         return cluster.record.port
     first = zlib.crc32(os.fsencode(cluster.directory))
     numbers = (_PORTS[(first + step) % len(_PORTS)] for step in range(_PORTS_TRIED))
-    return next((number for number in numbers if _is_free(number)), 0)
+    return next((number for number in numbers if is_free(number)), 0)
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether no program of this machine listens on the port on loopback."""
     import socket  # noqa: PLC0415, TID251
 
     with socket.socket() as probe:

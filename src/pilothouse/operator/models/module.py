@@ -182,6 +182,7 @@ class _Module:
                 for each, other_view in others
             ]
             arguments["versions"] = Brackets("[", tuple(further), "]")
+        arguments["zero_defaults"] = "False"  # the definition has those that it has
         given: tuple[Expression, ...] = (quoted(f"{spec['group']}/{version['name']}"), view)
         lines = [layout(Brackets("CustomResource(", (*given, *named(arguments)), ")"), before=f"{constant} = ")]
         if missing:
