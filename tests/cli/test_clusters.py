@@ -120,7 +120,7 @@ def test_three_clusters_side_by_side_and_a_kubeconfig_that_is_as_it_was(user: Us
 @pytest.mark.slow
 def test_what_is_stored_survives_a_stop_and_a_kill(user: User) -> None:
     (user.home / "web.yaml").write_text(MANIFEST)
-    assert "converged" in user.run("create", "cluster", "-f", "web.yaml")
+    assert "all manifests are ready" in user.run("create", "cluster", "-f", "web.yaml")
     server = yaml.safe_load(user.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     user.run("stop")
     assert user.listed() == {"pilothouse": "Stopped"}

@@ -137,7 +137,7 @@ def test_waiting_for_manifests(tmp_path: Path) -> None:
     assert "replicasets.apps/a in shop created" in lines
     assert "replicasets.apps/a in shop: 3 of 3 ready" in lines
     assert "replicasets.apps/c in default: 1 of 1 ready" in lines
-    assert lines[-1] == "converged"
+    assert lines[-1] == "all manifests are ready"
 
 
 def test_with_rbac_every_part_may_do_its_own(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_waiting_in_vain(tmp_path: Path) -> None:
     why = r"Pod web-\w+ and 2 more: FailedScheduling: 0/3 nodes are available: 3 Insufficient cpu\..*"
     *_first, told, last = done.stdout.splitlines()
     assert re.fullmatch(rf"  replicasets\.apps/web in default: {why}", told)
-    assert re.fullmatch(rf"not converged after 3 s: replicasets\.apps/web in default: 0 of 3 ready \({why}\)", last)
+    assert re.fullmatch(rf"not ready after 3 s: replicasets\.apps/web in default: 0 of 3 ready \({why}\)", last)
 
 
 def test_an_object_whose_controller_does_not_run_is_named_at_once(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_the_kubeconfig_is_private_and_goes_with_the_cluster(tmp_path: Path, fla
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
     with start(tmp_path, "-f", write(tmp_path, "m.yaml", replica_set())) as up:
-        up.until("converged")
+        up.until("all manifests are ready")
         asked = time.monotonic()
         up.send(number)
         assert up.wait(10) == 0
@@ -313,7 +313,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> No
     assert not re.search(r"^[EW]\d{4} ", up.log, re.MULTILINE)
 
 
-def test_a_wait_that_is_interrupted_has_not_converged(tmp_path: Path) -> None:
+def test_a_wait_that_is_interrupted_fails(tmp_path: Path) -> None:
     document = replica_set()
     document["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
     with start(tmp_path, "-f", write(tmp_path, "m.yaml", document), "--wait") as up:
@@ -348,7 +348,7 @@ def test_a_second_start_goes_on_where_the_first_ended(tmp_path: Path, how: signa
     kubectl = Terminal(tmp_path)
     manifest = write(tmp_path, "m.yaml", replica_set())
     with start(tmp_path, "--data-dir=data", "-f", manifest) as up:
-        up.until("converged")
+        up.until("all manifests are ready")
         before = kubectl.pods()
         up.send(how)
         up.wait(10)

@@ -49,9 +49,9 @@ async def apply_all(
             await shown.watch()
     except TimeoutError:
         await shown.explain()
-        say(f"not converged after {limit:g} s: {'; '.join(shown.left)}")
+        say(f"not ready after {limit:g} s: {'; '.join(shown.left)}")
         return 1
-    say("converged")
+    say("all manifests are ready")
     return 0
 
 

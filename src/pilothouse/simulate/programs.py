@@ -1,4 +1,4 @@
-"""Programs of one's own in a scenario: operators, which meet the faults in the manager's place."""
+"""Operators and controllers under test in a scenario. They meet the faults in the manager's place."""
 
 import functools
 

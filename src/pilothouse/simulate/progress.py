@@ -60,7 +60,7 @@ class Progress:
             found = f"{len(failed.parts)} of {len(failed.all_parts)} actions and faults"
             return f"seed {failed.result.seed} is being shrunk: {found} after {failed.runs} runs{at}"
         virtual = self._virtual + sum(running)
-        rate = f"{virtual / elapsed:,.0f} to one" if elapsed > 0 else "?"
+        rate = f"{virtual / elapsed:,.0f}x real time" if elapsed > 0 else "?"
         times = f"{shown_seconds(round(virtual))} of virtual time in {shown_seconds(round(elapsed))} ({rate})"
         if self._total == 1:
             return times

@@ -170,7 +170,7 @@ class _Run:
         """What the run took and used, by name."""
         found: dict[str, float] = {}
         if self._rested:
-            found["time to rest"] = round(max(0.0, simulation.last_write - self._began), 3)
+            found["time until quiet"] = round(max(0.0, simulation.last_write - self._began), 3)
         taken = {} if self._timeline is None else self._timeline.seconds
         found |= {f"time of {name}": seconds for name, seconds in taken.items() if seconds}
         found |= {f"time until {name}": seconds for name, seconds in self._expectations.seconds.items()}

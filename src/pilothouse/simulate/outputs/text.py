@@ -29,7 +29,7 @@ def run_lines(result: Result) -> Iterator[str]:
     rate = f"{result.seconds / result.cpu:,.0f}" if result.cpu else "?"
     yield (
         f"{result.scenario}, seed {result.seed}: {state}; {shown_seconds(round(result.seconds))} of virtual time "
-        f"in {result.cpu:.1f}s ({rate} to one), {result.writes:,} writes"
+        f"in {result.cpu:.1f}s ({rate}x real time), {result.writes:,} writes"
     )
     yield from (f"  {line}" for line in _columns(_budget_rows([result])))
     yield from (f"  {line}" for line in _columns(_measure_rows([result])))

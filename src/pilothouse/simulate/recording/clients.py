@@ -9,7 +9,7 @@ _SHARED = frozenset({"", "controller-discovery", "leader-election", "metadata-in
 
 
 def client_name(origin: Origin | None) -> str:
-    """``deployment-controller``, ``kubelet``, ``user``; of a program of one's own its name. None stands for what the
+    """``deployment-controller``, ``kubelet``, ``user``; of an operator under test its name. None stands for what the
     API server does by itself."""
     if origin is None:
         return API_SERVER

@@ -130,7 +130,12 @@ def _facts(recording: Recording, axis: Axis) -> list[tuple[str, str]]:
     ]
     if slowest is not None:
         times = slowest.time_to_ready
-        found.append(("Slowest to ready, p50 / p99", f"{seconds_text(times.p50)} / {seconds_text(times.p99)}"))
+        found.append(
+            (
+                "Time to ready of the slowest workload, p50 / p99",
+                f"{seconds_text(times.p50)} / {seconds_text(times.p99)}",
+            )
+        )
     return found
 
 

@@ -168,7 +168,7 @@ class Manager(_Strict, frozen=True, kw_only=True):
 
 
 class ProgramFile(_Strict, frozen=True, kw_only=True):
-    """A program of one's own."""
+    """An operator or controller under test."""
 
     operator: str
     """FILE or FILE:NAME: a Python file with a pilothouse.operator.App."""
@@ -335,7 +335,7 @@ class Spec(_Strict, frozen=True, kw_only=True):
     cluster: Cluster = msgspec.field(default_factory=Cluster)
     manager: Manager = Manager()
     programs: tuple[ProgramFile, ...] = ()
-    """At most one program of one's own. It is killed and meets the faults in the manager's place."""
+    """At most one operator or controller under test. It is killed and meets the faults in the manager's place."""
     objects: tuple[str | dict[str, Any], ...] = ()
     """What is applied first: manifests, files, folders (also with a kustomization.yaml)."""
     ready: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
