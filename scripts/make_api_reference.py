@@ -16,7 +16,17 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (
-    *("operator", "testing", "testing.strategies", "runtime", "client", "sim", "machinery.cron", "machinery.zones"),
+    *(
+        "operator",
+        "testing",
+        "testing.strategies",
+        "runtime",
+        "client",
+        "client.errors",
+        "sim",
+        "machinery.cron",
+        "machinery.zones",
+    ),
     *("machinery.durations", "machinery.metrics", "machinery.quantities", "machinery.times"),
     *("api.meta", "api.core", "api.apps", "api.batch", "api.networking", "api.rbac"),
 )

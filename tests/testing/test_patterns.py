@@ -13,6 +13,7 @@ from pilothouse.sim.faults import Crash, DownDuringChange, FailWrite, MissedChan
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 from pilothouse.testing import explore
+from pilothouse.testing.exploration import spread
 from pilothouse.testing.patterns import (
     DOWN_SECONDS,
     PATTERNS,
@@ -109,7 +110,7 @@ def test_other_names_are_rejected(given: Any) -> None:
         explore(correct(), three_things, faults=given, **ALONE)
 
 
-def test_a_correct_operator_passes() -> None:
+def test_a_correct_operator_passes(capsys: pytest.CaptureFixture[str]) -> None:
     found = explore(correct(), three_things, faults="sieve", **ALONE)
     assert list(found.digests) == [0]
     assert found.faults == {
@@ -120,6 +121,28 @@ def test_a_correct_operator_passes() -> None:
         "StaleRestart": 6,
     }
     assert found.runs == 1 + sum(found.faults.values())
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "explore: seed 0: 18 runs, with a fault at every point"
+    assert said[1:] == [f"explore: seed 0: run {number} of 18" for number in range(1, 19)]
+
+
+def test_points_can_be_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    found = explore(correct(), three_things, faults="sieve", most_points=2, **ALONE)
+    assert found.runs == 1 + 2
+    assert capsys.readouterr().err.startswith(
+        "explore: seed 0: 2 runs, with a fault at 2 of 18 points (most_points=)\n"
+    )
+    with pytest.raises(ValueError, match="most_points must be at least 1, got 0"):
+        explore(correct(), three_things, faults="sieve", most_points=0, **ALONE)
+
+
+@cases(
+    "most, expected",
+    {"all": (9, [0, 1, 2, 3, 4, 5, 6]), "some": (3, [0, 2, 4]), "one": (1, [0])},
+)
+def test_points_are_spread_evenly(most: int, expected: list[int]) -> None:
+    assert spread(range(7), most) == expected
+    assert spread((), most) == []
 
 
 def test_a_fault_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,4 @@
-"""What can go wrong between a client and an API server.
-
-::
+"""What can go wrong between a client and an API server, by class::
 
     ApiError                       the server answered, and said no
     ├── BadRequest                 400

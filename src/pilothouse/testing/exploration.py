@@ -13,7 +13,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -42,11 +42,15 @@ from pilothouse.testing.webhooks import client_config
 if TYPE_CHECKING:
     from pilothouse.testing.manifests import Definitions
 
+T = TypeVar("T")
 SEEDS = "PILOTHOUSE_SEEDS"
 """The environment variable with the seeds to run in place of those of the call: ``17``, ``0-199``, or ``17:0,3`` for
 seed 17 with the first and the fourth of its faults only."""
 FAULTS = "PILOTHOUSE_FAULTS"
 """The environment variable with the faults in place of those of the call: ``8``, ``sieve``, ``stale,unobserved``."""
+MOST_POINTS = 500
+"""Runs with a systematic fault for each seed, unless the caller says otherwise."""
+_PROGRESS_LINES = 20
 PATTERN_SECONDS = 300.0
 """How long a run with a systematic fault goes on after its scenario, before what is left of the fault is ended."""
 _OTHER_SEED = 1_000_003
@@ -143,6 +147,7 @@ def explore(
     shrink_runs: int = 100,
     keep_going: bool = False,
     same_end: bool = True,
+    most_points: int = MOST_POINTS,
 ) -> Explored:
     """Run ``scenario(cluster)`` against the operator, with ``faults`` faults within ``seconds``, once for each of the
     seeds (a number: that many, from 0; 20 by default). The same seed gives the same run in every process.
@@ -155,7 +160,9 @@ def explore(
     ``faults="sieve"`` is systematic in place of random: after a run without faults there is one run for each of its
     writes and changes, with a single fault at that point. ``"stale"``, ``"intermediate"`` and ``"unobserved"`` are the
     three patterns of it (``testing.patterns``). Each run must end as the one without faults, apart from times, uids and
-    what two seeds do differently; ``same_end=False`` leaves that to the invariants. One seed is the default.
+    what two seeds do differently; ``same_end=False`` leaves that to the invariants. One seed is the default.Of more
+    than ``most_points`` points, so many are taken, spread evenly over the run. How many runs there will be, and which
+    one is under way, is printed on standard error, which ``pytest -s`` shows.
 
     ``invariants`` are functions of the ``State``, called after every write and at the end (``state.converged``), or
     classes derived from ``pilothouse.sim.Invariant``, with an instance for each run. Reconcilers are created anew with
@@ -168,9 +175,11 @@ def explore(
     Raises ``ExplorationFailed`` for the first seed that fails, with the fewest faults that still fail in at most
     ``shrink_runs`` further runs; with ``keep_going`` after all runs, with one ``Failure`` for each function that has
     failed, which does not end runs any more from then on. Raises ``ValueError`` for definitions in ``crds`` whose
-    versions a webhook converts, for settings with ``webhooks``, and for unknown patterns. The environment variables
-    ``PILOTHOUSE_SEEDS`` and ``PILOTHOUSE_FAULTS`` take the place of ``seeds`` and ``faults``.
+    versions a webhook converts, for settings with ``webhooks``, for ``most_points`` below 1, and for unknown patterns.
+    The environment variables ``PILOTHOUSE_SEEDS`` and ``PILOTHOUSE_FAULTS`` take the place of ``seeds`` and ``faults``.
     """
+    if most_points < 1:
+        raise ValueError(f"most_points must be at least 1, got {most_points}")
     options = SimulationOptions(nodes=nodes, controllers=tuple(controllers), storage=True)
     program = simulated_program(app, settings, definitions_of(crds))
     asked = os.environ.get(FAULTS) or faults
@@ -178,7 +187,13 @@ def explore(
     if count is None:
         assert not isinstance(asked, int), "a number is counted"
         runner: _Runner = _PatternRunner(
-            program, scenario, tuple(invariants), options, patterns_of(asked), same_end=same_end
+            program,
+            scenario,
+            tuple(invariants),
+            options,
+            patterns_of(asked),
+            same_end=same_end,
+            most_points=most_points,
         )
     else:
         resources = tuple(dict.fromkeys(grant.resource for grant in app.grants())) if isinstance(app, App) else ()
@@ -372,9 +387,11 @@ class _PatternRunner(_Runner):
         patterns: tuple[Pattern, ...],
         *,
         same_end: bool,
+        most_points: int,
     ) -> None:
         super().__init__(program, scenario, invariants, options)
         self._patterns = patterns
+        self._most_points = most_points
         self._same_end = same_end
         self._recorder = Reference()
         self._expected: tuple[EndState, EndState] | None = None
@@ -393,9 +410,20 @@ class _PatternRunner(_Runner):
             ends.append(self._end)
             if ends[0] is not None and ends[1] is not None:
                 self._expected = ends[0], ends[1]
-        for number, fault in enumerate(perturbations(reference, self._patterns)):
-            if only is None or number in only:
-                yield ((number, fault),)
+        points = tuple(enumerate(perturbations(reference, self._patterns)))
+        if only is not None:
+            chosen = [each for each in points if each[0] in only]
+        else:
+            chosen = spread(points, self._most_points)
+            some = (
+                f"{len(chosen)} of {len(points)} points (most_points=)" if len(chosen) < len(points) else "every point"
+            )
+            _say(f"seed {seed}: {len(chosen)} runs, with a fault at {some}")
+        step = max(1, -(-len(chosen) // _PROGRESS_LINES))
+        for number, point in enumerate(chosen, 1):
+            if only is None and number % step == 0:
+                _say(f"seed {seed}: run {number} of {len(chosen)}")
+            yield (point,)
 
     def observers(self) -> list[Invariant]:
         """Each run is recorded."""
@@ -421,6 +449,16 @@ class _PatternRunner(_Runner):
             found = [each for each in differences(expected, other, self._end) if each.resource not in self.muted]
             if found:
                 raise CheckFailed(found[0].resource, AssertionError(described(found)))
+
+
+def spread(points: Sequence[T], most: int) -> list[T]:
+    """At most so many of the points, at equal distances."""
+    count = min(len(points), most)
+    return [points[number * len(points) // count] for number in range(count)]
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"explore: {text}\n")
 
 
 class CheckFailed(Violation):
