@@ -285,6 +285,17 @@ def test_the_same_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
     assert result(tmp_path, spec, 4).digest not in found
 
 
+def test_a_recording_names_entries_and_has_the_end_of_what_lasts(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    spec = "  timeline: [{name: outage, at: 1m, nodes: {name: node-0, silence: true, for: 2m}}]\n"
+    path.write_text(HEAD + WEB + spec, encoding="utf-8")
+    found = run(load(str(path)), 0, record=True).recording
+    assert found is not None
+    began, ended = found.marks
+    assert (began.text.partition(" ")[0], ended.text) == ("outage:", "end of outage")
+    assert ended.at - began.at == 120
+
+
 def test_parts_can_be_left_out(tmp_path: Path) -> None:
     spec = WEB + "  timeline:\n  - {at: 1m, scale: {deployment: web, replicas: 5}}\n"
     spec += (

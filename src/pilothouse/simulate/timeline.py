@@ -109,7 +109,7 @@ class Timeline:
     async def _perform(self, number: int, entry: actions.Entry) -> None:
         text = action_text(entry)
         self._simulation.story.record(f"ACTION {text}")
-        self._mark("action", text)
+        self._mark("action", f"{entry.name}: {text}" if entry.name else text)
         self._performing += 1
         try:
             began = self._simulation.env.monotonic()
@@ -117,6 +117,8 @@ class Timeline:
             if entry.name and entry.action in _LASTING:
                 self._expectations.started_action(entry.name, began, held)
             await self.actions.perform(number)
+            if getattr(getattr(entry, entry.action), "for_", None):
+                self._mark("action", f"end of {entry.name or text}")
             if entry.name:
                 if entry.action not in _LASTING:
                     # What holds before the request has been answered is not what came of it.
