@@ -333,5 +333,27 @@ def test_an_object_whose_conversion_does_not_fit_is_not_stored(pilothouse: Clust
         pilothouse.delete("example.com/v2", "Graded", "other")
 
 
-async def _nothing(obj: Graded, ctx: Context[Graded]) -> None:
+class GradedOnce(View, frozen=True):
+    """As an older operator had it: any grades."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, tuple[str, ...]] = {}
+
+
+def test_a_stored_object_that_no_longer_fits_is_explained_and_deleted(pilothouse: Cluster) -> None:
+    before, now = App("before"), App("now")
+    before.controller(CustomResource("example.com/v2", GradedOnce, plural="graded", kind="Graded"))(_nothing)
+    now.controller(GRADED)(_nothing)
+    with pilothouse.running(before):
+        pilothouse.create(graded("v2", ["NONSENSE"]))
+    with pilothouse.running(now):
+        with pytest.raises(
+            AssertionError, match=r"does not fit Graded, so controllers do not see it: Invalid enum value"
+        ):
+            pilothouse.wait_for("example.com/v2", "Graded", "home", lambda found: found is None, seconds=0.2)
+        pilothouse.delete("example.com/v2", "Graded", "home")
+        assert pilothouse.list("example.com/v1", "Graded") == []
+
+
+async def _nothing(obj: Any, ctx: Context[Any]) -> None:
     """Only the conversion matters."""

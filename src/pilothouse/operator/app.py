@@ -12,6 +12,8 @@ from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import LabelSelector
 from pilothouse.client import Client, apply_patch
+from pilothouse.client.decode import decoders_of
+from pilothouse.client.errors import UndecodableObject
 from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.labels import parse_selector
 from pilothouse.machinery.metrics import Registry
@@ -305,6 +307,20 @@ class App:
             shown = (f"controller {controller.name}: {each} {controller.explain(each)}" for each in keys[:_EXPLAINED])
             lines += shown
         return lines
+
+    def misfit(self, obj: dict[str, Any]) -> str:
+        """Why the class of a declared custom resource cannot read an object, so that controllers do not see it; "" if
+        it can, or if there is no class."""
+        group, _slash, version = str(obj.get("apiVersion", "")).rpartition("/")
+        for resource in self._resources.values():
+            if (resource.kind.group, resource.kind.kind) == (group, obj.get("kind")) and version in resource.versions:
+                view = resource.versions[version].view
+                try:
+                    decoders_of(view).one(msgspec.json.encode(obj), lambda: "")
+                except UndecodableObject as error:
+                    text = f"the object does not fit {view.__name__}, so controllers do not see it"
+                    return f"{text}: {error.error}"
+        return ""
 
     async def install(self, client: Client, webhooks: ClientConfig | None = None) -> None:
         """Apply the CustomResourceDefinitions (``definitions``) and wait until they are served. Raises ``TimeoutError``

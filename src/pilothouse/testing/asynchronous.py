@@ -350,7 +350,7 @@ class AsyncCluster:
         lines += await explainer.normal_events(of.kind, name, namespace)
         key = f"{namespace or self.namespace}/{name}" if of.namespaced else name
         for program in self._shared.programs:
-            lines += program.explain(of.api_version, of.kind, key)
+            lines += program.explain(of.api_version, of.kind, key, seen)
         server = self.plane.server
         known = evidence.StoreEvidence(server.store, server.core.table)
         explanation = await why.explain(

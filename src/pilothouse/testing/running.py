@@ -139,10 +139,12 @@ class ProgramUnderTest:
         if lines := self.missing_rights:
             raise MissingRight("\n".join(lines))
 
-    def explain(self, api_version: str, kind: str, key: str) -> list[str]:
-        """What keeps the program from working on an object, as lines for people."""
-        queued = [] if self.app is None else self.app.explain(api_version, kind, key)
-        return [*self.missing_rights, *queued]
+    def explain(self, api_version: str, kind: str, key: str, seen: dict[str, Any] | None = None) -> list[str]:
+        """What keeps the program from working on an object, as lines for people; ``seen`` is the object."""
+        if self.app is None:
+            return self.missing_rights
+        misfit = self.app.misfit(seen) if seen is not None else ""
+        return [*self.missing_rights, *filter(None, [misfit]), *self.app.explain(api_version, kind, key)]
 
 
 class _Status(msgspec.Struct):
