@@ -22,7 +22,7 @@ class Worker:
         self.is_full = False
 
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        self.names.append(function.__name__)
+        self.names.append(getattr(function, "func", function).__name__)
         return function(*args, **kwargs)
 
 
@@ -46,7 +46,7 @@ async def asked(
         "a large object": ("POST", LARGE, JSON, None, ["read_object", "_complete", "_check"]),
         "YAML": ("POST", YAML, "application/yaml", None, ["read", "read_object", "_complete", "_check"]),
         "an update": ("PUT", LARGE, JSON, SMALL,
-                     ["read_object", "make", "complete", "_check"]),
+                     ["_reader", "read_object", "make", "complete", "_check"]),
         "a small patch of a large object": ("PATCH", {"data": {"a": "c"}}, MERGE, LARGE,
                      ["make", "complete", "_check"]),
         "a large patch": ("PATCH", {"data": LARGE["data"]}, STRATEGIC, SMALL,

@@ -90,7 +90,9 @@ async def test_what_others_change_or_delete_is_restored(env: Env, example: Modul
 
 
 @cases("count", {"a hundred": 100, "a thousand": pytest.param(1000, marks=pytest.mark.slow)})
-async def test_websites_at_rest_cost_no_requests(env: Env, example: ModuleType, count: int) -> None:
+async def test_websites_at_rest_cost_no_requests(env: Env, example: ModuleType, count: int, soak: bool) -> None:
+    if count == 1000 and not soak:
+        pytest.skip("a minute of a processor: --soak")
     async with async_plane(env=env, nodes=10) as cluster:
         await example.app.install(cluster.client)
         counted = Counting(cluster.plane.server.transport("operator", ["system:masters"]))

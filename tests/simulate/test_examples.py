@@ -71,7 +71,9 @@ def _actions(picture: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_scenario_that_is_broken_fails(name: str) -> None:
+def test_a_scenario_that_is_broken_fails(name: str, soak: bool) -> None:
+    if name in SLOW and not soak:
+        pytest.skip("many virtual days: --soak")
     setting, expected = BREAKS[name]
     failure = _run(name, setting, *FURTHER.get(name, ())).failure
     assert failure is not None

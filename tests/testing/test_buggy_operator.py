@@ -77,14 +77,18 @@ def test_a_bug_is_found_without_a_check(example: ModuleType, monkeypatch: pytest
 
 
 @pytest.mark.slow
-def test_all_are_found_systematically(example: ModuleType) -> None:
+def test_all_are_found_systematically(example: ModuleType, soak: bool) -> None:
+    if not soak:
+        pytest.skip("most of a minute of a processor: --soak; the tests above find each bug by one pattern")
     with pytest.raises(ExplorationFailed, match=r"5 failures in \d+ runs") as failed:
         explore(example.buggy(), example.scenario, example.CHECKS, faults="sieve", keep_going=True, **SETTINGS)
     all_five(failed.value.failures, example)
 
 
 @pytest.mark.slow
-def test_all_are_found_at_random(example: ModuleType) -> None:
+def test_all_are_found_at_random(example: ModuleType, soak: bool) -> None:
+    if not soak:
+        pytest.skip("most of a minute of a processor: --soak; the tests above find each bug by one pattern")
     with pytest.raises(ExplorationFailed, match=r"5 failures in \d+ runs") as failed:
         explore(example.buggy(), example.scenario, example.CHECKS, seeds=100, keep_going=True, **SETTINGS)
     all_five(failed.value.failures, example)

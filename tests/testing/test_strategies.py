@@ -48,6 +48,7 @@ HARD = {
 def _definitions() -> list[dict[str, Any]]:
     hard = copy.deepcopy(definition(version("v1", storage=True, spec=HARD)))
     hard["metadata"]["name"] = "hards.example.com"
+    hard["spec"]["versions"][0].pop("selectableFields", None)  # of fields that it has not
     hard["spec"]["names"] = {"kind": "Hard", "plural": "hards", "singular": "hard", "listKind": "HardList"}
     return [definition(version("v1", storage=True)), hard]
 

@@ -320,7 +320,8 @@ def configure(
 def flush() -> None:
     """Write whatever has not been written yet. For those who end the process without further ado."""
     for handler in logging.getLogger(_ROOT).handlers:
-        handler.flush()
+        if not getattr(getattr(handler, "stream", None), "closed", False):
+            handler.flush()
 
 
 def set_verbosity(v: int) -> None:

@@ -114,8 +114,8 @@ def _reader(core: Core, call: Call, options: WriteOptions, record: Record) -> Ca
         call.request = reduced
         try:
             return join_unchanged(read_object(call, options), unchanged, definition)
-        except errors.StatusError:
-            # Errors are about the whole.
+        except (errors.StatusError, msgspec.DecodeError):
+            # Errors are about the whole; numbers that no float can hold are the reader's.
             call.request = request
             return read_object(call, options)
         finally:
