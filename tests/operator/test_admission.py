@@ -106,10 +106,10 @@ async def test_a_mutating_function_returns_a_view(cluster: AsyncCluster) -> None
     await installed(cluster, app)
     await cluster.create(a_range(low=5))
     found = await cluster.get(*RANGE, "one")
-    assert found["spec"] == {"low": 5, "high": 15}
+    assert found["spec"] == {"low": 5, "high": 15, "mode": ""}
     assert found["metadata"]["labels"] == {"filled/by": "us"}
     await cluster.create(a_range("two", low=5, high=6))
-    assert (await cluster.get(*RANGE, "two"))["spec"] == {"low": 5, "high": 6}
+    assert (await cluster.get(*RANGE, "two"))["spec"] == {"low": 5, "high": 6, "mode": ""}
 
 
 async def test_a_mutating_function_returns_a_dict(cluster: AsyncCluster) -> None:

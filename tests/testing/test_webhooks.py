@@ -49,7 +49,7 @@ async def test_objects_are_converted_validated_and_defaulted(cluster: AsyncClust
         with pytest.raises(Invalid, match="the schedule is wrong"):
             await cluster.create(backup(V2[0], schedule="daily"))
         await cluster.create(backup(V1[0], schedule="0 3 * * *"))
-        assert (await cluster.get(*V2, "nightly"))["spec"]["retention"] == {"copies": 7}
+        assert (await cluster.get(*V2, "nightly"))["spec"]["retention"] == {"copies": 7, "days": 0}
         await cluster.patch(*V2, "nightly", {"spec": {"retention": {"days": 30}}})
         assert (await cluster.get(*V1, "nightly"))["spec"] == {"schedule": "0 3 * * *", "keep": 7}
         await asyncio.sleep(5)
