@@ -8,7 +8,8 @@
 A recording goes on after the end: with a ``ChangeLine`` for each change, after a ``ResourceLine`` if its resource is
 not that of the change before. It may be cut off anywhere there.
 
-A line is told by its first key: ``pilothouseSnapshot``, ``resource``, ``end``, ``change``; every other is an object.
+The first key of a line says what it is: ``pilothouseSnapshot``, ``resource``, ``end`` or ``change``; other lines are
+objects.
 """
 
 import os

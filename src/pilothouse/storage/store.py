@@ -261,7 +261,7 @@ class Store(ABC):
 
     def commit_at_once(self, staged: Staged) -> None:
         """``commit``, for a store whose ``commits_at_once`` is true."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} commits in turns")
 
     @abstractmethod
     async def commit(self, staged: Staged) -> None:

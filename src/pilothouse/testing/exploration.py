@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -284,7 +285,7 @@ class _Exploration:
         return Explored(self._digests, self._writes, dict(sorted(self._counts.items())), self._runs)
 
 
-class _Runner:
+class _Runner(ABC):
     """Runs one scenario, with any seed and faults."""
 
     needs_reference = False
@@ -305,9 +306,9 @@ class _Runner:
         self.checks = _Checks([], self.muted)
         """Those of the run under way."""
 
+    @abstractmethod
     def plans(self, seed: int, only: frozenset[int] | None) -> Iterator[tuple[Numbered, ...]]:
         """The faults of each run of a seed; if only those of some numbers are asked for, of that run."""
-        raise NotImplementedError
 
     async def play(self, simulation: Simulation, faults: tuple[Numbered, ...]) -> None:
         """The scenario, under faults."""

@@ -15,14 +15,14 @@ async def injected(evidence: Evidence, reference: Reference, *, until: int = 0) 
     changes = [each for each in await evidence.changes(reference) if not until or each.revision < until]
     for each in reversed(newest_of_spec(evidence, changes)):
         after = await evidence.after(each)
-        if each.type != "MODIFIED" or not _faults(after):
+        if each.type != "MODIFIED" or not _fault_annotations(after):
             return None
-        if _faults(await evidence.before(each)) != _faults(after):
+        if _fault_annotations(await evidence.before(each)) != _fault_annotations(after):
             return each
     return None
 
 
-def _faults(document: Document | None) -> dict[str, str]:
+def _fault_annotations(document: Document | None) -> dict[str, str]:
     annotations = ((document or {}).get("metadata") or {}).get("annotations") or {}
     return {
         key: value

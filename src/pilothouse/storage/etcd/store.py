@@ -572,7 +572,7 @@ def _decoded(codec: Codec, key: str, pair: Any) -> bytes:
     try:
         return codec.decode(key, pair.value, pair.mod_revision)
     except ValueError as error:
-        # It is there, and whoever reads it is told so: as upstream, which answers with an internal error.
+        # It exists: reads of it are answered with an internal error, as upstream answers them.
         _log.error("A value in etcd can't be decoded", key=pair.key.decode(errors="replace"), error=error)
         return bytes(pair.value)
 
