@@ -1,6 +1,7 @@
 """What all tests share: coroutine tests, the real cluster, which tests are slow, and how many seeds are tried."""
 
 import gc
+import os
 from collections.abc import Generator, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,10 @@ from tests.real_cluster import RealCluster, missing_programs
 from tests.timeouts import pytest_timeout_set_timer
 
 __all__ = ["env", "pytest_fixture_setup", "pytest_pyfunc_call", "pytest_timeout_set_timer"]
+
+# gRPC's handlers of fork end the child (SIGABRT) where another thread uses gRPC at that moment, and ``preexec_fn`` of
+# ``tests.programs`` needs a fork. Nothing here uses gRPC in a forked child. Before gRPC is imported.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 # How long one example takes says more about what else runs on the machine than about the code.
 settings.register_profile("unhurried", deadline=None)

@@ -42,7 +42,8 @@ def test_what_is_due_on_the_way_happens_in_its_order_and_at_its_time() -> None:
             task.cancel()
 
     run(main(), clock)
-    assert seen == [("a", 10), ("a", 20), ("b", 25), ("a", 30), ("a", 40), ("b", 50), ("a", 50)] or seen == [
+    due = [(name, at) for name, at in seen if at < 60]  # what is due at 60 comes only if real time has passed, too
+    assert due == [("a", 10), ("a", 20), ("b", 25), ("a", 30), ("a", 40), ("b", 50), ("a", 50)] or due == [
         ("a", 10), ("a", 20), ("b", 25), ("a", 30), ("a", 40), ("a", 50), ("b", 50)
     ]  # fmt: skip
 
