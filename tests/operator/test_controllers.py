@@ -14,6 +14,7 @@ from pilothouse.operator import (
     App,
     Context,
     Index,
+    Owned,
     Reconciler,
     Reference,
     Requeue,
@@ -238,6 +239,31 @@ async def test_predicates_of_a_reference_decide_about_its_updates(cluster: Async
         await cluster.delete("v1", "ConfigMap", "shared")
         await asyncio.sleep(1)
         assert seen == ["2", None]
+
+
+async def test_predicates_of_an_owned_kind_decide_about_its_updates(cluster: AsyncCluster) -> None:
+    app, seen = App("things"), []
+
+    @app.controller(THINGS, owns=(Owned(CONFIG_MAPS, (label_changed("version"),)),))
+    async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
+        seen.append(sorted(each.metadata.labels.get("version", "") for each in ctx.owned(CONFIG_MAPS)))
+        await ctx.create_once(config_map("part"))
+
+    async with cluster.running(app.run):
+        await cluster.create(thing())
+        await asyncio.sleep(1)
+        assert seen == [[], [""]]
+        seen.clear()
+        await cluster.patch("v1", "ConfigMap", "part", {"data": {"a": "b"}})
+        await asyncio.sleep(1)
+        assert seen == []
+        await cluster.patch("v1", "ConfigMap", "part", {"metadata": {"labels": {"version": "2"}}})
+        await asyncio.sleep(1)
+        assert seen == [["2"]]
+        seen.clear()
+        await cluster.patch("v1", "ConfigMap", "part", {"metadata": {"ownerReferences": None}})
+        await asyncio.sleep(1)
+        assert seen == [[]]  # it is no longer owned, whatever the predicates say
 
 
 async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None:

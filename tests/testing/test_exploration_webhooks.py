@@ -21,7 +21,7 @@ from pilothouse.sim.connection import Marked
 from pilothouse.sim.faults import WebhookFailure
 from pilothouse.sim.simulation import Simulation, SimulationOptions, running
 from pilothouse.testing import AsyncCluster, ExplorationFailed, State, explore
-from pilothouse.testing.exploration import simulated_program
+from pilothouse.testing.simulated_program import simulated_program
 
 ALONE: dict[str, Any] = {"nodes": 0, "controllers": ()}
 MAP = ("v1", "ConfigMap")

@@ -13,7 +13,7 @@ from pilothouse.sim.faults import Crash, DownDuringChange, FailWrite, MissedChan
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 from pilothouse.testing import explore
-from pilothouse.testing.exploration import spread
+from pilothouse.testing.exploration_runs import spread
 from pilothouse.testing.patterns import (
     DOWN_SECONDS,
     PATTERNS,

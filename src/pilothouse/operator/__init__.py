@@ -22,6 +22,7 @@ from pilothouse.operator.context import Context
 from pilothouse.operator.custom_resource import Column, CustomResource, Rule, Version, validations
 from pilothouse.operator.declaration import (
     Index,
+    Owned,
     Reference,
     annotation_changed,
     any_of,
@@ -47,6 +48,7 @@ __all__ = [
     "Index",
     "LabelSelector",
     "ObjectMeta",
+    "Owned",
     "Reconciler",
     "Reference",
     "Requeue",

@@ -24,7 +24,7 @@ from pilothouse.operator.configurations import checked, configurations
 from pilothouse.operator.context import Context
 from pilothouse.operator.controller import DeclaredController
 from pilothouse.operator.custom_resource import CustomResource
-from pilothouse.operator.declaration import Declaration, Index, Predicate, Reference
+from pilothouse.operator.declaration import Declaration, Index, Owned, Predicate, Reference
 from pilothouse.operator.health import Health
 from pilothouse.operator.reconciler import Reconciler, Sync
 from pilothouse.operator.rights import Grant, grants, rules
@@ -114,7 +114,7 @@ class App:
         resource: Kind[T] | CustomResource[T],
         *,
         name: str = "",
-        owns: Iterable[AnyKind] = (),
+        owns: Iterable[AnyKind | Owned] = (),
         references: Iterable[Reference] = (),
         reads: Iterable[AnyKind] = (),
         finalizer: str = "",
@@ -128,10 +128,10 @@ class App:
         """Decorate the function or ``Reconciler`` class that syncs objects of this kind.
 
         An object is synced when it changes (``predicates`` must all agree to an update), when an object of a kind in
-        ``owns`` changes that it controls, and when one of its ``references`` changes. Kinds in ``reads`` are only
-        cached. ``indexes`` are functions of the primary kind by their names, or each an ``Index`` of any kind that is
-        cached; ``ctx.list`` reads them. ``selector`` is a label selector for the primary kind. One object is synced by
-        one of ``workers`` at a time.
+        ``owns`` changes that it controls (``Owned`` says which updates count), and when one of its ``references``
+        changes. Kinds in ``reads`` are only cached. ``indexes`` are functions of the primary kind by their names, or
+        each an ``Index`` of any kind that is cached; ``ctx.list`` reads them. ``selector`` is a label selector for the
+        primary kind. One object is synced by one of ``workers`` at a time.
 
         After a failure an object waits as long as the ``rate_limiter`` says, which is made for each run
         (``pilothouse.runtime.rate_limiters``; the default waits 5 ms, doubling up to 1000 s, and lets ten failures per
@@ -164,7 +164,7 @@ class App:
             reconcile=_undeclared,
             finalize=None,
             finalizer=_checked_finalizer(finalizer) if finalizer else "",
-            owns=tuple(map(self._kind, owns)),
+            owns=tuple(self._owned(each) for each in owns),
             references=references,
             reads=tuple(map(self._kind, reads)),
             predicates=tuple(predicates),
@@ -453,6 +453,10 @@ class App:
                     f"{each.kind.kind} is in no namespace: controller {each.name} can watch one namespace or all"
                 )
         return namespaces
+
+    def _owned(self, declared: AnyKind | Owned) -> Owned:
+        owned = declared if isinstance(declared, Owned) else Owned(declared)
+        return msgspec.structs.replace(owned, kind=self._kind(owned.kind))
 
     def _kind(self, resource: AnyKind) -> Kind[Any]:
         if isinstance(resource, CustomResource):

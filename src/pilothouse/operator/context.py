@@ -298,7 +298,7 @@ class Context(Generic[T]):
 
     def _owned_informer(self, api_version: str, kind: str) -> SharedInformer[Any]:
         """That of a kind which the controller may write."""
-        if (api_version, kind) not in map(_kind_key, self._parts.declaration.owns):
+        if (api_version, kind) not in map(_kind_key, self._parts.declaration.owned_kinds):
             raise UndeclaredKind(
                 f"controller {self._parts.declaration.name} writes {kind or 'an object without a kind'} "
                 f"({api_version or 'no apiVersion'}) and does not declare it: add its kind to owns="

@@ -13,7 +13,7 @@ from pilothouse.machinery.names import object_key
 from pilothouse.machinery.owners import controller_of
 from pilothouse.operator.context import OWNER_INDEX, Context, Parts
 from pilothouse.operator.custom_resource import kind_of
-from pilothouse.operator.declaration import Declaration, Reference
+from pilothouse.operator.declaration import Declaration, Owned, Reference
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.consistency import ConsistencyStore, StaleCache, read_versions
 from pilothouse.runtime.controller import Controller, Requeue
@@ -43,12 +43,13 @@ class DeclaredController(Controller):
         metrics: Registry,
     ) -> None:
         found: dict[tuple[str, str], SharedInformer[Any]] = {}
+        owned_kinds = declaration.owned_kinds
         for kind in declaration.watched:
             found[kind.api_version, kind.kind] = informers.informer(
                 kind,
                 namespace=namespace if kind.namespaced else "",
                 label_selector=declaration.selector if kind == declaration.kind else "",
-                keep_raw=kind == declaration.kind or kind in declaration.owns,
+                keep_raw=kind == declaration.kind or kind in owned_kinds,
             )
         super().__init__(
             declaration.name,
@@ -76,8 +77,8 @@ class DeclaredController(Controller):
         self._errors: dict[str, str] = {}
         """What the last sync of an object has failed with, by its key."""
         self._watch_primary()
-        for kind in declaration.owns:
-            self._watch_owned(kind)
+        for owned in declaration.owns:
+            self._watch_owned(owned)
         for number, reference in enumerate(declaration.references):
             self._watch_reference(reference, f"pilothouse.operator/reference-{declaration.name}-{number}")
 
@@ -101,19 +102,23 @@ class DeclaredController(Controller):
             on_delete=lambda obj, _unknown: self._forget(object_key(obj.metadata)),
         )
 
-    def _watch_owned(self, kind: Kind[Any]) -> None:
+    def _watch_owned(self, owned: Owned) -> None:
+        kind = kind_of(owned.kind)
+
+        def updated(old: Cached, new: Cached) -> None:
+            moved = controller_of(old.metadata) != controller_of(new.metadata)
+            if moved:
+                self._enqueue_owner(old)
+            if moved or old.metadata.uid != new.metadata.uid or all(each(old, new) for each in owned.predicates):
+                self._enqueue_owner(new)
+
         informer = self._informers[kind.api_version, kind.kind]
         informer.cache.add_index(OWNER_INDEX, _owner_uid)
         informer.add_handler(
             on_add=lambda obj, _initial: self._enqueue_owner(obj),
-            on_update=self._owned_updated,
+            on_update=updated,
             on_delete=lambda obj, _unknown: self._enqueue_owner(obj),
         )
-
-    def _owned_updated(self, old: Cached, new: Cached) -> None:
-        if controller_of(old.metadata) != controller_of(new.metadata):
-            self._enqueue_owner(old)
-        self._enqueue_owner(new)
 
     def _enqueue_owner(self, obj: Cached) -> None:
         kind, owner = self._declaration.kind, controller_of(obj.metadata)

@@ -25,6 +25,17 @@ class Index(msgspec.Struct, frozen=True):
     function: Callable[[Any], Iterable[str]]
 
 
+class Owned(msgspec.Struct, frozen=True):
+    """A kind in ``owns`` with ``predicates`` (controller-runtime's ``builder.WithPredicates`` of ``Owns``).
+
+    All of them must agree to an update of an owned object before the object that controls it is enqueued. Its creation,
+    its deletion and a change of who controls it always count.
+    """
+
+    kind: Kind[Any] | CustomResource[Any]
+    predicates: tuple[Predicate, ...] = ()
+
+
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that a controller reads and does not own; their changes enqueue the objects that refer to them.
 
@@ -53,7 +64,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     reconcile: Callable[[Any, Any], Awaitable[Requeue | None]]
     finalize: Callable[[Any, Any], Awaitable[Requeue | None]] | None
     finalizer: str
-    owns: tuple[Kind[Any], ...]
+    owns: tuple[Owned, ...]
     references: tuple[Reference, ...]
     reads: tuple[Kind[Any], ...]
     predicates: tuple[Predicate, ...]
@@ -80,9 +91,14 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name}/{name}"
 
     @property
+    def owned_kinds(self) -> Sequence[Kind[Any]]:
+        """The kinds that it may write."""
+        return tuple(kind_of(each.kind) for each in self.owns)
+
+    @property
     def watched(self) -> Sequence[Kind[Any]]:
         """Every kind with a cache, the primary one first, each once."""
-        kinds = (self.kind, *self.owns, *(kind_of(each.kind) for each in self.references), *self.reads)
+        kinds = (self.kind, *self.owned_kinds, *(kind_of(each.kind) for each in self.references), *self.reads)
         found: dict[tuple[str, str], Kind[Any]] = {}
         for kind in kinds:
             found.setdefault((kind.api_version, kind.kind), kind)

@@ -36,7 +36,7 @@ def grants(declarations: Iterable[Declaration], webhooks: Iterable[Webhook] = ()
         if declaration.owns:
             # blockOwnerDeletion needs it (OwnerReferencesPermissionEnforcement).
             yield Grant(kind.group, f"{kind.resource}/finalizers", ("update",), f"owns= of {controller}")
-        for owned in declaration.owns:
+        for owned in declaration.owned_kinds:
             yield Grant(owned.group, owned.resource, _OWN, f"owns= of {controller}")
         for reference in declaration.references:
             read = kind_of(reference.kind)

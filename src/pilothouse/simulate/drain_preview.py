@@ -30,7 +30,7 @@ from pilothouse.simulate.scenario.actions import Drain
 from pilothouse.simulate.scenario.scalars import Duration
 from pilothouse.snapshots.restoring import Restored
 from pilothouse.storage import Change
-from pilothouse.testing.exploration import without_log
+from pilothouse.testing.exploration_runs import without_log
 
 REST_SECONDS = 60.0
 """Before and after the drain the cluster is at rest when nothing but heartbeats was written for so long."""

@@ -5,7 +5,7 @@ import functools
 from pilothouse.operator.app_file import AppFileError, load_app
 from pilothouse.sim.process import Program
 from pilothouse.simulate.scenario import ScenarioError
-from pilothouse.testing.exploration import simulated_program
+from pilothouse.testing.simulated_program import simulated_program
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from pilothouse.simulate.result import BudgetResult, Failure, Part, Result
 from pilothouse.simulate.scenario import Scenario, ScenarioError
 from pilothouse.simulate.scenario.scalars import shown_seconds
 from pilothouse.simulate.timeline import Timeline, entry_text, fault_text
-from pilothouse.testing.exploration import without_log
+from pilothouse.testing.exploration_runs import without_log
 
 with lazy_imports():
     from pilothouse.simulate import programs, recording

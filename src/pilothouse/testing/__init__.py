@@ -10,8 +10,9 @@ from pilothouse.env.memory import seldom_collecting
 
 with lazy_exports(during=seldom_collecting):
     from pilothouse.testing.asynchronous import AsyncCluster, Timeout, async_plane
-    from pilothouse.testing.exploration import ExplorationFailed, State, explore
+    from pilothouse.testing.exploration import ExplorationFailed, explore
     from pilothouse.testing.running import MissingRight
+    from pilothouse.testing.state import State
     from pilothouse.testing.synchronous import Cluster, PlaneEnded, plane
 
 __all__ = [

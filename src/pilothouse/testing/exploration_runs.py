@@ -1,0 +1,239 @@
+"""The runs of ``explore``: one scenario with a seed and faults, drawn at random or one for each point of a run."""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from pilothouse.env import Env, virtual
+from pilothouse.env.chance import Chance
+from pilothouse.sim.faults import Fault, FaultPlan, draw_for_program
+from pilothouse.sim.invariants import Invariant
+from pilothouse.sim.process import Program as SimulatedProgram
+from pilothouse.sim.simulation import Simulation, SimulationOptions, running
+from pilothouse.testing.asynchronous import AsyncCluster
+from pilothouse.testing.end_states import EndState, described, differences, end_state
+from pilothouse.testing.patterns import Pattern, Reference, perturbations
+from pilothouse.testing.snapshot import Snapshot
+from pilothouse.testing.state import Check, CheckFailed, Checks, State
+
+T = TypeVar("T")
+_PROGRESS_LINES = 20
+PATTERN_SECONDS = 300.0
+"""How long a run with a systematic fault goes on after its scenario, before what is left of the fault is ended."""
+_OTHER_SEED = 1_000_003
+"""Added to a seed for a second run without faults: what differs between the two is chance."""
+_LINES = 60
+
+Scenario = Callable[[AsyncCluster], Coroutine[Any, Any, None]]
+Numbered = tuple[int, Fault]
+
+
+class Run(msgspec.Struct):
+    seed: int
+    faults: tuple[Numbered, ...]
+    failure: BaseException | None
+    digest: str
+    writes: int
+    log: str
+    end: EndState | None = None
+
+    @property
+    def kind(self) -> tuple[type[BaseException], str]:
+        """What kind of failure it is: subsets of faults that fail in another way do not count when it is shrunk."""
+        assert self.failure is not None, "only what has failed has a kind"
+        return type(self.failure), self.failure.check if isinstance(self.failure, CheckFailed) else ""
+
+
+class Runner(ABC):
+    """Runs one scenario, with any seed and faults."""
+
+    needs_reference = False
+
+    def __init__(
+        self,
+        program: SimulatedProgram,
+        scenario: Scenario,
+        invariants: tuple[Check | type[Invariant], ...],
+        options: SimulationOptions,
+    ) -> None:
+        self.program = program
+        self._scenario = scenario
+        self._invariants = invariants
+        self._options = options
+        self.muted: set[str] = set()
+        """Functions that do not fail a run any more."""
+        self.checks = Checks([], self.muted)
+        """Those of the run under way."""
+
+    @abstractmethod
+    def plans(self, seed: int, only: frozenset[int] | None) -> Iterator[tuple[Numbered, ...]]:
+        """The faults of each run of a seed; if only those of some numbers are asked for, of that run."""
+
+    async def play(self, simulation: Simulation, faults: tuple[Numbered, ...]) -> None:
+        """The scenario, under faults."""
+        plan = FaultPlan(tuple(fault for _number, fault in faults))
+        following = asyncio.get_running_loop().create_task(simulation.follow(plan), name="faults")
+        await self._scenario(AsyncCluster(simulation.plane, Snapshot(simulation.plane), client=simulation.user))
+        await following
+        await simulation.settle()
+
+    def observers(self) -> list[Invariant]:
+        """Further invariants of a run."""
+        return []
+
+    def run(self, seed: int, faults: tuple[Numbered, ...], *, logged: bool = False) -> Run:
+        """One run. Failures of every kind are a part of its result."""
+        simulations: list[Simulation] = []
+
+        async def main(env: Env) -> None:
+            checks = Checks([each for each in self._invariants if not isinstance(each, type)], self.muted)
+            self.checks = checks
+            others = [each() for each in self._invariants if isinstance(each, type)]
+            invariants = (checks, *others, *self.observers())
+            async with running(env, self._options, invariants, self.program) as simulation:
+                simulations.append(simulation)
+                checks.state = State(simulation)
+                await self.play(simulation, faults)
+
+        failure: BaseException | None = None
+        with contextlib.nullcontext() if logged else without_log():
+            try:
+                virtual.run(main, seed=seed)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is what the run has found
+                failure = error
+                while isinstance(failure, BaseExceptionGroup):
+                    failure = failure.exceptions[0]
+        if not simulations:
+            assert failure is not None, "a run without a cluster has failed"
+            raise failure
+        story = simulations[0].story
+        return Run(seed, faults, failure, story.digest, story.writes, story.last(_LINES))
+
+
+class RandomRunner(Runner):
+    """One run for each seed, with faults that the seed determines."""
+
+    def __init__(
+        self,
+        program: SimulatedProgram,
+        scenario: Scenario,
+        invariants: tuple[Check | type[Invariant], ...],
+        options: SimulationOptions,
+        drawing: tuple[float, int, tuple[str, ...]],
+    ) -> None:
+        super().__init__(program, scenario, invariants, options)
+        self._drawing = drawing
+
+    def plans(self, seed: int, only: frozenset[int] | None) -> Iterator[tuple[Numbered, ...]]:
+        """The one plan of the seed."""
+        seconds, count, resources = self._drawing
+        chance = Chance(seed).stream("faults")
+        webhooks = self.program.webhooks is not None
+        plan = draw_for_program(chance, seconds, count=count, resources=resources, webhooks=webhooks)
+        yield tuple(each for each in enumerate(plan.faults) if only is None or each[0] in only)
+
+
+class PatternRunner(Runner):
+    """A run without faults, and then one for each thing that can go wrong in it."""
+
+    needs_reference = True
+
+    def __init__(
+        self,
+        program: SimulatedProgram,
+        scenario: Scenario,
+        invariants: tuple[Check | type[Invariant], ...],
+        options: SimulationOptions,
+        patterns: tuple[Pattern, ...],
+        *,
+        same_end: bool,
+        most_points: int,
+    ) -> None:
+        super().__init__(program, scenario, invariants, options)
+        self._patterns = patterns
+        self._most_points = most_points
+        self._same_end = same_end
+        self._recorder = Reference()
+        self._expected: tuple[EndState, EndState] | None = None
+        """How the run without faults ends, and one with another seed."""
+        self._written: frozenset[str] = frozenset()
+        self._end: EndState | None = None
+
+    def plans(self, seed: int, only: frozenset[int] | None) -> Iterator[tuple[Numbered, ...]]:
+        """None, and then each alone."""
+        self._expected = None
+        yield ()
+        reference, ends = self._recorder, [self._end]
+        self._written = frozenset(reference.written)
+        if self._same_end and only != frozenset():
+            self.run(seed + _OTHER_SEED, ())
+            ends.append(self._end)
+            if ends[0] is not None and ends[1] is not None:
+                self._expected = ends[0], ends[1]
+        points = tuple(enumerate(perturbations(reference, self._patterns)))
+        if only is not None:
+            chosen = [each for each in points if each[0] in only]
+        else:
+            chosen = spread(points, self._most_points)
+            some = (
+                f"{len(chosen)} of {len(points)} points (most_points=)" if len(chosen) < len(points) else "every point"
+            )
+            _say(f"seed {seed}: {len(chosen)} runs, with a fault at {some}")
+        step = max(1, -(-len(chosen) // _PROGRESS_LINES))
+        for number, point in enumerate(chosen, 1):
+            if only is None and number % step == 0:
+                _say(f"seed {seed}: run {number} of {len(chosen)}")
+            yield (point,)
+
+    def observers(self) -> list[Invariant]:
+        """Each run is recorded."""
+        self._recorder = Reference()
+        return [self._recorder]
+
+    async def play(self, simulation: Simulation, faults: tuple[Numbered, ...]) -> None:
+        """As without faults until the change at which the one fault begins."""
+        self._end = None
+        self._recorder.begin()
+        following = asyncio.get_running_loop().create_task(
+            simulation.follow(FaultPlan(tuple(fault for _number, fault in faults))), name="faults"
+        )
+        await asyncio.sleep(0.001)  # until it waits for its change
+        await self._scenario(AsyncCluster(simulation.plane, Snapshot(simulation.plane), client=simulation.user))
+        await following
+        await asyncio.sleep(PATTERN_SECONDS)
+        await simulation.settle()
+        prefixes = self._written | self._recorder.written
+        self._end = end_state((each for prefix in prefixes for each in simulation.store.list(prefix).records), prefixes)
+        if self._expected is not None and faults and not self.checks.muted_failed:
+            expected, other = self._expected
+            found = [each for each in differences(expected, other, self._end) if each.resource not in self.muted]
+            if found:
+                raise CheckFailed(found[0].resource, AssertionError(described(found)))
+
+
+def spread(points: Sequence[T], most: int) -> list[T]:
+    """At most so many of the points, at equal distances."""
+    count = min(len(points), most)
+    return [points[number * len(points) // count] for number in range(count)]
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"explore: {text}\n")
+
+
+@contextlib.contextmanager
+def without_log() -> Iterator[None]:
+    """No log lines: under faults there are thousands, and all are expected."""
+    logger = logging.getLogger("pilothouse")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
