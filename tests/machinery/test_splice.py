@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from tests.tables import cases
 
-from pilothouse.machinery.splice import replace_fields, replace_spec, take_field
+from pilothouse.machinery.splice import replace_fields, replace_spec, take_field, without_managed_fields
 
 RAW = b'{"kind" : "Pod", "metadata": {"name":"a",  "x": 1.0}, "spec":{ "n" : 1e2 },"status":{"u":"\\u00e9"}}'
 
@@ -57,3 +57,28 @@ def test_take_field_finds_values_by_path() -> None:
 def test_what_is_no_object_cannot_be_spliced() -> None:
     with pytest.raises(msgspec.DecodeError):
         replace_fields(b"[1]", {"a": b"1"})
+
+
+@cases(
+    "raw, expected",
+    {
+        "last": (b'{"metadata":{"name":"a","managedFields":[{"f":"]}"}]},"x":1}', b'{"metadata":{"name":"a"},"x":1}'),
+        "first": (b'{"metadata":{"managedFields":[{}],"name":"a"}}', b'{"metadata":{"name":"a"}}'),
+        "between": (b'{"metadata":{"a":1,"managedFields":[[],{}],"name":"a"}}', b'{"metadata":{"a":1,"name":"a"}}'),
+        "alone": (b'{"metadata":{"managedFields":[{}]},"x":1}', b'{"metadata":{},"x":1}'),
+        "spaced": (b'{"metadata": {"name": "a", "managedFields": [ {} ]}}', b'{"metadata":{"name":"a"}}'),
+        "elsewhere too": (
+            b'{"spec":{"managedFields":[{}]},"metadata":{"name":"a","managedFields":[{}]}}',
+            b'{"spec":{"managedFields":[{}]},"metadata":{"name":"a"}}',
+        ),
+        "only elsewhere": (
+            b'{"spec":{"managedFields":[{}],"a":1},"metadata":{"name":"a"}}',
+            b'{"spec":{"managedFields":[{}],"a":1},"metadata":{"name":"a"}}',
+        ),
+        "a value": (b'{"metadata":{"name":"managedFields"}}', b'{"metadata":{"name":"managedFields"}}'),
+        "null metadata": (b'{"metadata":null,"a":"managedFields"}', b'{"metadata":null,"a":"managedFields"}'),
+        "none": (b'{"metadata": {"name": "a"}}', b'{"metadata": {"name": "a"}}'),
+    },
+)
+def test_an_object_loses_its_managed_fields_and_nothing_else(raw: bytes, expected: bytes) -> None:
+    assert without_managed_fields(raw) == expected

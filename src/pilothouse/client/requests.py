@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -104,9 +104,19 @@ def object_path(kind: Kind[Any], namespace: str, name: str, subresource: str = "
 def with_query(path: str, **parameters: str | int | bool | None) -> str:
     """The path with those parameters that are not "", 0, False or None; ``continue_`` loses its underscore."""
     pairs = [
-        (name.removesuffix("_"), "true" if value is True else str(value)) for name, value in parameters.items() if value
+        f"{name.removesuffix('_')}={'true' if value is True else _quoted(str(value))}"
+        for name, value in parameters.items()
+        if value
     ]
-    return f"{path}?{urlencode(pairs)}" if pairs else path
+    return f"{path}?{'&'.join(pairs)}" if pairs else path
+
+
+def _quoted(value: str) -> str:
+    return value if _plain_value(value) is not None else _quoted_value(value)
+
+
+_plain_value = re.compile(r"[A-Za-z0-9._~-]*").fullmatch
+_quoted_value = lru_cache(maxsize=64)(quote_plus)  # field managers and selectors are the same for each request
 
 
 def encode_body(body: Body) -> bytes:

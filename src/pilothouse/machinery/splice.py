@@ -44,6 +44,40 @@ def replace_fields(raw: Json, changes: Mapping[str, Json | None]) -> bytes:
     return _encode(fields)
 
 
+class _ManagedMetadata(msgspec.Struct, gc=False):
+    managed_fields: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="managedFields")
+
+
+class _Managed(msgspec.Struct, gc=False):
+    metadata: _ManagedMetadata | None = None
+
+
+_managed = msgspec.json.Decoder(_Managed)
+_MANAGED_FIELDS = b'"managedFields"'
+_DROP_MANAGED_FIELDS: dict[str, Json | None] = {"metadata.managedFields": None}
+
+
+def without_managed_fields(raw: bytes) -> bytes:
+    """An object without its ``metadata.managedFields``, for caches: they are half of many objects, nothing that works
+    with a cache reads them, and sending them back would be wrong (``[]`` clears them)."""
+    count = raw.count(_MANAGED_FIELDS)
+    if count == 0:
+        return raw
+    meta = _managed.decode(raw).metadata
+    value = bytes(meta.managed_fields) if meta is not None else b""
+    if count == 1 and value:  # the one place is the one that is meant: it is cut out as servers write it
+        start = raw.find(_MANAGED_FIELDS)
+        begin = start + len(_MANAGED_FIELDS) + 1
+        end = begin + len(value)
+        if raw[begin:end] != value:  # written with spaces
+            return replace_fields(raw, _DROP_MANAGED_FIELDS)
+        if raw[end : end + 1] == b",":
+            return raw[:start] + raw[end + 1 :]
+        if raw[start - 1 : start] == b",":
+            return raw[: start - 1] + raw[end:]
+    return replace_fields(raw, _DROP_MANAGED_FIELDS)
+
+
 def replace_spec(raw: bytes, before: bytes, after: bytes) -> bytes:
     """``raw`` with another ``spec``: the quick way for who writes an object again and again, and is answered with what
     was written. ``before`` is the spec as it was sent last; where the object does not end with it, or it is empty, this

@@ -27,7 +27,7 @@ from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.machinery.causes import SYNC
 from pilothouse.machinery.metrics import Histogram, Registry
 from pilothouse.machinery.names import object_key
-from pilothouse.machinery.splice import replace_fields
+from pilothouse.machinery.splice import without_managed_fields
 from pilothouse.runtime.cache import Cache, Cached
 from pilothouse.runtime.crash_handler import CrashHandler
 from pilothouse.runtime.dispatch import DISPATCH
@@ -264,7 +264,7 @@ class SharedInformer(Generic[T]):
         objects: dict[str, T] = {key: item.object for key, item in items.items()}
         raw: dict[str, bytes] = {}
         if cache.keep_raw:
-            raw = {key: _without_managed_fields(item.raw) for key, item in items.items()}
+            raw = {key: without_managed_fields(item.raw) for key, item in items.items()}
         for key in sorted(unreadable):
             # It exists, in a form that cannot be read. Reporting it as gone would be worse than showing it as it was.
             known = cache.get(key)
@@ -340,7 +340,7 @@ class SharedInformer(Generic[T]):
             if event.type == "DELETED":
                 cache.drop(key)
             else:
-                old = put(key, obj, _without_managed_fields(event.raw) if keep_raw else None)
+                old = put(key, obj, without_managed_fields(event.raw) if keep_raw else None)
                 if old is not None and old.metadata.resource_version == meta.resource_version:
                     continue
             dispatch.type, dispatch.metadata = event.type, meta
@@ -453,16 +453,8 @@ def _filtered(
     return on_add, on_update, on_delete
 
 
-_DROP_MANAGED_FIELDS: dict[str, Any] = {"metadata.managedFields": None}
-
-
 def _version_of(obj: Cached) -> tuple[str, str]:
     return obj.metadata.uid, obj.metadata.resource_version
-
-
-def _without_managed_fields(raw: bytes) -> bytes:
-    # They are half of many objects, nothing here reads them, and sending them back would be wrong (``[]`` clears them).
-    return replace_fields(raw, _DROP_MANAGED_FIELDS) if b'"managedFields"' in raw else raw
 
 
 def _key(kind: Kind[Any], *selection: str) -> tuple[Any, ...]:
