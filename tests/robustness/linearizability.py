@@ -1,0 +1,186 @@
+"""Whether a history of one object is linearizable: whether there is an order of its operations, each at one moment between
+its call and its return, in which every answer is right.
+
+The search is Wing and Gong's with Lowe's memory of what was tried ("Testing for linearizability", 2017), as porcupine has
+it. An operation whose outcome nobody knows may have happened at any time after its call, or never.
+
+``Register`` is the object: created, read, updated and deleted by resourceVersion, as an API server promises it.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+
+
+class Verb(Enum):
+    """What is asked."""
+
+    CREATE = "create"
+    GET = "get"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class Outcome(Enum):
+    """What is answered. ``CONFLICT`` is AlreadyExists for a create."""
+
+    OK = "ok"
+    CONFLICT = "conflict"
+    NOT_FOUND = "not found"
+    UNKNOWN = "unknown"
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One request and its answer. Times are of one clock for all clients."""
+
+    verb: Verb
+    outcome: Outcome
+    call: int
+    """When it was sent."""
+    end: int
+    """When its answer came, or it was known that none comes."""
+    value: str = ""
+    """What was written, or read."""
+    expected: int = 0
+    """The revision that an update or a deletion requires; 0 for none."""
+    revision: int = 0
+    """That of the object then: what was read or written; 0 if nobody has seen it."""
+    client: int = 0
+
+
+class State(msgspec.Struct, frozen=True):
+    """An object that is there. ``revision`` is 0 if nobody has ever seen it."""
+
+    value: str
+    revision: int
+
+
+class NotPossible(msgspec.Struct, frozen=True):
+    """The answer can't be right in that state."""
+
+
+_NOT_POSSIBLE = NotPossible()
+
+
+def step(state: State | None, operation: Operation) -> State | NotPossible | None:
+    """What the object is after an operation that was answered like that; None for gone. An outcome that is unknown
+    means that it was carried out."""
+    verb, outcome = operation.verb, operation.outcome
+    after: State | NotPossible | None = _NOT_POSSIBLE
+    written = State(operation.value, operation.revision)
+    meets = state is not None and operation.expected in (0, state.revision)
+    is_done = outcome in (Outcome.OK, Outcome.UNKNOWN)
+    if outcome is Outcome.NOT_FOUND and verb is not Verb.CREATE:
+        after = None if state is None else _NOT_POSSIBLE
+    elif verb is Verb.GET:
+        if outcome is Outcome.OK and state == written:
+            after = state
+    elif verb is Verb.CREATE:
+        if is_done and state is None:
+            after = written
+        elif outcome is Outcome.CONFLICT and state is not None:
+            after = state
+    elif is_done and meets:
+        after = written if verb is Verb.UPDATE else None
+    elif outcome is Outcome.CONFLICT and state is not None and not meets:
+        after = state
+    return after
+
+
+class _Entry:
+    """A call, or a return, in a list of both by time, from which what was linearized is lifted out."""
+
+    __slots__ = ("before", "following", "number", "operation", "returns")
+
+    def __init__(self, operation: Operation | None, number: int, returns: "_Entry | None") -> None:
+        self.operation = operation
+        """None for a return."""
+        self.number = number
+        self.returns = returns
+        """The return of a call; None where there is none that anybody has seen."""
+        self.before: _Entry = self
+        self.following: _Entry | None = None
+
+    def lift(self) -> None:
+        """Take a call and its return out."""
+        for entry in (self, self.returns):
+            if entry is not None:
+                entry.before.following = entry.following
+                if entry.following is not None:
+                    entry.following.before = entry.before
+
+    def unlift(self) -> None:
+        """Put them back, in the reverse order."""
+        for entry in (self.returns, self):
+            if entry is not None:
+                entry.before.following = entry
+                if entry.following is not None:
+                    entry.following.before = entry
+
+
+def _listed(history: Sequence[Operation]) -> _Entry:
+    """The entries of a history behind a head. Where times are equal calls come first: they overlap then."""
+    entries: list[tuple[int, int, _Entry]] = []
+    for number, operation in enumerate(history):
+        returns = None
+        if operation.outcome is not Outcome.UNKNOWN:
+            returns = _Entry(None, number, None)
+            entries.append((operation.end, 1, returns))
+        entries.append((operation.call, 0, _Entry(operation, number, returns)))
+    entries.sort(key=lambda entry: entry[:2])
+    head = last = _Entry(None, -1, None)
+    for _time, _kind, entry in entries:
+        last.following, entry.before = entry, last
+        last = entry
+    return head
+
+
+def linearized(history: Sequence[Operation], start: State | None = None) -> tuple[bool, list[Operation]]:
+    """Whether a history is linearizable, and the longest order that was found."""
+    head = _listed(history)
+    missing = sum(operation.outcome is not Outcome.UNKNOWN for operation in history)
+    state, done = start, 0
+    tried: set[tuple[int, State | None]] = set()
+    taken: list[tuple[_Entry, State | None]] = []
+    longest: list[Operation] = []
+    entry = head.following
+    while missing:
+        if entry is not None and entry.operation is not None:
+            after = step(state, entry.operation)
+            reached = done | 1 << entry.number
+            if isinstance(after, NotPossible) or (reached, after) in tried:
+                entry = entry.following
+                continue
+            tried.add((reached, after))
+            taken.append((entry, state))
+            state, done = after, reached
+            missing -= entry.returns is not None
+            entry.lift()
+            if len(taken) > len(longest):
+                longest = [each.operation for each, _state in taken if each.operation is not None]
+            entry = head.following
+            continue
+        # A return: its call must come before. So the last choice was wrong.
+        if not taken:
+            return False, longest
+        entry, state = taken.pop()
+        done ^= 1 << entry.number
+        missing += entry.returns is not None
+        entry.unlift()
+        entry = entry.following
+    return True, longest
+
+
+def with_revisions(history: Sequence[Operation]) -> list[Operation]:
+    """A history in which a write without an answer has the revision that somebody has read with its value.
+
+    Values are unique: each is written by one request.
+    """
+    seen = {one.value: one.revision for one in history if one.verb is Verb.GET and one.outcome is Outcome.OK}
+    return [
+        msgspec.structs.replace(one, revision=seen[one.value])
+        if one.outcome is Outcome.UNKNOWN and one.value in seen
+        else one
+        for one in history
+    ]

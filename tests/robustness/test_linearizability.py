@@ -1,0 +1,190 @@
+"""The checker of histories accepts what an object may do, and finds every violation that is planted."""
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from tests.robustness.linearizability import (
+    NotPossible,
+    Operation,
+    Outcome,
+    State,
+    Verb,
+    linearized,
+    step,
+    with_revisions,
+)
+
+OK, CONFLICT, NOT_FOUND, UNKNOWN = Outcome.OK, Outcome.CONFLICT, Outcome.NOT_FOUND, Outcome.UNKNOWN
+
+
+def create(call: int, end: int, outcome: Outcome = OK, value: str = "", revision: int = 0) -> Operation:
+    return Operation(verb=Verb.CREATE, outcome=outcome, call=call, end=end, value=value, revision=revision)
+
+
+def get(call: int, end: int, value: str = "", revision: int = 0) -> Operation:
+    outcome = OK if value else NOT_FOUND
+    return Operation(verb=Verb.GET, outcome=outcome, call=call, end=end, value=value, revision=revision)
+
+
+def update(
+    call: int, end: int, expected: int, outcome: Outcome = OK, value: str = "", revision: int = 0
+) -> Operation:
+    return Operation(
+        verb=Verb.UPDATE, outcome=outcome, call=call, end=end, value=value, revision=revision, expected=expected
+    )
+
+
+def delete(call: int, end: int, outcome: Outcome = OK, expected: int = 0) -> Operation:
+    return Operation(verb=Verb.DELETE, outcome=outcome, call=call, end=end, expected=expected)
+
+
+A, B = create(0, 1, value="a", revision=1), update(2, 3, 1, value="b", revision=2)
+LOST = update(2, 3, 1, UNKNOWN, value="b")
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([A, get(2, 3, "a", 1), delete(4, 5), get(6, 7)], id="one after the other"),
+        pytest.param([A, B, get(2, 3, "a", 1), get(2, 3, "b", 2)], id="reads beside a write show the old or the new"),
+        pytest.param([A, B, update(2, 3, 1, CONFLICT)], id="of two updates of one revision one succeeds"),
+        pytest.param([A, B, update(4, 5, 1, CONFLICT), get(6, 7, "b", 2)], id="an update of an old revision fails"),
+        pytest.param([create(0, 9, CONFLICT), create(1, 2, value="a", revision=1)], id="two creates"),
+        pytest.param([A, LOST, get(4, 5, "a", 1), get(6, 7, "b", 2)], id="a write without an answer happens later"),
+        pytest.param([A, LOST, get(4, 5, "a", 1)], id="a write without an answer never happens"),
+        pytest.param([A, delete(2, 3, UNKNOWN), get(4, 5, "a", 1), get(6, 7)], id="and so does a deletion"),
+        pytest.param([A, delete(2, 3, CONFLICT, expected=7), delete(4, 5, expected=1)], id="preconditions"),
+        pytest.param([update(0, 1, 5, NOT_FOUND), delete(2, 3, NOT_FOUND)], id="nothing to change"),
+        pytest.param([A, get(1, 2, "a", 1), delete(1, 1)], id="at the same time is beside each other"),
+    ],
+)
+def test_what_an_object_may_do(history: Sequence[Operation]) -> None:
+    fits, order = linearized(with_revisions(history))
+    assert fits
+    assert len(order) >= sum(operation.outcome is not UNKNOWN for operation in history)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        pytest.param([A, B, get(4, 5, "a", 1)], id="a stale read"),
+        pytest.param([A, B, get(2, 5, "b", 2), get(6, 7, "a", 1)], id="a read that goes back"),
+        pytest.param([A, get(2, 3)], id="a lost create"),
+        pytest.param([A, B, delete(4, 5), get(6, 7, "b", 2)], id="a lost deletion"),
+        pytest.param([A, B, update(4, 5, 1, value="c", revision=3)], id="a lost update: two succeed on one revision"),
+        pytest.param([A, create(2, 3, value="c", revision=2)], id="created twice"),
+        pytest.param([A, get(2, 3, "z", 9)], id="a value that nobody wrote"),
+        pytest.param([A, get(2, 3, "a", 2)], id="a revision that nobody wrote"),
+        pytest.param([A, LOST, delete(4, 5), get(6, 7), get(8, 9, "b", 2)], id="a doubled write: it comes after all"),
+        pytest.param([A, update(2, 3, 1, CONFLICT)], id="a conflict with nothing"),
+        pytest.param([create(0, 1, CONFLICT)], id="it exists already, and does not"),
+        pytest.param([A, update(2, 3, 1, NOT_FOUND)], id="it is not found, and is there"),
+        pytest.param([A, delete(2, 3, expected=7)], id="a deletion in spite of its precondition"),
+    ],
+)
+def test_planted_violations_are_found(history: Sequence[Operation]) -> None:
+    fits, _order = linearized(with_revisions(history))
+    assert not fits
+
+
+def simulated(chance: random.Random, size: int) -> list[Operation]:
+    """What six clients see of a correct object: each operation happens at one moment between call and return, and of
+    some the answer is lost."""
+    state: State | None = None
+    history: list[Operation] = []
+    known = [0]
+    free_at = [0] * 6
+    for number in range(1, size + 1):
+        moment = number * 10
+        client = min(range(6), key=lambda one: (free_at[one] > moment - 1, chance.random()))
+        call = max(free_at[client], moment - chance.randrange(1, 60))
+        end = moment + chance.randrange(60)
+        if call >= moment:
+            continue
+        free_at[client] = end + 1
+        asked = Operation(
+            verb=chance.choice([Verb.CREATE, Verb.GET, Verb.UPDATE, Verb.UPDATE, Verb.DELETE]),
+            outcome=OK,
+            call=call,
+            end=end,
+            value=f"v{number}",
+            revision=number,
+            client=client,
+        )
+        if asked.verb is Verb.UPDATE or (asked.verb is Verb.DELETE and chance.random() < 0.5):
+            asked = msgspec.structs.replace(asked, expected=chance.choice(known[-3:]) or 999_999)
+        if asked.verb is Verb.GET and state is not None:
+            asked = msgspec.structs.replace(asked, value=state.value, revision=state.revision)
+        for outcome in (OK, CONFLICT, NOT_FOUND):
+            answered = msgspec.structs.replace(asked, outcome=outcome)
+            after = step(state, answered)
+            if not isinstance(after, NotPossible):
+                break
+        else:
+            raise AssertionError("every operation has an answer")
+        lost = chance.random() < 0.08
+        if lost:  # nobody knows its revision, unless it is read
+            answered = msgspec.structs.replace(answered, outcome=UNKNOWN, revision=0)
+            if chance.random() < 0.5:
+                after = state  # it was never carried out
+        state = after
+        if state is not None and answered.outcome is OK and not lost:
+            known.append(state.revision)
+        if not (lost and answered.verb is Verb.GET):
+            history.append(answered)
+    return history
+
+
+def damaged(chance: random.Random, history: Sequence[Operation]) -> list[Operation]:
+    """The history with one answer that is another one."""
+    found = list(history)
+    at = chance.randrange(len(found))
+    one = found[at]
+    values = [each.value for each in found if each.verb is not Verb.DELETE and each.revision]
+    value = chance.choice(values or [""])
+    revision = next((each.revision for each in found if each.value == value and each.revision), 0)
+    if one.verb is Verb.GET:
+        found[at] = msgspec.structs.replace(one, outcome=OK, value=value, revision=revision)
+    else:
+        found[at] = msgspec.structs.replace(one, outcome=chance.choice([OK, CONFLICT, NOT_FOUND]))
+    return found
+
+
+def by_all_orders(history: Sequence[Operation]) -> bool:
+    """The definition itself, for small histories: tries every order, and every set of unknown operations."""
+
+    def search(state: State | None, left: tuple[Operation, ...]) -> bool:
+        if all(one.outcome is UNKNOWN for one in left):
+            return True
+        deadline = min(one.end for one in left if one.outcome is not UNKNOWN)
+        for one in left:
+            if one.call <= deadline:
+                after = step(state, one)
+                if not isinstance(after, NotPossible) and search(after, tuple(x for x in left if x is not one)):
+                    return True
+        return False
+
+    return search(None, tuple(history))
+
+
+def test_it_decides_as_the_definition_does(seed: int) -> None:
+    chance = random.Random(seed)
+    verdicts = set()
+    for _ in range(60):
+        history = with_revisions(simulated(chance, 9))
+        assert linearized(history)[0]
+        if history:
+            other = with_revisions(damaged(chance, history))
+            verdict, _order = linearized(other)
+            assert verdict == by_all_orders(other), other
+            verdicts.add(verdict)
+    assert verdicts == {True, False}
+
+
+def test_long_histories_take_no_time() -> None:
+    history = with_revisions(simulated(random.Random(1), 1500))
+    assert len(history) > 1000
+    assert linearized(history)[0]

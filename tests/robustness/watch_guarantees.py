@@ -1,0 +1,168 @@
+"""What an API server promises of watches, checked against everything that its etcd has stored.
+
+The guarantees are etcd's (https://etcd.io/docs/v3.6/learning/api_guarantees/#watch-apis), checked as its own
+robustness tests do (``tests/robustness/validate/watch.go``, v3.6): *filtered*, *ordered*, *unique*, *bookmarkable*,
+*reliable*, *resumable*, *atomic*, and that events say rightly whether an object was added. An API server sends
+events one by one and no lists of events: *atomic* here means that nothing of a revision comes after something else.
+
+A label selector shows an object that begins to match as added and one that ends to match as deleted
+(apiserver ``pkg/storage/cacher/cache_watcher.go``, v0.36); what is expected is derived by the same rule.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """One change, as etcd has it. ``label`` is what selectors select by."""
+
+    revision: int
+    key: str
+    value: str
+    label: str = ""
+    deleted: bool = False
+
+
+class Event(msgspec.Struct, frozen=True):
+    """What a watch has sent: ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK`` with a revision alone."""
+
+    type: str
+    revision: int
+    key: str = ""
+    value: str = ""
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """One stream, from its request to whatever ended it."""
+
+    start: int
+    """The resourceVersion that was asked for: events come from the next revision on."""
+    events: Sequence[Event]
+    prefix: str = ""
+    label: str | None = None
+    """The selector; None is everything."""
+    client: str = ""
+    follows: bool = False
+    """Whether it was resumed where the client's stream before it had ended."""
+    snapshot: Mapping[str, str] | None = None
+    """What the list at ``start`` has shown, if there was one: values by key."""
+
+
+def expected_events(history: Sequence[Stored], prefix: str, label: str | None) -> list[Event]:
+    """Everything that a watch from the beginning would have sent, in order."""
+    found: list[Event] = []
+    before: dict[str, Stored] = {}
+    for stored in history:
+        if not stored.key.startswith(prefix):
+            continue
+        last = before.pop(stored.key, None)
+        did = last is not None and label in (None, last.label)
+        does = not stored.deleted and label in (None, stored.label)
+        if not stored.deleted:
+            before[stored.key] = stored
+        if does:
+            found.append(Event("MODIFIED" if did else "ADDED", stored.revision, stored.key, stored.value))
+        elif did and last is not None:
+            # With the last state that matched, and the revision of the change.
+            found.append(Event("DELETED", stored.revision, stored.key, last.value))
+    return found
+
+
+def state_at(history: Iterable[Stored], revision: int, prefix: str, label: str | None) -> dict[str, str]:
+    """What a list at a revision shows: values by key."""
+    state: dict[str, Stored] = {}
+    for stored in history:
+        if stored.revision <= revision and stored.key.startswith(prefix):
+            state[stored.key] = stored
+    return {key: one.value for key, one in state.items() if not one.deleted and label in (None, one.label)}
+
+
+def violations(history: Sequence[Stored], watches: Sequence[Watch]) -> list[str]:
+    """Which guarantee was broken by what. ``history`` is complete up to the last revision that any watch has sent."""
+    found: list[str] = []
+    known: dict[tuple[str, str | None], list[Event]] = {}
+    ends: dict[str, int] = {}
+    for number, watch in enumerate(watches):
+        name = f"watch {number} of {watch.client or 'a client'} from {watch.start}"
+        shown = (watch.prefix, watch.label)
+        if shown not in known:
+            known[shown] = expected_events(history, *shown)
+        broken = [*_ordered(watch), *_unique(watch), *_atomic(watch), *_bookmarkable(watch)]
+        broken += _filtered(watch, known[shown])
+        # What is missing, doubled or swapped would be found once more.
+        broken = broken or _reliable(watch, known[shown])
+        if watch.snapshot is not None and dict(watch.snapshot) != state_at(history, watch.start, *shown):
+            broken.append("consistent list: the list at its start is not what was stored then")
+        if watch.follows and watch.start != ends.get(watch.client, watch.start):
+            broken.append(f"resumable: the stream before had come to {ends[watch.client]}")
+        found += [f"{name}: {each}" for each in broken]
+        ends[watch.client] = max([watch.start, *(event.revision for event in watch.events)])
+    return found
+
+
+def _sent(watch: Watch) -> list[Event]:
+    return [event for event in watch.events if event.type != "BOOKMARK"]
+
+
+def _ordered(watch: Watch) -> list[str]:
+    revisions = [event.revision for event in _sent(watch)]
+    return [f"ordered: {late} after {early}" for early, late in zip(revisions, revisions[1:], strict=False) if late < early]
+
+
+def _unique(watch: Watch) -> list[str]:
+    seen: set[tuple[int, str]] = set()
+    found = []
+    for event in _sent(watch):
+        if (event.revision, event.key) in seen:
+            found.append(f"unique: {event.key} at {event.revision} comes twice")
+        seen.add((event.revision, event.key))
+    return found
+
+
+def _atomic(watch: Watch) -> list[str]:
+    found, over, last = [], set[int](), 0
+    for event in watch.events:
+        if event.revision != last:
+            over.add(last)
+        if event.revision in over and event.type != "BOOKMARK":
+            found.append(f"atomic: {event.key} at {event.revision} comes apart from the rest of that revision")
+        last = event.revision
+    return found
+
+
+def _bookmarkable(watch: Watch) -> list[str]:
+    found = []
+    bookmark, newest = watch.start, watch.start
+    for event in watch.events:
+        if event.type == "BOOKMARK":
+            if event.revision < newest:
+                found.append(f"bookmarkable: a bookmark at {event.revision} after {newest}")
+            bookmark = max(bookmark, event.revision)
+        elif event.revision <= bookmark:
+            found.append(f"bookmarkable: {event.key} at {event.revision} after a bookmark or start at {bookmark}")
+        newest = max(newest, event.revision)
+    return found
+
+
+def _filtered(watch: Watch, expected: Sequence[Event]) -> list[str]:
+    possible = set(expected)
+    return [
+        f"filtered: {event.type} {event.key} at {event.revision} is nothing that this watch asks for"
+        for event in _sent(watch)
+        if event not in possible
+    ]
+
+
+def _reliable(watch: Watch, expected: Sequence[Event]) -> list[str]:
+    """Nothing is left out between the start and the last revision that was sent. The first event that is missing is
+    what etcd's tests call resumable."""
+    end = max((event.revision for event in watch.events), default=watch.start)
+    wanted = [event for event in expected if watch.start < event.revision <= end]
+    sent = _sent(watch)
+    if sent == wanted:
+        return []
+    missing = [event for event in wanted if event not in set(sent)]
+    if missing and (not sent or missing[0].revision < sent[0].revision):
+        return [f"resumable: {missing[0].key} at {missing[0].revision} is left out at the beginning"]
+    return [f"reliable: {missing[0].key} at {missing[0].revision} is left out" if missing else "reliable: another order"]
