@@ -21,6 +21,9 @@ from pilothouse.storage.etcd.options import Endpoint, EtcdOptions, endpoints_of
 REQUEST_TIMEOUT = 10.0
 """Seconds for one request; etcd itself gives up after seven."""
 _ROUNDS = 3
+_MOST_TIMEOUTS = 1.5
+"""A read is not repeated when it has taken that many times its timeout already."""
+_TIMED_OUT = "DeadlineExceeded"
 _PAUSE = 0.1
 """Seconds between rounds in which every member was tried."""
 _CHANNEL_OPTIONS = (
@@ -36,6 +39,8 @@ _CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 _KV = "/etcdserverpb.KV/"
+_REQUIRE_LEADER = (("hasleader", "true"),)
+CLOSED = "the connection was closed, since another request had failed"
 
 _log = Log("etcd")
 
@@ -79,7 +84,14 @@ def _was_not_sent(error: EtcdError) -> bool:
 
 def _may_be_elsewhere(error: EtcdError) -> bool:
     """Whether another member may do what this one did not."""
-    return error.code == "Unavailable"
+    return error.code in ("Unavailable", _TIMED_OUT)
+
+
+def is_being_cancelled() -> bool:
+    """Whether a ``CancelledError`` is about this task. gRPC raises it as well in those who wait for a connection that
+    another request has closed, since its member had failed."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _credentials(options: EtcdOptions) -> Any:
@@ -149,12 +161,13 @@ class EtcdClient:
         return int(answer.dbSize)
 
     def watch(self) -> Any:
-        """A stream of ``WatchRequest`` and ``WatchResponse`` (``grpc.aio.StreamStreamCall``)."""
+        """A stream of ``WatchRequest`` and ``WatchResponse`` (``grpc.aio.StreamStreamCall``). It ends when its member
+        has lost the others, as upstream's do (``clientv3.WithRequireLeader``, v0.36): it would be silent."""
         return self._connected().stream_stream(
             "/etcdserverpb.Watch/Watch",
             request_serializer=lambda request: request.SerializeToString(),
             response_deserializer=messages.WatchResponse.FromString,
-        )(wait_for_ready=False)
+        )(wait_for_ready=False, metadata=_REQUIRE_LEADER)
 
     async def fail_over(self, failed: Endpoint) -> None:
         """Go on with the next member, unless that was done already."""
@@ -212,7 +225,7 @@ class EtcdClient:
         return answer
 
     async def _ask_any(self, method: str, request: Any, response: Any, timeout: float, *, again: bool) -> Any:
-        attempts = _ROUNDS * len(self.endpoints)
+        attempts, began = _ROUNDS * len(self.endpoints), time.monotonic()
         for attempt in range(1, attempts + 1):
             endpoint = self.endpoint
             try:
@@ -220,11 +233,13 @@ class EtcdClient:
             except grpc.aio.AioRpcError as error:
                 failure = _names(error)
             except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
+                if is_being_cancelled():
                     raise
-                failure = EtcdError("Unavailable", "the connection was closed")  # by another request's failure
-            if attempt == attempts or not (_was_not_sent(failure) or (again and _may_be_elsewhere(failure))):
+                failure = EtcdError("Unavailable", CLOSED)
+            is_last = attempt == attempts or time.monotonic() - began > _MOST_TIMEOUTS * timeout
+            if is_last or not (_was_not_sent(failure) or (again and _may_be_elsewhere(failure))):
+                if failure.code == _TIMED_OUT:
+                    await self.fail_over(endpoint)  # it may hang; what comes next is not to wait for it as well
                 raise failure from None
             await self.fail_over(endpoint)
             if attempt % len(self.endpoints) == 0:

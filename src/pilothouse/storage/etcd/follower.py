@@ -12,7 +12,7 @@ import grpc.aio
 
 from pilothouse.env import Log
 from pilothouse.storage.etcd import messages
-from pilothouse.storage.etcd.client import EtcdClient, EtcdError
+from pilothouse.storage.etcd.client import CLOSED, EtcdClient, EtcdError, is_being_cancelled
 
 _ASK_AGAIN = 0.05
 """Seconds without an answer to a progress request."""
@@ -49,6 +49,10 @@ class Follower:
             await self._read(stream, revision)
         except grpc.aio.AioRpcError as error:
             raise EtcdError(error.code().name.title().replace("_", ""), error.details() or "") from None
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            raise EtcdError("Unavailable", CLOSED) from None
         finally:
             self._stream = None
             stream.cancel()
@@ -94,3 +98,7 @@ class Follower:
             await stream.write(messages.WatchRequest(progress_request=messages.WatchProgressRequest()))
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             _log.info("The watch has ended before it could be asked", error=error)
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            _log.info("The watch has ended before it could be asked", error=CLOSED)

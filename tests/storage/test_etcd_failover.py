@@ -1,0 +1,39 @@
+"""What a store on etcd does when it changes the member while everything goes on."""
+
+import asyncio
+
+import pytest
+from tests.conformance.stores import PlainCodec, PlainKeys, put
+from tests.etcd import shared_etcd
+
+from pilothouse.env import Env
+from pilothouse.storage.etcd.options import EtcdOptions
+from pilothouse.storage.etcd.store import EtcdStore
+
+pytestmark = [pytest.mark.real, pytest.mark.real_loop(timeout=30)]
+
+
+async def test_the_watch_goes_on_when_a_request_changes_the_member(env: Env) -> None:
+    """A request fails on a member whose connection still stands, since that has lost the others: the watch, which
+    has gone well so far, must go on at the next one."""
+    etcd = shared_etcd()
+    urls = (etcd.url, etcd.url.replace("127.0.0.1", "localhost"))
+    store = EtcdStore.open(
+        env, EtcdOptions(servers=urls, compaction_interval=0), PlainKeys(etcd.root()), PlainCodec()
+    )
+    try:
+        watcher = store.watch("/pods/", store.revision)
+        await put(store, "/pods/default/a")
+        for name in ("b", "c"):
+            before = store.client.endpoint
+            await store.client.fail_over(before)
+            assert store.client.endpoint != before
+            async with asyncio.timeout(5):
+                await put(store, f"/pods/default/{name}")
+        seen: list[str] = []
+        async with asyncio.timeout(5):
+            while len(seen) < 3:
+                seen += [change.key.rpartition("/")[2] for change in await anext(watcher)]
+        assert seen == ["a", "b", "c"]
+    finally:
+        await store.close()
