@@ -1,4 +1,4 @@
-"""What ``nodes`` and ``scheduler`` share: flags that say which API server, and a client of it."""
+"""What programs that are clients share: flags that say which API server, a client of it, and flags of leader election."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,7 +8,19 @@ from pilothouse.cli.program import UserError
 from pilothouse.client.decision_log_flags import decision_log_options
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import BOOL, FLOAT, INT32, LEVEL, STRING, Flag, FlagError, FlagSet, FlagType, Parsed
+from pilothouse.machinery.flags import (
+    BOOL,
+    DURATION,
+    FLOAT,
+    INT32,
+    LEVEL,
+    STRING,
+    Flag,
+    FlagError,
+    FlagSet,
+    FlagType,
+    Parsed,
+)
 from pilothouse.tracing import flags as tracing_flags
 
 if TYPE_CHECKING:
@@ -33,6 +45,28 @@ def connection_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
         Flag("master", STRING, "", "Address of the API server; overrides the one in the kubeconfig"),
         Flag("kube-api-qps", FLOAT, qps, "QPS to use while talking with the API server; 0: no limit"),
         Flag("kube-api-burst", INT32, burst, "Burst to use while talking with the API server"),
+    )
+
+
+def election_flags(flags: FlagSet, what: str, *identity: Flag) -> None:
+    """Add the flags of leader election; ``what`` runs on the leader, ``identity`` says which Lease it is."""
+    flags.add(
+        "leader election",
+        Flag("leader-elect", BOOL, False, f"{what} only while this process holds the Lease"),
+        *identity,
+        Flag(
+            "leader-elect-lease-duration",
+            DURATION,
+            15.0,
+            "How long the other candidates wait after the last renewal of the Lease before they try to acquire it",
+        ),
+        Flag(
+            "leader-elect-renew-deadline",
+            DURATION,
+            10.0,
+            "How long the leader tries to renew the Lease before it stops leading",
+        ),
+        Flag("leader-elect-retry-period", DURATION, 2.0, "Wait between two attempts to acquire or renew the Lease"),
     )
 
 

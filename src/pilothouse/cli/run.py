@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags, decision_log, traced
+from pilothouse.cli.clientside import (
+    PATHS,
+    common_flags,
+    connected,
+    connection_flags,
+    decision_log,
+    election_flags,
+    traced,
+)
 from pilothouse.cli.operator_file import load_app
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.webhooks import webhook_flags, webhook_settings
@@ -14,7 +22,7 @@ from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.tasks import first_of
-from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import BOOL, INT32, STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.tracing.flags import add_tracing_flags
 
 if TYPE_CHECKING:
@@ -78,28 +86,15 @@ def flag_set(program: str) -> FlagSet:
         Flag("nodes", INT32, 3, "With --dev: how many simulated nodes"),
         Flag("data-dir", STRING, "", "With --dev: directory that keeps the cluster; otherwise it is in memory"),
     )
-    flags.add(
-        "leader election",
-        Flag("leader-elect", BOOL, False, "Run controllers only while this process holds the Lease"),
+    election_flags(
+        flags,
+        "Run controllers",
         Flag(
             "leader-elect-namespace",
             STRING,
             "",
             "Namespace of the Lease, whose name is that of the App; empty: the pod's own, or default outside of a pod",
         ),
-        Flag(
-            "leader-elect-lease-duration",
-            DURATION,
-            15.0,
-            "How long the other candidates wait after the last renewal of the Lease before they try to acquire it",
-        ),
-        Flag(
-            "leader-elect-renew-deadline",
-            DURATION,
-            10.0,
-            "How long the leader tries to renew the Lease before it stops leading",
-        ),
-        Flag("leader-elect-retry-period", DURATION, 2.0, "Wait between two attempts to acquire or renew the Lease"),
     )
     webhook_flags(flags)
     connection_flags(flags, qps=50.0, burst=100)

@@ -1,17 +1,31 @@
-"""``pilothouse scheduler``: the scheduler against any API server."""
+"""``pilothouse scheduler``: the scheduler against any API server, with ``--leader-elect`` one of several."""
 
+import socket  # noqa: TID251  # the name of the host
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from pilothouse.cli.clientside import common_flags, connected, connection_flags, decision_log, traced
-from pilothouse.cli.program import parse, serve
+from pilothouse.cli.clientside import (
+    common_flags,
+    connected,
+    connection_flags,
+    decision_log,
+    election_flags,
+    traced,
+)
+from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flags import STRING, Flag, FlagSet, Parsed
 from pilothouse.tracing.flags import SCHEDULER, add_tracing_flags
 
+if TYPE_CHECKING:
+    from pilothouse.client import Client
+
 with lazy_imports():
-    from pilothouse.runtime import informer
+    from pilothouse.runtime import election, events, informer
+    from pilothouse.runtime import errors as runtime_errors
     from pilothouse.scheduler import scheduler as scheduling
 
 USAGE = """Schedules pods: assigns each pending pod to a node that fits.
@@ -32,6 +46,12 @@ def flag_set(program: str) -> FlagSet:
             "default-scheduler",
             "Name of the scheduler: it schedules the pods with this schedulerName",
         ),
+    )
+    election_flags(
+        flags,
+        "Schedule pods",
+        Flag("leader-elect-resource-name", STRING, "kube-scheduler", "Name of the Lease"),
+        Flag("leader-elect-resource-namespace", STRING, "kube-system", "Namespace of the Lease"),
     )
     connection_flags(flags, qps=50.0, burst=100)
     add_decision_log_flags(flags)
@@ -54,11 +74,46 @@ async def _schedule(parsed: Parsed) -> int:
         decision_log(parsed, env) as decisions,
         connected(parsed, env, "pilothouse-scheduler", decisions) as client,
     ):
-        informers = informer.InformerFactory(client, env)
-        scheduler = scheduling.Scheduler(
-            env, client=client, informers=informers, scheduler_name=parsed["scheduler-name"]
-        )
-        async with TaskGroup("scheduler program") as group:
-            informers.start(group)
-            group.start(scheduler.run(), name="scheduler")
+        if parsed["leader-elect"]:
+            await _elect(parsed, env, client)
+        else:
+            await _run(parsed, env, client)
     return 0
+
+
+async def _elect(parsed: Parsed, env: Env, client: "Client") -> None:
+    """Schedule while this process holds the Lease; the end of that is the end of the program, as kube-scheduler's
+    (``cmd/kube-scheduler/app/server.go``, v1.36)."""
+    recorder = events.EventRecorder(client, env, parsed["scheduler-name"])
+    fence = election.Fence(env)
+    try:
+        elector = election.LeaderElector(
+            client,
+            env,
+            identity=f"{socket.gethostname()}_{env.uid()}",
+            name=parsed["leader-elect-resource-name"],
+            namespace=parsed["leader-elect-resource-namespace"],
+            lease_duration_seconds=parsed["leader-elect-lease-duration"],
+            renew_deadline_seconds=parsed["leader-elect-renew-deadline"],
+            retry_period_seconds=parsed["leader-elect-retry-period"],
+            fence=fence,
+            recorder=recorder,
+        )
+    except ValueError as error:
+        raise UserError(str(error), code=2) from error
+    async with TaskGroup("leader election") as group:
+        group.start(recorder.run(), name="leader election events")
+        try:
+            await elector.run(lambda: _run(parsed, env, client.fenced(fence.check)))
+        except* (election.LeadershipLost, runtime_errors.LostLease) as lost:
+            raise UserError(f"leaderelection lost: {first_of(lost)}") from lost
+        group.cancel()
+
+
+async def _run(parsed: Parsed, env: Env, client: "Client") -> None:
+    """Schedule until cancelled."""
+    informers = informer.InformerFactory(client, env)
+    scheduler = scheduling.Scheduler(env, client=client, informers=informers, scheduler_name=parsed["scheduler-name"])
+    async with TaskGroup("scheduler program") as group:
+        informers.start(group)
+        group.start(scheduler.run(), name="scheduler")
