@@ -3,8 +3,16 @@
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_LOCK = ".keys.lock"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -31,6 +39,21 @@ def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(directory: Path | None) -> Iterator[None]:
+    """Hold the lock of a directory whose files several processes may want to make at the same time: who comes second
+    finds them. Without a directory there is nothing to lock."""
+    if directory is None or fcntl is None:
+        yield
+        return
+    descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def make_private_directory(path: Path) -> None:

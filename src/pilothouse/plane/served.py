@@ -22,7 +22,7 @@ from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.env.private_files import make_private_directory, write_private
+from pilothouse.env.private_files import locked, make_private_directory, write_private
 from pilothouse.machinery.jws import PrivateKey, load_key, load_public_key, new_key
 from pilothouse.machinery.metrics import Registry
 from pilothouse.serving.exchange import Receive, Scope, Send
@@ -269,7 +269,8 @@ class ServedApiServer:
         if directory is None:
             pair = certificates.issue_server(self.authority, hosts, now)
         else:
-            pair = certificates.load_or_issue_server(directory, "apiserver", self.authority, hosts, now)
+            with locked(directory):
+                pair = certificates.load_or_issue_server(directory, "apiserver", self.authority, hosts, now)
         return tls.ServerTls.from_pair(pair, client_authority=trusted)
 
 
@@ -327,7 +328,8 @@ def _read(path: str) -> bytes:
 def _authority(directory: Path | None, env: Env) -> "Pair":
     if directory is None:
         return certificates.make_authority("pilothouse-ca", env.now())
-    return certificates.load_or_make_authority(directory, "ca", "pilothouse-ca", env.now())
+    with locked(directory):  # servers that share it may start at the same time
+        return certificates.load_or_make_authority(directory, "ca", "pilothouse-ca", env.now())
 
 
 def _signing_key(directory: Path | None) -> PrivateKey | None:
@@ -347,11 +349,12 @@ def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes
     if directory is None:
         return make()
     path = directory / name
-    if path.exists():
-        return path.read_bytes()
-    content = make()
-    write_private(path, content)
-    return content
+    with locked(directory):
+        if path.exists():
+            return path.read_bytes()
+        content = make()
+        write_private(path, content)
+        return content
 
 
 def _process_metrics(gates: Iterable[str]) -> Callable[[], str]:
