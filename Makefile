@@ -84,6 +84,7 @@ workflows: $(DOCS_VENV)/.ready
 	$(DOCS_VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(DOCS_VENV)/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
 	$(DOCS_VENV)/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(DOCS_VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec deploy/ha/compose.yaml
 	$(DOCS_VENV)/bin/zizmor --offline --quiet .github action.yml
 
 bench: setup

@@ -1,8 +1,8 @@
-"""Whether a history of one object is linearizable: whether there is an order of its operations, each at one moment between
-its call and its return, in which every answer is right.
+"""Whether a history of one object is linearizable: whether there is an order of its operations, each at one moment
+between its call and its return, in which every answer is right.
 
-The search is Wing and Gong's with Lowe's memory of what was tried ("Testing for linearizability", 2017), as porcupine has
-it. An operation whose outcome nobody knows may have happened at any time after its call, or never.
+The search is Wing and Gong's with Lowe's memory of what was tried ("Testing for linearizability", 2017), as porcupine
+has it. An operation whose outcome nobody knows may have happened at any time after its call, or never.
 
 ``Register`` is the object: created, read, updated and deleted by resourceVersion, as an API server promises it.
 """
@@ -136,11 +136,16 @@ def _listed(history: Sequence[Operation]) -> _Entry:
     return head
 
 
-def linearized(history: Sequence[Operation], start: State | None = None) -> tuple[bool, list[Operation]]:
-    """Whether a history is linearizable, and the longest order that was found."""
+class Undecided(Exception):
+    """The search has become too long: too many operations at once have no known outcome."""
+
+
+def linearized(history: Sequence[Operation], *, most_steps: int = 1_000_000) -> tuple[bool, list[Operation]]:
+    """Whether a history is linearizable, and the longest order that was found. Raises ``Undecided``."""
     head = _listed(history)
     missing = sum(operation.outcome is not Outcome.UNKNOWN for operation in history)
-    state, done = start, 0
+    state: State | None = None
+    done = 0
     tried: set[tuple[int, State | None]] = set()
     taken: list[tuple[_Entry, State | None]] = []
     longest: list[Operation] = []
@@ -153,6 +158,8 @@ def linearized(history: Sequence[Operation], start: State | None = None) -> tupl
                 entry = entry.following
                 continue
             tried.add((reached, after))
+            if len(tried) > most_steps:
+                raise Undecided(f"{len(history)} operations, {most_steps} states")
             taken.append((entry, state))
             state, done = after, reached
             missing -= entry.returns is not None

@@ -28,9 +28,7 @@ def get(call: int, end: int, value: str = "", revision: int = 0) -> Operation:
     return Operation(verb=Verb.GET, outcome=outcome, call=call, end=end, value=value, revision=revision)
 
 
-def update(
-    call: int, end: int, expected: int, outcome: Outcome = OK, value: str = "", revision: int = 0
-) -> Operation:
+def update(call: int, end: int, expected: int, outcome: Outcome = OK, value: str = "", revision: int = 0) -> Operation:
     return Operation(
         verb=Verb.UPDATE, outcome=outcome, call=call, end=end, value=value, revision=revision, expected=expected
     )

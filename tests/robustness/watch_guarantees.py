@@ -9,6 +9,7 @@ A label selector shows an object that begins to match as added and one that ends
 (apiserver ``pkg/storage/cacher/cache_watcher.go``, v0.36); what is expected is derived by the same rule.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -107,7 +108,7 @@ def _sent(watch: Watch) -> list[Event]:
 
 def _ordered(watch: Watch) -> list[str]:
     revisions = [event.revision for event in _sent(watch)]
-    return [f"ordered: {late} after {early}" for early, late in zip(revisions, revisions[1:], strict=False) if late < early]
+    return [f"ordered: {late} after {early}" for early, late in itertools.pairwise(revisions) if late < early]
 
 
 def _unique(watch: Watch) -> list[str]:
@@ -165,4 +166,6 @@ def _reliable(watch: Watch, expected: Sequence[Event]) -> list[str]:
     missing = [event for event in wanted if event not in set(sent)]
     if missing and (not sent or missing[0].revision < sent[0].revision):
         return [f"resumable: {missing[0].key} at {missing[0].revision} is left out at the beginning"]
-    return [f"reliable: {missing[0].key} at {missing[0].revision} is left out" if missing else "reliable: another order"]
+    return [
+        f"reliable: {missing[0].key} at {missing[0].revision} is left out" if missing else "reliable: another order"
+    ]

@@ -18,9 +18,7 @@ async def test_the_watch_goes_on_when_a_request_changes_the_member(env: Env) -> 
     has gone well so far, must go on at the next one."""
     etcd = shared_etcd()
     urls = (etcd.url, etcd.url.replace("127.0.0.1", "localhost"))
-    store = EtcdStore.open(
-        env, EtcdOptions(servers=urls, compaction_interval=0), PlainKeys(etcd.root()), PlainCodec()
-    )
+    store = EtcdStore.open(env, EtcdOptions(servers=urls, compaction_interval=0), PlainKeys(etcd.root()), PlainCodec())
     try:
         watcher = store.watch("/pods/", store.revision)
         await put(store, "/pods/default/a")

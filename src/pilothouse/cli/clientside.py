@@ -1,4 +1,4 @@
-"""What programs that are clients share: flags that say which API server, a client of it, and flags of leader election."""
+"""What programs that are clients share: flags of the API server and of leader election, and a client."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager

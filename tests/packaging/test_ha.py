@@ -1,0 +1,155 @@
+"""``deploy/ha``: one declaration for local processes and compose, flags that exist, a load balancer that works."""
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import balancer
+import ha
+import pytest
+import yaml
+from tests.programs import ROOT, free_port
+
+import programs as declared
+from pilothouse.cli import apiserver, manager, nodes, scheduler
+from pilothouse.env import Env
+from pilothouse.serving.certificates import issue_server, make_authority
+
+_FLAGS = {"apiserver": apiserver, "manager": manager, "scheduler": scheduler, "nodes": nodes}
+_LAYOUTS = {"local": ha.local(Path("/x"), 6443), "compose": ha.composed()}
+
+
+def test_the_compose_file_is_what_the_script_prints() -> None:
+    document = yaml.safe_load((ROOT / "deploy/ha/compose.yaml").read_text())
+    assert document == ha.compose(), "python deploy/ha/ha.py compose > deploy/ha/compose.yaml"
+
+
+def test_compose_and_local_processes_have_the_same_flags() -> None:
+    def names(at: declared.Layout) -> dict[str, list[str]]:
+        return {
+            each.name: [word.partition("=")[0] if "/" in word or ":" in word else word for word in each.command]
+            for each in declared.programs(at)
+        }
+
+    local, compose = (
+        {name: [word.partition("=")[0] for word in words] for name, words in names(at).items()}
+        for at in _LAYOUTS.values()
+    )
+    assert local == compose
+
+
+def test_every_service_of_compose_has_what_it_needs() -> None:
+    document: Any = ha.compose()
+    for name, service in document["services"].items():
+        for volume in service.get("volumes", ()):
+            source = volume.partition(":")[0]
+            assert source == "./" or source in document["volumes"], (name, volume)
+        for other in service.get("depends_on", ()):
+            assert other in document["services"]
+        if name != "keys":
+            assert service["restart"] == "always"
+        mounted = [volume.split(":")[1] for volume in service.get("volumes", ())]
+        paths = [word.partition("=")[2] for word in service["command"] if "=/" in word]
+        assert all(any(path == at or path.startswith(f"{at}/") for at in mounted) for path in paths), name
+
+
+@pytest.mark.parametrize("layout", _LAYOUTS)
+def test_the_programs_know_their_flags(layout: str) -> None:
+    checked = set()
+    for program in declared.programs(_LAYOUTS[layout]):
+        if program.command[0] == "pilothouse":
+            _pilothouse, command, *flags = program.command
+            _FLAGS[command].flag_set(command).parse(flags)  # type: ignore[attr-defined]
+            checked.add(command)
+    assert checked == set(_FLAGS)
+
+
+def test_keys_and_tokens_are_made_once(tmp_path: Path) -> None:
+    at = ha.local(tmp_path, 6443)
+    declared.prepare(at, tmp_path / "keys")
+    before = {path.name: path.read_text() for path in (tmp_path / "keys").iterdir()}
+    declared.prepare(at, tmp_path / "keys")
+    assert {path.name: path.read_text() for path in (tmp_path / "keys").iterdir()} == before
+    assert all(path.stat().st_mode & 0o77 == 0 for path in (tmp_path / "keys").iterdir())
+    users = {line.split(",")[1] for line in before["tokens.csv"].splitlines()}
+    assert users == {"system:kube-controller-manager", "system:kube-scheduler"}
+    config = yaml.safe_load(before["manager-1.kubeconfig"])
+    assert config["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:6443"
+
+
+class _Server:
+    """An API server, as far as a load balancer knows: it says whether it is ready, and otherwise its name."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name, self.ready, self.port = name, True, free_port()
+        pair = issue_server(make_authority("ca", Env().now()), ["127.0.0.1"], Env().now())
+        pair.save(directory / f"{name}.crt", directory / f"{name}.key")
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(directory / f"{name}.crt", directory / f"{name}.key")
+
+    async def start(self) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port, ssl=self._context)
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if b"/readyz" in data:
+            self._transport.write(f"HTTP/1.1 {200 if self._server.ready else 500} x\r\n\r\n".encode())
+        else:
+            self._transport.write(f"{self._server.name}\n".encode())
+
+
+@pytest.mark.real_loop(timeout=30)
+async def test_the_load_balancer_leads_to_those_that_are_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balancer, "CHECK_SECONDS", 0.05)
+    servers = [_Server(name, tmp_path) for name in ("one", "two")]
+    listening = [await server.start() for server in servers]
+    port = free_port()
+    addresses = [f"127.0.0.1:{server.port}" for server in servers]
+    running = asyncio.create_task(balancer.Balancer([*addresses, "127.0.0.1:1"]).run("127.0.0.1", port))
+    trusting = ssl._create_unverified_context()
+
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    return await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+                except OSError:
+                    await asyncio.sleep(0.02)
+
+    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        writer.write(b"name\n")
+        return (await reader.readline()).decode().strip()
+
+    connections = [await connect() for _ in range(4)]
+    assert {await ask(*each) for each in connections} == {"one", "two"}
+    servers[0].ready = False
+    for reader, writer in connections:  # those of the other one stay
+        name = ""
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    name = await ask(reader, writer)
+                except OSError:
+                    name = ""
+                if name != "one":
+                    break
+                await asyncio.sleep(0.02)
+        assert name in ("", "two")
+    connections += [await connect() for _ in range(3)]
+    assert {await ask(*each) for each in connections[-3:]} == {"two"}
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    for server in listening:
+        server.close()
+    for _reader, writer in connections:
+        writer.transport.abort()
+    await asyncio.sleep(0)
