@@ -60,7 +60,7 @@ def test_the_programs_know_their_flags(layout: str) -> None:
     for program in declared.programs(_LAYOUTS[layout]):
         if program.command[0] == "pilothouse":
             _pilothouse, command, *flags = program.command
-            _FLAGS[command].flag_set(command).parse(flags)  # type: ignore[attr-defined]
+            _FLAGS[command].flag_set(command).parse(flags)
             checked.add(command)
     assert checked == set(_FLAGS)
 
