@@ -1,6 +1,7 @@
 """``--etcd-…``: what they mean, and what is wrong with them."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +18,13 @@ def test_the_flags_are_upstreams_in_both_commands() -> None:
     names = ["etcd-servers", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile"]
     for module in (apiserver, up):
         found = [flag.name for flag in module.flag_set("x").groups["etcd"]]
-        assert found == [*names, "etcd-compaction-interval", "event-ttl"]
+        encryption = ["encryption-provider-config", "encryption-provider-config-automatic-reload"]
+        assert found == [*names, "etcd-compaction-interval", *encryption, "event-ttl"]
 
 
 def test_they_become_options() -> None:
     words = [SERVER, "--etcd-prefix=/k", "--etcd-cafile=a", "--etcd-certfile=b", "--etcd-keyfile=c", "--event-ttl=10m"]
+    words += ["--encryption-provider-config=e", "--encryption-provider-config-automatic-reload"]
     options = etcd_options(apiserver.flag_set("x").parse([*words, "--etcd-compaction-interval=0"]))
     assert options == EtcdOptions(
         servers=("https://10.0.0.1:2379", "https://10.0.0.2:2379"),
@@ -30,6 +33,8 @@ def test_they_become_options() -> None:
         cert_file="b",
         key_file="c",
         compaction_interval=0,
+        encryption_provider_config="e",
+        encryption_automatic_reload=True,
         event_ttl=600,
     )
     assert etcd_options(apiserver.flag_set("x").parse([])) is None
@@ -41,6 +46,14 @@ def test_they_become_options() -> None:
         pytest.param(["--etcd-prefix=/k"], "--etcd-prefix needs --etcd-servers", id="no servers"),
         pytest.param(["--etcd-servers=10.0.0.1:x"], "--etcd-servers: '10.0.0.1:x'", id="no address"),
         pytest.param([SERVER, "--etcd-certfile=a"], "are given together", id="half a certificate"),
+        pytest.param(
+            ["--encryption-provider-config=x"], "--encryption-provider-config needs --etcd-servers", id="no etcd"
+        ),
+        pytest.param(
+            [SERVER, "--encryption-provider-config-automatic-reload"],
+            "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config",
+            id="nothing to reload",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(words: list[str], message: str) -> None:
@@ -61,3 +74,10 @@ def test_without_an_etcd_the_start_names_it() -> None:
     expected = r"etcd can't be read at http://127\.0\.0\.1:1: rpc error: code = Unavailable"
     with pytest.raises(UserError, match=expected):
         apiserver.open_server(Env(), apiserver.flag_set("x").parse(["--etcd-servers=http://127.0.0.1:1", "--port=0"]))
+
+
+def test_a_configuration_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    words = [SERVER, "--port=0", f"--encryption-provider-config={path}"]
+    with pytest.raises(UserError, match=r"--encryption-provider-config: error while parsing file: .*: no such file"):
+        apiserver.open_server(Env(), apiserver.flag_set("x").parse(words))

@@ -7,9 +7,10 @@ from pilothouse.env import Env
 from pilothouse.storage import Record, Retention
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.client import EtcdClient
-from pilothouse.storage.etcd.codecs import Codec, Keys
+from pilothouse.storage.etcd.codecs import Keys
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.store import EtcdStore
+from pilothouse.storage.etcd.values import Values
 
 
 class RelativeClient(EtcdClient):
@@ -76,7 +77,7 @@ class RelativeStore(EtcdStore):
         env: Env,
         client: EtcdClient,
         keys: Keys,
-        codec: Codec,
+        values: Values,
         options: EtcdOptions,
         *,
         records: Iterable[Record],
@@ -87,6 +88,6 @@ class RelativeStore(EtcdStore):
         own = RelativeClient(options)
         own.base = revision - 1
         super().__init__(
-            env, own, keys, codec, options, records=records, revision=1, retention=retention, lasting=lasting
+            env, own, keys, values, options, records=records, revision=1, retention=retention, lasting=lasting
         )
         self.compacted = 0

@@ -37,6 +37,7 @@ from pilothouse.storage import (
     StoreError,
     StoreUnavailable,
 )
+from pilothouse.storage.unreadable import why_unreadable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -217,6 +218,8 @@ class Core:
             return fitted
         if value.startswith(info.head):
             return value
+        if why_unreadable(value) is not None:
+            raise errors.unreadable(value, "", "")
         strategy = self.strategy(info)
         return strategy.from_storage(info, value)
 
@@ -229,12 +232,15 @@ class Core:
         even if it has done so before. Raises ``StatusError`` when it cannot be converted."""
         if not self.needs_webhook(info, value):
             return self.view(info, value)
+        if why_unreadable(value) is not None:
+            raise errors.unreadable(value, "", "")
         shown: list[bytes] = await info.custom.converter.shown(info, [value], fresh=fresh)
         return shown[0]
 
     async def shown_all(self, info: ResourceInfo, values: Sequence[bytes]) -> list[bytes]:
         """The same for several objects, which are converted together."""
         if info.custom is not None and info.custom.converter is not None:
+            errors.check_readable(values)
             shown: list[bytes] = await info.custom.converter.shown(info, values)
             return shown
         return [self.view(info, value) for value in values]

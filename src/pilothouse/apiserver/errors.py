@@ -11,6 +11,8 @@ import msgspec
 
 from pilothouse.apiserver.field_errors import FieldError
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.go_text import quote
+from pilothouse.storage.unreadable import why_unreadable
 
 _encode = msgspec.json.Encoder().encode
 
@@ -205,6 +207,24 @@ def corrupt(key: str, reason: str) -> StatusError:
     return internal(
         f"StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {reason}"
     )
+
+
+def unreadable(value: bytes, key: str, error: object) -> StatusError:
+    """500 for a stored value that can't be decoded, by reason: it is damaged, or can't be decrypted."""
+    why = why_unreadable(value)
+    if why is None:
+        return corrupt(key, str(error))
+    return internal(why.reason) if why.storage_key else corrupt(key, why.reason)
+
+
+def check_readable(values: Iterable[bytes]) -> None:
+    """Raises the 500 for a list of which a value can't be read (apiserver ``pkg/storage/etcd3/store.go``, v0.36)."""
+    for value in values:
+        why = why_unreadable(value)
+        if why is not None:
+            if why.storage_key:
+                raise internal(f"unable to transform key {quote(why.storage_key)}: {why.reason}")
+            raise corrupt("", why.reason)
 
 
 def internal(message: str) -> StatusError:

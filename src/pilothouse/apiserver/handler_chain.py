@@ -142,6 +142,7 @@ class HandlerChain:
             started=lambda: self._started,
             storage=lambda: core.store.is_reachable,
             serving=lambda: not self._stopping,
+            kms=server.kms_health,
         )
         server.documents = Documents(
             core.table,

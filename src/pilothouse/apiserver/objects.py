@@ -16,6 +16,7 @@ from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.env import Env, Log
 from pilothouse.machinery.times import add_seconds
 from pilothouse.storage import Record, Staged, Store
+from pilothouse.storage.unreadable import is_readable
 
 Object = dict[str, Any]
 
@@ -75,7 +76,7 @@ def decode(value: bytes, key: str = "") -> Object:
         return _decode(value)
     except msgspec.DecodeError as error:
         _log.error("A stored object can't be read", key=key, error=error)
-        raise errors.corrupt(key, str(error)) from None
+        raise errors.unreadable(value, key, error) from None
 
 
 def ordered_metadata(metadata: Object) -> Object:
@@ -101,6 +102,21 @@ def encode_object(info: ResourceInfo, obj: Object, *, ordered: bool = False) -> 
 def with_revision(value: bytes, old: int | str, new: int) -> bytes:
     """The stored bytes with another resource version and everything else as it was."""
     return value.replace(b'"resourceVersion":"%s"' % str(old).encode(), b'"resourceVersion":"%d"' % new, 1)
+
+
+def readable_records(store: Store, prefix: str) -> list[Record]:
+    """The records under a prefix for a loop of the server, without those that can't be read: they come as new ones once
+    they can be."""
+    records = store.list(prefix).records
+    return [record for record in records if is_readable(record.value)] if store.has_unreadable else records
+
+
+def all_records(store: Store, prefix: str) -> list[Record]:
+    """The records under a prefix for what must know all of them. Raises ``StatusError`` (500) if one can't be read."""
+    records = store.list(prefix).records
+    if store.has_unreadable:
+        errors.check_readable([record.value for record in records])
+    return records
 
 
 def stage_object(store: Store, info: ResourceInfo, key: str, obj: Object, *, expected: int) -> Staged:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket  # noqa: TID251  # the name of the host
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from pilothouse.cli import admission_config
 from pilothouse.cli.audit_flags import add_audit_flags, audit_options
 from pilothouse.cli.clientside import common_flags, traced
-from pilothouse.cli.etcd_flags import NEEDS_GRPC, add_etcd_flags, etcd_options
+from pilothouse.cli.etcd_flags import NEEDS_GRPC, NEEDS_NACL, add_etcd_flags, etcd_options
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
@@ -34,6 +33,7 @@ with lazy_imports():
     from pilothouse.apiserver.audit import options as audit_log_options
     from pilothouse.apiserver.authentication import authenticator
     from pilothouse.apiserver.controllers import identity_lease
+    from pilothouse.apiserver.encryption_config import types as encryption_config
     from pilothouse.apiserver.registry.core.services import address_pools
     from pilothouse.cli import written_kubeconfig
     from pilothouse.controllermanager import feature_gates
@@ -136,7 +136,7 @@ async def _serve(parsed: Parsed) -> int:
 
 def instance() -> dict[str, str]:
     """What spans say of the API server besides the name of the service."""
-    return {"service.instance.id": identity_lease.server_name(socket.gethostname())}
+    return {"service.instance.id": identity_lease.own_name()}
 
 
 async def _serve_opened(served: "ServedApiServer", parsed: Parsed) -> int:
@@ -229,9 +229,14 @@ def open_server(
     except audit_log_options.AuditLogError as error:
         raise UserError(str(error), code=2) from error
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("grpc", "google"):
+        package = (error.name or "").partition(".")[0]
+        if package == "nacl":
+            raise UserError(NEEDS_NACL) from None
+        if package not in ("grpc", "google"):
             raise
         raise UserError(NEEDS_GRPC) from None
+    except encryption_config.EncryptionConfigError as error:
+        raise UserError(f"--encryption-provider-config: {error}") from error
     except StoreUnavailable as error:
         raise UserError(f"etcd can't be read at {', '.join(parsed['etcd-servers'])}: {error}") from error
     except (OSError, ValueError) as error:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pilothouse.cli.program import UserError
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.storage.etcd.options import EtcdOptions
@@ -14,6 +14,16 @@ with lazy_imports():
     from pilothouse.storage.etcd import options as etcd
 
 NEEDS_GRPC = "--etcd-servers needs gRPC: pip install 'pilothouse[etcd]'"
+NEEDS_NACL = "secretbox in --encryption-provider-config needs PyNaCl: pip install 'pilothouse[etcd]'"
+
+_ONLY_WITH_ETCD = (
+    "etcd-prefix",
+    "etcd-cafile",
+    "etcd-certfile",
+    "etcd-keyfile",
+    "etcd-compaction-interval",
+    "encryption-provider-config",
+)
 
 
 def add_etcd_flags(flags: FlagSet) -> None:
@@ -37,14 +47,30 @@ def add_etcd_flags(flags: FlagSet) -> None:
             300.0,
             "The interval of compaction requests. If 0, the compaction request from apiserver is disabled",
         ),
+        Flag(
+            "encryption-provider-config",
+            STRING,
+            "",
+            "The file containing configuration for encryption providers to be used for storing secrets in etcd",
+        ),
+        Flag(
+            "encryption-provider-config-automatic-reload",
+            BOOL,
+            False,
+            "Determines if the file set by --encryption-provider-config should be automatically reloaded if the disk "
+            "contents change",
+        ),
         Flag("event-ttl", DURATION, 3600.0, "Amount of time to retain events"),
     )
 
 
 def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
     """What the flags say, None without ``--etcd-servers``. Raises ``UserError``."""
+    if parsed["encryption-provider-config-automatic-reload"] and not parsed["encryption-provider-config"]:
+        message = "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
+        raise UserError(message, code=2)
     if not parsed["etcd-servers"]:
-        for name in ("etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-compaction-interval"):
+        for name in _ONLY_WITH_ETCD:
             of_snapshot = name == "etcd-prefix" and parsed.values.get("etcd-snapshot")
             if name in parsed.given and not of_snapshot:
                 raise UserError(f"--{name} needs --etcd-servers", code=2)
@@ -56,6 +82,8 @@ def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
         key_file=parsed["etcd-keyfile"],
         prefix=parsed["etcd-prefix"],
         compaction_interval=parsed["etcd-compaction-interval"],
+        encryption_provider_config=parsed["encryption-provider-config"],
+        encryption_automatic_reload=parsed["encryption-provider-config-automatic-reload"],
         event_ttl=parsed["event-ttl"],
     )
     try:

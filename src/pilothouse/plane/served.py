@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pilothouse.apiserver.audit.filter import Audit
     from pilothouse.apiserver.audit.options import AuditLogOptions
     from pilothouse.apiserver.controllers.cluster_authentication_trust import AuthenticationConfig
+    from pilothouse.apiserver.encryption_config.opened import OpenedEncryption
     from pilothouse.cel.sandbox import Sandbox
     from pilothouse.plane.plain_http import App
     from pilothouse.serving.certificates import Pair
@@ -50,7 +51,8 @@ with lazy_imports():
     from pilothouse.apiserver.audit import filter as audit_filter
     from pilothouse.apiserver.audit import metrics as audit_metrics
     from pilothouse.apiserver.audit import options as audit_options
-    from pilothouse.apiserver.controllers import cluster_authentication_trust
+    from pilothouse.apiserver.controllers import cluster_authentication_trust, identity_lease
+    from pilothouse.apiserver.encryption_config import opened
     from pilothouse.cel import sandbox
     from pilothouse.controllermanager import build_metrics, feature_gates
     from pilothouse.plane import plain_http
@@ -129,7 +131,8 @@ class ServedApiServer:
         self.env = env
         self.options = options
         directory = Path(options.data_dir) if options.data_dir else None
-        self.store: Store = _open_store(env, options, records)
+        encryption = _open_encryption(env, options.etcd)
+        self.store: Store = _open_store(env, options, records, encryption)
         core = msgspec.structs.replace(
             options.server, secure_port=options.port or DEFAULT_PORT, admission_plugins=options.admission_plugins
         )
@@ -137,6 +140,8 @@ class ServedApiServer:
         self.server = ApiServer(env, self.store, options=core, audit=self.audit)
         if self.audit is not None:
             self.server.metrics_sources.append(self.audit.metrics.registry.exposition)
+        if encryption is not None:
+            self._serve_encryption(encryption)
         self._worker: WorkerThread | None = None
         self._sandbox: Sandbox | None = None
         self.server.core.long_work.hire = self._hire
@@ -235,6 +240,12 @@ class ServedApiServer:
                     return
         await self._application(scope, receive, send)
 
+    def _serve_encryption(self, encryption: "OpenedEncryption") -> None:
+        self.server.metrics_sources.append(encryption.metrics.registry.exposition)
+        self.server.kms_health = encryption.health
+        if encryption.controller is not None:
+            self.server.background["encryption configuration"] = encryption.controller.run
+
     def _for_tests(self) -> "App":
         return plain_http.everyone_is_admin(
             self._application, self.token, (self.options.host, *self.options.extra_hosts)
@@ -274,9 +285,11 @@ class ServedApiServer:
         return tls.ServerTls.from_pair(pair, client_authority=trusted)
 
 
-def _open_store(env: Env, options: ServedOptions, records: Sequence[Record]) -> Store:
+def _open_store(
+    env: Env, options: ServedOptions, records: Sequence[Record], encryption: "OpenedEncryption | None"
+) -> Store:
     if options.etcd is not None:
-        return _open_etcd(env, options, options.etcd)
+        return _open_etcd(env, options, options.etcd, encryption)
     retention = _retention(options)
     if not options.data_dir:
         return MemoryStore(env, retention=retention, records=records, revision=newest_revision(records))
@@ -289,7 +302,19 @@ def _retention(options: ServedOptions) -> Retention:
     return Retention(seconds=options.history, bytes=size // 4, total_bytes=size, brief=brief)
 
 
-def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions") -> Store:
+def _open_encryption(env: Env, etcd: "EtcdOptions | None") -> "OpenedEncryption | None":
+    """What is encrypted at rest, if anything is. Raises ``EncryptionConfigError``, ``ModuleNotFoundError``."""
+    if etcd is None or not etcd.encryption_provider_config:
+        return None
+    return opened.OpenedEncryption(
+        env,
+        etcd.encryption_provider_config,
+        reload=etcd.encryption_automatic_reload,
+        server_id=identity_lease.own_name(),
+    )
+
+
+def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions", encryption: "OpenedEncryption | None") -> Store:
     """Raises ``ModuleNotFoundError`` without the extra, ``StoreUnavailable`` when no etcd answers."""
     if options.data_dir:
         make_private_directory(Path(options.data_dir))
@@ -300,6 +325,7 @@ def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions") -> Store:
         storage_codec.ObjectCodec(),
         retention=_retention(options),
         lasting=lambda key: storage_codec.seconds_kept(key, etcd.event_ttl),
+        encryption=None if encryption is None else encryption.at_rest,
     )
 
 

@@ -107,6 +107,11 @@ class Store(ABC):
 
     # Reading
 
+    @property
+    def has_unreadable(self) -> bool:
+        """Whether there may be values here that can't be read (``storage.unreadable``)."""
+        return False
+
     def get(self, key: str) -> Record | None:
         """The newest committed record."""
         return self._records.get(key)
@@ -349,6 +354,11 @@ class Store(ABC):
 
     async def catch_up(self) -> None:  # noqa: B027  # what is stored is visible
         """Return once everything that was stored when this was called is visible here."""
+
+    async def is_stale(self, record: Record) -> bool:
+        """Whether a record is to be written again even if it stays as it is, since it is stored in another form than it
+        would be now."""
+        return False
 
     async def past(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> "Store":
         """A store of what was under the prefix, beyond a key, at a revision that only the place behind a shared store

@@ -13,9 +13,11 @@ from tests.apiserver.api import CONFIG_MAPS, Api
 from tests.real_cluster import RealCluster, RequestFailed, missing_programs
 
 from pilothouse.apiserver import ServerOptions
+from pilothouse.apiserver.encryption_config.opened import OpenedEncryption
 from pilothouse.apiserver.resources import ResourceInfo, built_in
 from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec
 from pilothouse.env import Env, TaskGroup
+from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.store import EtcdStore
 
@@ -35,13 +37,42 @@ _NOT_KNOWN = (
 )
 
 
+# What is encrypted at rest, in every test: by each provider a resource.
+_ENCRYPTED = {"secrets": "aescbc", "configmaps": "secretbox", "serviceaccounts": "aesgcm"}
+_THEIRS, _OURS = ("one", "two"), ("two", "one")
+"""Names of the keys: each server encrypts with its first one."""
+_SECRETS = {
+    "one": "b25lIGtleSBvZiAzMiBieXRlcyBmb3IgYWxsIG9mIHQ=",
+    "two": "dHdvIGtleXMgb2YgMzIgYnl0ZXMsIHRoZSBvdGhlciE=",
+}
+
+
+def _encryption_config(directory: Path, keys: tuple[str, str]) -> Path:
+    """A configuration with these keys."""
+    path = directory / f"encryption-{keys[0]}.yaml"
+    listed = [{"name": name, "secret": _SECRETS[name]} for name in keys]
+    resources = [
+        {"resources": [resource], "providers": [{provider: {"keys": listed}}, {"identity": {}}]}
+        for resource, provider in _ENCRYPTED.items()
+    ]
+    resources.append({"resources": ["limitranges"], "providers": [{"identity": {}}, {"aesgcm": {"keys": listed}}]})
+    config = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": resources}
+    path.write_text(json.dumps(config))
+    return path
+
+
 @pytest.fixture(scope="module")
-def go() -> Iterator[RealCluster]:
+def go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """kube-apiserver with what it can share."""
     if problem := missing_programs():
         pytest.skip(problem)
     disabled = ",".join(f"{version}=false" for version in _NOT_KNOWN)
-    flags = ["--feature-gates=APIPriorityAndFairness=false", f"--runtime-config={disabled}"]
+    config = _encryption_config(tmp_path_factory.mktemp("theirs"), _THEIRS)
+    flags = [
+        "--feature-gates=APIPriorityAndFairness=false",
+        f"--runtime-config={disabled}",
+        f"--encryption-provider-config={config}",
+    ]
     cluster = RealCluster(flags)
     try:
         yield cluster.start()
@@ -50,10 +81,12 @@ def go() -> Iterator[RealCluster]:
 
 
 @pytest.fixture
-async def ours(env: Env, go: RealCluster) -> AsyncIterator[Api]:
+async def ours(env: Env, go: RealCluster, tmp_path: Path) -> AsyncIterator[Api]:
     """Ours, on the same etcd."""
     options = EtcdOptions(servers=(go.etcd_url,), compaction_interval=0)
-    store = EtcdStore.open(env, options, KeyLayout(), ObjectCodec())
+    config = _encryption_config(tmp_path, _OURS)
+    encryption = OpenedEncryption(env, str(config), reload=False, server_id="").at_rest
+    store = EtcdStore.open(env, options, KeyLayout(), ObjectCodec(), encryption=encryption)
     api = Api(env, ServerOptions(service_range="10.0.0.0/16"), store=store)
     try:
         async with TaskGroup() as group:
@@ -63,6 +96,73 @@ async def ours(env: Env, go: RealCluster) -> AsyncIterator[Api]:
             group.cancel()
     finally:
         await api.server.close()
+
+
+async def _in_etcd(ours: Api, resource: str, name: str, namespace: str = "default") -> bytes:
+    """What etcd has of an object."""
+    store = ours.store
+    assert isinstance(store, EtcdStore)
+    key = f"/registry/{resource}/{namespace}/{name}".encode()
+    answer = await store.client.range(messages.RangeRequest(key=key))
+    return bytes(answer.kvs[0].value)
+
+
+@pytest.mark.parametrize(("resource", "provider"), [*_ENCRYPTED.items(), ("limitranges", "")])
+async def test_both_read_what_the_other_has_encrypted(ours: Api, go: RealCluster, resource: str, provider: str) -> None:
+    path, prefix = f"/api/v1/namespaces/default/{resource}", f"k8s:enc:{provider}:v1:" if provider else "k8s\0"
+
+    async def theirs(method: str, target: str, body: Any = None) -> Any:
+        status, answer = await asyncio.to_thread(go.ask, method, target, body)
+        assert status < 300, answer
+        return answer
+
+    made = await ours.made(path, {"metadata": {"name": "ours", "labels": {"a": "b"}}})
+    assert (await _in_etcd(ours, resource, "ours")).startswith(f"{prefix}{'two:' if provider else ''}".encode())
+    assert (await theirs("GET", f"{path}/ours"))["metadata"]["uid"] == made["metadata"]["uid"]
+    await theirs("POST", path, {"metadata": {"name": "theirs", "labels": {"a": "b"}}})
+    of_theirs = await _in_etcd(ours, resource, "theirs")
+    assert of_theirs.startswith(f"{prefix}{'one:' if provider else ''}".encode())
+    read = await ours.get(f"{path}/theirs")
+    assert read.meta["labels"] == {"a": "b"}
+    # What is encrypted with another key than the first one is written again, though nothing changes; and only then.
+    replaced = await ours.put(f"{path}/theirs", read.body)
+    again = await ours.put(f"{path}/theirs", replaced.body)
+    assert (replaced.meta["resourceVersion"] == read.meta["resourceVersion"]) == (not provider)
+    assert again.meta["resourceVersion"] == replaced.meta["resourceVersion"]
+    if provider:
+        assert (await _in_etcd(ours, resource, "theirs")).startswith(f"{prefix}two:".encode())
+    assert (await theirs("GET", f"{path}/theirs"))["metadata"]["labels"] == {"a": "b"}
+    for name in ("ours", "theirs"):
+        assert (await ours.delete(f"{path}/{name}")).status == 200
+
+
+async def test_what_nobody_has_a_key_for_is_refused_with_the_same_words(ours: Api, go: RealCluster) -> None:
+    secrets = "/api/v1/namespaces/default/secrets"
+    store = ours.store
+    assert isinstance(store, EtcdStore)
+    await ours.made(secrets, {"metadata": {"name": "good"}})
+    key = b"/registry/secrets/default/"
+    values = {
+        b"unknown-key": b"k8s:enc:aescbc:v1:three:" + bytes(32),
+        b"unknown-provider": b"k8s:enc:aesgcm:v1:one:" + bytes(32),
+        b"short": b"k8s:enc:aescbc:v1:one:" + bytes(5),
+        b"uneven": b"k8s:enc:aescbc:v1:one:" + bytes(17),
+    }
+    try:
+        for name, value in values.items():
+            await store.client.txn(messages.TxnRequest(success=[messages.put(key + name, value)]), operation="t")
+        for path in (*(f"{secrets}/{name.decode()}" for name in values), f"{secrets}/good", secrets):
+            status, theirs = await asyncio.to_thread(go.ask, "GET", path)
+            mine = await ours.get(path)
+            assert (mine.status, mine.body.get("message"), mine.body.get("reason")) == (
+                status,
+                theirs.get("message"),
+                theirs.get("reason"),
+            ), path
+    finally:
+        for name in values:
+            await store.client.txn(messages.TxnRequest(success=[messages.delete(key + name)]), operation="t")
+    await ours.delete(f"{secrets}/good")
 
 
 def _path(info: ResourceInfo, namespace: str) -> str:

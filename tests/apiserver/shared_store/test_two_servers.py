@@ -380,11 +380,20 @@ async def test_a_value_that_nobody_can_read_is_an_error_and_not_absent(env: Env)
         await store.client.txn(
             messages.TxnRequest(success=[messages.put(key, b"k8s:enc:aescbc:v1:k:x")]), operation="t"
         )
-        assert (await one.get(f"{CONFIG_MAPS}/bad")).status == 500
+        why = "identity transformer tried to read encrypted data"
+        assert (await one.get(f"{CONFIG_MAPS}/bad")).message == f"Internal error occurred: {why}"
         listed = await one.get(CONFIG_MAPS)
-        assert (listed.status, "corrupt object" in listed.message) == (500, True)
+        assert (listed.status, listed.message) == (
+            500,
+            f'Internal error occurred: unable to transform key "{key.decode()}": {why}',
+        )
         assert (await one.post(CONFIG_MAPS, config_map("bad"))).status == 409
         assert (await one.get(f"{CONFIG_MAPS}/good")).status == 200
+        await store.client.txn(messages.TxnRequest(success=[messages.put(key, b"k8s\0\xff")]), operation="t")
+        assert "corrupt object" in (await one.get(f"{CONFIG_MAPS}/bad")).message
+        await one.post(CONFIG_MAPS, config_map("a"))  # which is listed first
+        listed = await one.get(CONFIG_MAPS)
+        assert (listed.status, "corrupt object" in listed.message) == (500, True)
 
 
 async def test_keys_that_are_no_text_are_left_alone(env: Env) -> None:

@@ -321,7 +321,6 @@ def test_a_definition_of_one_version_by_name_gets_the_list() -> None:
         pytest.param("/pods/ns/x", b"k8s\x00\xff\xff", "can't be decoded", id="a broken envelope"),
         pytest.param("/pods/ns/x", b"k8s\x00", 'no kind "" is known', id="an empty envelope"),
         pytest.param("/pods/ns/x", b"", "can't be decoded", id="nothing"),
-        pytest.param("/secrets/ns/x", b"k8s:enc:aescbc:v1:key1:abc", "encrypted at rest", id="encrypted"),
         pytest.param("/pods/ns/x", envelope("v1", "Node", b""), "is a Node and not a Pod", id="another kind"),
         pytest.param("/pods/ns/x", envelope("v1", "Pod", b""), "has no uid", id="an empty object"),
         pytest.param("/pods/ns/x", envelope("v9", "Pod", b""), 'in version "v9"', id="a version nobody knows"),

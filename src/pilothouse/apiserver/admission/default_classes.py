@@ -7,7 +7,7 @@ After kubernetes' ``plugin/pkg/admission/storage/storageclass/setdefault`` and
 from collections.abc import Sequence
 
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
-from pilothouse.apiserver.objects import decode
+from pilothouse.apiserver.objects import all_records, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.storage import Store
 
@@ -68,7 +68,7 @@ class DefaultIngressClass(_DefaultClass):
 def newest_default(store: Store, prefix: str, annotations: Sequence[str]) -> str:
     """The class that one of the annotations marks as default; the newest of several, by name where they are as old."""
     best = ("", "")
-    for record in store.list(prefix).records:  # by name
+    for record in all_records(store, prefix):  # by name
         if b"is-default-class" not in record.value:
             continue
         meta = decode(record.value)["metadata"]

@@ -6,7 +6,7 @@ that with waits and live look-ups; this one reads the store.
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
-from pilothouse.apiserver.objects import read_head
+from pilothouse.apiserver.objects import decode, read_head
 from pilothouse.storage import Store
 
 IMMORTAL = ("default", "kube-system", "kube-public")
@@ -37,6 +37,8 @@ class NamespaceLifecycle(Plugin):
         if write.operation != "CREATE" or write.subresource:
             return
         if b'"deletionTimestamp":"' not in record.value:
+            if self._store.has_unreadable:
+                decode(record.value, record.key)  # which raises if it is none
             return
         if read_head(record.value).metadata.deletion_timestamp:
             raise errors.forbidden(

@@ -8,7 +8,7 @@ from typing import Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.errors import StatusError
-from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.objects import Object, all_records, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.storage import Change, Store
 
@@ -83,7 +83,7 @@ class Priority(Plugin):
     def _defaults(self) -> list[Object]:
         """The classes that are the default: one, but for those that were written at once."""
         if self._known_defaults is None:
-            stored = (record.value for record in self._store.list(PREFIX).records)
+            stored = (record.value for record in all_records(self._store, PREFIX))
             self._known_defaults = [decode(value) for value in stored if b'"globalDefault":true' in value]
         return self._known_defaults
 

@@ -11,9 +11,10 @@ from pilothouse.apiserver.controllers.bootstrap_objects import stage_missing
 from pilothouse.apiserver.controllers.followers import Follower
 from pilothouse.apiserver.controllers.post_start_hooks import api_service
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.objects import stage_deletion
+from pilothouse.apiserver.objects import readable_records, stage_deletion
 from pilothouse.apiserver.resources import BEHIND_GATES, gated, storage_prefix
 from pilothouse.storage import Staged
+from pilothouse.storage.unreadable import is_readable
 
 _GROUP = "apiregistration.k8s.io"
 _DEFINITIONS = storage_prefix("apiextensions.k8s.io", "customresourcedefinitions")
@@ -60,7 +61,11 @@ class GroupServices(Follower):
     def stage(self) -> Staged | None:
         core, staged = self._core, None
         desired: dict[str, tuple[str, str]] = {}
-        for record in core.store.list(_DEFINITIONS).records:
+        definitions = core.store.list(_DEFINITIONS).records
+        services = readable_records(core.store, _SERVICES)
+        if core.store.has_unreadable and not all(is_readable(record.value) for record in definitions):
+            return None  # what one of these is of must not be removed
+        for record in definitions:
             spec = _read_definition(record.value).spec
             for version in spec.versions:
                 if version.served:
@@ -73,7 +78,7 @@ class GroupServices(Follower):
             desired[f"{info.version}.{info.group}"] = (info.group, info.version)
             service = api_service(info.group, info.version, core.time.now())
             staged = stage_missing(core, _GROUP, "apiservices", service) or staged
-        for record in core.store.list(_SERVICES).records:
+        for record in services:
             meta = _read_service(record.value).metadata
             ours = meta.labels.get(_MANAGED) == "true" or (meta.name in of_gates and _MANAGED in meta.labels)
             if ours and meta.name not in desired:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from pilothouse.apiserver.conditions import LOCAL, set_condition
 from pilothouse.apiserver.controllers.followers import Follower
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.objects import Object, decode, stage_object
+from pilothouse.apiserver.objects import Object, decode, readable_records, stage_object
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.storage import Change, Mismatch, Record, Staged
+from pilothouse.storage.unreadable import is_readable
 
 _GROUP = "apiregistration.k8s.io"
 _RESOURCE = "apiservices"
@@ -81,7 +82,7 @@ class Availability(Follower):
         staged = None
         self._has_remote = False
         available: dict[str, bool] = {}
-        for record in self._core.store.list(_KEYS).records:
+        for record in readable_records(self._core.store, _KEYS):
             obj = decode(record.value)
             target = obj["spec"].get("service")
             service, slices = None, list[Object]()
@@ -98,9 +99,9 @@ class Availability(Follower):
     def _backend(self, namespace: str, name: str) -> tuple[Object | None, list[Object]]:
         store = self._core.store
         record = store.staged(f"{_SERVICES}{namespace}/{name}")
-        found = [decode(each.value) for each in store.list(f"{_SLICES}{namespace}/").records]
+        found = [decode(each.value) for each in readable_records(store, f"{_SLICES}{namespace}/")]
         slices = [each for each in found if (each["metadata"].get("labels") or {}).get(_SERVICE_NAME) == name]
-        return None if record is None else decode(record.value), slices
+        return None if record is None or not is_readable(record.value) else decode(record.value), slices
 
     def _note(self, record: Record, obj: Object, condition: Condition) -> Staged | None:
         before: Object = obj.get("status") or {}

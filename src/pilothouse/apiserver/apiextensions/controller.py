@@ -28,6 +28,7 @@ from pilothouse.apiserver.serializers.results import ObjectResult, Result
 from pilothouse.env import TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.storage import Change, Mismatch, Record, Staged
+from pilothouse.storage.unreadable import is_readable
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.apiextensions.conversion import converter
@@ -70,7 +71,8 @@ class CustomResources:
         self._converter_factory: factory.ConverterFactory | None = None
         core.store.on_commit.append(self._follow)
         for record in core.store.list(_PREFIX).records:
-            self._serve(decode(record.value))
+            if is_readable(record.value):
+                self._serve(decode(record.value))
         for verb in ("create", "update", "patch", "delete", "deletecollection"):
             core.special[(GROUP, RESOURCE, "", verb)] = self._handle
         for verb in ("update", "patch"):
@@ -207,7 +209,7 @@ class CustomResources:
     async def settle(self, name: str) -> None:
         """Bring the conditions of one definition up to date; finish its deletion as far as that is possible."""
         record = self._record(name)
-        if record is None:
+        if record is None or not is_readable(record.value):
             return
         definition = decode(record.value)
         if definition["metadata"].get("deletionTimestamp"):

@@ -21,6 +21,7 @@ from pilothouse.apiserver.registry.core.services.allocation import OWN_RANGE
 from pilothouse.apiserver.registry.flowcontrol import bootstrap
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.storage import Staged, resource_prefix
+from pilothouse.storage.unreadable import is_readable
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _NETWORKING = "networking.k8s.io"
@@ -151,7 +152,7 @@ def stage_roles(core: Core) -> Staged | None:
         info = core.table.built_in(RBAC_GROUP, resource)
         meta = desired["metadata"]
         record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
-        if record is None or record.key not in present:
+        if record is None or record.key not in present or not is_readable(record.value):
             continue
         changed = reconciled(msgspec.json.decode(record.value), desired)
         if changed is not None:

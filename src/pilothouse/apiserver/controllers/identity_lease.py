@@ -26,6 +26,11 @@ def server_name(host: str) -> str:
     return "apiserver-" + base64.b32encode(digest).decode().rstrip("=").lower()
 
 
+def own_name() -> str:
+    """The name of the server on this host."""
+    return server_name(socket.gethostname())
+
+
 async def keep_lease(core: Core, address: str) -> None:
     """Write the lease now and every ten seconds; ``address`` is where other servers would reach this one."""
     host = socket.gethostname()

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -106,6 +107,7 @@ async def list_objects(core: Core, call: Call) -> ListResult:
             raise _expired(core, options, after, prefix) from gone
         records, more, remaining = page.records, page.more, page.remaining if page.more else None
         revision = page.revision
+        _check_readable(store, records)
     elif info.custom is not None and info.custom.converter is not None:
         records, shown, more, revision = await _select_converted(
             core, call, selection, options, after, prefix, revision, store
@@ -126,10 +128,19 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     return ListResult(info, values, revision, continue_, remaining, tuple(call.warnings))
 
 
+def _check_readable(store: "_Lists", records: Sequence[Record]) -> None:
+    """Raises the 500 of a list with values that nobody can read."""
+    if store.has_unreadable:
+        errors.check_readable([record.value for record in records])
+
+
 class _Lists(Protocol):
     """What lists: the store, or what it has read of an earlier revision."""
 
     revision: int
+
+    @property
+    def has_unreadable(self) -> bool: ...
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page: ...
 
@@ -174,6 +185,7 @@ def _select(
         except Compacted as gone:
             raise _expired(core, options, after, prefix) from gone
         records, revision = page.records, page.revision
+        _check_readable(store, records)
     attributes_of = core.attributes.of
     resource = info.prefix
     selected: list[Record] = []
@@ -217,6 +229,7 @@ async def _select_converted(
         except Compacted as gone:
             raise _expired(core, options, after, prefix) from gone
         records, revision = page.records, page.revision
+        _check_readable(store, records)
     selected: list[Record] = []
     shown: list[bytes] = []
     for begin in range(0, len(records), _CONVERTED_AT_ONCE):
@@ -236,6 +249,8 @@ def keys_selected(core: Core, call: Call, selection: Selection) -> list[str] | N
     """The keys that can match as things are now, when something is quicker than looking at all of them."""
     if selection.name and (call.namespace or not call.info.namespaced):
         return [call.info.key(call.namespace, selection.name)]
+    if core.store.has_unreadable:
+        return None  # an index can't have all of them
     keys = core.attributes.candidates(call.info.prefix, call.strategy.attributes, selection)
     return None if keys is None else list(keys)
 

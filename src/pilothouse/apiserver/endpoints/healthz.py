@@ -4,7 +4,7 @@ Checks are functions that return whether all is well. Upstream's names are there
 stands for the part of this server that does that work, and those that have no counterpart report that nothing is amiss.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 from pilothouse.api.wire import Response
@@ -38,31 +38,65 @@ _HOOKS = (
 )
 
 
+_RELOAD_HOOK = "start-encryption-provider-config-automatic-reload"
+
+
 def _well() -> bool:
     return True
+
+
+class KmsHealth:
+    """Whether the plugins of encryption at rest are healthy (``kms-providers``), which takes a call to say.
+    ``reloads``: their configuration is read again when it has changed."""
+
+    def __init__(self, ask: Callable[[], Awaitable[bool]], *, reloads: bool) -> None:
+        self.reloads = reloads
+        self._ask = ask
+        self._is_healthy = False
+
+    def __call__(self) -> bool:
+        """What the last ``refresh`` has found."""
+        return self._is_healthy
+
+    async def refresh(self, path: str) -> None:
+        """Ask, if the path shows it. Liveness does not depend on it, as upstream's does not."""
+        if path.startswith(("/healthz", "/readyz")):
+            self._is_healthy = await self._ask()
 
 
 class Health:
     """The checks of one server.
 
     ``started`` says whether the objects that a server creates at start-up are there; ``storage`` whether the store
-    takes writes; ``serving`` turns False once the server is to stop, and only ``/readyz`` minds.
+    takes writes; ``serving`` turns False once the server is to stop, and only ``/readyz`` minds; ``kms`` is about
+    encryption at rest, where that has plugins.
     """
 
-    def __init__(self, *, started: Check = _well, storage: Check = _well, serving: Check = _well) -> None:
+    def __init__(
+        self,
+        *,
+        started: Check = _well,
+        storage: Check = _well,
+        serving: Check = _well,
+        kms: KmsHealth | None = None,
+    ) -> None:
         hooks: dict[str, Check] = {f"poststarthook/{name}": _well for name in _HOOKS}
         for name in ("rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes", "bootstrap-controller"):
             hooks[f"poststarthook/{name}"] = started
+        if kms is not None and kms.reloads:
+            hooks[f"poststarthook/{_RELOAD_HOOK}"] = _well
+        plugins: dict[str, Check] = {} if kms is None else {"kms-providers": kms}
         basic: dict[str, Check] = {"ping": _well, "log": _well}
         rest = {**hooks, "loopback-serving-certificate": _well, "autoregister-completion": _well}
         live = {**basic, "etcd": storage, **rest}
         self._checks: Mapping[str, Mapping[str, Check]] = {
-            "healthz": live,
+            "healthz": {**basic, "etcd": storage, **plugins, **rest},
             "livez": live,
             "readyz": {
                 **basic,
                 "etcd": storage,
                 "etcd-readiness": storage,
+                **plugins,
                 "informer-sync": storage,
                 **rest,
                 "shutdown": serving,

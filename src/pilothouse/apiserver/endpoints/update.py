@@ -316,13 +316,26 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     stored_as = strategy.stored_as(info)
     as_shown = record.value.startswith(stored_as.head) and core.view(stored_as, record.value) == record.value
     unread = record.created == record.revision and strategy.defaulted_when_read(obj)
-    if obj == old and as_shown and not link and not unread and not core.needs_webhook(info, record.value):
-        # What is stored in another version, or as another schema had it, is written all the same, as upstream compares
-        # what is to be stored, and not what it says: storage versions are migrated by writes that change nothing. A
-        # webhook may convert it differently than before.
+    if (
+        obj == old
+        and as_shown
+        and not link
+        and not unread
+        and not core.needs_webhook(info, record.value)
+        and await _is_current(core, record, options)
+    ):
+        # What is stored in another version, or as another schema had it, or encrypted with an earlier key, is written
+        # all the same, as upstream compares what is to be stored, and not what it says: storage versions are migrated,
+        # and keys rotated, by writes that change nothing. A webhook may convert it differently than before.
         return ObjectResult(200, info, core.view(info, record.value), warnings)
     stored = await core.to_storage(info, obj)
-    if stored_as is not info and not link and not unread and _is_stored(stored_as, stored, record):
+    if (
+        stored_as is not info
+        and not link
+        and not unread
+        and _is_stored(stored_as, stored, record)
+        and await _is_current(core, record, options)
+    ):
         # Only its shown form has changed.
         return ObjectResult(200, info, await core.shown(info, record.value), warnings)
     if options.dry_run:
@@ -361,6 +374,11 @@ def _validate(call: Call, obj: Object, old: Object, part: Part | None, subresour
     if subresource == "status":
         return validate_update(strategy, obj, old, strategy.status_steps, strategy.validate_status_update)
     return validate_update(strategy, obj, old, strategy.update_steps, strategy.validate_update)
+
+
+async def _is_current(core: Core, record: Record, options: WriteOptions) -> bool:
+    """Whether a record is stored as it would be now. For a dry run it does not matter."""
+    return options.dry_run or not await core.store.is_stale(record)
 
 
 def _is_stored(info: ResourceInfo, stored: Object, record: Record) -> bool:

@@ -14,25 +14,21 @@ import msgspec
 
 from pilothouse.apiserver.objects import Object, encode_object, ordered_metadata, with_revision
 from pilothouse.apiserver.registry import registration_of
-from pilothouse.apiserver.registry.core.services import range_allocations
 from pilothouse.apiserver.resources import BEHIND_GATES, ResourceInfo, built_in
 from pilothouse.apiserver.serializers import protobuf
 from pilothouse.apiserver.serializers.protobuf_decoding import ProtobufError, decode_whole
 from pilothouse.apiserver.serializers.protobuf_encoding import encode_exactly
 from pilothouse.apiserver.serializers.protobuf_table import message_of, older_table
 from pilothouse.apiserver.storage_codec import definitions
-from pilothouse.apiserver.storage_codec.keys import MASTER_LEASES
+from pilothouse.apiserver.storage_codec.keys import NO_RESOURCES
 from pilothouse.apiserver.storage_codec.older_versions import CONVERSIONS
 
-_ENCRYPTED = b"k8s:enc:"
 _AS_JSON = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
 """Groups whose types have a protobuf form and are stored as JSON all the same: the servers of these groups are built
 with another serializer (apiextensions-apiserver and kube-aggregator, v1.36)."""
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_NO_RESOURCES = (range_allocations.PREFIX, MASTER_LEASES)
-"""Objects without a uid that no API shows."""
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f]*').fullmatch
 _BEFORE_REVISION = ("name", "generateName", "namespace", "uid")
 """What precedes the resourceVersion in a stored object; it must not have to be escaped (``apiserver.objects``)."""
@@ -50,7 +46,7 @@ class ObjectCodec:
         """The bytes in etcd for an object as this server stores it."""
         obj = _decode(value)
         obj["metadata"].pop("resourceVersion", None)
-        if key.startswith(_NO_RESOURCES):
+        if key.startswith(NO_RESOURCES):
             kind = obj["kind"]
             return protobuf.envelope("v1", kind, encode_exactly(_message("v1", kind), obj))
         info = _stored_in(key)
@@ -80,11 +76,9 @@ class ObjectCodec:
     def _decode(self, key: str, data: bytes, revision: int) -> bytes:
         if data.startswith(protobuf.MAGIC):
             obj = _from_envelope(data)
-        elif data.startswith(_ENCRYPTED):
-            raise CodecError(f"{key} is encrypted at rest, which this server can't read")
         else:
             obj = _decode(data)
-        if key.startswith(_NO_RESOURCES):
+        if key.startswith(NO_RESOURCES):
             return _encode({**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}})
         info = _stored_in(key)
         if info is not None:

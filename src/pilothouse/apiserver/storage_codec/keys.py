@@ -18,6 +18,8 @@ DEFAULT_PREFIX = "/registry"
 MASTER_LEASES = "/masterleases/"
 """Of API servers (``controllers.master_leases``)."""
 _EVENTS = storage_prefix("", "events")
+NO_RESOURCES = (range_allocations.PREFIX, MASTER_LEASES)
+"""Objects without a uid that no API shows."""
 _MASTER_LEASE_SECONDS = 15.0
 _SEPARATE = frozenset({"metrics.k8s.io"})
 """Groups that another server serves and stores."""
@@ -28,6 +30,14 @@ def seconds_kept(key: str, event_ttl: float) -> float:
     if key.startswith(_EVENTS):
         return event_ttl
     return _MASTER_LEASE_SECONDS if key.startswith(MASTER_LEASES) else 0.0
+
+
+def resource_of(key: str) -> tuple[str, str] | None:
+    """Group and resource of a key of the store; None for what no API shows, which upstream never encrypts."""
+    if key.startswith(NO_RESOURCES):
+        return None
+    group, resource, _rest = key.split("/", 2)
+    return group, resource
 
 
 @cache

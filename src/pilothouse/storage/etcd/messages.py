@@ -1,17 +1,13 @@
 """The part of etcd's API (v3) that the store speaks, as protobuf messages.
 
 Field numbers and types are those of etcd's ``api/mvccpb/kv.proto`` and ``api/etcdserverpb/rpc.proto`` (v3.4 to v3.6).
-The classes are made from this table when the module is imported: generated code would tie the package to one version of
-the protobuf runtime.
+The classes are made from this table when the module is imported.
 """
 
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from pilothouse.storage.message_classes import message_classes
 
-_PACKAGE = "pilothouse.etcd"
-_TYPES = {"int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "message": 11, "bytes": 12, "enum": 14}
-# name: field number, type; "*" for a list, "?" for a member of a oneof
 _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "KeyValue": {
         "key": (1, "bytes"),
@@ -107,31 +103,7 @@ PUT, DELETE = 0, 1
 """Types of events."""
 
 
-def _file() -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(
-        name="pilothouse/storage/etcd/messages.proto", package=_PACKAGE, syntax="proto3"
-    )
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field, (number, kind) in fields.items():
-            plain = kind.lstrip("*?")
-            one = message.field.add(name=field, number=number, label=3 if kind.startswith("*") else 1)
-            if plain in _MESSAGES:
-                one.type, one.type_name = _TYPES["message"], f".{_PACKAGE}.{plain}"
-            else:
-                one.type = _TYPES[plain]
-            if kind.startswith("?"):
-                if not message.oneof_decl:
-                    message.oneof_decl.add(name="one")
-                one.oneof_index = 0
-    return file
-
-
-_pool = descriptor_pool.DescriptorPool()
-_pool.Add(_file())
-_CLASSES: dict[str, Any] = {
-    name: message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES
-}
+_CLASSES = message_classes("pilothouse.etcd", _MESSAGES)
 Compare = _CLASSES["Compare"]
 CompactionRequest, CompactionResponse = _CLASSES["CompactionRequest"], _CLASSES["CompactionResponse"]
 DeleteRangeRequest = _CLASSES["DeleteRangeRequest"]

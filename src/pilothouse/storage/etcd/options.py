@@ -18,6 +18,10 @@ class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between compactions; 0 leaves them to others."""
     healthcheck_timeout: float = 2.0
     readycheck_timeout: float = 2.0
+    encryption_provider_config: str = ""
+    """A file that says what is encrypted at rest, and with what keys; empty for nothing."""
+    encryption_automatic_reload: bool = False
+    """Whether that file is read again when it has changed."""
     event_ttl: float = 3600.0
     """Seconds that Events are kept (``--event-ttl``)."""
 

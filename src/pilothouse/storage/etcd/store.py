@@ -10,7 +10,7 @@ Until it is committed a write has a provisional revision, larger than any of etc
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -23,18 +23,20 @@ from pilothouse.storage.etcd.compaction import Compactor
 from pilothouse.storage.etcd.follower import Follower, Stale
 from pilothouse.storage.etcd.leases import LeaseManager
 from pilothouse.storage.etcd.options import EtcdOptions
+from pilothouse.storage.etcd.pages import PastStore, key_of, page_request, read_all, read_all_async
 from pilothouse.storage.etcd.transactions import Transaction, Write
+from pilothouse.storage.etcd.values import Values
 from pilothouse.storage.history import KEPT, Retention
-from pilothouse.storage.memory import MemoryStore
-from pilothouse.storage.records import Change, Page, Record, Staged
+from pilothouse.storage.records import Change, Record, Staged
 from pilothouse.storage.store import Store
 from pilothouse.storage.watchers import resource_end
+
+if TYPE_CHECKING:
+    from pilothouse.storage.encryption.at_rest import EncryptionAtRest
 
 _PROVISIONAL = 1 << 62
 _AT_ONCE = 20
 """So many values of an earlier revision are decoded in one turn of the loop."""
-_PAGE = 1000
-"""So many keys are read with one request."""
 _CATCH_UP_SECONDS = 10.0
 """For what etcd has stored to be reported. Upstream waits for three seconds for its watch cache, and reads from etcd
 then."""
@@ -45,6 +47,8 @@ _TURN_SECONDS = 0.004
 """What others have written is decoded in turns of that length."""
 _MEASURE_SECONDS = 30.0
 """Between two questions for the size (upstream: ``--etcd-db-metric-poll-interval``)."""
+_RETRY_SECONDS = 10.0
+"""Between two attempts to decrypt what could not be decrypted, where that may pass by itself."""
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds before a broken watch is taken up again; the last one for all that follow."""
 
@@ -62,7 +66,7 @@ class EtcdStore(Store):
         env: Env,
         client: EtcdClient,
         keys: Keys,
-        codec: Codec,
+        values: Values,
         options: EtcdOptions,
         *,
         records: Iterable[Record],
@@ -75,7 +79,7 @@ class EtcdStore(Store):
         self._next = _PROVISIONAL
         self.client = client
         self.keys = keys
-        self._codec = codec
+        self.values = values
         self._options = options
         self._root = keys.root.encode()
         self._lasting = lasting
@@ -100,6 +104,8 @@ class EtcdStore(Store):
         self._next_barrier: asyncio.Task[None] | None = None
         self.is_reachable = False
         """Whether the watch is up."""
+        self._retry = asyncio.Event()
+        """Set when what could not be decrypted may be now."""
 
     @classmethod
     def open(
@@ -112,6 +118,7 @@ class EtcdStore(Store):
         retention: Retention = KEPT,
         lasting: Callable[[str], float] = lambda _key: 0.0,
         observe: Observe | None = None,
+        encryption: "EncryptionAtRest | None" = None,
     ) -> Self:
         """Read what etcd has. ``lasting`` is for how many seconds a key is kept, 0 for good.
 
@@ -119,13 +126,18 @@ class EtcdStore(Store):
         """
         client = EtcdClient(options) if observe is None else EtcdClient(options, observe)
         root = keys.root.encode()
-        pairs, revision = ask_blocking(options, lambda ask: _read_all(ask, root))
-        records = [record for pair in pairs if (record := _record(keys, codec, pair)) is not None]
+        pairs, revision = ask_blocking(options, lambda ask: read_all(ask, root))
+        values = Values(codec, encryption)
+        found = [(key, pair) for pair in pairs if (key := key_of(keys, pair)) is not None]
+        records = [
+            Record(key, values.decode_blocking(key, pair), pair.mod_revision, pair.create_revision)
+            for key, pair in found
+        ]
         return cls(
             env,
             client,
             keys,
-            codec,
+            values,
             options,
             records=records,
             revision=revision,
@@ -137,6 +149,10 @@ class EtcdStore(Store):
         """Follow etcd from now on. Safe to call again."""
         if self.tasks or self._closed:
             return
+        if self.values.encryption is not None:
+            self.values.encryption.on_change = self._retry.set
+            self.values.encryption.start()
+            self.tasks.append(asyncio.create_task(self._retry_unreadable(), name="unreadable values of etcd"))
         watch = asyncio.create_task(self._follow(), name="watch of etcd")
         watch.add_done_callback(self._watch_ended)
         self.tasks.append(watch)
@@ -210,12 +226,12 @@ class EtcdStore(Store):
         left = 0
         try:
             if limit:
-                page = _page(root, begin, revision)
+                page = page_request(root, begin, revision)
                 page.limit = limit
                 answer = await self.client.range(page)
                 pairs, left = list(answer.kvs), answer.count - len(answer.kvs)
             else:
-                pairs, _revision = await _read_all_async(self.client, root, revision, begin)
+                pairs, _revision = await read_all_async(self.client, root, revision, begin)
         except EtcdError as error:
             if error.is_compacted:
                 raise Compacted(revision, self.compacted) from None
@@ -224,10 +240,75 @@ class EtcdStore(Store):
         for at, pair in enumerate(pairs):
             if at % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
-            record = _record(self.keys, self._codec, pair)
-            if record is not None:
-                records.append(record)
-        return _PastStore(self._env, records, revision, left)
+            key = key_of(self.keys, pair)
+            if key is not None:
+                value = await self.values.decode_past(key, pair)
+                records.append(Record(key, value, pair.mod_revision, pair.create_revision))
+        return PastStore(self._env, records, revision, left, has_unreadable=self.has_unreadable)
+
+    @property
+    def has_unreadable(self) -> bool:
+        """Whether there may be values that can't be read."""
+        return self.values.has_unreadable
+
+    async def is_stale(self, record: Record) -> bool:
+        """Whether a record is to be written again even if it stays as it is: it is encrypted otherwise than it would be
+        now. Where nothing is encrypted nothing is asked. Raises ``StoreUnavailable``."""
+        encryption = self.values.encryption
+        if encryption is None or not encryption.encrypts(record.key):
+            return False
+        pair = await self._pair(record.key, record.key[: resource_end(record.key)])
+        # What was changed meanwhile is stale as well: the write fails then, and is made anew.
+        return pair is None or pair.mod_revision != record.revision or await self.values.is_stale(record.key, pair)
+
+    async def _pair(self, key: str, kind: str = "") -> Any:
+        answer = await self.client.range(messages.RangeRequest(key=self.keys.etcd_key(key).encode()), kind=kind)
+        return answer.kvs[0] if answer.kvs else None
+
+    async def _retry_unreadable(self) -> None:
+        """Decrypt what could not be decrypted: at once when the configuration has changed or a plugin is healthy again,
+        and from time to time what a plugin has failed to decrypt."""
+        unreadable = self.values.unreadable
+        while True:
+            try:
+                async with asyncio.timeout(_RETRY_SECONDS):
+                    await self._retry.wait()
+                keys = [*unreadable]
+            except TimeoutError:
+                keys = [key for key, may_pass in unreadable.items() if may_pass]
+            self._retry.clear()
+            for key in keys:
+                try:
+                    if not await self._read_again(key):
+                        break  # it would be the same with the others, and each costs a call
+                except EtcdError as error:
+                    _log.warning("etcd can't be read", error=error)
+                    break
+
+    async def _read_again(self, key: str) -> bool:
+        """Show a value that could not be decrypted, if it can be now. Whether the plugins answer."""
+        pair = await self._pair(key)
+        record = self._records.get(key)
+        if pair is None or record is None or pair.mod_revision != record.revision:
+            return True  # it has changed, as the watch says
+        value = await self.values.decode(key, pair)
+        if key in self.values.unreadable:
+            return not self.values.unreadable[key]
+        if self._records.get(key) is record:
+            self._appear(Record(key, value, record.revision, record.created))
+        return True
+
+    def _appear(self, record: Record) -> None:
+        """Put a value where one stood that could not be read: as it always was, so that there is no event of it, and
+        what follows the store learns of it as of a new one."""
+        self._records[record.key] = record
+        prefix = record.key[: resource_end(record.key)]
+        for change in self._collections[prefix].changes:
+            if change.revision == record.revision and change.key == record.key:
+                change.value, change.memo = record.value, None
+        changes = [Change(record.revision, record.key, "ADDED", record.value, None)]
+        self._call_hooks(self.on_commit, changes)
+        self._call_hooks(self.on_commit_of.get(prefix, []), changes)
 
     async def flush(self) -> None:
         """Return once it is decided what becomes of everything that is staged."""
@@ -269,12 +350,8 @@ class EtcdStore(Store):
         if transaction.failure is not None:
             self._settle(transaction)
             return transaction.failure
-        for write in transaction.writes:
-            staged = write.staged
-            if staged.record is not None:
-                write.data = self._codec.encode(staged.change.key, staged.record.value)
-            self._in_flight.setdefault(write.etcd_key, []).append(write)
         try:
+            self._encode(transaction)
             async with self._sending:
                 failure = await self._write(transaction)
         except StoreError as error:
@@ -284,6 +361,14 @@ class EtcdStore(Store):
         if failure is not None:
             self._give_up(transaction, failure)
         return failure
+
+    def _encode(self, transaction: Transaction) -> None:
+        """Raises ``TransformError`` for what can't be encrypted."""
+        for write in transaction.writes:
+            staged = write.staged
+            if staged.record is not None:
+                write.data = self.values.encode(staged.change.key, write.etcd_key, staged.record.value)
+            self._in_flight.setdefault(write.etcd_key, []).append(write)
 
     async def _write(self, transaction: Transaction) -> StoreError | None:
         writes = transaction.writes
@@ -427,7 +512,7 @@ class EtcdStore(Store):
         """Read everything, and show what is different as changes. What happened in between is not known, so that
         watchers begin anew."""
         try:
-            pairs, revision = await _read_all_async(self.client, self._root)
+            pairs, revision = await read_all_async(self.client, self._root)
         except EtcdError as error:
             _log.warning("etcd can't be read", error=error)
             await asyncio.sleep(_PAUSES[-1])
@@ -435,15 +520,15 @@ class EtcdStore(Store):
         found: list[Staged] = []
         seen: set[str] = set()
         for pair in pairs:
-            key = _key(self.keys, pair)
+            key = key_of(self.keys, pair)
             if key is None:
                 continue
             seen.add(key)
             known = self._records.get(key)
             if known is None or known.revision != pair.mod_revision:
-                found.append(self._staged(key, pair, None, deleted=False))
+                found.append(self._staged(key, pair, None, await self.values.decode(key, pair)))
         for key in [key for key in self._records if key not in seen]:
-            found.append(self._staged(key, _Gone(self.keys.etcd_key(key).encode(), revision), None, deleted=True))
+            found.append(self._staged(key, _Gone(self.keys.etcd_key(key).encode(), revision), None, None))
         found.sort(key=lambda staged: staged.revision)
         if found:
             self._apply(found)
@@ -464,14 +549,16 @@ class EtcdStore(Store):
                 await asyncio.sleep(0)
                 began = self._env.monotonic()
             last = pair.mod_revision
-            key = _key(self.keys, pair)
+            key = key_of(self.keys, pair)
             if key is None:
                 continue
             if key in group:
                 self._show(group)  # the next change begins from what this one leaves
             deleted = event.type == messages.DELETE
             if last > self.revision and not (deleted and key not in self._records):
-                group[key] = self._staged(key, pair, self._own(pair, event.type), deleted=deleted)
+                own = self._own(pair, event.type)
+                value = None if deleted or own is not None else await self.values.decode(key, pair)
+                group[key] = self._staged(key, pair, own, value)
         self._show(group)
         self._advance(last)
 
@@ -487,24 +574,27 @@ class EtcdStore(Store):
                 return write
         return None
 
-    def _staged(self, key: str, pair: Any, write: Write | None, *, deleted: bool) -> Staged:
-        """What has happened to a key, as the store shows it."""
+    def _staged(self, key: str, pair: Any, write: Write | None, value: bytes | None) -> Staged:
+        """What has happened to a key, as the store shows it: a write of this server, or a value that another one has
+        written, None if it has removed it."""
         before, revision = self._records.get(key), pair.mod_revision
         if write is not None:
             staged = write.staged
             change = staged.change
-            value = self._codec.with_revision(change.value, change.revision, revision)
+            deleted = write.data is None
+            shown = self.values.codec.with_revision(change.value, change.revision, revision)
         else:
-            staged, change, value = None, None, b""
-            if not deleted:
-                value = _decoded(self._codec, key, pair)
-            elif before is not None:
-                value = self._codec.with_revision(before.value, before.revision, revision)
-        record = None if deleted else Record(key, value, revision, pair.create_revision)
+            staged, change = None, None
+            deleted, shown = value is None, value or b""
+            if value is None and before is not None:
+                shown = self.values.codec.with_revision(before.value, before.revision, revision)
+        if write is not None or deleted:
+            self.values.unreadable.pop(key, None)
+        record = None if deleted else Record(key, shown, revision, pair.create_revision)
         if staged is None or change is None:
-            staged = Staged(Change(revision, key, "MODIFIED", value, before), record, key[: resource_end(key)])
+            staged = Staged(Change(revision, key, "MODIFIED", shown, before), record, key[: resource_end(key)])
             change = staged.change
-        change.revision, change.value, change.before = revision, value, before
+        change.revision, change.value, change.before = revision, shown, before
         change.type = "DELETED" if deleted else "ADDED" if before is None else "MODIFIED"
         staged.record = record
         return staged
@@ -531,19 +621,9 @@ class EtcdStore(Store):
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+        if self.values.encryption is not None:
+            await self.values.encryption.close()
         await self.client.close()
-
-
-class _PastStore(MemoryStore):
-    """What was read of an earlier revision, and how much more there was."""
-
-    def __init__(self, env: Env, records: list[Record], revision: int, left: int) -> None:
-        super().__init__(env, records=records, revision=revision)
-        self._left = left
-
-    def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
-        page = super().list(prefix, after=after, limit=limit, revision=revision)
-        return msgspec.structs.replace(page, more=True, remaining=self._left) if self._left else page
 
 
 def _observed(future: "asyncio.Future[None]") -> None:
@@ -559,56 +639,3 @@ class _Gone(msgspec.Struct):
     mod_revision: int
     create_revision: int = 0
     value: bytes = b""
-
-
-def _key(keys: Keys, pair: Any) -> str | None:
-    try:
-        return keys.key(pair.key.decode())
-    except UnicodeDecodeError:
-        return None  # no server of Kubernetes writes such keys
-
-
-def _decoded(codec: Codec, key: str, pair: Any) -> bytes:
-    try:
-        return codec.decode(key, pair.value, pair.mod_revision)
-    except ValueError as error:
-        # It exists: reads of it are answered with an internal error, as upstream answers them.
-        _log.error("A value in etcd can't be decoded", key=pair.key.decode(errors="replace"), error=error)
-        return bytes(pair.value)
-
-
-def _record(keys: Keys, codec: Codec, pair: Any) -> Record | None:
-    key = _key(keys, pair)
-    if key is None:
-        return None
-    return Record(key, _decoded(codec, key, pair), pair.mod_revision, pair.create_revision)
-
-
-def _page(root: bytes, after: bytes | None, revision: int) -> Any:
-    key = root if after is None else after + b"\0"
-    return messages.RangeRequest(key=key, range_end=messages.range_end(root), limit=_PAGE, revision=revision)
-
-
-def _read_all(ask: Callable[[Any], Any], root: bytes) -> tuple[list[Any], int]:
-    pairs: list[Any] = []
-    revision, after = 0, None
-    while True:
-        answer = ask(_page(root, after, revision))
-        revision = revision or answer.header.revision
-        pairs += answer.kvs
-        if not answer.more:
-            return pairs, revision
-        after = answer.kvs[-1].key
-
-
-async def _read_all_async(
-    client: EtcdClient, root: bytes, revision: int = 0, after: bytes | None = None
-) -> tuple[list[Any], int]:
-    pairs: list[Any] = []
-    while True:
-        answer = await client.range(_page(root, after, revision))
-        revision = revision or answer.header.revision
-        pairs += answer.kvs
-        if not answer.more:
-            return pairs, revision
-        after = answer.kvs[-1].key

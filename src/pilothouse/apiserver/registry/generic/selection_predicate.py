@@ -82,6 +82,8 @@ class AttributeReader:
             seen = self._decode(value)
         except RecursionError:
             seen = self._decode(b'{"metadata":{}}')
+        except msgspec.DecodeError as error:
+            raise errors.unreadable(value, "", error) from None
         return Attributes(seen.metadata.labels or {}, seen, self)
 
 

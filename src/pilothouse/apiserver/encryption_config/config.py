@@ -1,0 +1,251 @@
+"""Reads an ``EncryptionConfiguration`` from a file, and makes the providers that it describes.
+
+After apiserver's ``pkg/server/options/encryptionconfig/config.go`` (v0.36), with its errors.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.encryption_config.types import (
+    API_VERSION,
+    DEFINITION,
+    KIND,
+    LEGACY,
+    OTHER_KINDS,
+    EncryptionConfigError,
+    EncryptionConfiguration,
+    Keys,
+    Kms,
+    Provider,
+)
+from pilothouse.apiserver.encryption_config.validation import (
+    GroupResource,
+    decode_secret,
+    parse_group_resource,
+    timeout_seconds,
+    validate_encryption_configuration,
+)
+from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.bodies import DecodeError, decode_body
+from pilothouse.machinery.go_text import quote
+from pilothouse.storage.encryption.at_rest import Providers
+from pilothouse.storage.encryption.identity import Identity
+from pilothouse.storage.encryption.kmsv2.probe import KmsProbe
+from pilothouse.storage.encryption.metrics import EncryptionMetrics
+from pilothouse.storage.encryption.transformer import PrefixTransformer, PrefixTransformers, Transformer
+
+with lazy_imports():
+    from pilothouse.machinery import yaml_text
+    from pilothouse.storage.encryption import aes, secretbox
+    from pilothouse.storage.encryption.kmsv2 import envelope, service
+
+MAX_BYTES = 1024 * 1024
+"""Of a file."""
+MAX_PROVIDERS = 1000
+"""Keys and plugins of a file. Each value that was not written with the first one costs an attempt with each."""
+_SCHEME = "k8s.io/apiserver/pkg/server/options/encryptionconfig/config.go:142"
+_KMS_V1 = (
+    "KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead.  Set "
+    "--feature-gates=KMSv1=true to use the deprecated KMSv1 feature."
+)
+_PREFIX = "k8s:enc:"
+
+
+class LoadedConfig(msgspec.Struct, frozen=True):
+    """What a file says, and its hash."""
+
+    providers: Providers
+    content_hash: str
+
+
+def read_hash(path: str) -> str:
+    """The hash of a file, by which it is seen whether it has changed. Raises ``EncryptionConfigError``."""
+    return _hash_of(_read(path))
+
+
+def load_config(env: Env, path: str, metrics: EncryptionMetrics, *, reload: bool) -> LoadedConfig:
+    """Read a file, and connect to its plugins, which are not asked yet. Raises ``EncryptionConfigError``."""
+    try:
+        data = _read(path)
+    except EncryptionConfigError as error:
+        raise EncryptionConfigError(f"error while parsing file: error while loading file: {error}") from None
+    try:
+        config = parse_config(data, path, reload=reload)
+    except EncryptionConfigError as error:
+        raise EncryptionConfigError(f"error while parsing file: {error}") from None
+    builder = _Builder(env, metrics)
+    try:
+        return LoadedConfig(builder.providers(config), _hash_of(data))
+    except EncryptionConfigError as error:
+        builder.close()
+        raise EncryptionConfigError(f"error while building transformers: {error}") from None
+
+
+def _read(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        why = f"open {path}: {(error.strerror or str(error)).lower()}"
+        raise EncryptionConfigError(
+            f"error reading encryption provider configuration file {quote(path)}: {why}"
+        ) from None
+    if not data:
+        raise EncryptionConfigError(f"encryption provider configuration file {quote(path)} is empty")
+    if len(data) > MAX_BYTES:
+        raise EncryptionConfigError(
+            f"encryption provider configuration file {quote(path)} has more than {MAX_BYTES:,} bytes"
+        )
+    return data
+
+
+def _hash_of(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def parse_config(data: bytes, path: str, *, reload: bool) -> EncryptionConfiguration:
+    """The validated configuration of a text, YAML or JSON. Raises ``EncryptionConfigError``."""
+    try:
+        config = _decode(data)
+    except DecodeError as error:
+        raise EncryptionConfigError(
+            f"error decoding encryption provider configuration file {quote(path)}: {error}"
+        ) from None
+    found = list(dict.fromkeys(map(str, validate_encryption_configuration(config, reload=reload))))
+    if found:
+        raise EncryptionConfigError(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+    count = sum(_count(provider) for one in config.resources for provider in one.providers)
+    if count > MAX_PROVIDERS:
+        raise EncryptionConfigError(
+            f"the configuration has {count:,} keys and KMS providers, and at most {MAX_PROVIDERS:,} are taken"
+        )
+    return config
+
+
+def _count(provider: Provider) -> int:
+    return max(1, sum(len(keys.keys) for keys in (provider.aesgcm, provider.aescbc, provider.secretbox) if keys))
+
+
+def _decode(data: bytes) -> EncryptionConfiguration:
+    """Strictly: no field may be unknown, or there twice. Raises ``DecodeError``, ``EncryptionConfigError``."""
+    try:
+        document = yaml_text.read_yaml(data)
+    except yaml_text.YamlError as error:
+        raise DecodeError(f"error converting YAML to JSON: {error}") from None
+    value = document.value
+    if not isinstance(value, dict):
+        raise DecodeError("couldn't get version/kind; it is no map with apiVersion and kind")
+    api_version, kind = _type_of(value)
+    if (api_version, kind) not in ((API_VERSION, KIND), LEGACY):
+        if api_version == API_VERSION and kind in OTHER_KINDS:
+            raise EncryptionConfigError(f"got unexpected config type: {API_VERSION}, Kind={kind}")
+        raise DecodeError(f'no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"')
+    decoded = decode_body(msgspec.json.encode(value), DEFINITION)
+    if strict_errors := [*document.repeated, *decoded.strict_errors]:
+        raise DecodeError(f"strict decoding error: {', '.join(strict_errors)}")
+    config = msgspec.convert(decoded.document, EncryptionConfiguration)
+    return _with_defaults(config)
+
+
+def _type_of(value: dict[str, Any]) -> tuple[str, str]:
+    said = []
+    for field in ("apiVersion", "kind"):
+        one = value.get(field) or ""
+        if not isinstance(one, str):
+            raise DecodeError(f"couldn't get version/kind; {field} is no string")
+        said.append(one)
+    for field, one in (("Kind", said[1]), ("apiVersion", said[0])):
+        if not one:
+            # Upstream prints the whole file at this place, with its secrets.
+            raise DecodeError(f"Object '{field}' is missing")
+    return said[0], said[1]
+
+
+def _with_defaults(config: EncryptionConfiguration) -> EncryptionConfiguration:
+    def defaulted(provider: Provider) -> Provider:
+        kms = provider.kms
+        return provider if kms is None else msgspec.structs.replace(provider, kms=kms.with_defaults())
+
+    return EncryptionConfiguration(
+        tuple(msgspec.structs.replace(one, providers=tuple(map(defaulted, one.providers))) for one in config.resources)
+    )
+
+
+class _Builder:
+    """Makes the providers of one configuration."""
+
+    def __init__(self, env: Env, metrics: EncryptionMetrics) -> None:
+        self._env = env
+        self._metrics = metrics
+        self._probes: list[KmsProbe] = []
+        self._timeouts = 0.0
+
+    def providers(self, config: EncryptionConfiguration) -> Providers:
+        """Raises ``EncryptionConfigError``."""
+        by_resource: dict[GroupResource, list[PrefixTransformer]] = {}
+        for one in config.resources:
+            transformers = [self._provider(provider) for provider in one.providers]
+            for resource in one.resources:
+                found = parse_group_resource(resource)
+                for mask in ((found[0], "*"), ("*", "*")):
+                    if mask in by_resource:
+                        raise EncryptionConfigError(
+                            f"resource {quote(_shown(found))} is masked by earlier rule {quote(_shown(mask))}"
+                        )
+                by_resource.setdefault(found, []).extend(transformers)
+        return Providers(
+            {
+                resource: PrefixTransformers("no matching prefix found", found, self._metrics.transformed)
+                for resource, found in by_resource.items()
+            },
+            self._probes,
+            close_after=2 * self._timeouts,
+        )
+
+    def close(self) -> None:
+        """Close what was opened: the providers are not wanted."""
+        for probe in self._probes:
+            probe.service.close()
+
+    def _provider(self, provider: Provider) -> PrefixTransformer:
+        if provider.aesgcm is not None:
+            return self._of_keys("aesgcm", provider.aesgcm, lambda key: aes.Gcm(key), "AES")
+        if provider.aescbc is not None:
+            return self._of_keys("aescbc", provider.aescbc, lambda key: aes.Cbc(key), "AES")
+        if provider.secretbox is not None:
+            return self._of_keys("secretbox", provider.secretbox, lambda key: secretbox.Secretbox(key), "Secretbox")
+        if provider.kms is not None:
+            return self._of_plugin(provider.kms)
+        return PrefixTransformer(b"", Identity())
+
+    def _of_keys(self, name: str, keys: Keys, make: Callable[[bytes], Transformer], shown: str) -> PrefixTransformer:
+        by_name: Sequence[PrefixTransformer] = [
+            PrefixTransformer(f"{key.name}:".encode(), make(decode_secret(key.secret))) for key in keys.keys
+        ]
+        no_match = f"no matching key was found for the provided {shown} transformer"
+        return PrefixTransformer(
+            f"{_PREFIX}{name}:v1:".encode(), PrefixTransformers(no_match, by_name, self._metrics.transformed)
+        )
+
+    def _of_plugin(self, kms: Kms) -> PrefixTransformer:
+        if kms.api_version == "v1":
+            raise EncryptionConfigError(_KMS_V1)
+        timeout = timeout_seconds(kms)
+        plugin = service.GrpcKmsService(kms.endpoint, kms.name, timeout, self._metrics)
+        probe = KmsProbe(self._env, kms.name, plugin, self._metrics)
+        self._probes.append(probe)
+        self._timeouts += timeout
+        transformer = envelope.EnvelopeTransformer(self._env, kms.name, plugin, probe.current_state, self._metrics)
+        return PrefixTransformer(f"{_PREFIX}kms:v2:{kms.name}:".encode(), transformer)
+
+
+def _shown(resource: GroupResource) -> str:
+    group, name = resource
+    if resource == ("", "*"):
+        return "*."
+    return f"{name}.{group}" if group else name

@@ -1,0 +1,26 @@
+"""The provider that does not encrypt, and refuses what another one has encrypted (apiserver
+``pkg/storage/value/encrypt/identity``, v0.36)."""
+
+from pilothouse.storage.encryption.transformer import Context, TransformError
+
+ENCRYPTED = b"k8s:enc:"
+"""What is encrypted begins with this; JSON and protobuf messages of Kubernetes never do."""
+
+
+class Identity:
+    """Leaves values as they are."""
+
+    def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
+        """The value. Raises ``TransformError`` for what is encrypted."""
+        return plain(data), False
+
+    def to_storage(self, data: bytes, context: Context) -> bytes:
+        """The value."""
+        return data
+
+
+def plain(data: bytes) -> bytes:
+    """A value that is not encrypted. Raises ``TransformError`` for one that is."""
+    if data.startswith(ENCRYPTED):
+        raise TransformError("identity transformer tried to read encrypted data")
+    return data

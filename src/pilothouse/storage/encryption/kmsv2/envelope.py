@@ -1,0 +1,153 @@
+"""Values in envelopes: each has its encrypted key beside it, which only the plugin can decrypt.
+
+Values are written with a seed that the plugin has encrypted once; the same seed serves until the plugin's key changes.
+Seeds of other values are asked for when they are first needed, and kept for a day (upstream's ``cache.go``).
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+
+from google.protobuf.message import DecodeError
+
+from pilothouse.env import Env
+from pilothouse.storage.encryption.aes import ExtendedNonceGcm, Gcm
+from pilothouse.storage.encryption.kmsv2 import messages
+from pilothouse.storage.encryption.kmsv2.service import Encrypted, KmsService
+from pilothouse.storage.encryption.kmsv2.state import State, cache_key, check_source
+from pilothouse.storage.encryption.metrics import EncryptionMetrics
+from pilothouse.storage.encryption.transformer import Context, KeyNeeded, Read, TransformError
+
+_KEPT_SECONDS = 24 * 3600.0
+_MOST_KEPT = 10_000
+_FAILED_SECONDS = 5.0
+"""For so long a plugin is not asked again for a key that it could not decrypt, and not at all when it did not answer:
+all values would wait for it one after the other."""
+_NO_ANSWER = ("Unavailable", "DeadlineExceeded", "Canceled")
+
+
+class SourceCache:
+    """Decrypted keys, by the hash of the encrypted ones. What has expired is let go of with the next one that comes:
+    until then it is good, since it never changes."""
+
+    def __init__(self, timestamp: Callable[[], float]) -> None:
+        self._timestamp = timestamp
+        self._kept: OrderedDict[bytes, tuple[float, Read]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: bytes) -> Read | None:
+        """What decrypts with that key."""
+        found = self._kept.get(key)
+        return None if found is None else found[1]
+
+    def put(self, key: bytes, transformer: Read) -> None:
+        """Keep it from now on."""
+        now = self._timestamp()
+        self._kept[key] = (now + _KEPT_SECONDS, transformer)
+        self._kept.move_to_end(key)
+        while len(self._kept) > _MOST_KEPT or next(iter(self._kept.values()))[0] < now:
+            self._kept.popitem(last=False)
+
+
+class EnvelopeTransformer:
+    """Encrypts with the current state, decrypts with whatever a value was encrypted with."""
+
+    def __init__(
+        self,
+        env: Env,
+        provider: str,
+        service: KmsService,
+        current_state: Callable[[], State],
+        metrics: EncryptionMetrics,
+    ) -> None:
+        """``current_state`` raises ``TransformError`` as long as there is none."""
+        self._env = env
+        self._provider = provider
+        self._service = service
+        self._current_state = current_state
+        self._metrics = metrics
+        self._cache = SourceCache(env.timestamp)
+        self._failed: dict[bytes, tuple[float, TransformError]] = {}
+        """Until when a key, or with an empty one the plugin, is not asked again, and why."""
+
+    def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
+        """The value, and whether it is of another key than the current one. Raises ``KeyNeeded``,
+        ``TransformError``."""
+        try:
+            found = messages.EncryptedObject.FromString(data)
+        except DecodeError:
+            raise TransformError("proto: cannot parse invalid wire-format data") from None
+        source = Encrypted(found.encryptedDEKSource, found.keyID, dict(found.annotations))
+        source_type = found.encryptedDEKSourceType
+        _check_data(found.encryptedData, source_type)
+        check_source(source, source_type)
+        state = self._current_state()
+        key = cache_key(source, source_type)
+        transformer = self._cache.get(key)
+        if transformer is None:
+            self._raise_failed(key)
+            fetch = partial(self._fetch, key, source, source_type)
+            raise KeyNeeded(fetch, lambda: self._service.run_blocking(fetch()))
+        self._metrics.used_key("from_storage", self._provider, source.key_id)
+        value, stale = transformer.from_storage(found.encryptedData, context)
+        return value, stale or source.key_id != state.source.key_id or source_type != state.source_type
+
+    def to_storage(self, data: bytes, context: Context) -> bytes:
+        """The value in its envelope. Raises ``TransformError`` while there is no state, or it has expired."""
+        state = self._current_state()
+        state.check_writable(self._env.now())
+        if self._cache.get(state.cache_key) is not state.transformer:
+            self._keep(state.cache_key, state.transformer)
+        encrypted = state.transformer.to_storage(data, context)
+        self._metrics.used_key("to_storage", self._provider, state.source.key_id)
+        found: bytes = messages.EncryptedObject(
+            encryptedData=encrypted,
+            keyID=state.source.key_id,
+            encryptedDEKSource=state.source.ciphertext,
+            annotations=state.source.annotations,
+            encryptedDEKSourceType=state.source_type,
+        ).SerializeToString()
+        return found
+
+    async def _fetch(self, key: bytes, source: Encrypted, source_type: int) -> None:
+        if self._cache.get(key) is not None or self._has_failed(key) is not None:
+            return  # another value had the same
+        self._metrics.missed()
+        try:
+            plain = await self._service.decrypt(self._env.uid(), source)
+        except TransformError as error:
+            self._remember_failure(key, TransformError(f"failed to decrypt DEK, error: {error}", error.code))
+            return
+        seeded = source_type == messages.HKDF_SHA256_XNONCE_AES_GCM_SEED
+        try:
+            self._keep(key, ExtendedNonceGcm(plain) if seeded else Gcm(plain))
+        except TransformError as error:
+            self._remember_failure(key, error)
+
+    def _keep(self, key: bytes, transformer: Read) -> None:
+        self._cache.put(key, transformer)
+        self._metrics.cached(self._provider, len(self._cache))
+
+    def _remember_failure(self, key: bytes, error: TransformError) -> None:
+        now = self._env.timestamp()
+        for old in [old for old, (until, _error) in self._failed.items() if until < now]:
+            del self._failed[old]
+        self._failed[b"" if error.code in _NO_ANSWER else key] = (now + _FAILED_SECONDS, error)
+
+    def _has_failed(self, key: bytes) -> TransformError | None:
+        for failed in (self._failed.get(b""), self._failed.get(key)):
+            if failed is not None and self._env.timestamp() < failed[0]:
+                return failed[1]
+        return None
+
+    def _raise_failed(self, key: bytes) -> None:
+        error = self._has_failed(key)
+        if error is not None:
+            raise TransformError(str(error), error.code)
+
+
+def _check_data(data: bytes, source_type: int) -> None:
+    if not data and source_type in (messages.AES_GCM_KEY, messages.HKDF_SHA256_XNONCE_AES_GCM_SEED):
+        raise TransformError("encrypted data is empty")

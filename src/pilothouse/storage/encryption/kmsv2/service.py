@@ -1,0 +1,154 @@
+"""The plugin: calls of the KMS v2 API on a unix socket (apiserver ``…/envelope/kmsv2/grpc_service.go``, v0.36).
+
+Calls wait for a plugin that is not there yet, up to the timeout of the provider. ``run_blocking`` is for the start,
+when a store is read without a loop.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import grpc
+import msgspec
+
+from pilothouse.storage.encryption.kmsv2 import messages
+from pilothouse.storage.encryption.metrics import EncryptionMetrics
+from pilothouse.storage.encryption.transformer import TransformError
+
+T = TypeVar("T")
+_SERVICE = "/v2.KeyManagementService/"
+_CHANNEL_OPTIONS = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How the plugin is, and the id of the key that it encrypts with."""
+
+    version: str
+    healthz: str
+    key_id: str
+
+
+class Encrypted(msgspec.Struct, frozen=True):
+    """What the plugin has made of a seed, and what it needs to get it back."""
+
+    ciphertext: bytes
+    key_id: str
+    annotations: dict[str, bytes] = {}
+
+
+class KmsService(Protocol):
+    """A plugin. All of it raises ``TransformError``, with gRPC's code."""
+
+    async def status(self) -> Status: ...
+
+    async def encrypt(self, uid: str, plaintext: bytes) -> Encrypted: ...
+
+    async def decrypt(self, uid: str, encrypted: Encrypted) -> bytes: ...
+
+    def run_blocking(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do at once what waits for nothing but this plugin."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; calls under way fail."""
+        ...
+
+
+class GrpcKmsService:
+    """A plugin at a socket. ``endpoint`` is checked: ``unix:///path`` or ``unix:///@abstract``."""
+
+    def __init__(self, endpoint: str, provider: str, timeout: float, metrics: EncryptionMetrics) -> None:
+        self._provider = provider
+        self._timeout = timeout
+        self._metrics = metrics
+        self._blocking = False
+        self._channel: Any = grpc.insecure_channel(_target(endpoint), options=_CHANNEL_OPTIONS)
+
+    async def status(self) -> Status:
+        """How it is."""
+        answer = await self._call("Status", messages.StatusRequest(), messages.StatusResponse)
+        return Status(answer.version, answer.healthz, answer.key_id)
+
+    async def encrypt(self, uid: str, plaintext: bytes) -> Encrypted:
+        """The plaintext as only the plugin can read it."""
+        request = messages.EncryptRequest(plaintext=plaintext, uid=uid)
+        answer = await self._call("Encrypt", request, messages.EncryptResponse)
+        return Encrypted(answer.ciphertext, answer.key_id, dict(answer.annotations))
+
+    async def decrypt(self, uid: str, encrypted: Encrypted) -> bytes:
+        """What ``encrypt`` was given."""
+        request = messages.DecryptRequest(
+            ciphertext=encrypted.ciphertext, uid=uid, key_id=encrypted.key_id, annotations=encrypted.annotations
+        )
+        answer = await self._call("Decrypt", request, messages.DecryptResponse)
+        return bytes(answer.plaintext)
+
+    def run_blocking(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do at once what waits for nothing but this plugin."""
+        self._blocking = True
+        try:
+            work.send(None)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        finally:
+            self._blocking = False
+            work.close()
+        raise AssertionError("it has waited for something else than this plugin")
+
+    def close(self) -> None:
+        """Close the connection; calls under way fail."""
+        self._channel.close()
+
+    async def _call(self, name: str, request: Any, response: Any) -> Any:
+        method = f"{_SERVICE}{name}"
+        stub = self._channel.unary_unary(
+            method, request_serializer=type(request).SerializeToString, response_deserializer=response.FromString
+        )
+        began = time.perf_counter()
+        code = "OK"
+        try:
+            if self._blocking:
+                return stub(request, timeout=self._timeout, wait_for_ready=True)
+            return await _finished(stub.future(request, timeout=self._timeout, wait_for_ready=True))
+        except grpc.RpcError as error:
+            code = _code(error)
+            raise TransformError(f"rpc error: code = {code} desc = {error.details() or ''}", code) from None
+        finally:
+            self._metrics.called(self._provider, method, time.perf_counter() - began, code)
+
+
+async def _finished(call: Any) -> Any:
+    """The result of a call of gRPC's threads, for the loop."""
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def notify() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    call.add_done_callback(lambda _call: loop.call_soon_threadsafe(notify))
+    try:
+        await done
+    finally:
+        call.cancel()  # which does nothing to what has ended
+    return call.result()
+
+
+def _code(error: Any) -> str:
+    """The name of the status in Go."""
+    name: str = error.code().name
+    return "Canceled" if name == "CANCELLED" else name.title().replace("_", "")
+
+
+def _target(endpoint: str) -> str:
+    path = urlsplit(endpoint).path
+    return f"unix-abstract:{path[2:]}" if path.startswith("/@") else f"unix:{path}"

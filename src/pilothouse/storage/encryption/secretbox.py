@@ -1,0 +1,31 @@
+"""XSalsa20 and Poly1305, as NaCl's secretbox puts them together (apiserver ``pkg/storage/value/encrypt/secretbox``,
+v0.36). Needs PyNaCl: cryptography does not have XSalsa20."""
+
+from nacl.exceptions import CryptoError
+from nacl.secret import SecretBox
+
+from pilothouse.storage.encryption.transformer import Context, TransformError
+
+KEY_SIZE = SecretBox.KEY_SIZE
+_LEAST = SecretBox.NONCE_SIZE + SecretBox.MACBYTES
+
+
+class Secretbox:
+    """Encrypts and authenticates; values are not bound to their key in etcd. A random nonce of 24 bytes comes first."""
+
+    def __init__(self, key: bytes) -> None:
+        """``key`` has 32 bytes."""
+        self._box = SecretBox(key)
+
+    def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
+        """The value. Raises ``TransformError``, in upstream's words, for what was changed."""
+        if len(data) < _LEAST:
+            raise TransformError("the stored data was shorter than the required size")
+        try:
+            return self._box.decrypt(data), False
+        except CryptoError:
+            raise TransformError("output array was not large enough for encryption") from None
+
+    def to_storage(self, data: bytes, context: Context) -> bytes:
+        """Nonce and encrypted value."""
+        return bytes(self._box.encrypt(data))

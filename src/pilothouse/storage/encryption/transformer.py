@@ -1,0 +1,146 @@
+"""What a provider of encryption does, and the choice between several by the prefix of what each has written.
+
+After apiserver's ``pkg/storage/value/transformer.go`` (v0.36).
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from pilothouse.env import Log
+from pilothouse.storage.errors import StoreUnavailable
+
+NO_GRPC = "unknown-non-grpc"
+"""The status of what has failed without a call, in metrics."""
+
+_log = Log("encryption")
+
+
+class TransformError(StoreUnavailable):
+    """A value can't be encrypted, or what is stored can't be decrypted; in upstream's words. ``code`` is that of gRPC
+    where a call has failed."""
+
+    def __init__(self, message: str, code: str = NO_GRPC) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same may succeed later, without another configuration."""
+        return self.code != NO_GRPC
+
+
+class KeyNeeded(Exception):
+    """A value can't be decrypted before its key was asked for. ``fetch`` and ``fetch_blocking`` do that, and never
+    fail: then the value is to be decrypted once more, which says what has gone wrong."""
+
+    def __init__(self, fetch: Callable[[], Awaitable[None]], fetch_blocking: Callable[[], None]) -> None:
+        super().__init__("the key has to be asked for")
+        self.fetch = fetch
+        self.fetch_blocking = fetch_blocking
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What is known of a value besides its bytes."""
+
+    authenticated_data: bytes
+    """The key in etcd: providers that can do so bind the value to it."""
+    resource: str = ""
+    """``secrets``, ``deployments.apps``: for metrics."""
+
+
+class Read(Protocol):
+    """Decrypts."""
+
+    def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
+        """The value, and whether it is stale: to be written again even if it does not change. Raises
+        ``TransformError``, ``KeyNeeded``."""
+        ...
+
+
+class Transformer(Read, Protocol):
+    """Encrypts and decrypts."""
+
+    def to_storage(self, data: bytes, context: Context) -> bytes:
+        """What is to be stored for the value. Raises ``TransformError``."""
+        ...
+
+
+class Record(Protocol):
+    """Gets each transformation: ``from_storage`` or ``to_storage``, the prefix, seconds, and what went wrong."""
+
+    def __call__(self, resource: str, kind: str, prefix: str, seconds: float, error: TransformError | None) -> None: ...
+
+
+class PrefixTransformer(msgspec.Struct, frozen=True):
+    """A provider, or a key of one, and what everything that it has written begins with."""
+
+    prefix: bytes
+    transformer: Transformer
+
+    @property
+    def name(self) -> str:
+        """The prefix in metrics and logs."""
+        return self.prefix.decode(errors="replace")
+
+
+class PrefixTransformers:
+    """Writes with the first of several transformers and reads with any. What is read with another one than the first is
+    stale."""
+
+    def __init__(self, no_match: str, transformers: Sequence[PrefixTransformer], record: Record) -> None:
+        """``no_match`` is the error about what has none of the prefixes."""
+        self._no_match = no_match
+        self._transformers = tuple(transformers)
+        self._record = record
+
+    def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
+        """The value, and whether it is stale. Several may have the same prefix: one key is rotated in, another one out.
+        So the failure of one is no reason not to try the next."""
+        began = time.perf_counter()
+        errors: list[TransformError] = []
+        for at, each in enumerate(self._transformers):
+            if not data.startswith(each.prefix):
+                continue
+            error = None
+            try:
+                found, stale = each.transformer.from_storage(data[len(each.prefix) :], context)
+            except TransformError as failure:
+                if not each.prefix:
+                    continue  # identity, before a provider that is being abandoned
+                error = failure
+            name = each.name or "identity"
+            self._record(context.resource, "from_storage", name, time.perf_counter() - began, error)
+            if error is None:
+                return found, stale or at > 0
+            errors.append(error)
+        if errors:
+            raise combined(errors)
+        missing = TransformError(self._no_match)
+        self._record(context.resource, "from_storage", "unknown", time.perf_counter() - began, missing)
+        raise missing
+
+    def to_storage(self, data: bytes, context: Context) -> bytes:
+        """The value as the first transformer writes it, behind its prefix."""
+        began = time.perf_counter()
+        first = self._transformers[0]
+        try:
+            written = first.transformer.to_storage(data, context)
+        except TransformError as error:
+            self._record(context.resource, "to_storage", first.name, time.perf_counter() - began, error)
+            _log.error("failed to encrypt data", error=error, resource=context.resource)
+            raise
+        self._record(context.resource, "to_storage", first.name, time.perf_counter() - began, None)
+        return first.prefix + written
+
+
+def combined(errors: Iterable[TransformError]) -> TransformError:
+    """Several errors as one (``utilerrors.Reduce`` of an aggregate): each text once, in brackets if there are several.
+    It may pass if one of them may."""
+    found = {str(error): error for error in errors}
+    if len(found) == 1:
+        return next(iter(found.values()))
+    code = next((error.code for error in found.values() if error.may_pass), NO_GRPC)
+    return TransformError(f"[{', '.join(found)}]", code)

@@ -1,0 +1,74 @@
+"""Reads what etcd has under a prefix, page by page: all of it, or as it was at an earlier revision."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pilothouse.env import Env
+from pilothouse.storage.etcd import messages
+from pilothouse.storage.etcd.client import EtcdClient
+from pilothouse.storage.etcd.codecs import Keys
+from pilothouse.storage.memory import MemoryStore
+from pilothouse.storage.records import Page, Record
+
+_PAGE = 1000
+"""So many keys are read with one request."""
+
+
+class PastStore(MemoryStore):
+    """What was read of an earlier revision, and how much more there was."""
+
+    def __init__(self, env: Env, records: list[Record], revision: int, left: int, *, has_unreadable: bool) -> None:
+        super().__init__(env, records=records, revision=revision)
+        self._has_unreadable = has_unreadable
+        self._left = left
+
+    @property
+    def has_unreadable(self) -> bool:
+        return self._has_unreadable
+
+    def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+        page = super().list(prefix, after=after, limit=limit, revision=revision)
+        return msgspec.structs.replace(page, more=True, remaining=self._left) if self._left else page
+
+
+def key_of(keys: Keys, pair: Any) -> str | None:
+    """The store's key of a pair; None for what is none of the store's."""
+    try:
+        return keys.key(pair.key.decode())
+    except UnicodeDecodeError:
+        return None  # no server of Kubernetes writes such keys
+
+
+def page_request(root: bytes, after: bytes | None, revision: int) -> Any:
+    """The request for what follows a key, or for the beginning; revision 0 is the newest one."""
+    key = root if after is None else after + b"\0"
+    return messages.RangeRequest(key=key, range_end=messages.range_end(root), limit=_PAGE, revision=revision)
+
+
+def read_all(ask: Callable[[Any], Any], root: bytes) -> tuple[list[Any], int]:
+    """All pairs, as of one revision. ``ask`` answers a request without a loop."""
+    pairs: list[Any] = []
+    revision, after = 0, None
+    while True:
+        answer = ask(page_request(root, after, revision))
+        revision = revision or answer.header.revision
+        pairs += answer.kvs
+        if not answer.more:
+            return pairs, revision
+        after = answer.kvs[-1].key
+
+
+async def read_all_async(
+    client: EtcdClient, root: bytes, revision: int = 0, after: bytes | None = None
+) -> tuple[list[Any], int]:
+    """The same on the loop, as of a revision, beyond a key."""
+    pairs: list[Any] = []
+    while True:
+        answer = await client.range(page_request(root, after, revision))
+        revision = revision or answer.header.revision
+        pairs += answer.kvs
+        if not answer.more:
+            return pairs, revision
+        after = answer.kvs[-1].key

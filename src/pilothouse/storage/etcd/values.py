@@ -1,0 +1,98 @@
+"""Between values of the store and those in etcd: encryption at rest, and the codec.
+
+What can't be read is not left out: it is held as a value that says why (``storage.unreadable``), until it can be.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.env import Log
+from pilothouse.storage.encryption.identity import plain
+from pilothouse.storage.encryption.transformer import TransformError
+from pilothouse.storage.etcd.codecs import Codec
+from pilothouse.storage.unreadable import damaged_value, encrypted_value
+
+if TYPE_CHECKING:
+    from pilothouse.storage.encryption.at_rest import EncryptionAtRest
+
+_MOST_LOGGED = 10
+
+_log = Log("etcd")
+
+
+class Values:
+    """Encodes and decodes. ``encryption`` is None where nothing is encrypted."""
+
+    def __init__(self, codec: Codec, encryption: "EncryptionAtRest | None" = None) -> None:
+        self.codec = codec
+        self.encryption = encryption
+        self.unreadable: dict[str, bool] = {}
+        """Keys of the newest values that can't be decrypted, and whether that may pass by itself."""
+        self.has_unreadable = False
+        """Whether there may be values here, current or of the past, that can't be read."""
+
+    def encode(self, key: str, etcd_key: bytes, value: bytes) -> bytes:
+        """What etcd is to have. Raises ``TransformError``."""
+        data = self.codec.encode(key, value)
+        return data if self.encryption is None else self.encryption.to_storage(key, etcd_key, data)
+
+    async def decode(self, key: str, pair: Any) -> bytes:
+        """The newest value of a key, which etcd has in a pair, or one that says why it can't be read."""
+        try:
+            data = await self.decrypt(key, pair)
+        except TransformError as error:
+            return self._not_decrypted(key, pair, error)
+        self.unreadable.pop(key, None)
+        return self._decoded(key, pair, data)
+
+    async def decode_past(self, key: str, pair: Any) -> bytes:
+        """The same for an earlier value of a key."""
+        try:
+            data = await self.decrypt(key, pair)
+        except TransformError as error:
+            self.has_unreadable = True
+            return encrypted_value(_shown(pair), str(error))
+        return self._decoded(key, pair, data)
+
+    def decode_blocking(self, key: str, pair: Any) -> bytes:
+        """The same without a loop, at the start."""
+        try:
+            if self.encryption is None:
+                data = plain(pair.value)
+            else:
+                data = self.encryption.read_blocking(key, pair.key, pair.value)[0]
+        except TransformError as error:
+            return self._not_decrypted(key, pair, error)
+        return self._decoded(key, pair, data)
+
+    async def decrypt(self, key: str, pair: Any) -> bytes:
+        """What the codec has written. Raises ``TransformError``."""
+        if self.encryption is None:
+            return plain(pair.value)
+        return (await self.encryption.read(key, pair.key, pair.value))[0]
+
+    async def is_stale(self, key: str, pair: Any) -> bool:
+        """Whether it is to be written again even if it stays as it is. Raises ``TransformError``."""
+        assert self.encryption is not None, "it is asked before"
+        return (await self.encryption.read(key, pair.key, pair.value))[1]
+
+    def _decoded(self, key: str, pair: Any, data: bytes) -> bytes:
+        try:
+            return self.codec.decode(key, data, pair.mod_revision)
+        except ValueError as error:
+            # It exists: reads of it are answered with an internal error, as upstream answers them.
+            _log.error("A value in etcd can't be decoded", key=_shown(pair), error=error)
+            self.has_unreadable = True
+            return damaged_value(str(error))
+
+    def _not_decrypted(self, key: str, pair: Any, error: TransformError) -> bytes:
+        if key not in self.unreadable and len(self.unreadable) < _MOST_LOGGED:
+            # Without a key it is the same with all values: the first ones say it.
+            _log.error("failed to decrypt data", key=_shown(pair), error=error)
+        self.has_unreadable = True
+        self.unreadable[key] = error.may_pass
+        return encrypted_value(_shown(pair), str(error))
+
+
+def _shown(pair: Any) -> str:
+    shown: str = pair.key.decode(errors="replace")
+    return shown

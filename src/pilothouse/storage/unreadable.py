@@ -1,0 +1,36 @@
+"""Values that a store has and can't read: damaged ones, and encrypted ones without their key.
+
+They are no JSON, so that nothing takes them for an object; whoever fails to read one asks here why it is none.
+"""
+
+import msgspec
+
+_MARK = b"\xffunreadable:"
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """Why a value can't be read. ``storage_key`` is its key behind the store if it could not be decrypted, empty if it
+    is damaged."""
+
+    reason: str
+    storage_key: str = ""
+
+
+def encrypted_value(storage_key: str, reason: str) -> bytes:
+    """Stands for a value that can't be decrypted."""
+    return _MARK + msgspec.json.encode(Unreadable(reason, storage_key))
+
+
+def damaged_value(reason: str) -> bytes:
+    """Stands for a value that was decrypted, or never encrypted, and is no object."""
+    return _MARK + msgspec.json.encode(Unreadable(reason))
+
+
+def is_readable(value: bytes) -> bool:
+    """Whether a value is none of these. Loops of the server pass them over; they come once they can be read."""
+    return not value.startswith(_MARK)
+
+
+def why_unreadable(value: bytes) -> Unreadable | None:
+    """Why a value can't be read; None for any other one."""
+    return msgspec.json.decode(value[len(_MARK) :], type=Unreadable) if not is_readable(value) else None

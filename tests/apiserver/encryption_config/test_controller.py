@@ -1,0 +1,90 @@
+"""The file is read again when it has changed, and stays without effect if it can't be used."""
+
+import asyncio
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilothouse.apiserver.encryption_config.config import load_config
+from pilothouse.apiserver.encryption_config.controller import ReloadController
+from pilothouse.apiserver.storage_codec import resource_of
+from pilothouse.env import Env
+from pilothouse.storage.encryption.at_rest import EncryptionAtRest
+from pilothouse.storage.encryption.metrics import EncryptionMetrics, hash_of
+
+KEY, ETCD_KEY = "/secrets/default/x", b"/registry/secrets/default/x"
+RELOADS = "apiserver_encryption_config_controller_automatic_reloads_total"
+
+
+class Reloaded:
+    """A file, and what follows it."""
+
+    def __init__(self, env: Env, path: Path) -> None:
+        self.path = path
+        self.metrics = EncryptionMetrics("server", env.timestamp)
+        self.write("one")
+        load = partial(load_config, env, str(path), self.metrics, reload=True)
+        loaded = load()
+        self.at_rest = EncryptionAtRest(loaded.providers, resource_of)
+        self.controller = ReloadController(str(path), self.at_rest, loaded.content_hash, load, self.metrics)
+
+    def write(self, *keys: str, providers: tuple[Any, ...] = ()) -> None:
+        listed = [{"name": key, "secret": "MDEyMzQ1Njc4OWFiY2RlZg=="} for key in keys]
+        self.path.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "apiserver.config.k8s.io/v1",
+                    "kind": "EncryptionConfiguration",
+                    "resources": [{"resources": ["secrets"], "providers": [*providers, {"aesgcm": {"keys": listed}}]}],
+                }
+            )
+        )
+
+    @property
+    def writes_with(self) -> str:
+        return self.at_rest.to_storage(KEY, ETCD_KEY, b"value").split(b":")[4].decode()
+
+    def reloads(self, status: str) -> float:
+        return self.metrics.registry.value(RELOADS, status, hash_of("server"))
+
+
+@pytest.fixture
+async def reloaded(env: Env, tmp_path: Path) -> Reloaded:
+    return Reloaded(env, tmp_path / "config.json")
+
+
+async def test_a_changed_file_is_used_within_a_minute(reloaded: Reloaded) -> None:
+    changes: list[str] = []
+    reloaded.at_rest.on_change = lambda: changes.append(reloaded.writes_with)
+    running = asyncio.create_task(reloaded.controller.run())
+    await asyncio.sleep(90)
+    assert (reloaded.writes_with, changes) == ("one", [])
+    stored = reloaded.at_rest.to_storage(KEY, ETCD_KEY, b"value")
+    reloaded.write("two", "one")
+    await asyncio.sleep(61)
+    assert (reloaded.writes_with, changes) == ("two", ["two"])
+    assert await reloaded.at_rest.read(KEY, ETCD_KEY, stored) == (b"value", True)
+    assert (reloaded.reloads("success"), reloaded.reloads("failure")) == (1, 0)
+    page = reloaded.metrics.registry.exposition()
+    assert page.count("apiserver_encryption_config_controller_last_config_info{") == 1
+    running.cancel()
+    await reloaded.at_rest.close()
+
+
+async def test_a_file_that_cannot_be_used_changes_nothing_and_is_read_again_soon(
+    reloaded: Reloaded, caplog: pytest.LogCaptureFixture
+) -> None:
+    reloaded.write()
+    running = asyncio.create_task(reloaded.controller.run())
+    await asyncio.sleep(5)
+    assert reloaded.writes_with == "one"
+    assert "at least one keys is required" in caplog.text
+    assert reloaded.reloads("failure") == 3  # at once, after one second, and after two more
+    reloaded.write("two")
+    await asyncio.sleep(5)
+    assert reloaded.writes_with == "two"
+    running.cancel()
+    await reloaded.at_rest.close()
