@@ -100,6 +100,11 @@ def test_restore_makes_a_data_directory_of_it(backup: tuple[Path, str, str], tmp
         "with an etcd": (["--etcd-snapshot=DB", "--etcd-servers=x"], 2, "--etcd-snapshot and --etcd-servers can't be"),
         "no such file": (["--etcd-snapshot=/nowhere"], 1, "--etcd-snapshot /nowhere: No such file or directory"),
         "no keys": (["--etcd-snapshot=DB"], 1, "there are no keys below /registry/: it has other keys, such as /k/a"),
+        "no keys of encryption": (
+            ["--etcd-snapshot=DB", "--encryption-provider-config=/nowhere"],
+            1,
+            "--encryption-provider-config: error while parsing file: ",
+        ),
         "no objects": (["--etcd-snapshot=DB", "--etcd-prefix=/k"], 1, "there is no object in it that this API server"),
     },
 )
@@ -113,6 +118,7 @@ def test_what_is_rejected(tmp_path: Path, words: list[str], code: int, error: st
 
 
 def test_the_prefix_needs_no_servers_then() -> None:
-    assert etcd_options(up.flag_set("x").parse(["--etcd-snapshot=db", "--etcd-prefix=/k"])) is None
+    words = ["--etcd-snapshot=db", "--etcd-prefix=/k", "--encryption-provider-config=e"]
+    assert etcd_options(up.flag_set("x").parse(words)) is None
     with pytest.raises(UserError, match="--etcd-prefix needs --etcd-servers"):
         etcd_options(apiserver.flag_set("x").parse(["--etcd-prefix=/k"]))

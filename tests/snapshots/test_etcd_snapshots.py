@@ -12,9 +12,12 @@ from tests.etcd_snapshots import Bolt, put
 from tests.real_cluster import RealCluster
 from tests.tables import cases
 
-from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec
+from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, resource_of
 from pilothouse.snapshots import Restored, SnapshotError, restored, restored_from_etcd
 from pilothouse.snapshots.resource_order import DEFINITIONS
+from pilothouse.storage.encryption.aes import Gcm
+from pilothouse.storage.encryption.at_rest import EncryptionAtRest, Providers
+from pilothouse.storage.encryption.transformer import Context, PrefixTransformer, PrefixTransformers
 
 Object = dict[str, Any]
 WIDGETS = "/".join((*DEFINITIONS, "widgets.example.com"))
@@ -156,6 +159,29 @@ def test_custom_resources_are_restored_with_their_definition(tmp_path: Path) -> 
     assert values["example.com/widgets/w"]["spec"] == {"size": 1}
     assert values["example.com/widgets/w"]["metadata"]["resourceVersion"] == "2"
     assert values[WIDGETS]["apiVersion"] == "apiextensions.k8s.io/v1"
+
+
+def test_what_is_encrypted_at_rest_is_restored_with_its_key(tmp_path: Path) -> None:
+    def transformer(name: str) -> PrefixTransformer:
+        return PrefixTransformer(f"k8s:enc:aesgcm:v1:{name}:".encode(), Gcm(name.encode() * 16))
+
+    def encrypted(key: str, name: str, number: int) -> tuple[str, bytes]:
+        written, context = transformer(name), Context(KeyLayout().etcd_key(key).encode())
+        data = stored(key, "v1", "Secret", number, type="Opaque")
+        return key, written.prefix + written.transformer.to_storage(data, context)
+
+    path = snapshot(
+        tmp_path / "db",
+        config_map(1),
+        encrypted("/secrets/default/known", "a", 2),
+        encrypted("/secrets/default/other", "b", 3),
+    )
+    secrets = PrefixTransformers("no matching prefix found", [transformer("a")], lambda *_arguments: None)
+    encryption = EncryptionAtRest(Providers({("", "secrets"): secrets}), resource_of)
+    found = restored_from_etcd(path, encryption=encryption)
+    keys = {record.key for record in found.records if record.key.startswith(("/secrets/", "/configmaps/default/"))}
+    assert keys == {"/secrets/default/known", "/configmaps/default/c1"}
+    assert skipped(found) == {"secrets": "1 object: no matching prefix found"}
 
 
 def test_the_prefix_is_that_of_the_api_server(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pilothouse.cli import admission_config
 from pilothouse.cli.audit_flags import add_audit_flags, audit_options
 from pilothouse.cli.clientside import common_flags, traced
-from pilothouse.cli.etcd_flags import NEEDS_GRPC, NEEDS_NACL, add_etcd_flags, etcd_options
+from pilothouse.cli.etcd_flags import add_etcd_flags, etcd_options, missing_extra
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
@@ -229,12 +229,7 @@ def open_server(
     except audit_log_options.AuditLogError as error:
         raise UserError(str(error), code=2) from error
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package == "nacl":
-            raise UserError(NEEDS_NACL) from None
-        if package not in ("grpc", "google"):
-            raise
-        raise UserError(NEEDS_GRPC) from None
+        raise missing_extra(error) from None
     except encryption_config.EncryptionConfigError as error:
         raise UserError(f"--encryption-provider-config: {error}") from error
     except StoreUnavailable as error:

@@ -15,7 +15,8 @@ with lazy_imports():
 
 NEEDS_GRPC = "--etcd-servers needs gRPC: pip install 'pilothouse[etcd]'"
 NEEDS_NACL = "secretbox in --encryption-provider-config needs PyNaCl: pip install 'pilothouse[etcd]'"
-
+NEEDS_PLUGINS = "kms in --encryption-provider-config needs gRPC: pip install 'pilothouse[etcd]'"
+_EXTRA = ("nacl", "grpc", "google")
 _ONLY_WITH_ETCD = (
     "etcd-prefix",
     "etcd-cafile",
@@ -24,6 +25,8 @@ _ONLY_WITH_ETCD = (
     "etcd-compaction-interval",
     "encryption-provider-config",
 )
+_OF_SNAPSHOTS = ("etcd-prefix", "encryption-provider-config")
+"""What says how to read ``--etcd-snapshot`` as well."""
 
 
 def add_etcd_flags(flags: FlagSet) -> None:
@@ -64,6 +67,12 @@ def add_etcd_flags(flags: FlagSet) -> None:
     )
 
 
+def missing_extra(error: ModuleNotFoundError, grpc: str = NEEDS_GRPC) -> Exception:
+    """What to raise for a module that is missing: of the extra, an error that names it; any other one as it is."""
+    package = (error.name or "").partition(".")[0]
+    return UserError({"nacl": NEEDS_NACL, "grpc": grpc, "google": grpc}[package]) if package in _EXTRA else error
+
+
 def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
     """What the flags say, None without ``--etcd-servers``. Raises ``UserError``."""
     if parsed["encryption-provider-config-automatic-reload"] and not parsed["encryption-provider-config"]:
@@ -71,7 +80,7 @@ def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
         raise UserError(message, code=2)
     if not parsed["etcd-servers"]:
         for name in _ONLY_WITH_ETCD:
-            of_snapshot = name == "etcd-prefix" and parsed.values.get("etcd-snapshot")
+            of_snapshot = name in _OF_SNAPSHOTS and parsed.values.get("etcd-snapshot")
             if name in parsed.given and not of_snapshot:
                 raise UserError(f"--{name} needs --etcd-servers", code=2)
         return None

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pilothouse.cli.etcd_flags import NEEDS_PLUGINS, missing_extra
 from pilothouse.cli.program import UserError
 from pilothouse.cli.terminal import escaped
+from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import Parsed
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from pilothouse.storage import Record
 
 with lazy_imports():
+    from pilothouse.apiserver.encryption_config import opened
+    from pilothouse.apiserver.encryption_config import types as encryption_config
     from pilothouse.cli import snapshot as snapshot_command
     from pilothouse.snapshots import data_directory, etcd_snapshot, file_format, opening
 
@@ -69,12 +73,28 @@ def _read(parsed: Parsed, name: str) -> "Restored":
     path = parsed[name]
     try:
         if name == "etcd-snapshot":
-            return etcd_snapshot.restored_from_etcd(path, prefix=parsed["etcd-prefix"])
+            return _read_etcd_snapshot(path, parsed)
         return opening.restored(path)
     except file_format.SnapshotError as error:
         raise UserError(escaped(str(error))) from error
     except OSError as error:
         raise UserError(f"--{name} {path}: {error.strerror}") from error
+
+
+def _read_etcd_snapshot(path: str, parsed: Parsed) -> "Restored":
+    prefix, config = parsed["etcd-prefix"], parsed["encryption-provider-config"]
+    if not config:
+        return etcd_snapshot.restored_from_etcd(path, prefix=prefix)
+    try:
+        encryption = opened.OpenedEncryption(Env(), config, reload=False, server_id="").at_rest
+    except encryption_config.EncryptionConfigError as error:
+        raise UserError(f"--encryption-provider-config: {error}") from error
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, NEEDS_PLUGINS) from None
+    try:
+        return etcd_snapshot.restored_from_etcd(path, prefix=prefix, encryption=encryption)
+    finally:
+        encryption.providers.close()
 
 
 def _origin(directory: str) -> "Origin | None":

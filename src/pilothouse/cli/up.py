@@ -109,7 +109,7 @@ def flag_set(program: str) -> FlagSet:
             STRING,
             "",
             "Start with the cluster of this file, which etcdctl snapshot save has written, and simulate its nodes. Its "
-            "keys are below --etcd-prefix",
+            "keys are below --etcd-prefix, and --encryption-provider-config decrypts them",
         ),
         Flag("in-memory", BOOL, False, "Store the cluster in memory; the default without --data-dir"),
         Flag(

@@ -8,6 +8,7 @@ cluster all the same.
 import ipaddress
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,9 +32,13 @@ from pilothouse.snapshots.file_format import (
 from pilothouse.snapshots.reading import Entry
 from pilothouse.snapshots.resource_order import DEFINITIONS
 from pilothouse.snapshots.restoring import Restored, Restoring
+from pilothouse.storage.encryption.identity import ENCRYPTED
+from pilothouse.storage.encryption.transformer import TransformError
 from pilothouse.storage.etcd_snapshot import KeyValue, SnapshotFileError, read_keyspace
 
-_ENCRYPTED = b"k8s:enc:"
+if TYPE_CHECKING:
+    from pilothouse.storage.encryption.at_rest import EncryptionAtRest
+
 _MAGIC = (b"\xed\x0c\xda\xed", b"\xed\xda\x0c\xed")
 """Of bbolt, by its byte order: what meta pages begin with, after the page header of 16 bytes."""
 _ADDRESSES = tuple(f"{range_allocations.PREFIX}{name}" for name in ("serviceips", "secondaryserviceips"))
@@ -66,12 +71,16 @@ def is_etcd_snapshot(path: str | os.PathLike[str]) -> bool:
 
 
 def restored_from_etcd(
-    path: str | os.PathLike[str], *, prefix: str = DEFAULT_PREFIX, gates: tuple[str, ...] = ()
+    path: str | os.PathLike[str],
+    *,
+    prefix: str = DEFAULT_PREFIX,
+    gates: tuple[str, ...] = (),
+    encryption: "EncryptionAtRest | None" = None,
 ) -> Restored:
     """Read and check a whole snapshot of etcd. Raises ``SnapshotError``, or ``OSError`` when it can't be read.
 
     ``prefix`` is kube-apiserver's ``--etcd-prefix``, ``gates`` are the feature gates of the API server that is to serve
-    the cluster.
+    the cluster. ``encryption`` decrypts what is encrypted at rest; without it that is left out.
     """
     layout = KeyLayout(prefix)
     try:
@@ -83,17 +92,20 @@ def restored_from_etcd(
             f": it has other keys, such as {keyspace.example[:100].decode(errors='replace')}" if keyspace.others else ""
         )
         raise SnapshotError(path, f"there are no keys below {layout.root}{others}; --etcd-prefix names another prefix")
-    return _Reading(Path(path), layout, gates).restored(keyspace.keys)
+    return _Reading(Path(path), layout, gates, encryption).restored(keyspace.keys)
 
 
 class _Reading:
     """Takes the keys of one snapshot. A ``Source`` of ``Restoring``."""
 
-    def __init__(self, path: Path, layout: KeyLayout, gates: tuple[str, ...]) -> None:
+    def __init__(
+        self, path: Path, layout: KeyLayout, gates: tuple[str, ...], encryption: "EncryptionAtRest | None"
+    ) -> None:
         self.header = Header(format=FORMAT)
         self.totals: Totals | None = None
         self._path = path
         self._layout = layout
+        self._encryption = encryption
         self._codec = ObjectCodec()
         self._restoring = Restoring(self, ResourceTable(gates))
         self._lines: dict[tuple[str, str], ResourceLine | None] = {}
@@ -148,15 +160,22 @@ class _Reading:
             return  # of servers that are not there any more
         group, resource, rest = key.split("/", 2)
         name = f"{resource}.{group}" if group else resource
-        if pair.value.startswith(_ENCRYPTED):
-            self._skip(name, "encrypted at rest, which can't be read without the keys of its API server")
-            return
         try:
-            self._add(key, (group, resource), rest, pair)
+            self._add(key, (group, resource), rest, pair._replace(value=self._decrypted(key, pair.value)))
+        except TransformError as error:
+            self._skip(name, str(error))
         except SnapshotError as error:
             self._skip(name, error.reason)
         except ValueError as error:
             self._skip(name, str(error))
+
+    def _decrypted(self, key: str, value: bytes) -> bytes:
+        """Raises ``TransformError``."""
+        if self._encryption is not None:
+            return self._encryption.read_blocking(key, self._layout.etcd_key(key).encode(), value)[0]
+        if value.startswith(ENCRYPTED):
+            raise TransformError("encrypted at rest, which can't be read without the keys of its API server")
+        return value
 
     def _add(self, key: str, where: tuple[str, str], rest: str, pair: KeyValue) -> None:
         """Raises ``ValueError`` for what is no object of its resource."""

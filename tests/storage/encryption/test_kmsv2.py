@@ -10,8 +10,8 @@ from pilothouse.env import Env
 from pilothouse.storage.encryption.aes import Gcm
 from pilothouse.storage.encryption.kmsv2 import messages
 from pilothouse.storage.encryption.kmsv2.envelope import EnvelopeTransformer
+from pilothouse.storage.encryption.kmsv2.plugin import Encrypted, Status
 from pilothouse.storage.encryption.kmsv2.probe import KmsProbe, KmsUnhealthy
-from pilothouse.storage.encryption.kmsv2.service import Encrypted, Status
 from pilothouse.storage.encryption.metrics import EncryptionMetrics
 from pilothouse.storage.encryption.transformer import Context, KeyNeeded, TransformError
 

@@ -6,4 +6,6 @@
     config      reads a file, and makes the providers of ``storage.encryption``
     controller  reads it again when it has changed
     opened      all of it, for one server
+
+What a provider does to a value stands in ``storage.encryption``.
 """

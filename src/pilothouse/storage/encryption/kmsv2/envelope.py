@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from pilothouse.env import Env
 from pilothouse.storage.encryption.aes import ExtendedNonceGcm, Gcm
 from pilothouse.storage.encryption.kmsv2 import messages
-from pilothouse.storage.encryption.kmsv2.service import Encrypted, KmsService
+from pilothouse.storage.encryption.kmsv2.plugin import Encrypted, KmsService
 from pilothouse.storage.encryption.kmsv2.state import State, cache_key, check_source
 from pilothouse.storage.encryption.metrics import EncryptionMetrics
 from pilothouse.storage.encryption.transformer import Context, KeyNeeded, Read, TransformError

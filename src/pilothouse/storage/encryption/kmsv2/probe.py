@@ -17,7 +17,7 @@ from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.times import format_time
 from pilothouse.storage.encryption.aes import SEED_SIZE, ExtendedNonceGcm
 from pilothouse.storage.encryption.kmsv2.messages import HKDF_SHA256_XNONCE_AES_GCM_SEED
-from pilothouse.storage.encryption.kmsv2.service import Encrypted, KmsService, Status
+from pilothouse.storage.encryption.kmsv2.plugin import Encrypted, KmsService, Status
 from pilothouse.storage.encryption.kmsv2.state import InvalidKeyId, State, cache_key, check_key_id, check_source
 from pilothouse.storage.encryption.metrics import EncryptionMetrics, hash_of
 from pilothouse.storage.encryption.transformer import TransformError

@@ -1,19 +1,19 @@
 """The plugin: calls of the KMS v2 API on a unix socket (apiserver ``…/envelope/kmsv2/grpc_service.go``, v0.36).
 
-Calls wait for a plugin that is not there yet, up to the timeout of the provider. ``run_blocking`` is for the start,
-when a store is read without a loop.
+Needs gRPC, an extra. Calls wait for a plugin that is not there yet, up to the timeout of the provider.
+``run_blocking`` is for the start, when a store is read without a loop.
 """
 
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import grpc
-import msgspec
 
 from pilothouse.storage.encryption.kmsv2 import messages
+from pilothouse.storage.encryption.kmsv2.plugin import Encrypted, Status
 from pilothouse.storage.encryption.metrics import EncryptionMetrics
 from pilothouse.storage.encryption.transformer import TransformError
 
@@ -26,40 +26,6 @@ _CHANNEL_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.use_local_subchannel_pool", 1),
 )
-
-
-class Status(msgspec.Struct, frozen=True):
-    """How the plugin is, and the id of the key that it encrypts with."""
-
-    version: str
-    healthz: str
-    key_id: str
-
-
-class Encrypted(msgspec.Struct, frozen=True):
-    """What the plugin has made of a seed, and what it needs to get it back."""
-
-    ciphertext: bytes
-    key_id: str
-    annotations: dict[str, bytes] = {}
-
-
-class KmsService(Protocol):
-    """A plugin. All of it raises ``TransformError``, with gRPC's code."""
-
-    async def status(self) -> Status: ...
-
-    async def encrypt(self, uid: str, plaintext: bytes) -> Encrypted: ...
-
-    async def decrypt(self, uid: str, encrypted: Encrypted) -> bytes: ...
-
-    def run_blocking(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do at once what waits for nothing but this plugin."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection; calls under way fail."""
-        ...
 
 
 class GrpcKmsService:

@@ -12,7 +12,7 @@ from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 from pilothouse.machinery.times import format_time
 from pilothouse.storage.encryption.aes import ExtendedNonceGcm
 from pilothouse.storage.encryption.kmsv2.messages import AES_GCM_KEY, HKDF_SHA256_XNONCE_AES_GCM_SEED
-from pilothouse.storage.encryption.kmsv2.service import Encrypted
+from pilothouse.storage.encryption.kmsv2.plugin import Encrypted
 from pilothouse.storage.encryption.metrics import hash_of
 from pilothouse.storage.encryption.transformer import TransformError
 

@@ -1,0 +1,42 @@
+"""What is asked of a plugin, however it is reached."""
+
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How the plugin is, and the id of the key that it encrypts with."""
+
+    version: str
+    healthz: str
+    key_id: str
+
+
+class Encrypted(msgspec.Struct, frozen=True):
+    """What the plugin has made of a seed, and what it needs to get it back."""
+
+    ciphertext: bytes
+    key_id: str
+    annotations: dict[str, bytes] = {}
+
+
+class KmsService(Protocol):
+    """A plugin. All of it raises ``TransformError``, with gRPC's code."""
+
+    async def status(self) -> Status: ...
+
+    async def encrypt(self, uid: str, plaintext: bytes) -> Encrypted: ...
+
+    async def decrypt(self, uid: str, encrypted: Encrypted) -> bytes: ...
+
+    def run_blocking(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do at once what waits for nothing but this plugin."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; calls under way fail."""
+        ...
