@@ -12,7 +12,7 @@ from pilothouse.api.meta import Object
 from pilothouse.client import Client
 from pilothouse.client.patches import merge_patch
 from pilothouse.testing import AsyncCluster
-from pilothouse.why import Explanation, Reference, ServerEvidence, Step, explain
+from pilothouse.why import Explanation, Reference, ServerEvidence, Step, explain, text_lines
 
 NAMESPACE = "default"
 
@@ -28,6 +28,10 @@ class Cluster:
         """The answer."""
         evidence = ServerEvidence(self.user, await self.user.discover())
         return await explain(evidence, Reference(resource, namespace, name), time=self.plane.plane.env.now())
+
+    async def documents(self, resource: str, namespace: str) -> list[dict[str, Any]]:
+        """The objects of a resource."""
+        return await ServerEvidence(self.user, await self.user.discover()).objects(resource, namespace)
 
     async def create(self, manifest: dict[str, Any]) -> None:
         """Create an object."""
@@ -77,6 +81,11 @@ def texts(steps: list[Step]) -> list[str]:
 def roots(explanation: Explanation) -> list[str]:
     """What the explanation says it began with."""
     return texts(explanation.roots())
+
+
+def text(explanation: Explanation) -> str:
+    """The answer for a terminal."""
+    return "\n".join(text_lines(explanation))
 
 
 def links(explanation: Explanation) -> list[str]:

@@ -4,22 +4,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.why.cluster import NAMESPACE, Cluster, deployment, links, roots
+from tests.why.cluster import NAMESPACE, Cluster, deployment, links, roots, text
 
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.core import NODES, PODS
 from pilothouse.env import Env
 from pilothouse.sim import Simulation, simulate
 from pilothouse.testing import async_plane
-from pilothouse.why import Explanation, Reference, ServerEvidence, explain, text_lines
+from pilothouse.why import Reference, ServerEvidence, explain, text_lines
 
 ADMIN = "kubernetes-admin with pilothouse-testing"
 SILENT = {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent"}}}
 CORDONED = {"spec": {"unschedulable": True}}
-
-
-def text(explanation: Explanation) -> str:
-    return "\n".join(text_lines(explanation))
 
 
 def test_controllers_that_restart_name_the_same_root() -> None:

@@ -26,6 +26,7 @@ from pilothouse.why.deletions import deletion_request
 from pilothouse.why.details import details
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_of_spec
 from pilothouse.why.injected import injected
+from pilothouse.why.requests import acting_differences, last_request
 from pilothouse.why.steps import FAULT, UNKNOWN, Step
 
 _MOST_LINKS = 16
@@ -64,6 +65,10 @@ KEY_RESOURCES = {
 
 _STATUS_DRIVEN = frozenset({"node-lifecycle-controller"})
 """These follow what an object's status says: nothing that they do is due to its spec."""
+
+
+_WITHOUT_FULFILMENT = frozenset({"cronjobs.batch", "services"})
+"""The status of these does not say when the spec was fulfilled: that is at once, or at the next time of a schedule."""
 
 
 class _Candidate(msgspec.Struct):
@@ -194,6 +199,8 @@ class Chain:
         if reference is None or cause.component in _STATUS_DRIVEN:
             return found
         changes = [each for each in await self._evidence.changes(reference) if each.revision < change.revision]
+        if reference.resource in _WITHOUT_FULFILMENT:
+            return await self._standing_intent(found, changes, keeps_records=_ends_record(change))
         # Those of the status among the last ones, too: they say when the spec was fulfilled.
         older = newest_of_spec(self._evidence, changes[:-_MOST_CHANGES])
         for each in reversed([*older, *changes[-_MOST_CHANGES:]]):
@@ -207,11 +214,42 @@ class Chain:
                 if not found.candidates or marks:
                     found.candidates.append(candidate)
                 break
-            if described.weight >= SPEC:
+            if described.weight >= SPEC and self._acts(change, each, before, after):
                 found.add(candidate, changed_paths(before, after))
                 if after is None and not each.sent:
                     break  # what it has replaced of earlier ones is not known
         return found
+
+    async def _standing_intent(
+        self, found: "_Intents", changes: list[ObjectChange], *, keeps_records: bool
+    ) -> "_Intents":
+        """The deletion, the last change of the spec that still held, or the creation."""
+        ended = next((each for each in reversed(changes) if each.type == "DELETED" or asks_deletion(each)), None)
+        if ended is not None and ended.uid == changes[-1].uid:
+            described = summary(ended, await self._evidence.before(ended), await self._evidence.after(ended))
+            found.candidates.append(_Candidate(ended, described.text, described.weight))
+            return found
+        made = next((each for each in reversed(changes) if each.type == "ADDED"), None)
+        born = made.time if made is not None else ""
+        alive = [each for each in changes if made is None or each.revision >= made.revision]
+        request = await last_request(self._evidence, alive, born, keeps_records=keeps_records)
+        if request is not None:
+            found.candidates.append(_Candidate(request[0], request[1].text, request[1].weight))
+        elif made is not None:
+            found.candidates.append(_Candidate(made, "was created", CREATED))
+        return found
+
+    @staticmethod
+    def _acts(change: ObjectChange, each: ObjectChange, before: Document | None, after: Document | None) -> bool:
+        """Whether a change of a spec may have led to this one."""
+        if before is None or after is None:
+            return True
+        return bool(acting_differences(each, before, after, keeps_records=_ends_record(change)))
+
+
+def _ends_record(change: ObjectChange) -> bool:
+    """Whether something is deleted that may be a record of the past: a finished Job, an old ReplicaSet."""
+    return change.reference.resource != "pods" and (change.type == "DELETED" or asks_deletion(change))
 
 
 def _may_follow(change: ObjectChange, led: ObjectChange) -> bool:

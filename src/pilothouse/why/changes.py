@@ -18,6 +18,15 @@ _UNREMARKABLE = ("metadata.generation", "metadata.annotations", "status.observed
 _HEARTBEATS = ("lastHeartbeatTime", "renewTime", "lastProbeTime", "lastUpdateTime", "lastTransitionTime")
 
 
+_FUNCTIONAL = (
+    'metadata.annotations["storageclass.',
+    'metadata.annotations["ingressclass.kubernetes.io/is-default-class',
+    'metadata.annotations["controller.kubernetes.io/pod-deletion-cost',
+    'metadata.annotations["simulated.pilothouse.dev/',
+)
+"""Annotations that programs act on."""
+
+
 class Summary(msgspec.Struct, frozen=True):
     """``text`` without the object's name: ``was deleted``, ``changed: spec.replicas: 3 -> 2``."""
 
@@ -48,7 +57,7 @@ def summary(change: ObjectChange, before: Document | None, after: Document | Non
         return Summary(f"failed{_reason(after)}", FAILED)
     for prefixes, weight in (
         (("spec.", "spec", "data", "webhooks", "rules", "subjects"), SPEC),
-        (("metadata.finalizers", "metadata.ownerReferences", "metadata.labels"), METADATA),
+        (("metadata.finalizers", "metadata.ownerReferences", "metadata.labels", *_FUNCTIONAL), METADATA),
         (("status.phase",), PHASE),
         (("status.conditions",), CONDITION),
         (("status",), STATUS),
@@ -196,3 +205,12 @@ def is_fulfilled(resource: str, document: Document) -> bool:
                 and desired == status.get("updatedNumberScheduled", 0)
             )
     return False
+
+
+def is_healthy(resource: str, document: Document) -> bool:
+    """Whether a workload had all that its spec asks for, ready."""
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    if resource == "daemonsets.apps":
+        return is_fulfilled(resource, document) and status.get("numberReady", 0) == status.get("desiredNumberScheduled")
+    ready = "availableReplicas" if resource == "deployments.apps" else "readyReplicas"
+    return is_fulfilled(resource, document) and status.get(ready, 0) >= spec.get("replicas", 1)

@@ -34,7 +34,7 @@ async def finding(view: View) -> Finding:
         found = await remark(view)
         if found is not None:
             return found
-    last = await lifetime.last_change(view)
+    last = await lifetime.newest_change(view)
     if last is None:
         last = Step(text=f"{view.title} is older than the history", object=view.title, root=UNKNOWN)
     return Finding("as desired", (last,))

@@ -69,6 +69,11 @@ class Explanation(msgspec.Struct, kw_only=True, omit_defaults=True, rename="came
         return list(found.values())
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 pod``, ``2 pods``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def text_lines(explanation: Explanation) -> list[str]:
     """The explanation for a terminal: a line about the object, a tree, the roots, and what was not seen."""
     place = f" in namespace {explanation.namespace}" if explanation.namespace else ""

@@ -6,10 +6,10 @@ from pilothouse.api.core import Node, PodSpec
 from pilothouse.controllers.workloads.daemonset.placement import Wants, wants_of
 from pilothouse.semantics.node_affinity import matches_node_selection
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
-from pilothouse.why.states import lifetime
 from pilothouse.why.states.rejections import rejection
 from pilothouse.why.states.replicas import held_pods
 from pilothouse.why.states.scheduling import node_act
+from pilothouse.why.states.workloads import add_last_change
 from pilothouse.why.steps import STATE
 from pilothouse.why.view import Finding, View, typed
 
@@ -35,10 +35,7 @@ async def incomplete(view: View) -> Finding | None:
         if rejected is not None:
             step.because.append(rejected)
         step.because += await held_pods(await view.owned("pods"))
-        last = await lifetime.last_change(view)
-        known = {(root.object, root.resource_version) for each in step.because for root in each.roots()}
-        if last is not None and not any((root.object, root.resource_version) in known for root in last.roots()):
-            step.because.append(last)
+        await add_last_change(view, step, rolls=updated < wanted)
     else:
         for name, key in left_out.tainted[:_MOST_ACTS]:
             act = await node_act(view.of("nodes", name, None, namespace=""), f"taint {key}")

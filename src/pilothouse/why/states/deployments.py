@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from pilothouse.why.states import lifetime
 from pilothouse.why.states.rejections import rejection
 from pilothouse.why.states.replicas import held_pods
-from pilothouse.why.steps import FAULT, STATE, Step
+from pilothouse.why.states.workloads import add_last_change
+from pilothouse.why.steps import STATE, Step, counted
 from pilothouse.why.view import Finding, View
 
 _REVISION = "deployment.kubernetes.io/revision"
@@ -24,45 +24,21 @@ async def incomplete(view: View) -> Finding | None:
     if updated >= wanted and total <= updated and available >= wanted:
         return None
     sets = sorted(await view.owned("replicasets.apps"), key=_revision, reverse=True)
-    step = view.step(f"wants {wanted} pods: {updated} of {total} have the current template, {available} are available")
+    step = view.step(
+        f"wants {counted(wanted, 'pod')}: {updated} of {total} have the current template, {available} are available"
+    )
     step.table = [bounds_line(spec, wanted), *map(_set_line, [each for each in sets if _size(each)][:_MOST_SETS])]
     for each in sets[:1]:
         rejected = await rejection(each)
         if rejected is not None:
             step.because.append(rejected)
-        step.because += await held_pods(await each.owned("pods"))
-    await _add_reason(view, step)
+    step.because += await held_pods([pod for each in sets if _size(each) for pod in await each.owned("pods")])
+    await add_last_change(view, step, rolls=updated < wanted or total > updated)
     progress = view.condition("Progressing")
     if progress.get("reason") == "ProgressDeadlineExceeded":
         step.table.append(f"progressDeadlineSeconds {spec.get('progressDeadlineSeconds')}: {progress.get('message')}")
         return Finding("not progressing", (step,))
     return Finding("rolling out", (step,))
-
-
-async def _add_reason(view: View, step: Step) -> None:
-    """The last change of the Deployment, unless what holds up the pods led there already, or came after it was done."""
-    last = await lifetime.last_change(view)
-    if last is not None and not any(_leads_to(each, last) for each in step.because) and not _is_over(view, last, step):
-        step.because.append(last)
-    if not step.because:
-        step.root = STATE
-
-
-def _leads_to(step: Step, root: Step) -> bool:
-    return any((each.object, each.resource_version) == (root.object, root.resource_version) for each in step.roots())
-
-
-def _is_over(view: View, last: Step, step: Step) -> bool:
-    """Whether the rollout that a change began was complete, and what holds up the pods now has another reason. One with
-    no reason but the pod itself, such as an exit, may still be due to the template."""
-    if last.text.endswith(" was created"):
-        begins_rollout = True
-    else:
-        begins_rollout = " changed: spec.template." in last.text and "spec.replicas" not in last.text
-    complete = view.condition("Progressing").get("reason") == "NewReplicaSetAvailable"
-    roots = [root for each in step.because for root in each.roots()]
-    of_pods = any(root.root == FAULT and root.object.startswith("pod/") for root in roots)
-    return begins_rollout and complete and bool(roots) and not of_pods
 
 
 async def _paused(view: View) -> Step:

@@ -7,8 +7,10 @@ from pilothouse.machinery.times import TimeError, format_time, parse_time
 from pilothouse.machinery.zones import UnknownZone, load_zone
 from pilothouse.why.evidence import Document, Reference
 from pilothouse.why.states.lifetime import created, last_change
-from pilothouse.why.steps import STATE, TIME, Step
-from pilothouse.why.view import Finding, View, controller_of
+from pilothouse.why.states.rejections import rejection
+from pilothouse.why.states.replicas import held_pods
+from pilothouse.why.steps import STATE, TIME, Step, counted
+from pilothouse.why.view import Finding, View, condition, controller_of
 
 _SHOWN_PODS = 5
 _MOST_MISSED = 100
@@ -29,7 +31,7 @@ async def job(view: View) -> Finding | None:
     troubled = [pod for pod in pods if _phase(pod) == "Failed"]
     succeeded, wanted = view.status.get("succeeded", 0), view.spec.get("completions", 1)
     if not troubled:
-        return None
+        return await _not_running(view, pods)
     failures, limit = view.status.get("failed", 0), view.spec.get("backoffLimit", 6)
     text = (
         f"has {succeeded} of {wanted} completions after {failures} failures; the back-off limit is {limit}, and each "
@@ -37,6 +39,26 @@ async def job(view: View) -> Finding | None:
     )
     step = view.step(text, root=STATE, because=[await _failure(view, pod) for pod in troubled[-_SHOWN_PODS:]])
     return Finding("retrying", (step,))
+
+
+async def _not_running(view: View, pods: list[Document]) -> Finding | None:
+    """A Job whose pods can't be created, or do not run: it is active, and nothing gets done."""
+    if not view.status.get("startTime"):
+        manager = view.spec.get("managedBy") or "job-controller"
+        text = f"was not started: {manager} has not set status.startTime"
+        return Finding("not started", (view.step(text, root=STATE, because=await _set(view)),))
+    active = [pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed")]
+    ready = [pod for pod in active if condition(pod, "Ready").get("status") == "True"]
+    because = await held_pods([view.of("pods", pod["metadata"]["name"], pod) for pod in active])
+    rejected = await rejection(view)
+    if rejected is not None:
+        made = await last_change(view)
+        because = [rejected, *because, *([made] if made is not None else [])]
+    if not because:
+        return None
+    parallel = view.spec.get("parallelism", 1)
+    text = f"wants {counted(parallel, 'pod')} at a time, has {len(active)}, of which {len(ready)} are ready"
+    return Finding("not running", (view.step(text, because=because),))
 
 
 async def _failed(view: View, failed: Document) -> tuple[Step, ...]:
@@ -107,11 +129,13 @@ async def cron_job(view: View) -> Finding | None:
 
 async def _missed(view: View, missed: list[datetime.datetime]) -> list[Step]:
     due = missed[-1]
-    several = f"{len(missed)} times since {format_time(missed[0])} passed" if len(missed) > 1 else "its time passed"
+    more = f"{len(missed)}{' or more' if len(missed) == _MOST_MISSED else ''}"
+    several = f"has missed {more} times since {format_time(missed[0])}" if len(missed) > 1 else "has missed its time"
     active = [each.get("name", "") for each in view.status.get("active") or ()]
     if view.spec.get("concurrencyPolicy") == "Forbid" and active:
         found = [await _still_active(view, name) for name in active[:_SHOWN_PODS]]
-        text = f"{several}: concurrencyPolicy is Forbid, and {', '.join(active)} still runs"
+        verb = "are" if len(active) > 1 else "is"
+        text = f"{several}: concurrencyPolicy is Forbid, and {', '.join(active[:_SHOWN_PODS])} {verb} not finished"
         return [view.step(text, root=STATE, because=found)]
     deadline = view.spec.get("startingDeadlineSeconds")
     late = (view.time - due).total_seconds()
@@ -129,7 +153,10 @@ async def _still_active(view: View, name: str) -> Step:
     reference = Reference("jobs.batch", view.reference.namespace, name)
     about = view.of("jobs.batch", name, await view.evidence.get(reference))
     found = await job(about)
-    return found.steps[0] if found is not None else about.step("runs", root=STATE)
+    if found is not None:
+        return found.steps[0]
+    since = about.status.get("startTime")
+    return about.step(f"runs{f', since {since}' if since else ''}", root=STATE)
 
 
 def _time(text: object) -> datetime.datetime | None:

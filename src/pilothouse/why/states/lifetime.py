@@ -4,6 +4,7 @@ from pilothouse.why.actors import who
 from pilothouse.why.changes import METADATA, SPEC, summary
 from pilothouse.why.deletions import deletion_request
 from pilothouse.why.evidence import ObjectChange, newest_of_spec
+from pilothouse.why.requests import is_binding, last_request
 from pilothouse.why.steps import NOT_FOUND, UNKNOWN, Step
 from pilothouse.why.view import Finding, View
 
@@ -46,16 +47,20 @@ async def created(view: View) -> Step | None:
     return None if made is None else await view.chain.step(made)
 
 
-async def last_change(view: View) -> Step | None:
-    """The step of the last change of what the object asks for; of its creation, if there was none."""
+async def last_change(view: View, *, undone: bool = False) -> Step | None:
+    """The step of the last change of what the object asks for that still holds; of its creation, if there was none.
+    ``undone``: also a change that only took back another, which a rollout may be due to."""
+    changes = [each for each in await view.changes() if not view.uid or each.uid == view.uid]
+    born = str(view.metadata.get("creationTimestamp") or "")
+    found = await last_request(view.evidence, changes, born, undone=undone)
+    return await view.chain.step(found[0], text=found[1].text) if found is not None else await created(view)
+
+
+async def newest_change(view: View) -> Step | None:
+    """The step of the last change of anything but the status; of the creation, if there was none."""
     changes = [each for each in await view.changes() if not view.uid or each.uid == view.uid]
     for each in reversed(newest_of_spec(view.evidence, changes)):
         described = summary(each, await view.evidence.before(each), await view.evidence.after(each))
-        if each.type != "ADDED" and described.weight in (SPEC, METADATA) and not _is_bound(view, each):
+        if each.type != "ADDED" and described.weight in (SPEC, METADATA) and not is_binding(each):
             return await view.chain.step(each, text=described.text)
     return await created(view)
-
-
-def _is_bound(view: View, change: ObjectChange) -> bool:
-    """Whether a change is the binding of a pod: its spec then is what it was created with."""
-    return view.reference.resource == "pods" and change.origin is not None and change.origin.subresource == "binding"

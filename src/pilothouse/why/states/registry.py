@@ -8,7 +8,7 @@ from pilothouse.why.states.budgets import BUDGETS, budget
 from pilothouse.why.states.claims import claim
 from pilothouse.why.states.jobs import cron_job, job
 from pilothouse.why.states.namespaces import namespace
-from pilothouse.why.states.services import service
+from pilothouse.why.states.services import endpoint_slice, endpoints, service
 from pilothouse.why.states.terminating import terminating
 from pilothouse.why.states.unprocessed import unprocessed
 from pilothouse.why.view import Finding, View
@@ -24,6 +24,8 @@ REMARKS: Mapping[str, Sequence[Remark]] = {
     "persistentvolumeclaims": (claim,),
     BUDGETS: (budget,),
     "services": (service,),
+    "endpoints": (endpoints,),
+    "endpointslices.discovery.k8s.io": (endpoint_slice,),
     "pods": (scheduling.unscheduled, pods.ended, pods.not_ready),
     "nodes": (nodes.not_ready, nodes.closed),
     "replicasets.apps": (unprocessed, replicas.short_of_pods),

@@ -5,6 +5,7 @@ import re
 from pilothouse.api.core import Event
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.pods import missing_object
+from pilothouse.why.states.quotas import full
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import View
 
@@ -55,7 +56,7 @@ def _plain(message: str) -> str:
 async def rejected_by(view: View, message: str) -> list[Step]:
     """The objects that a rejection names, and who made them as they are."""
     if found := _QUOTA.search(message):
-        return await _named(view, "resourcequotas", found[1], view.reference.namespace)
+        return await full(view, message, found[1])
     if found := _WEBHOOK.search(message):
         return await _webhook(view, found[1])
     if found := _POLICY.search(message):

@@ -2,10 +2,12 @@
 
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.rejections import rejection
-from pilothouse.why.steps import STATE, Step
-from pilothouse.why.view import Finding, View
+from pilothouse.why.steps import STATE, Step, counted
+from pilothouse.why.view import Finding, View, controller_of
 
-_MOST_HELD = 2
+_MOST_REASONS = 2
+_MOST_HELD = 5
+"""So many pods with the same reason are followed to what they were made for."""
 _MOST_PODS = 200
 
 
@@ -16,7 +18,7 @@ async def short_of_pods(view: View) -> Finding | None:
     rejected = await rejection(view) if have < wanted else None
     if ready >= wanted and have >= wanted:
         return None
-    step = view.step(f"wants {wanted} pods, has {have}, of which {ready} are ready")
+    step = view.step(f"wants {counted(wanted, 'pod')}, has {have}, of which {ready} are ready")
     if rejected is not None:
         step.because.append(rejected)
         asked = await lifetime.last_change(view)
@@ -32,21 +34,38 @@ async def short_of_pods(view: View) -> Finding | None:
 
 
 async def held_pods(pods: list[View]) -> list[Step]:
-    """What holds up the pods that are not ready: some of them, one for each reason."""
-    found: dict[str, Step] = {}
-    numbers: dict[str, int] = {}
+    """What holds up the pods that are not ready: one for each reason, and for each beginning of those alike."""
+    groups: dict[str, list[View]] = {}
     for pod in [each for each in pods if is_held(each)][:_MOST_PODS]:
-        reason = _reason(pod)
-        numbers[reason] = numbers.get(reason, 0) + 1
-        if reason not in found and len(found) < _MOST_HELD:
-            finding = await pod.finding()
-            if finding.steps:
-                found[reason] = finding.steps[0]
-    for reason, step in found.items():
-        if numbers[reason] > 1:
-            more = numbers[reason] - 1
+        groups.setdefault(_reason(pod), []).append(pod)
+    found: list[Step] = []
+    for alike in list(groups.values())[:_MOST_REASONS]:
+        found += await _alike(alike)
+    return found
+
+
+async def _alike(pods: list[View]) -> list[Step]:
+    """The steps of pods with the same reason. They may have been made for different ones: a rollout, a preemption.
+    Pods of one owner and one second were most likely made for the same."""
+    made: dict[tuple[str, str], list[View]] = {}
+    for pod in pods:
+        owner = str(controller_of(pod.now or {}).get("uid") or "")
+        made.setdefault((owner, str(pod.metadata.get("creationTimestamp"))), []).append(pod)
+    steps: dict[frozenset[tuple[str, str]], Step] = {}
+    numbers: dict[frozenset[tuple[str, str]], int] = {}
+    for number, some in enumerate(made.values()):
+        finding = await some[0].finding() if number < _MOST_HELD else None
+        if finding is not None and not finding.steps:
+            continue
+        if finding is not None:
+            roots = frozenset((root.object, root.resource_version) for root in finding.steps[0].roots())
+            steps.setdefault(roots, finding.steps[0])
+        key = roots if finding is not None else next(iter(steps), frozenset())
+        numbers[key] = numbers.get(key, 0) + len(some)
+    for key, step in steps.items():
+        if more := numbers[key] - 1:
             step.table = [f"and {more} more pod{'s' if more > 1 else ''} alike", *step.table]
-    return list(found.values())
+    return list(steps.values())
 
 
 def is_held(pod: View) -> bool:

@@ -8,6 +8,7 @@ from pilothouse.api.core import Node, Pod, Taint
 from pilothouse.semantics.node_affinity import matches_node_selection
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
 from pilothouse.semantics.pods import effective_requests, is_terminal
+from pilothouse.why.evidence import newest_of_spec
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.pods import missing_object
 from pilothouse.why.steps import STATE, Step
@@ -17,6 +18,9 @@ _MOST_NODES = 1000
 _MOST_PODS = 5000
 _MOST_NAMES = 4
 _MOST_ACTS = 3
+_MOST_SEARCHED = 50
+"""The history of so many nodes is read."""
+_UNSELECTED = "don't have what the pod selects"
 _AVAILABLE = re.compile(r"^\d+/\d+ nodes are available: (.*?)\.?( preemption: .*)?$", re.DOTALL)
 _ENTRY = re.compile(r"^(\d+) (.*)$", re.DOTALL)
 _OF_CLOSED = ("had untolerated taint", "had taint", "were unschedulable", "didn't match Pod's node affinity/selector")
@@ -25,6 +29,8 @@ _CORDON = "node.kubernetes.io/unschedulable"
 _CORDONED = Taint(key=_CORDON, effect=NO_SCHEDULE)
 UNSCHEDULABLE = "unschedulable"
 """The act of cordoning, for ``node_act``."""
+SELECTED = "selected"
+"""The act of taking a label that the pod selects."""
 
 
 async def unscheduled(view: View) -> Finding | None:
@@ -67,13 +73,20 @@ async def _reported(view: View, message: str) -> list[Step]:
     lines = [*groups.closed_lines(), *groups.other_lines(found[1].split(", "))]
     step = view.step(f"fits none of {len(nodes)} nodes", table=[*lines, *_preemption(found[2] or "")])
     step.because = await groups.acts()
-    if groups.depends_on_pod or not step.because:
-        made = await lifetime.created(view)
+    made = await lifetime.created(view)
+    if groups.depends_on_pod or not step.because or _selects_since(made, step.because):
         if made is not None:
             step.because.append(made)
         elif not step.because:
             step.root = STATE
     return [step]
+
+
+def _selects_since(made: Step | None, acts: list[Step]) -> bool:
+    """Whether the pod is due to a template that selects other nodes since after those acts."""
+    begun = max((each.time for each in acts), default="")
+    roots = made.roots() if made is not None else []
+    return any(each.time > begun and (".nodeSelector" in each.text or "ffinity" in each.text) for each in roots)
 
 
 async def _pods(view: View, nodes: int) -> list[dict[str, Any]] | None:
@@ -135,17 +148,17 @@ class NodeGroups:
         self._closed: dict[str, list[str]] = {}
         self._open: list[Node] = []
         self._acts: list[tuple[str, str]] = []
-        self.depends_on_pod = True
+        self.depends_on_pod = False
         """Whether some of it is due to what the pod asks for, and not to what was done to the nodes."""
         for each in nodes:
             self._add(typed(each, Node))
-        if self._acts:
-            self.depends_on_pod = False
 
     def _add(self, node: Node) -> None:
         name = node.metadata.name
         if not matches_node_selection(self._pod.spec, node):
-            self._close(f"don't have what the pod selects: {self._selection()}", name)
+            self._close(f"{_UNSELECTED}: {self._selection()}", name)
+            if self._would_fit(node):
+                self._acts.append((name, SELECTED))
             return
         taints = [each for each in node.spec.taints if each.key != _CORDON]
         taint = untolerated_taint(taints, self._pod.spec.tolerations, (NO_SCHEDULE, NO_EXECUTE))
@@ -169,6 +182,12 @@ class NodeGroups:
         else:
             self._close(reason, name)
             self._acts.append((name, act))
+
+    def _would_fit(self, node: Node) -> bool:
+        """Whether a node that is not selected would do: it is neither cordoned nor tainted, and has room."""
+        taints = [*node.spec.taints, *([_CORDONED] if node.spec.unschedulable else [])]
+        open_ = untolerated_taint(taints, self._pod.spec.tolerations, (NO_SCHEDULE, NO_EXECUTE)) is None
+        return open_ and all(self._free(node, each) >= amount for each, amount in self._wants.items())
 
     def _free(self, node: Node, resource: str) -> int:
         used = (self._used or {}).get(node.metadata.name, {}).get(resource, 0)
@@ -214,15 +233,42 @@ class NodeGroups:
         return ", ".join(labels) or "its node affinity"
 
     async def acts(self) -> list[Step]:
-        """Who tainted or cordoned the nodes, for some of them, as far as history has it."""
+        """Who tainted, cordoned, deleted or relabelled nodes that the pod would fit, for some of them, as far as
+        history has it."""
         steps: dict[tuple[str, str], Step] = {}
-        for name, what in self._acts[:50]:
+        for name, what in sorted(self._acts, key=lambda act: act[1] == SELECTED)[:_MOST_SEARCHED]:
             if len(steps) >= _MOST_ACTS:
                 break
             node = self._view.of("nodes", name, None, namespace="")
-            if (step := await node_act(node, what)) is not None:
+            step = await self._deselected(node) if what == SELECTED else await node_act(node, what)
+            if step is not None:
                 steps.setdefault((step.by, step.text.partition(" ")[2]), step)
+        if not steps and any(reason.startswith(_UNSELECTED) for reason in self._closed):
+            return await self._gone()
         return list(steps.values())
+
+    async def _deselected(self, node: View) -> Step | None:
+        """The last change of a node that took a label which the pod selects."""
+        for each in reversed(newest_of_spec(node.evidence, await node.changes())):
+            if each.type != "MODIFIED":
+                return None
+            before, after = await node.evidence.before(each), await node.evidence.after(each)
+            if before is not None and after is not None and self._selects(before) and not self._selects(after):
+                return await node.chain.step(each)
+        return None
+
+    def _selects(self, node: dict[str, Any]) -> bool:
+        return matches_node_selection(self._pod.spec, typed(node, Node))
+
+    async def _gone(self) -> list[Step]:
+        """The deletion of the last node that the pod selected, if there is none of that name any more."""
+        evidence = self._view.evidence
+        for each in reversed(await evidence.changes_of_all("nodes", "")):
+            if each.type == "DELETED" and await evidence.get(each.reference) is None:
+                last = await evidence.after(each)
+                if last is not None and self._selects(last):
+                    return [await self._view.chain.step(each)]
+        return []
 
 
 async def node_act(node: View, what: str) -> Step | None:

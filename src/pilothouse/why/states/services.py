@@ -1,7 +1,10 @@
 """Services without endpoints."""
 
-from pilothouse.why.evidence import Document
+from typing import Any
+
+from pilothouse.why.evidence import Document, newest_of_spec
 from pilothouse.why.states.lifetime import last_change
+from pilothouse.why.states.owners import workload_of
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View, condition
 
@@ -32,22 +35,70 @@ async def service(view: View) -> Finding | None:
         return Finding("no endpoints", (await _selects_nothing(view, selector, pods),))
     waiting = [pod for pod in selected if condition(pod, "Ready").get("status") != "True"]
     if len(waiting) < len(selected):
-        return Finding("no endpoints", (await _without_ports(view),))
+        ready_pods = [pod for pod in selected if pod not in waiting]
+        return Finding("no endpoints", (await _without_ports(view, ready_pods),))
     step = view.step(f"selects {len(selected)} pods, and none of them is ready", root=STATE)
     step.because = [await _not_ready(view, pod) for pod in waiting[:_SHOWN]]
     return Finding("no endpoints", (step,))
 
 
-async def _without_ports(view: View) -> Step:
+async def _without_ports(view: View, pods: list[Document]) -> Step:
     """Ready pods are selected, and none of them has a port of the name that the Service leads to."""
     names = [
         str(each["targetPort"]) for each in view.spec.get("ports") or () if isinstance(each.get("targetPort"), str)
     ]
     if not names:
         return view.step("selects ready pods, which its EndpointSlices do not have yet", root=STATE)
-    changed = await last_change(view)
-    text = f"selects ready pods, and none of them has a container port named {', '.join(names)}"
-    return view.step(text, root=STATE, because=[changed] if changed is not None else [])
+    step = view.step(f"selects ready pods, and none of them has a container port named {', '.join(names)}", root=STATE)
+    step.table = [_ports_line(pods[0])]
+    changes = [each for each in (await _port_removed(view, pods[0], set(names)), await last_change(view)) if each]
+    step.because = sorted(changes, key=lambda each: each.time)[-1:]
+    return step
+
+
+def _ports_line(pod: Document) -> str:
+    ports = [
+        f"{each.get('name') or '(no name)'} ({each.get('containerPort')})" for each in _container_ports(pod["spec"])
+    ]
+    return f"pod {pod['metadata']['name']} has {'the ports ' + ', '.join(ports) if ports else 'no ports'}"
+
+
+def _container_ports(spec: Document) -> list[dict[str, Any]]:
+    return [port for container in spec.get("containers") or () for port in container.get("ports") or ()]
+
+
+async def _port_removed(view: View, pod: Document, names: set[str]) -> Step | None:
+    """The change that took the ports from the template of the workload which the pod belongs to."""
+    workload = await workload_of(view.of("pods", pod["metadata"]["name"], pod))
+    if workload is None:
+        return None
+    for each in reversed(newest_of_spec(view.evidence, await workload.changes())):
+        before, after = await view.evidence.before(each), await view.evidence.after(each)
+        if names & _template_ports(before) and not names & _template_ports(after):
+            return await view.chain.step(each)
+    return None
+
+
+def _template_ports(workload: Document | None) -> set[str]:
+    template = ((workload or {}).get("spec") or {}).get("template") or {}
+    return {str(each.get("name")) for each in _container_ports(template.get("spec") or {})}
+
+
+async def endpoint_slice(view: View) -> Finding | None:
+    """An EndpointSlice of a Service that leads nowhere: the reason is the Service's."""
+    name = (view.metadata.get("labels") or {}).get("kubernetes.io/service-name") or ""
+    return await _of_service(view, name)
+
+
+async def endpoints(view: View) -> Finding | None:
+    """Endpoints of a Service that leads nowhere."""
+    return await _of_service(view, view.reference.name)
+
+
+async def _of_service(view: View, name: str) -> Finding | None:
+    about = await view.read("services", name) if name else None
+    found = await service(about) if about is not None and about.now is not None else None
+    return found if found is not None and found.state == "no endpoints" else None
 
 
 def _ready(endpoint_slice: Document) -> int:

@@ -1,9 +1,9 @@
 """StatefulSets that wait for one of their pods."""
 
-from pilothouse.why.states import lifetime
 from pilothouse.why.states.rejections import rejection
 from pilothouse.why.states.replicas import is_held
-from pilothouse.why.steps import STATE, Step
+from pilothouse.why.states.workloads import add_last_change
+from pilothouse.why.steps import Step, counted
 from pilothouse.why.view import Finding, View
 
 
@@ -20,12 +20,12 @@ async def waiting(view: View) -> Finding | None:
     rolls = current != update and updated < wanted - partition
     if ready >= wanted and int(status.get("replicas") or 0) == wanted and not rolls:
         return None
-    step = view.step(f"wants {wanted} pods, has {status.get('replicas') or 0}, of which {ready} are ready")
+    step = view.step(f"wants {counted(wanted, 'pod')}, has {status.get('replicas') or 0}, of which {ready} are ready")
     if rolls:
         step.table.append(f"{updated} pods are of revision {update}, others of {current}; partition {partition}")
     pods = {each.reference.name: each for each in await view.owned("pods")}
     await _add_held(view, step, pods, wanted)
-    await _add_last_change(view, step)
+    await add_last_change(view, step, rolls=rolls or int(status.get("replicas") or 0) != wanted)
     return Finding("rolling out" if rolls and ready >= wanted else "not ready", (step,))
 
 
@@ -43,15 +43,10 @@ async def _add_held(view: View, step: Step, pods: dict[str, View], wanted: int) 
         if not is_held(pod) and not pod.metadata.get("deletionTimestamp"):
             continue
         if ordered and (later := start + wanted - 1 - ordinal):
-            step.table.append(f"one after the other: {name} has to be ready before the {later} pods after it")
+            step.table.append(f"one after the other: {name} has to be ready before {_those_after(later)}")
         step.because += (await pod.finding()).steps[:1]
         break
 
 
-async def _add_last_change(view: View, step: Step) -> None:
-    last = await lifetime.last_change(view)
-    known = {(root.object, root.resource_version) for each in step.because for root in each.roots()}
-    if last is not None and not any((root.object, root.resource_version) in known for root in last.roots()):
-        step.because.append(last)
-    if not step.because:
-        step.root = STATE
+def _those_after(number: int) -> str:
+    return "the pod after it" if number == 1 else f"the {number} pods after it"

@@ -1,0 +1,197 @@
+"""The right reason, and no act that has nothing to do with it."""
+
+import asyncio
+from typing import Any
+
+from tests.why.cluster import NAMESPACE, Cluster, roots, text, texts
+
+from pilothouse.api.apps import DEPLOYMENTS, STATEFUL_SETS
+from pilothouse.api.batch import CRON_JOBS
+from pilothouse.api.core import NODES, PODS, SERVICES
+
+ADMIN = "kubernetes-admin with pilothouse-testing"
+
+
+def container(cpu: str = "100m", **fields: Any) -> dict[str, Any]:
+    return {"name": "app", "image": "nginx", "resources": {"requests": {"cpu": cpu}}, **fields}
+
+
+def job_template(**pod: Any) -> dict[str, Any]:
+    annotations = {"simulated.pilothouse.dev/run-time": "forever"}
+    return {"metadata": {"annotations": annotations}, "spec": {"restartPolicy": "Never", **pod}}
+
+
+def job(name: str, cpu: str = "100m", **pod: Any) -> dict[str, Any]:
+    template = job_template(containers=[container(cpu)], **pod)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"template": template},
+    }
+
+
+def cron_job(**pod: Any) -> dict[str, Any]:
+    spec = {"template": job_template(containers=[container()], **pod)}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "payout"},
+        "spec": {"schedule": "* * * * *", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": spec}},
+    }
+
+
+async def test_a_job_whose_pod_selects_a_node_that_has_lost_its_label(cluster: Cluster) -> None:
+    name = (await cluster.user.list(NODES)).items[0].metadata.name
+    await cluster.patch(NODES, name, {"metadata": {"labels": {"pool": "trusted"}}}, "")
+    await cluster.create(cron_job(nodeSelector={"pool": "trusted"}))
+    await cluster.patch(NODES, name, {"metadata": {"labels": {"pool": "general"}}}, "")
+    await cluster.patch(CRON_JOBS, "payout", {"spec": {"successfulJobsHistoryLimit": 5}})
+    await asyncio.sleep(200)
+    lost = f'node/{name} changed: metadata.labels.pool: "trusted" -> "general", by {ADMIN}'
+    found = await cluster.why("cronjobs.batch", "payout")
+    assert roots(found) == [lost], text(found)
+    assert "has missed 2 times since " in text(found) or "has missed 3 times since " in text(found)
+    (pod,) = (await cluster.user.list(PODS, NAMESPACE)).items
+    (owner,) = pod.metadata.owner_references
+    found = await cluster.why("jobs.batch", owner.name)
+    assert (found.state, roots(found)) == ("not running", [lost]), text(found)
+    assert roots(await cluster.why("pods", pod.metadata.name)) == [lost]
+
+
+async def test_a_node_that_was_selected_and_is_gone(cluster: Cluster) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "trusted", "labels": {"pool": "trusted"}}}
+    await cluster.create(node)
+    await cluster.deployment(replicas=1, nodeSelector={"pool": "trusted"})
+    await cluster.plane.delete("v1", "Node", "trusted")
+    await asyncio.sleep(90)
+    (pod,) = await cluster.pods()
+    found = await cluster.why("pods", pod)
+    assert roots(found) == [f"node/trusted was deleted, by {ADMIN}"], text(found)
+
+
+async def test_a_template_that_selects_what_no_node_has_any_more(cluster: Cluster) -> None:
+    """The template came after the label was lost, so it is what is named."""
+    name = (await cluster.user.list(NODES)).items[0].metadata.name
+    await cluster.patch(NODES, name, {"metadata": {"labels": {"pool": "trusted"}}}, "")
+    await cluster.patch(NODES, name, {"metadata": {"labels": {"pool": None}}}, "")
+    await cluster.deployment(replicas=1)
+    selector = {"spec": {"template": {"spec": {"nodeSelector": {"pool": "trusted"}}}}}
+    await cluster.patch(DEPLOYMENTS, "web", selector)
+    await asyncio.sleep(10)
+    found = roots(await cluster.why("deployments.apps", "web"))
+    assert any(each.startswith("deployment/web changed: spec.template.spec.nodeSelector") for each in found), found
+
+
+async def test_what_a_cron_job_starts_is_not_due_to_how_many_jobs_are_kept(cluster: Cluster) -> None:
+    await cluster.create(cron_job())
+    await cluster.patch(CRON_JOBS, "payout", {"spec": {"successfulJobsHistoryLimit": 5}})
+    await asyncio.sleep(70)
+    (pod,) = await cluster.pods()
+    assert roots(await cluster.why("pods", pod)) == [f"cronjob/payout was created, by {ADMIN}"]
+
+
+async def test_a_label_of_a_workload_is_no_reason(cluster: Cluster) -> None:
+    await cluster.deployment(replicas=1, containers=[container("500")])
+    await cluster.patch(DEPLOYMENTS, "web", {"metadata": {"labels": {"owner": "discovery"}}})
+    found = await cluster.why("deployments.apps", "web")
+    assert roots(found) == [f"deployment/web was created, by {ADMIN}"], text(found)
+
+
+async def test_the_creation_of_a_stateful_set_that_was_ready_is_no_reason(cluster: Cluster) -> None:
+    tolerations = [
+        {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+    ]
+    pod = {"containers": [container()], "tolerations": tolerations}
+    spec = {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "db"}},
+        "template": {"metadata": {"labels": {"app": "db"}}, "spec": pod},
+    }
+    await cluster.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec})
+    await asyncio.sleep(20)
+    node = (await cluster.user.get(PODS, "db-0", NAMESPACE)).spec.node_name
+    silent = {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent"}}}
+    await cluster.patch(NODES, node, silent, "")
+    await asyncio.sleep(120)
+    await cluster.patch(STATEFUL_SETS, "db", {"metadata": {"labels": {"stage": "ga"}}})
+    found = await cluster.why("statefulsets.apps", "db")
+    assert [each.object for each in found.roots()] == [f"node/{node}"], text(found)
+    assert "db-0 has to be ready before the pod after it" in text(found)
+
+
+async def test_pods_alike_that_were_made_for_different_reasons(cluster: Cluster) -> None:
+    """Too large pods of a new template, and one that replaces a deleted pod: the old one does not fit any more."""
+    await cluster.deployment(replicas=2, containers=[container("20")])
+    before = await cluster.pods()
+    name = (await cluster.user.get(PODS, before[0], NAMESPACE)).spec.node_name
+    for node in (await cluster.user.list(NODES)).items:
+        if node.metadata.name != name:
+            await cluster.patch(NODES, node.metadata.name, {"spec": {"unschedulable": True}}, "")
+    image = {"spec": {"template": {"spec": {"containers": [container("20", image="nginx:2")]}}}}
+    await cluster.patch(DEPLOYMENTS, "web", image)
+    await asyncio.sleep(5)
+    await cluster.user.delete(PODS, before[1], NAMESPACE)
+    await asyncio.sleep(60)
+    found = await cluster.why("deployments.apps", "web")
+    said = roots(found)
+    assert any(f"pod/{before[1]} was marked for deletion" in each for each in said), text(found)
+    assert any(".image:" in each for each in said), text(found)
+
+
+def _service(**spec: Any) -> dict[str, Any]:
+    ports = [{"port": 80, "targetPort": "http"}]
+    spec = {"selector": {"app": "web"}, "ports": ports, **spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
+
+
+async def test_a_port_that_a_template_has_lost(cluster: Cluster) -> None:
+    """A selector that was taken back is no reason, and neither is its second half."""
+    port = {"name": "http", "containerPort": 8080}
+    await cluster.deployment(replicas=1, containers=[container(ports=[port])])
+    await cluster.create(_service())
+    await asyncio.sleep(60)
+    for track in ("stable", None):
+        await cluster.patch(SERVICES, "web", {"spec": {"selector": {"track": track}}})
+        await asyncio.sleep(5)
+    assert (await cluster.why("services", "web")).state == "as desired"
+    ports = {"spec": {"template": {"spec": {"containers": [container(ports=[{**port, "name": "api"}])]}}}}
+    await cluster.patch(DEPLOYMENTS, "web", ports)
+    await asyncio.sleep(60)
+    found = await cluster.why("services", "web")
+    (root,) = roots(found)
+    assert found.state == "no endpoints"
+    assert root.startswith("deployment/web changed: "), text(found)
+    assert "ports[name=http] removed" in root
+    assert found.steps[0].table == [f"pod {(await cluster.pods())[0]} has the ports api (8080)"]
+    (name,) = [
+        each["metadata"]["name"] for each in await cluster.documents("endpointslices.discovery.k8s.io", NAMESPACE)
+    ]
+    for resource, of in (("endpointslices.discovery.k8s.io", name), ("endpoints", "web")):
+        found = await cluster.why(resource, of)
+        assert (found.state, roots(found)) == ("no endpoints", [root]), text(found)
+
+
+async def test_a_quota_that_others_have_used_up(cluster: Cluster) -> None:
+    """The quota was enough two minutes before: who has come since is named, and not the quota."""
+    hard = {"requests.cpu": "1"}
+    await cluster.create(
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
+    )
+    await cluster.create(job("recalc", "200m"))
+    await asyncio.sleep(5)
+    await cluster.deployment(replicas=2, containers=[container("200m")])
+    await asyncio.sleep(30)
+    await cluster.create(job("verify", "400m"))
+    await asyncio.sleep(30)
+    image = {"spec": {"template": {"spec": {"containers": [container("200m", image="nginx:2")]}}}}
+    await cluster.patch(DEPLOYMENTS, "web", image)
+    await asyncio.sleep(30)
+    found = await cluster.why("deployments.apps", "web")
+    verify, changed = roots(found)
+    assert verify == f"job/verify was created, by {ADMIN}", text(found)
+    assert changed.startswith("deployment/web changed: spec.template.spec.containers[name=app].image: "), text(found)
+    (full,) = found.steps[0].because[0].because
+    assert full.text == "resourcequota/q is used up: 1 of 1 requests.cpu used, 200m more requested"
+    assert [each.partition(": ")[0] for each in full.table] == ["job/verify", "deployment/web", "job/recalc"]
+    assert texts(full.because)[0].startswith("pod/verify-")

@@ -1,0 +1,61 @@
+"""Which changes still hold, and which fields do something."""
+
+from typing import Any
+
+from tests.tables import cases
+
+from pilothouse.machinery.differences import ABSENT, Difference
+from pilothouse.why.standing import Edit, acts, last_standing
+
+BORN = "2026-01-01T00:00:00Z"
+
+
+def _edit(second: int, before: Any, after: Any, path: str = "spec.selector.track") -> Edit:
+    return Edit(f"2026-01-01T00:{second // 60:02}:{second % 60:02}.5Z", (Difference(path, before, after),))
+
+
+@cases(
+    "edits, place",
+    {
+        "none": ([], None),
+        "one": ([_edit(60, 1, 2)], 0),
+        "taken back at once": ([_edit(60, ABSENT, "stable"), _edit(67, "stable", ABSENT)], None),
+        "taken back after it was usual for long": ([_edit(60, "a", "b"), _edit(600, "b", "a")], 1),
+        "taken back twice": ([_edit(60, 1, 2), _edit(65, 2, 1), _edit(70, 1, 3), _edit(75, 3, 1)], None),
+        "a detour after a change that holds": ([_edit(60, 1, 2), _edit(90, 2, 3), _edit(95, 3, 2)], 0),
+        "another field beside": (
+            [_edit(60, 1, 2, "spec.replicas"), _edit(61, ABSENT, 1), _edit(62, 1, ABSENT)],
+            0,
+        ),
+        "a false that is no 0": ([_edit(60, ABSENT, 0), _edit(61, 0, ABSENT)], None),
+    },
+)
+def test_what_still_holds(edits: list[Edit], place: int | None) -> None:
+    assert last_standing(edits, BORN) == place
+
+
+def test_without_times_what_was_taken_back_does_not_hold() -> None:
+    edits = [Edit("", (Difference("spec.a", 1, 2),)), Edit("", (Difference("spec.a", 2, 1),))]
+    assert last_standing(edits) is None
+
+
+@cases(
+    "resource, path, does",
+    {
+        "a template": ("deployments.apps", "spec.template.spec.containers[name=app].image", True),
+        "how many records are kept": ("cronjobs.batch", "spec.successfulJobsHistoryLimit", False),
+        "a schedule": ("cronjobs.batch", "spec.schedule", True),
+        "a label of a workload": ("deployments.apps", "metadata.labels.owner", False),
+        "an annotation of a workload": ("statefulsets.apps", 'metadata.annotations["a/b"]', False),
+        "a label of a node": ("nodes", "metadata.labels.pool", True),
+        "an annotation of a class": ("storageclasses.storage.k8s.io", 'metadata.annotations["a/b"]', True),
+        "a label of a custom resource": ("workspaces.example.com", "metadata.labels.review", True),
+        "the status": ("deployments.apps", "status.replicas", False),
+    },
+)
+def test_what_makes_a_controller_do_something(resource: str, path: str, does: bool) -> None:
+    assert acts(resource, path) is does
+
+
+def test_a_record_is_deleted_for_how_long_it_is_kept() -> None:
+    assert acts("cronjobs.batch", "spec.successfulJobsHistoryLimit", keeps_records=True)
