@@ -136,6 +136,7 @@ def test_what_is_stored_survives_a_stop_and_a_kill(user: User) -> None:
     while user.listed() != {"pilothouse": "Failed"}:
         assert time.monotonic() < deadline
     assert "configured" in user.run("start") + user.run("load", "-f", "web.yaml")
+    assert user.run("start") == f'cluster "pilothouse" runs already: {server}\n'
     assert "pilothouse is ready" in user.run("logs", "--tail=5")
     user.run("delete", "cluster")
     assert not user.kubeconfig.exists(), "it had nothing else in it"
@@ -172,6 +173,15 @@ def test_a_cluster_in_memory_is_deleted_rather_than_stopped(user: User) -> None:
     user.run("kubeconfig", "--merge")
     assert yaml.safe_load(user.kubeconfig.read_text())["current-context"] == "pilothouse-quick"
     assert 'a cluster "quick" exists already (running)' in user.run("create", "cluster", "quick", code=1)
+
+    os.kill(user.process("quick"), signal.SIGKILL)
+    while user.listed() != {"quick": "Failed"}:
+        time.sleep(0.02)
+    for command in ("start", "stop"):
+        assert user.run(command, code=1) == (
+            'Error: cluster "quick" does not run; it was in memory, and nothing of it is left; '
+            "`pilothouse delete cluster quick` deletes it\n"
+        )
 
 
 @posix
@@ -230,6 +240,7 @@ def test_a_cluster_runs_for_as_long_as_somebody_holds_its_lock(tmp_path: Path) -
     "content, message",
     {
         "another release's": ('{"format":2,"name":"a","created":""}', "has format 2"),
+        "another release's, in other fields": ('{"format":2,"name":["a"]}', "has format 2"),
         "damaged": ('{"format":', "remove"),
         "another cluster's": ('{"name":"b","created":""}', "of a cluster named 'b'"),
     },
@@ -239,6 +250,29 @@ def test_a_record_that_can_not_be_used(content: str, message: str, tmp_path: Pat
     (tmp_path / "a" / "cluster.json").write_text(content)
     with pytest.raises(UserError, match=message):
         Clusters(tmp_path).get("a")
+
+
+@posix
+def test_a_record_that_can_not_be_read_is_listed_and_the_others_are_used(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    clusters = Clusters()
+    (clusters.create(record("newer")).directory / "cluster.json").write_text('{"format":2}')
+    clusters.create(record("mine"))
+    assert main(["list"]) == 0
+    printed = capfd.readouterr()
+    assert [line.split()[:2] for line in printed.out.splitlines()[1:]] == [["mine", "Stopped"], ["newer", "Unreadable"]]
+    assert "has format 2, which this release does not read; it reads 1" in printed.err
+    assert clusters.chosen("").name == "mine"
+
+
+@posix
+def test_a_cluster_whose_creation_was_killed_is_starting(tmp_path: Path) -> None:
+    cluster = Clusters(tmp_path).create(record("a"))
+    with cluster.locked():
+        assert cluster.status == "Starting"
+    assert cluster.status == "Stopped"
 
 
 def test_which_cluster_is_meant_without_a_name(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ from tests.tables import cases
 
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n* new\n\n## 0.1.0 (2026-01-01)\n\n* old\n"
 
+BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
+"""How runners run a step."""
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
@@ -87,13 +90,37 @@ def test_only_what_publishes_may_write() -> None:
     assert workflow("ci.yml")["permissions"] == {"contents": "read"}
 
 
+def test_the_action_adds_one_command_to_the_path(tmp_path: Path) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    (step,) = [step for step in action["runs"]["steps"] if step["name"] == "Install pilothouse"]
+    python = tmp_path / "python"  # its environments have the programs that pip would install
+    python.write_text(
+        "#!/bin/sh\n"
+        'test "$2" = venv || exit 0\n'
+        'mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cd "$3/bin"\n'
+        "for each in pip pilothouse kube-controller-manager; do echo 'echo $0' > $each; chmod +x $each; done\n"
+    )
+    python.chmod(0o755)
+    environment = {
+        **os.environ, "PYTHON": str(python), "RUNNER_TEMP": str(tmp_path / "runner temp"),
+        "GITHUB_ACTION_PATH": str(ROOT), "GITHUB_PATH": str(tmp_path / "path"),
+    }  # fmt: skip
+    for _ in range(2):  # as a job with two clusters has it
+        subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], env=environment, check=True
+        )
+    (folder,) = {Path(line) for line in (tmp_path / "path").read_text().splitlines()}
+    assert [each.name for each in folder.iterdir()] == ["pilothouse"]
+    assert os.access(folder / "pilothouse", os.X_OK)
+
+
 @pytest.mark.slow
 def test_the_action_creates_the_cluster_that_its_inputs_describe(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     (step,) = [step for step in action["runs"]["steps"] if step.get("id") == "create"]
     inputs = {
         **{name: each.get("default", "") for name, each in action["inputs"].items()},
-        "name": "of-the-action", "flags": "--nodes 1 --node-prefix=worker-", "manifests": "a b.yaml\n\n",
+        "name": "of-the-action", "flags": "--nodes 1\n--node-prefix=worker-\n", "manifests": "a b.yaml\n\n",
     }  # fmt: skip
     (tmp_path / "a b.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: made}\n")
     programs = tmp_path / "pilothouse/bin"
@@ -118,7 +145,7 @@ def test_the_action_creates_the_cluster_that_its_inputs_describe(tmp_path: Path)
         return done.stdout
 
     try:
-        run("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"])
+        run(*BASH, step["run"])
         outputs = dict(line.split("=", 1) for line in (tmp_path / "output").read_text().splitlines())
         assert outputs["context"] == "pilothouse-of-the-action"
         assert "worker-0" in run("pilothouse", "get", "nodes", "--kubeconfig", outputs["kubeconfig"])

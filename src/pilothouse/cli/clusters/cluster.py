@@ -31,6 +31,14 @@ _PATIENCE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.01
 
 
+class Unreadable(UserError):
+    """The record of a cluster can't be read: it is of a newer release, or damaged."""
+
+
+class _Format(msgspec.Struct):
+    format: int = FORMAT
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What ``cluster.json`` says."""
 
@@ -85,9 +93,10 @@ class Cluster:
 
     @property
     def status(self) -> str:
-        """``Running``, ``Stopped``, or ``Failed`` if its process has ended by itself."""
+        """``Running``, ``Stopped``, ``Failed`` if its process has ended by itself, or ``Starting`` until it was ready
+        once: for good if ``create`` was killed meanwhile."""
         if self.is_running:
-            return "Running"
+            return "Running" if self.record.port else "Starting"
         return "Failed" if self.record.started else "Stopped"
 
     @property
@@ -111,6 +120,18 @@ class Cluster:
                 raise UserError(f'cluster "{self.name}" runs, and its process is unknown: end it by hand')
             time.sleep(_PAUSE_SECONDS)
         return None
+
+    def check_running(self) -> None:
+        """Raises a ``UserError`` with the way out if its process does not live."""
+        if not self.is_running:
+            raise UserError(f'cluster "{self.name}" does not run; {self.way_out}')
+
+    @property
+    def way_out(self) -> str:
+        """What becomes of a cluster that does not run."""
+        if self.record.in_memory:
+            return f"it was in memory, and nothing of it is left; `pilothouse delete cluster {self.name}` deletes it"
+        return f"`pilothouse start {self.name}` starts it"
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
@@ -194,32 +215,44 @@ class Clusters:
         check_name(name)
         path = self.root / name / "cluster.json"
         try:
-            record = msgspec.json.decode(path.read_bytes(), type=Record)
+            content = path.read_bytes()
+            written = msgspec.json.decode(content, type=_Format).format
+            if written != FORMAT:
+                raise Unreadable(f"{path} has format {written}, which this release does not read; it reads {FORMAT}")
+            record = msgspec.json.decode(content, type=Record)
         except FileNotFoundError:
             known = ", ".join(self.names()) or "there are none"
             raise UserError(f'no cluster "{name}" (clusters: {known}); `pilothouse create cluster` makes one') from None
         except (OSError, msgspec.DecodeError) as error:
-            raise UserError(f"unable to read {path}: {error}; remove {path.parent} to be rid of the cluster") from error
-        if record.format != FORMAT:
-            raise UserError(f"{path} has format {record.format}, which this release does not read; it reads {FORMAT}")
+            raise Unreadable(
+                f"unable to read {path}: {error}; remove {path.parent} to be rid of the cluster"
+            ) from error
         if record.name != name:
-            raise UserError(f"{path} is of a cluster named {record.name!r}")
+            raise Unreadable(f"{path} is of a cluster named {record.name!r}")
         return Cluster(self.root, record)
 
     def chosen(self, name: str) -> Cluster:
-        """The cluster of that name; without a name the only one, or the one with the default name. Raises
-        ``UserError``."""
-        names = self.names()
+        """The cluster of that name; without a name the only one that can be read, or the one with the default name.
+        Raises ``UserError``."""
         if not name:
+            names = [cluster.name for cluster in self.readable()] or self.names()
             if DEFAULT_NAME not in names and len(names) > 1:
                 raise UserError(f"there are several clusters, name one of them: {', '.join(names)}", code=2)
             name = names[0] if len(names) == 1 else DEFAULT_NAME
         return self.get(name)
 
+    def readable(self) -> list[Cluster]:
+        """All clusters whose records can be read."""
+        found = []
+        for name in self.names():
+            with contextlib.suppress(Unreadable):
+                found.append(self.get(name))
+        return found
+
     def names(self) -> list[str]:
         """The names of all, in order."""
         try:
-            return sorted(path.parent.name for path in self.root.glob("*/cluster.json"))
+            return sorted(path.parent.name for path in self.root.glob("*/cluster.json") if is_name(path.parent.name))
         except OSError as error:
             raise UserError(f"unable to read {self.root}: {error.strerror}") from error
 

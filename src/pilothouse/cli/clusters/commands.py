@@ -15,7 +15,7 @@ from pilothouse.cli import apply_manifests, kubeconfig_text, up
 from pilothouse.cli import manifests as manifest_files
 from pilothouse.cli.clientside import PATHS, common_flags, connected
 from pilothouse.cli.clusters import contexts, process, sources
-from pilothouse.cli.clusters.cluster import DEFAULT_NAME, Cluster, Clusters, Record, check_name, is_name
+from pilothouse.cli.clusters.cluster import DEFAULT_NAME, Cluster, Clusters, Record, Unreadable, check_name, is_name
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import Env
@@ -243,7 +243,13 @@ def list_(program: str, words: Sequence[str]) -> int:
         if parsed["output"] not in flags.flag("output").choices:
             raise UserError(f'--output must be table, name or json, got "{parsed["output"]}"', code=2)
         clusters = Clusters()
-        rows = [_row(clusters.get(name)) for name in clusters.names()]
+        rows = []
+        for name in clusters.names():
+            try:
+                rows.append(_row(clusters.get(name)))
+            except Unreadable as error:
+                rows.append({"name": name, "status": "Unreadable", **dict.fromkeys(_OF_RECORD, "")})
+                print(f"warning: {escaped(str(error))}", file=sys.stderr)
         if parsed["output"] == "json":
             print(msgspec.json.format(msgspec.json.encode(rows)).decode())
         elif parsed["output"] == "name":
@@ -255,16 +261,24 @@ def list_(program: str, words: Sequence[str]) -> int:
     return code[0]
 
 
+_OF_RECORD = ("server", "stored", "context", "created")
+"""What the record of a cluster says."""
+
+
 def _row(cluster: Cluster) -> dict[str, Any]:
     record = cluster.record
     return {
         "name": record.name,
         "status": cluster.status,
-        "server": f"https://127.0.0.1:{record.port}" if record.port else "",
+        "server": _server(record),
         "stored": "in memory" if record.in_memory else str(cluster.data),
         "context": cluster.context if record.user_kubeconfig else "",
         "created": record.created,
     }
+
+
+def _server(record: Record) -> str:
+    return f"https://127.0.0.1:{record.port}" if record.port else ""
 
 
 def _print_table(rows: Sequence[dict[str, Any]]) -> None:
@@ -272,7 +286,7 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
     columns = ("NAME", "STATUS", "CONTEXT", "SERVER", "AGE", "STORED")
     lines = [columns]
     for row in rows:
-        age = human_duration(now - parse_time(row["created"]))
+        age = human_duration(now - parse_time(row["created"])) if row["created"] else "<unknown>"
         lines.append((row["name"], row["status"], row["context"] or "<none>", row["server"], age, row["stored"]))
     widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
     for line in lines:
@@ -285,7 +299,8 @@ def stop(program: str, words: Sequence[str]) -> int:
 
 
 def _stop(cluster: Cluster) -> None:
-    if cluster.record.in_memory and cluster.is_running:
+    if cluster.record.in_memory:
+        cluster.check_running()
         raise UserError(
             f'cluster "{cluster.name}" is in memory: nothing of it would be left; `pilothouse delete cluster '
             f"{cluster.name}` deletes it"
@@ -299,6 +314,11 @@ def start(program: str, words: Sequence[str]) -> int:
 
 
 def _start(cluster: Cluster) -> None:
+    if cluster.status == "Running":
+        print(f'cluster "{cluster.name}" runs already: {_server(cluster.record)}')
+        return
+    if cluster.record.in_memory:
+        cluster.check_running()
     url = process.start(cluster, print)
     if cluster.record.user_kubeconfig:  # the port or, in memory, the token may be another one
         asyncio.run(contexts.put_in(cluster, Path(cluster.record.user_kubeconfig)))
@@ -385,8 +405,7 @@ def load(program: str, words: Sequence[str]) -> int:
             raise UserError("load needs manifests: use -f or -k", code=2)
         manifests = sources.manifests_of(parsed)
         cluster = Clusters().chosen(parsed.arguments[0] if parsed.arguments else "")
-        if not cluster.is_running:
-            raise UserError(f'cluster "{cluster.name}" does not run; `pilothouse start {cluster.name}` starts it')
+        cluster.check_running()
         code[0] = _load(cluster, manifests, parsed["timeout"])
     return code[0]
 

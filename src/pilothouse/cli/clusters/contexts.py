@@ -51,8 +51,7 @@ def cluster_document(cluster: Cluster) -> Document:
         text = cluster.kubeconfig.read_text(encoding="utf-8")
         return _renamed(kubeconfig_text.read(text), cluster.context)
     except FileNotFoundError:
-        status, way_out = cluster.status.lower(), f"pilothouse start {cluster.name}"
-        raise UserError(f'cluster "{cluster.name}" is {status}; `{way_out}` starts it') from None
+        raise UserError(f'cluster "{cluster.name}" is {cluster.status.lower()}; {cluster.way_out}') from None
     except (OSError, NoKubeconfig) as error:
         raise UserError(f"unable to read {cluster.kubeconfig}: {error}") from error
 

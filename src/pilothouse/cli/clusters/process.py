@@ -38,7 +38,10 @@ def start(cluster: Cluster, say: Callable[[str], None]) -> str:
         with cluster.locked() as descriptor:
             process, offset = _spawn(cluster, descriptor)
     except BlockingIOError:
-        raise UserError(f'cluster "{cluster.name}" is running already') from None
+        raise UserError(
+            f'cluster "{cluster.name}" is being started by another command; if that was killed, `pilothouse stop '
+            f"{cluster.name}` or `pilothouse delete cluster {cluster.name}` ends its process"
+        ) from None
     except OSError as error:
         raise UserError(f'unable to start cluster "{cluster.name}": {error.strerror or error}') from error
     try:
