@@ -1,14 +1,15 @@
 """Several versions of a custom resource: definitions, functions for conversion, ConversionReviews."""
 
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 
 from pilothouse.api.meta import ObjectMeta, View
-from pilothouse.client.errors import ApiError
+from pilothouse.client.errors import ApiError, Invalid
 from pilothouse.env import Env
-from pilothouse.operator import App, ClientConfig, Column, Context, CustomResource, Version
+from pilothouse.operator import AdmissionRequest, App, ClientConfig, Column, Context, CustomResource, Version
 from pilothouse.operator.conversion import BadReview, ConversionFailed, Conversions
 from pilothouse.testing import Cluster, async_plane
 
@@ -197,7 +198,10 @@ def test_versions_that_agree_keep_every_field() -> None:
     [
         (page("v1", spec={"host": "broken"}), "example.com/v2", "Page default/home from example.com/v1 to example.com/"
          "v2: ValueError: no such host"),
-        (page("v1", spec={}), "example.com/v2", "from example.com/v1 to example.com/v2: .*missing required field"),
+        (page("v1", spec={"host": 1}), "example.com/v2", "to example.com/v2: Page cannot be read: spec.host: expected "
+         "a string, got an integer"),
+        (page("v1", spec=7), "example.com/v2", "Page cannot be read: spec: expected an object, got an integer"),
+        (page("v2", spec={}), "example.com/v1", "IndexError: .* The object is incomplete or invalid"),
         (page("v1"), "example.com/v9", "has no version v9"),
         (page("v1"), "example.org/v1", "this operator does not convert it"),
         ({**page("v1"), "kind": "Book"}, "example.com/v2", "Book default/home .* does not convert it"),
@@ -353,6 +357,109 @@ def test_a_stored_object_that_no_longer_fits_is_explained_and_deleted(pilothouse
             pilothouse.wait_for("example.com/v2", "Graded", "home", lambda found: found is None, seconds=0.2)
         pilothouse.delete("example.com/v2", "Graded", "home")
         assert pilothouse.list("example.com/v1", "Graded") == []
+
+
+class LimitsSpecV1(View, frozen=True):
+    image: str
+    hours: Annotated[int, msgspec.Meta(ge=1, le=3)] = 1
+
+
+class LimitsV1(View, frozen=True):
+    spec: LimitsSpecV1
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class LimitsSpec(View, frozen=True):
+    image: str
+    seconds: Annotated[int, msgspec.Meta(ge=3600, le=10800)] = 3600
+
+
+class Limits(View, frozen=True):
+    spec: LimitsSpec
+    metadata: ObjectMeta = ObjectMeta()
+
+
+LIMITS = CustomResource(
+    "example.com/v2",
+    Limits,
+    plural="limits",
+    versions=(
+        Version(
+            "v1",
+            LimitsV1,
+            lambda old: Limits(spec=LimitsSpec(image=old.spec.image, seconds=old.spec.hours * 3600)),
+            lambda new: LimitsV1(spec=LimitsSpecV1(image=new.spec.image, hours=new.spec.seconds // 3600)),
+        ),
+    ),
+)
+
+
+def limits(version: str, name: str = "home", **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": f"example.com/{version}", "kind": "Limits", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("given", "version", "expected"),
+    [
+        ({"image": "a", "hours": 5}, "v2", {"spec": {"image": "a", "seconds": 18000}}),
+        ({"image": "a", "seconds": 18000}, "v1", {"spec": {"image": "a", "hours": 5}}),
+        ({"hours": 2}, "v2", {"spec": {"seconds": 7200}}),
+        ({"image": "", "hours": 4}, "v2", {"spec": {"image": "", "seconds": 14400}}),
+        ({}, "v2", {"spec": {}}),
+        (None, "v2", {}),
+    ],
+)
+def test_incomplete_and_invalid_objects_are_converted(given: Any, version: str, expected: Any) -> None:
+    """Required fields that are missing stay missing: no zero values are made up."""
+    sent = limits("v1" if version == "v2" else "v2")
+    sent |= {"spec": given} if given is not None else {}
+    if given is None:
+        del sent["spec"]
+    found = json.loads(bytes(Conversions([LIMITS]).convert(json.dumps(sent).encode(), f"example.com/{version}")))
+    names = {"apiVersion": f"example.com/{version}", "kind": "Limits", "metadata": {"name": "home"}}
+    assert found == names | expected
+
+
+def test_a_manifest_is_migrated_with_server_side_apply(pilothouse: Cluster) -> None:
+    """The API server has what other managers own converted, which lacks what the applier owns."""
+    app = App("limits")
+    app.controller(LIMITS)(_nothing)
+    with pilothouse.running(app):
+        pilothouse.apply(limits("v1", image="a", hours=2))
+        (moved,) = pilothouse.apply(limits("v2", image="a", seconds=3 * 3600))
+        assert moved["spec"] == {"image": "a", "seconds": 3 * 3600}
+        labelled = limits("v1", image="b", hours=2)
+        labelled["metadata"]["labels"] = {"team": "a"}
+        (back,) = pilothouse.apply(labelled)
+        assert (back["spec"], back["metadata"]["labels"]) == ({"image": "b", "hours": 2}, {"team": "a"})
+        (plain,) = pilothouse.apply(limits("v2", image="b", seconds=7200))
+        assert "labels" not in plain["metadata"]
+        with pytest.raises(Invalid, match=r"spec.image: Required value"):
+            pilothouse.apply(limits("v1", hours=2))
+
+
+def test_the_schema_rejects_what_is_invalid_before_a_conversion_or_mutation(pilothouse: Cluster) -> None:
+    app = App("limits")
+    app.controller(LIMITS)(_nothing)
+
+    @app.mutating(LIMITS)
+    async def mutate(obj: Limits, _request: AdmissionRequest[Limits]) -> Limits:
+        labels = {"seconds": str(obj.spec.seconds)}
+        return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, labels=labels))
+
+    with pilothouse.running(app):
+        assert pilothouse.create(limits("v1", image="a"))["metadata"]["labels"] == {"seconds": "3600"}
+        with pytest.raises(Invalid, match=r"spec.seconds in body should be less than or equal to 10800"):
+            pilothouse.create(limits("v2", "other", image="a", seconds=18000))
+        with pytest.raises(Invalid, match=r"spec.hours in body should be less than or equal to 3"):
+            pilothouse.create(limits("v1", "other", image="a", hours=5))
+        for version in ("v1", "v2"):
+            with pytest.raises(Invalid, match=r"spec.image: Required value"):
+                pilothouse.create(limits(version, "other"))
+        with pytest.raises(
+            ApiError, match=r"Limits other cannot be read: spec.image: expected a string, got an integer"
+        ):
+            pilothouse.create(limits("v2", "other", image=7))
 
 
 async def _nothing(obj: Any, ctx: Context[Any]) -> None:

@@ -6,7 +6,6 @@ After controller-runtime ``pkg/webhook/admission`` (v0.22): functions are its ``
 
 import asyncio
 import base64
-import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
@@ -18,6 +17,7 @@ from pilothouse.client import Client
 from pilothouse.client.decode import UNREADABLE, decoders_of
 from pilothouse.client.errors import UndecodableObject
 from pilothouse.env import Log
+from pilothouse.operator import lenient
 from pilothouse.operator.client_config import ClientConfig
 from pilothouse.operator.conversion import BadReview
 from pilothouse.operator.object_patch import changed_object, patch_operations
@@ -211,7 +211,7 @@ async def _response(webhook: Webhook, given: _Request, client: Client) -> tuple[
         return _denial(response, given, 400, "BadRequest", f"{webhook.full_name} is not about {given.operation}")
     request: AdmissionRequest[Any] | None = None
     try:
-        request = _decoded(kind, given, client)
+        request = _decoded(webhook, given, client)
         async with asyncio.timeout(webhook.timeout_seconds):
             operations = await _called(webhook, given, request)
         if operations:
@@ -235,10 +235,21 @@ async def _response(webhook: Webhook, given: _Request, client: Client) -> tuple[
             response["warnings"] = request.warnings
 
 
-def _decoded(kind: Kind[Any], given: _Request, client: Client) -> AdmissionRequest[Any]:
-    """Raises ``UndecodableObject`` for objects that do not fit the view, or are not there."""
-    read = functools.partial(decoders_of(kind.view).one, what=lambda: f"{kind.kind} {given.name}".strip())
-    obj, old = (None if bytes(raw) == b"null" else read(bytes(raw)) for raw in (given.object, given.old_object))
+def _decoded(webhook: Webhook, given: _Request, client: Client) -> AdmissionRequest[Any]:
+    """Raises ``UndecodableObject`` for objects that cannot be read as the view, or are not there.
+
+    What a validating webhook is called for fits the schema; what a mutating one is, is validated afterwards, and what
+    is stored may be older than the schema: both are read leniently.
+    """
+    kind = webhook.kind
+
+    def read(raw: msgspec.Raw, *, is_lenient: bool) -> Any:
+        body, what = bytes(raw), lambda: f"{kind.kind} {given.name}".strip()
+        if body == b"null":
+            return None
+        return lenient.read(kind.view, body, what)[0] if is_lenient else decoders_of(kind.view).one(body, what)
+
+    obj, old = read(given.object, is_lenient=webhook.mutating), read(given.old_object, is_lenient=True)
     if (obj is None) != (given.operation == "DELETE") or (old is None) != (given.operation == "CREATE"):
         raise UndecodableObject(
             kind.kind, f"object and oldObject of the request do not fit its operation {given.operation}", b""

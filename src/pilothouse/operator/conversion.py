@@ -6,11 +6,13 @@ and annotations count, and only those that it has added or changed. The API serv
 
 The API server validates what a client sends against the schema of the version that it was sent in, and trusts what a
 conversion makes of it. So what is converted to the stored version has to fit the class of the hub: otherwise an object
-would be stored that no other version can be made of, and every list in another version would fail because of it.
+would be stored that controllers cannot read. An object that does not fit its own class is read leniently (``lenient``)
+and converted as far as it goes: either the API server will reject it, with the words of the schema, or it is a part of
+an object in the middle of a server-side apply and never stored.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -19,6 +21,7 @@ from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client.decode import UNREADABLE, decoders_of
 from pilothouse.client.errors import UndecodableObject
 from pilothouse.env import Log
+from pilothouse.operator import lenient
 from pilothouse.operator.custom_resource import CustomResource, Version
 
 OBJECTS_PER_TURN = 50
@@ -94,7 +97,8 @@ class Conversions:
             raise ConversionFailed(f"{what} to {desired_api_version}: {error}") from error
         except Exception as error:
             _log.exception("A function for conversion failed", error, object=what, to=desired_api_version)
-            raise ConversionFailed(f"{what} to {desired_api_version}: {type(error).__name__}: {error}") from error
+            text = " ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+            raise ConversionFailed(f"{what} to {desired_api_version}: {text}") from error
 
     async def review(self, body: bytes) -> bytes:
         """The answer to a ConversionReview: every object, in the given order, or the error of the first that fails.
@@ -127,21 +131,37 @@ def _converted(resource: CustomResource[Any], obj: Object, raw: bytes, desired: 
     fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
     metadata = fields.get("metadata", msgspec.Raw(b"{}"))
     if source.convert_to is not None or target.convert_from is not None:
-        view: Any = decoders_of(source.view if source.convert_to is not None else hub.view).one(raw, lambda: obj.kind)
+        view: Any
+        view, fits = lenient.read(source.view if source.convert_to is not None else hub.view, raw, lambda: obj.kind)
         known = obj.metadata
         for function, result in ((source.convert_to, hub.view), (target.convert_from, target.view)):
             if function is not None:
-                view = function(view)
+                view = _called(function, view, fits=fits)
                 if not isinstance(view, result):
                     raise TypeError(f"it must return a {result.__name__}, got {type(view).__name__}")
                 known = _with_added(known, view.metadata)
                 view = msgspec.structs.replace(view, metadata=known)
-                if function is source.convert_to and desired == resource.stored:
+                if fits and function is source.convert_to and desired == resource.stored:
                     _check_fits(view, hub)
-        fields = msgspec.json.decode(msgspec.json.encode(view), type=dict[str, msgspec.Raw])
+        if fits:
+            fields = msgspec.json.decode(msgspec.json.encode(view), type=dict[str, msgspec.Raw])
+        else:
+            made = lenient.without_made_up(view, msgspec.json.decode(raw))
+            fields = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in made.items()}
         metadata = _with_changes(metadata, obj.metadata, known)
     names = {"apiVersion": f"{resource.kind.group}/{desired}", "kind": obj.kind, "metadata": metadata}
     return msgspec.json.encode({**names, **{name: value for name, value in fields.items() if name not in names}})
+
+
+def _called(function: Callable[[Any], Any], view: Any, *, fits: bool) -> Any:
+    try:
+        return function(view)
+    except Exception as error:
+        if not fits:
+            error.add_note(
+                "The object is incomplete or invalid: functions for conversion get zero values for what it lacks."
+            )
+        raise
 
 
 def _check_fits(view: Any, hub: Version[Any, Any]) -> None:

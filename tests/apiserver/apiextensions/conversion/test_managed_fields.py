@@ -64,6 +64,19 @@ async def test_what_was_applied_in_another_version_is_pruned_there(api: Api) -> 
     assert managers(moved) == [("m", "Apply", "example.com/v1")]
 
 
+async def test_an_applier_of_labels_moves_to_another_version(api: Api) -> None:
+    """What nobody else owns is converted, of which neither spec nor metadata is left; the webhook is not asked."""
+    hook = await served(api)
+    labelled = v2_thing(count=3, metadata={"labels": {"team": "a"}})
+    assert (await api.patch(V2 + "/a?fieldManager=m", labelled, APPLY)).status == 201
+    hook.asked.clear()
+    moved = await api.patch(V1 + "/a?fieldManager=m", v1_thing(replicas=4), APPLY)
+    assert moved.status == 200, moved.text
+    assert all(obj.keys() >= {"metadata", "spec"} for request in hook.asked for obj in request["objects"])
+    assert spec_of(moved) == {"hostPort": "h:1", "replicas": 4, "mode": "one"}
+    assert ("labels" in moved.meta, moved.meta["name"]) == (False, "a")
+
+
 async def test_managed_fields_in_versions_that_cannot_be_had(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     """An update goes on without managed fields, as upstream's ``UpdateNoErrors``, and says so; an apply fails."""
     hook = await served(api)

@@ -553,8 +553,9 @@ def put_entries(obj: Object, entries: bytes) -> None:
 
 
 def with_plain_owners(obj: Object) -> Object:
-    """The object with managedFields as JSON has them, for readers of the whole object."""
-    entries = obj["metadata"].get("managedFields")
+    """The object with managedFields as JSON has them, for readers of the whole object. In the middle of a server-side
+    apply it may be without metadata."""
+    entries = obj.get("metadata", {}).get("managedFields")
     if not isinstance(entries, msgspec.Raw):
         return obj
     return {**obj, "metadata": {**obj["metadata"], "managedFields": msgspec.json.decode(entries)}}

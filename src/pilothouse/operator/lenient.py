@@ -1,0 +1,227 @@
+"""Reading objects that do not fit their view as far as their types allow, and writing back no more than was there.
+
+The API server calls conversions and mutating webhooks before it validates, and has objects converted that are never
+stored: for server-side apply those that consist of the fields that others than the applier own
+(structured-merge-diff ``merge/update.go``, v6: ``prune``). Go programs read such objects with zero values for what is
+missing, and leave bounds, enumerations and required fields to the schema. So does ``read``.
+"""
+
+import datetime
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect as types
+
+from pilothouse.client.decode import UNREADABLE, decoders_of
+from pilothouse.client.errors import UndecodableObject
+from pilothouse.machinery.nulls import without_nulls
+
+T = TypeVar("T")
+_ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+"""Go's."""
+_SCALARS: dict[type[types.Type], tuple[type[Any], Any, str]] = {
+    types.StrType: (str, "", "a string"),
+    types.BoolType: (bool, False, "a boolean"),
+    types.IntType: (int, 0, "an integer"),
+    types.FloatType: (float, 0.0, "a number"),
+    types.BytesType: (bytes, b"", "base64"),
+    types.DateTimeType: (datetime.datetime, _ZERO_TIME, "a date and time (RFC 3339)"),
+}
+_JSON_NAMES = {
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+}
+
+
+class _Unreadable(Exception):
+    """A value of another type than the view has; the text says where."""
+
+
+def read(view: type[T], body: bytes, what: Callable[[], str]) -> tuple[T, bool]:
+    """An object, and whether it fits its view. In one that does not, missing required fields read as their zero value
+    (of a ``Literal`` or ``Enum`` ``""`` or 0), and values count without their bounds.
+
+    Raises ``UndecodableObject`` for what is no JSON and for values of other types.
+    """
+    try:
+        return decoders_of(view).one(body, what), True
+    except UndecodableObject as error:
+        first = error
+    try:
+        data = without_nulls(msgspec.json.decode(body))
+        found: T = _value(types.type_info(view), data, "")
+    except _Unreadable as error:
+        raise UndecodableObject(what(), str(error), body) from first
+    except UNREADABLE:
+        raise first from None
+    return found, False
+
+
+def without_made_up(view: msgspec.Struct, source: Any) -> dict[str, Any]:
+    """The JSON of a view that was made of an incomplete object: without fields that have their default, or for
+    required ones their zero value, unless ``source``, the JSON of that object, has a field at the same place.
+
+    Whatever is missing stays missing: it is an error of the schema and not a stored zero value, and server-side apply
+    can remove it."""
+    shown: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(view))
+    _drop_zeros(types.type_info(type(view)), shown, source)
+    return shown
+
+
+def _value(info: types.Type, data: Any, path: str) -> Any:
+    match info:
+        case types.Metadata():
+            return _value(info.type, data, path)
+        case types.StructType():
+            return _struct(info, _checked(data, dict, path), path)
+        case types.DictType():
+            fields = _checked(data, dict, path).items()
+            return {name: _value(info.value_type, value, f"{path}[{name}]") for name, value in fields}
+        case types.ListType() | types.VarTupleType() | types.SetType() | types.FrozenSetType():
+            items = enumerate(_checked(data, list, path))
+            return _container(info)(_value(info.item_type, value, f"{path}[{number}]") for number, value in items)
+        case types.UnionType():
+            return _member(info, data, path)
+        case types.LiteralType():
+            return _checked(data, _value_type(info), path)
+        case types.EnumType():
+            try:
+                return info.cls(data)
+            except ValueError:
+                return _checked(data, _value_type(info), path)
+        case types.AnyType():
+            return data
+        case types.RawType():
+            return msgspec.Raw(msgspec.json.encode(data))
+    return _scalar(info, data, path)
+
+
+def _scalar(info: types.Type, data: Any, path: str) -> Any:
+    if type(info) not in _SCALARS:
+        raise _Unreadable(f"{_shown(path)}: {type(info).__name__.removesuffix('Type')} has no lenient form")
+    kind, _zero, name = _SCALARS[type(info)]
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError:
+        raise _Unreadable(f"{_shown(path)}: expected {name}, got {_name(data)}") from None
+
+
+def _struct(info: types.StructType, data: dict[str, Any], path: str) -> Any:
+    values: dict[str, Any] = {}
+    for field in info.fields:
+        below = f"{path}.{field.encode_name}" if path else field.encode_name
+        if field.encode_name in data:
+            values[field.name] = _value(field.type, data[field.encode_name], below)
+        elif field.required:
+            values[field.name] = _zero(field.type)
+    return info.cls(**values)
+
+
+def _member(info: types.UnionType, data: Any, path: str) -> Any:
+    if data is None:
+        return None
+    errors = []
+    for member in info.types:
+        if isinstance(_bare(member), types.NoneType):
+            continue
+        try:
+            return _value(member, data, path)
+        except _Unreadable as error:
+            errors.append(str(error))
+    raise _Unreadable("; ".join(errors))
+
+
+def _bare(info: types.Type) -> types.Type:
+    return info.type if isinstance(info, types.Metadata) else info
+
+
+def _value_type(info: types.LiteralType | types.EnumType) -> type[Any]:
+    return type(info.values[0] if isinstance(info, types.LiteralType) else next(iter(info.cls)).value)
+
+
+def _container(info: types.Type) -> type[Any]:
+    match info:
+        case types.VarTupleType():
+            return tuple
+        case types.SetType():
+            return set
+        case types.FrozenSetType():
+            return frozenset
+    return list
+
+
+def _zero(info: types.Type) -> Any:
+    match _bare(info):
+        case types.StructType() as struct:
+            return _struct(struct, {}, "")
+        case types.DictType():
+            return {}
+        case (types.ListType() | types.VarTupleType() | types.SetType() | types.FrozenSetType()) as items:
+            return _container(items)()
+        case types.UnionType(types=members):
+            is_optional = any(isinstance(_bare(each), types.NoneType) for each in members)
+            return None if is_optional else _zero(members[0])
+        case types.LiteralType() | types.EnumType() as choice:
+            return "" if _value_type(choice) is str else 0
+        case types.RawType():
+            return msgspec.Raw(b"null")
+        case scalar:
+            return _SCALARS[type(scalar)][1] if type(scalar) in _SCALARS else None
+
+
+def _drop_zeros(info: types.Type, shown: Any, source: Any) -> None:
+    match _bare(info):
+        case types.StructType() as struct if isinstance(shown, dict):
+            for field in struct.fields:
+                name = field.encode_name
+                if name not in shown:
+                    continue
+                has = isinstance(source, dict) and name in source
+                _drop_zeros(field.type, shown[name], source[name] if has else None)
+                if not has and shown[name] in ({}, _json(_absent(field))):
+                    del shown[name]
+        case types.DictType(value_type=value) if isinstance(shown, dict):
+            for name, below in shown.items():
+                _drop_zeros(value, below, source.get(name) if isinstance(source, dict) else None)
+        case types.ListType(item_type=item) | types.VarTupleType(item_type=item) if isinstance(shown, list):
+            known = source if isinstance(source, list) and len(source) == len(shown) else [None] * len(shown)
+            for below, old in zip(shown, known, strict=True):
+                _drop_zeros(item, below, old)
+        case types.UnionType(types=members):
+            for member in members:
+                if isinstance(_bare(member), types.StructType):
+                    _drop_zeros(member, shown, source)
+
+
+def _absent(field: types.Field) -> Any:
+    """What a view has for a field that an object does not have."""
+    if field.required:
+        return _zero(field.type)
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+def _json(value: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _checked(data: Any, kind: type[T], path: str) -> T:
+    if type(data) is not kind:
+        raise _Unreadable(f"{_shown(path)}: expected {_JSON_NAMES[kind]}, got {_name(data)}")
+    return data
+
+
+def _name(data: Any) -> str:
+    name = _JSON_NAMES.get(type(data), "null")
+    return f'"{data}"' if isinstance(data, str) and len(data) <= _SHOWN else name
+
+
+_SHOWN = 40
+
+
+def _shown(path: str) -> str:
+    return path or "the object"

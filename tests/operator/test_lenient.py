@@ -1,0 +1,106 @@
+"""Objects that do not fit their views: what is read of them, and what is an error."""
+
+import datetime
+import enum
+import json
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.client.errors import UndecodableObject
+from pilothouse.operator import lenient
+
+
+class Mode(enum.Enum):
+    ON = "on"
+
+
+class Part(View, frozen=True):
+    name: str
+    size: Annotated[int, msgspec.Meta(le=3)] = 1
+
+
+class All(View, frozen=True):
+    text: Annotated[str, msgspec.Meta(pattern="^a")]
+    count: int
+    share: float
+    is_on: bool
+    at: datetime.datetime
+    port: int | str
+    maybe: int | None
+    mode: Literal["a", "b"]
+    kind: Mode
+    data: bytes
+    anything: Any
+    part: Part
+    parts: tuple[Part, ...]
+    names: set[str]
+    by_name: dict[str, Part]
+    raw: msgspec.Raw
+    metadata: ObjectMeta = ObjectMeta()
+
+
+def read(view: type[Any], data: Any) -> tuple[Any, bool]:
+    return lenient.read(view, json.dumps(data).encode(), lambda: "Thing one")
+
+
+def test_what_is_missing_has_its_zero_value() -> None:
+    found, fits = read(All, {"metadata": {"name": "a"}})
+    assert not fits
+    zero_time = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+    assert msgspec.structs.astuple(found) == (
+        "", 0, 0.0, False, zero_time, 0, None, "", "", b"", None, Part(name=""), (), set(), {}, msgspec.Raw(b"null"),
+        ObjectMeta(name="a"),
+    )  # fmt: skip
+    assert lenient.without_made_up(found, {}) == {"metadata": {"name": "a"}}
+
+
+def test_bounds_and_enumerations_are_left_to_the_schema() -> None:
+    given = {
+        "text": "b", "count": 1, "share": 1, "isOn": True, "at": "2026-01-31T00:00:00Z", "port": "http", "maybe": None,
+        "mode": "c", "kind": "off", "data": "YQ==", "anything": {"a": 1}, "part": {"size": 5, "unknown": 1},
+        "parts": [{"name": "a", "size": 7}], "names": ["a"], "byName": {"a": {"size": 9}}, "raw": [1],
+    }  # fmt: skip
+    found, fits = read(All, given)
+    assert not fits
+    assert (found.text, found.mode, found.kind, found.port, found.data) == ("b", "c", "off", "http", b"a")
+    assert found.part == Part(name="", size=5)
+    assert found.parts == (Part(name="a", size=7),)
+    assert found.by_name == {"a": Part(name="", size=9)}
+    shown = lenient.without_made_up(found, given)
+    expected = {**given, "part": {"size": 5}}
+    assert {name: shown.get(name) for name in expected} == expected
+    assert shown.keys() - expected.keys() <= {"metadata"}
+
+
+def test_an_object_that_fits_is_read_as_ever() -> None:
+    assert read(Part, {"name": "a", "size": None}) == (Part(name="a"), True)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"part": {"name": 1}}, "Thing one cannot be read: part.name: expected a string, got an integer"),
+        ({"parts": [{}, []]}, r"parts\[1\]: expected an object, got a list"),
+        ({"parts": {}}, "parts: expected a list, got an object"),
+        ({"byName": {"a": True}}, r"byName\[a\]: expected an object, got a boolean"),
+        ({"count": "x"}, 'count: expected an integer, got "x"'),
+        ({"count": 1.5}, "count: expected an integer, got a number"),
+        ({"at": "today"}, 'at: expected a date and time .*, got "today"'),
+        ({"mode": 1}, "mode: expected a string, got an integer"),
+        ({"kind": 1}, "kind: expected a string, got an integer"),
+        ({"port": True}, "port: expected an integer, got a boolean; port: expected a string, got a boolean"),
+        ([], "the object: expected an object, got a list"),
+    ],
+)
+def test_values_of_other_types_are_named(data: Any, message: str) -> None:
+    with pytest.raises(UndecodableObject, match=message):
+        read(All, data)
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"part":' + b"[" * 5000])
+def test_what_is_no_json_is_an_error(body: bytes) -> None:
+    with pytest.raises(UndecodableObject, match="Thing one cannot be read"):
+        lenient.read(All, body, lambda: "Thing one")
