@@ -1,13 +1,16 @@
 """A real etcd for tests, without an API server: one for each test process, whose tests have a root of their own."""
 
 import atexit
+import contextlib
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -108,6 +111,16 @@ class Etcd:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """For the length of a ``with`` block it takes connections and answers nothing."""
+        assert self._process is not None, "it runs"
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """End it for good."""

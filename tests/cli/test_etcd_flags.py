@@ -18,13 +18,17 @@ def test_the_flags_are_upstreams_in_both_commands() -> None:
     names = ["etcd-servers", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile"]
     for module in (apiserver, up):
         found = [flag.name for flag in module.flag_set("x").groups["etcd"]]
+        checks = ["etcd-db-metric-poll-interval", "etcd-healthcheck-timeout", "etcd-readycheck-timeout"]
+        checks.append("lease-reuse-duration-seconds")
         encryption = ["encryption-provider-config", "encryption-provider-config-automatic-reload"]
-        assert found == [*names, "etcd-compaction-interval", *encryption, "event-ttl"]
+        assert found == [*names, "etcd-compaction-interval", *checks, *encryption, "event-ttl"]
 
 
 def test_they_become_options() -> None:
     words = [SERVER, "--etcd-prefix=/k", "--etcd-cafile=a", "--etcd-certfile=b", "--etcd-keyfile=c", "--event-ttl=10m"]
     words += ["--encryption-provider-config=e", "--encryption-provider-config-automatic-reload"]
+    words += ["--etcd-db-metric-poll-interval=0", "--etcd-healthcheck-timeout=3s", "--etcd-readycheck-timeout=0"]
+    words += ["--lease-reuse-duration-seconds=5"]
     options = etcd_options(apiserver.flag_set("x").parse([*words, "--etcd-compaction-interval=0"]))
     assert options == EtcdOptions(
         servers=("https://10.0.0.1:2379", "https://10.0.0.2:2379"),
@@ -36,6 +40,10 @@ def test_they_become_options() -> None:
         encryption_provider_config="e",
         encryption_automatic_reload=True,
         event_ttl=600,
+        db_metric_poll_interval=0,
+        healthcheck_timeout=3,
+        readycheck_timeout=2,
+        lease_reuse_seconds=5,
     )
     assert etcd_options(apiserver.flag_set("x").parse([])) is None
 

@@ -19,7 +19,7 @@ from pilothouse.storage.watchers import Watcher
 pytestmark = [pytest.mark.real, pytest.mark.real_loop(timeout=60)]
 
 
-def open_store(env: Env, *urls: str, **more: str) -> EtcdStore:
+def open_store(env: Env, *urls: str, **more: str | float) -> EtcdStore:
     options = EtcdOptions(servers=urls, compaction_interval=0, **more)  # type: ignore[arg-type]
     return EtcdStore.open(env, options, PlainKeys("/t"), PlainCodec())
 
@@ -60,6 +60,28 @@ async def test_an_outage_fails_requests_and_ends_no_watch(env: Env) -> None:
                 await asyncio.sleep(0.05)
         await put(store, "/pods/default/b")
         assert await names_of(watcher, 2) == ["a", "b"]
+    finally:
+        await store.close()
+        etcd.stop()
+
+
+async def test_an_etcd_that_hangs_is_not_healthy(env: Env) -> None:
+    """Its watch is up, and silent."""
+    etcd = Etcd().start()
+    store = open_store(env, etcd.url, healthcheck_timeout=0.3, readycheck_timeout=0.1)
+    try:
+        await put(store, "/pods/default/a")
+        assert await store.answers("health")
+        with etcd.frozen():
+            began = time.monotonic()
+            assert await store.answers("health"), "the answer of a moment ago"
+            await asyncio.sleep(0.2)
+            assert not await store.answers("health")
+            assert not await store.answers("readiness")
+            assert time.monotonic() - began < 5
+        async with asyncio.timeout(20):
+            while not (await store.answers("health") and await store.answers("readiness")):  # noqa: ASYNC110  # polled
+                await asyncio.sleep(0.05)
     finally:
         await store.close()
         etcd.stop()

@@ -34,7 +34,7 @@ from pilothouse.apiserver.authorization.parameter_rights import ParameterRights
 from pilothouse.apiserver.controllers.bootstrap_objects import keep_endpoints, stage_endpoints, stage_roles
 from pilothouse.apiserver.controllers.identity_lease import keep_lease
 from pilothouse.apiserver.endpoints.documents import Documents
-from pilothouse.apiserver.endpoints.healthz import Health
+from pilothouse.apiserver.endpoints.healthz import AskedCheck, Check, Health
 from pilothouse.apiserver.endpoints.history import history_documents
 from pilothouse.apiserver.endpoints.impersonation import PREFIX, impersonate, requested_user
 from pilothouse.apiserver.endpoints.reviews import find_object, register
@@ -138,12 +138,7 @@ class HandlerChain:
         core.authorizer = self.authorizer
         self._started = self._rbac is None
         self._stopping = False
-        health = Health(
-            started=lambda: self._started,
-            storage=lambda: core.store.is_reachable,
-            serving=lambda: not self._stopping,
-            kms=server.kms_health,
-        )
+        health = self._health()
         server.documents = Documents(
             core.table,
             address=address,
@@ -156,6 +151,25 @@ class HandlerChain:
         tracing = server.tracing
         self._answer: Answer = (
             self._answer_known if tracing is None else tracing.served(self._answer_known, core.requests.read)
+        )
+
+    def _health(self) -> Health:
+        """The checks of the server. What it takes a call to say is asked when a path is about it."""
+        server, store = self._server, self._server.core.store
+        checks: dict[str, Check] = {"storage": lambda: store.is_reachable, "storage_ready": lambda: store.is_reachable}
+        if store.is_shared:
+            asked = AskedCheck(lambda: store.answers("health"), "/healthz", "/livez", "/readyz")
+            asked_ready = AskedCheck(lambda: store.answers("readiness"), "/readyz")
+            server.asked_checks += [asked, asked_ready]
+            checks = {"storage": asked, "storage_ready": asked_ready}
+            store.observe(self.metrics.storage.asked)
+        if server.kms_health is not None:
+            server.asked_checks.append(server.kms_health)
+        return Health(
+            started=lambda: self._started,
+            serving=lambda: not self._stopping,
+            kms=server.kms_health,
+            **checks,
         )
 
     async def start(self) -> None:

@@ -30,7 +30,7 @@ from pilothouse.apiserver.core import Core, Handler
 from pilothouse.apiserver.endpoints import create, delete, get, patch, subresources, update, watch
 from pilothouse.apiserver.endpoints import renewal as renewals
 from pilothouse.apiserver.endpoints.documents import Documents
-from pilothouse.apiserver.endpoints.healthz import KmsHealth
+from pilothouse.apiserver.endpoints.healthz import AskedCheck, KmsHealth, is_health
 from pilothouse.apiserver.endpoints.history import history_documents
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.long_work import LONG_BYTES
@@ -173,6 +173,8 @@ class ApiServer:
         """Raises ``StatusError`` for requests that the user is not allowed to send; None allows all."""
         self.kms_health: KmsHealth | None = None
         """Whether the plugins of encryption at rest are healthy; None where there are none."""
+        self.asked_checks: list[AskedCheck] = []
+        """Checks of health that take a call."""
         self._events = EventExpiry(self.core)
         self._group_services = GroupServices(self.core)
         self._availability = Availability(self.core)
@@ -286,8 +288,8 @@ class ApiServer:
             if request_info.query is TOO_MANY:
                 raise errors.bad_request("number of URL query parameters exceeded limit")
             if not request_info.resource_request:
-                if self.kms_health is not None:
-                    await self.kms_health.refresh(request_info.path)
+                if self.asked_checks and is_health(request_info.path):
+                    await asyncio.gather(*(check.refresh(request_info.path) for check in self.asked_checks))
                 document = self.documents.answer(request, request_info)
                 if self.audit is not None:
                     self._record_document(request, request_info, document)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pilothouse.cli.program import UserError
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.storage.etcd.options import EtcdOptions
@@ -16,6 +16,7 @@ with lazy_imports():
 NEEDS_GRPC = "--etcd-servers needs gRPC: pip install 'pilothouse[etcd]'"
 NEEDS_NACL = "secretbox in --encryption-provider-config needs PyNaCl: pip install 'pilothouse[etcd]'"
 NEEDS_PLUGINS = "kms in --encryption-provider-config needs gRPC: pip install 'pilothouse[etcd]'"
+CHECK_TIMEOUT = 2.0
 _EXTRA = ("nacl", "grpc", "google")
 _ONLY_WITH_ETCD = (
     "etcd-prefix",
@@ -23,6 +24,10 @@ _ONLY_WITH_ETCD = (
     "etcd-certfile",
     "etcd-keyfile",
     "etcd-compaction-interval",
+    "etcd-db-metric-poll-interval",
+    "etcd-healthcheck-timeout",
+    "etcd-readycheck-timeout",
+    "lease-reuse-duration-seconds",
     "encryption-provider-config",
 )
 _OF_SNAPSHOTS = ("etcd-prefix", "encryption-provider-config")
@@ -49,6 +54,26 @@ def add_etcd_flags(flags: FlagSet) -> None:
             DURATION,
             300.0,
             "The interval of compaction requests. If 0, the compaction request from apiserver is disabled",
+        ),
+        Flag(
+            "etcd-db-metric-poll-interval",
+            DURATION,
+            30.0,
+            "The interval of requests to poll etcd and update metric. 0 disables the metric collection",
+        ),
+        Flag("etcd-healthcheck-timeout", DURATION, CHECK_TIMEOUT, "The timeout to use when checking etcd health"),
+        Flag(
+            "etcd-readycheck-timeout",
+            DURATION,
+            CHECK_TIMEOUT,
+            "The timeout to use when checking etcd readiness",
+        ),
+        Flag(
+            "lease-reuse-duration-seconds",
+            INT,
+            60,
+            "The time in seconds that each lease is reused. A lower value could avoid large number of objects reusing "
+            "the same lease",
         ),
         Flag(
             "encryption-provider-config",
@@ -91,6 +116,11 @@ def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
         key_file=parsed["etcd-keyfile"],
         prefix=parsed["etcd-prefix"],
         compaction_interval=parsed["etcd-compaction-interval"],
+        db_metric_poll_interval=parsed["etcd-db-metric-poll-interval"],
+        # Zero stands for the default, as upstream has it.
+        healthcheck_timeout=parsed["etcd-healthcheck-timeout"] or CHECK_TIMEOUT,
+        readycheck_timeout=parsed["etcd-readycheck-timeout"] or CHECK_TIMEOUT,
+        lease_reuse_seconds=parsed["lease-reuse-duration-seconds"],
         encryption_provider_config=parsed["encryption-provider-config"],
         encryption_automatic_reload=parsed["encryption-provider-config-automatic-reload"],
         event_ttl=parsed["event-ttl"],

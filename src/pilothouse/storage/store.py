@@ -16,6 +16,7 @@ import asyncio
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, Protocol
 
 from pilothouse.env import Env
 from pilothouse.storage import marks
@@ -32,6 +33,14 @@ Changes = list[Change]
 """One commit's changes. (Named here because ``Store.list`` hides ``list`` from the signatures below it.)"""
 Hooks = list[Callable[[Changes], None]]
 Marks = list[tuple[float, int]]
+
+
+class Asked(Protocol):
+    """Gets each request of a store to what is behind it: ``get``, ``list``, …; the prefix of the resource, empty for
+    all of them; seconds, and whether it has failed."""
+
+    def __call__(self, operation: str, kind: str, seconds: float, failed: bool) -> None: ...
+
 
 _MARKS = 3600
 """As many marks are shown."""
@@ -354,6 +363,13 @@ class Store(ABC):
 
     async def catch_up(self) -> None:  # noqa: B027  # what is stored is visible
         """Return once everything that was stored when this was called is visible here."""
+
+    async def answers(self, check: Literal["health", "readiness"]) -> bool:
+        """Whether what is behind the store answers, in the time that a check of the server's health has."""
+        return self.is_reachable
+
+    def observe(self, asked: Asked) -> None:  # noqa: B027  # most stores ask nobody
+        """Have ``asked`` called with each request to what is behind the store."""
 
     async def is_stale(self, record: Record) -> bool:
         """Whether a record is to be written again even if it stays as it is, since it is stored in another form than it

@@ -147,6 +147,9 @@ async def test_a_key_is_rotated_by_writes_that_change_nothing(world: World) -> N
         patched = await api.patch(f"{SECRETS}/a", {})
         assert patched.meta["resourceVersion"] != found.meta["resourceVersion"]
         assert (await api.raw("secrets/default/a")).startswith(b"k8s:enc:aesgcm:v1:two:")
+        asked = api.chain.metrics.registry.value
+        assert asked("etcd_request_duration_seconds", "get", "", "secrets") == 1, "whether it is stale"
+        assert asked("etcd_requests_total", "get", "", "") > 0
         page = api.encryption.metrics.registry
         name = "apiserver_storage_transformation_operations_total"
         assert page.value(name, "secrets", "to_storage", "k8s:enc:aesgcm:v1:", "OK") == 1

@@ -38,6 +38,7 @@ _HOOKS = (
 )
 
 
+_ENDPOINTS = ("/healthz", "/livez", "/readyz")
 _RELOAD_HOOK = "start-encryption-provider-config-automatic-reload"
 
 
@@ -45,31 +46,45 @@ def _well() -> bool:
     return True
 
 
-class KmsHealth:
-    """Whether the plugins of encryption at rest are healthy (``kms-providers``), which takes a call to say.
-    ``reloads``: their configuration is read again when it has changed."""
+def is_health(path: str) -> bool:
+    """Whether a path is about health."""
+    return path.startswith(_ENDPOINTS)
 
-    def __init__(self, ask: Callable[[], Awaitable[bool]], *, reloads: bool) -> None:
-        self.reloads = reloads
+
+class AskedCheck:
+    """A check that takes a call, which is made before a path is answered that shows it."""
+
+    def __init__(self, ask: Callable[[], Awaitable[bool]], *endpoints: str) -> None:
+        """``endpoints`` are those that have the check: ``/readyz``."""
         self._ask = ask
-        self._is_healthy = False
+        self._endpoints = endpoints
+        self._is_well = False
 
     def __call__(self) -> bool:
         """What the last ``refresh`` has found."""
-        return self._is_healthy
+        return self._is_well
 
     async def refresh(self, path: str) -> None:
-        """Ask, if the path shows it. Liveness does not depend on it, as upstream's does not."""
-        if path.startswith(("/healthz", "/readyz")):
-            self._is_healthy = await self._ask()
+        """Ask, if the path shows it."""
+        if path.startswith(self._endpoints):
+            self._is_well = await self._ask()
+
+
+class KmsHealth(AskedCheck):
+    """Whether the plugins of encryption at rest are healthy (``kms-providers``). Liveness does not depend on it, as
+    upstream's does not. ``reloads``: their configuration is read again when it has changed."""
+
+    def __init__(self, ask: Callable[[], Awaitable[bool]], *, reloads: bool) -> None:
+        super().__init__(ask, "/healthz", "/readyz")
+        self.reloads = reloads
 
 
 class Health:
     """The checks of one server.
 
     ``started`` says whether the objects that a server creates at start-up are there; ``storage`` whether the store
-    takes writes; ``serving`` turns False once the server is to stop, and only ``/readyz`` minds; ``kms`` is about
-    encryption at rest, where that has plugins.
+    takes writes, ``storage_ready`` the same with the patience of ``/readyz``; ``serving`` turns False once the server
+    is to stop, and only ``/readyz`` minds; ``kms`` is about encryption at rest, where that has plugins.
     """
 
     def __init__(
@@ -77,6 +92,7 @@ class Health:
         *,
         started: Check = _well,
         storage: Check = _well,
+        storage_ready: Check = _well,
         serving: Check = _well,
         kms: KmsHealth | None = None,
     ) -> None:
@@ -95,7 +111,7 @@ class Health:
             "readyz": {
                 **basic,
                 "etcd": storage,
-                "etcd-readiness": storage,
+                "etcd-readiness": storage_ready,
                 **plugins,
                 "informer-sync": storage,
                 **rest,

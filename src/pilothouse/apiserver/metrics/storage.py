@@ -1,8 +1,9 @@
 """The store and what stands for upstream's watch cache, which is the store as well.
 
 The families of apiserver ``pkg/storage/etcd3/metrics/metrics.go`` and ``pkg/storage/cacher/metrics/metrics.go``
-(v0.36), as far as they mean something here. ``etcd_*`` are writes until they are durable and visible. Reads and lists
-never leave the memory: they are lists from the cache.
+(v0.36), as far as they mean something here. ``etcd_*`` are writes until they are durable and visible, and on etcd the
+reads of the store: consistent reads are a ``get`` of no resource. What requests read and list never leaves the memory:
+they are lists from the cache.
 """
 
 from bisect import bisect_left
@@ -153,6 +154,15 @@ class StorageMetrics:
         """A write could not be made durable."""
         self.wrote(staged, seconds)
         self._errors.labels(_OPERATIONS[staged.change.type], *_names(staged.resource)).inc()
+
+    def asked(self, operation: str, kind: str, seconds: float, failed: bool) -> None:
+        """etcd was asked. Writes are counted by ``wrote``, until they are visible as well."""
+        if operation not in ("get", "list"):
+            return
+        labels = (operation, *(_names(kind) if kind else ("", "")))
+        self._seconds.labels(*labels).observe(seconds)
+        if failed:
+            self._errors.labels(*labels).inc()
 
     def listed(self, info: ResourceInfo, fetched: int, returned: int) -> None:
         """A list has read so many objects, and returns so many."""

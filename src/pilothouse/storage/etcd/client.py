@@ -7,8 +7,9 @@ error, as with etcd's own client (``clientv3/retry_interceptor.go``, v3.5).
 
 import asyncio
 import time
+import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -17,6 +18,7 @@ from pilothouse.env import Log
 from pilothouse.storage.errors import StoreUnavailable
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.options import Endpoint, EtcdOptions, endpoints_of
+from pilothouse.storage.store import Asked
 
 REQUEST_TIMEOUT = 10.0
 """Seconds for one request; etcd itself gives up after seven."""
@@ -60,12 +62,6 @@ class EtcdError(StoreUnavailable):
         return "has been compacted" in self.details
 
 
-class Observe(Protocol):
-    """Gets the duration of each request."""
-
-    def __call__(self, operation: str, kind: str, seconds: float, failed: bool) -> None: ...
-
-
 def _ignore(operation: str, kind: str, seconds: float, failed: bool) -> None:
     pass
 
@@ -107,13 +103,14 @@ def _credentials(options: EtcdOptions) -> Any:
 class EtcdClient:
     """The connection of one process, for one event loop."""
 
-    def __init__(self, options: EtcdOptions, observe: Observe = _ignore) -> None:
+    def __init__(self, options: EtcdOptions, observe: Asked = _ignore) -> None:
         self.endpoints = endpoints_of(options)
         self.observe = observe
         self._options = options
         self._current = 0
         self._channel: Any = None
         self._stubs: dict[str, Any] = {}
+        self._streams: weakref.WeakSet[Any] = weakref.WeakSet()
 
     async def range(self, request: Any, *, kind: str = "", timeout: float = REQUEST_TIMEOUT) -> Any:
         """The answer to a ``RangeRequest``. Raises ``EtcdError``."""
@@ -163,21 +160,20 @@ class EtcdClient:
     def watch(self) -> Any:
         """A stream of ``WatchRequest`` and ``WatchResponse`` (``grpc.aio.StreamStreamCall``). It ends when its member
         has lost the others, as upstream's do (``clientv3.WithRequireLeader``, v0.36): it would be silent."""
-        return self._connected().stream_stream(
+        stream = self._connected().stream_stream(
             "/etcdserverpb.Watch/Watch",
             request_serializer=lambda request: request.SerializeToString(),
             response_deserializer=messages.WatchResponse.FromString,
         )(wait_for_ready=False, metadata=_REQUIRE_LEADER)
+        self._streams.add(stream)
+        return stream
 
     async def fail_over(self, failed: Endpoint) -> None:
         """Go on with the next member, unless that was done already."""
         if self.endpoint != failed:
             return
-        channel, self._channel = self._channel, None
-        self._stubs.clear()
         self._current = (self._current + 1) % len(self.endpoints)
-        if channel is not None:
-            await channel.close()
+        await self.close()
 
     @property
     def endpoint(self) -> Endpoint:
@@ -185,9 +181,12 @@ class EtcdClient:
         return self.endpoints[self._current]
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection. A stream that is only being opened would not be ended by that."""
         channel, self._channel = self._channel, None
         self._stubs.clear()
+        streams, self._streams = self._streams, weakref.WeakSet()
+        for stream in streams:
+            stream.cancel()
         if channel is not None:
             await channel.close()
 

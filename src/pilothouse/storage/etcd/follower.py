@@ -12,7 +12,7 @@ import grpc.aio
 
 from pilothouse.env import Log
 from pilothouse.storage.etcd import messages
-from pilothouse.storage.etcd.client import CLOSED, EtcdClient, EtcdError, is_being_cancelled
+from pilothouse.storage.etcd.client import CLOSED, REQUEST_TIMEOUT, EtcdClient, EtcdError, is_being_cancelled
 
 _ASK_AGAIN = 0.05
 """Seconds without an answer to a progress request."""
@@ -65,7 +65,7 @@ class Follower:
             progress_notify=True,
             fragment=True,
         )
-        await stream.write(messages.WatchRequest(create_request=create))
+        await _write_first(stream, messages.WatchRequest(create_request=create))
         fragments: list[Any] = []
         while True:
             response = await stream.read()
@@ -102,3 +102,20 @@ class Follower:
             if is_being_cancelled():
                 raise
             _log.info("The watch has ended before it could be asked", error=CLOSED)
+
+
+async def _write_first(stream: Any, request: Any) -> None:
+    """``write``, for a stream that may end before it is connected: gRPC leaves the write waiting then, for good. Raises
+    ``EtcdError``, ``AioRpcError``."""
+    ended = asyncio.Event()
+    stream.add_done_callback(lambda _stream: ended.set())
+    ending = asyncio.ensure_future(ended.wait())
+    writing = asyncio.ensure_future(stream.write(request))
+    try:
+        await asyncio.wait([writing, ending], timeout=REQUEST_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+        if not writing.done():
+            raise EtcdError("Unavailable", CLOSED if ended.is_set() else "the watch could not be opened in time")
+        writing.result()
+    finally:
+        writing.cancel()
+        ending.cancel()

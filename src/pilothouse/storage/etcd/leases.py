@@ -6,17 +6,20 @@ As apiserver's ``pkg/storage/etcd3/lease_manager.go`` (v0.36).
 import asyncio
 from collections.abc import Awaitable, Callable
 
-_REUSE_SECONDS = 60
 _REUSE_SHARE = 0.05
 _MOST_OBJECTS = 1000
 
 
 class LeaseManager:
-    """Grants leases. ``grant`` asks etcd for a new one, ``monotonic`` is the time."""
+    """Grants leases. ``grant`` asks etcd for a new one, ``monotonic`` is the time, ``reuse_seconds`` for how long one
+    is shared at most."""
 
-    def __init__(self, grant: Callable[[int], Awaitable[int]], monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, grant: Callable[[int], Awaitable[int]], monotonic: Callable[[], float], reuse_seconds: int
+    ) -> None:
         self._grant = grant
         self._monotonic = monotonic
+        self._reuse_seconds = reuse_seconds
         self._lock = asyncio.Lock()
         self._lease = 0
         self._expires = 0.0
@@ -26,7 +29,7 @@ class LeaseManager:
         """A lease that lasts for at least so many seconds, and not for much longer."""
         async with self._lock:
             now = self._monotonic()
-            reuse = min(_REUSE_SECONDS, int(_REUSE_SHARE * ttl))
+            reuse = min(self._reuse_seconds, int(_REUSE_SHARE * ttl))
             self._objects += 1
             if now + ttl < self._expires < now + ttl + reuse and self._objects <= _MOST_OBJECTS:
                 return self._lease

@@ -18,6 +18,11 @@ class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between compactions; 0 leaves them to others."""
     healthcheck_timeout: float = 2.0
     readycheck_timeout: float = 2.0
+    """Seconds that etcd has to answer when the server is asked for its health, or whether it is ready."""
+    db_metric_poll_interval: float = 30.0
+    """Seconds between two questions for the size of the database; 0 never asks."""
+    lease_reuse_seconds: int = 60
+    """For how many seconds one lease is given to further keys that expire."""
     encryption_provider_config: str = ""
     """A file that says what is encrypted at rest, and with what keys; empty for nothing."""
     encryption_automatic_reload: bool = False

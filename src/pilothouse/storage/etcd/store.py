@@ -9,15 +9,16 @@ Until it is committed a write has a provisional revision, larger than any of etc
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
 from pilothouse.env import Env, Log
 from pilothouse.storage.errors import CommitFailed, Compacted, Mismatch, StoreClosed, StoreError, StoreUnavailable
 from pilothouse.storage.etcd import messages
-from pilothouse.storage.etcd.client import EtcdClient, EtcdError, Observe, ask_blocking
+from pilothouse.storage.etcd.client import EtcdClient, EtcdError, ask_blocking
 from pilothouse.storage.etcd.codecs import Codec, Keys
 from pilothouse.storage.etcd.compaction import Compactor
 from pilothouse.storage.etcd.follower import Follower, Stale
@@ -28,7 +29,7 @@ from pilothouse.storage.etcd.transactions import Transaction, Write
 from pilothouse.storage.etcd.values import Values
 from pilothouse.storage.history import KEPT, Retention
 from pilothouse.storage.records import Change, Record, Staged
-from pilothouse.storage.store import Store
+from pilothouse.storage.store import Asked, Store
 from pilothouse.storage.watchers import resource_end
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ _ASK_AGAIN = 0.1
 _MOST_IN_FLIGHT = 500
 _TURN_SECONDS = 0.004
 """What others have written is decoded in turns of that length."""
-_MEASURE_SECONDS = 30.0
-"""Between two questions for the size (upstream: ``--etcd-db-metric-poll-interval``)."""
+_SHARE_OF_CHECK = 0.9
 _RETRY_SECONDS = 10.0
 """Between two attempts to decrypt what could not be decrypted, where that may pass by itself."""
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
@@ -104,6 +104,8 @@ class EtcdStore(Store):
         self._next_barrier: asyncio.Task[None] | None = None
         self.is_reachable = False
         """Whether the watch is up."""
+        self._checks: dict[str, tuple[float, bool]] = {}
+        """When etcd was asked last for a check of health, and whether it has answered."""
         self._retry = asyncio.Event()
         """Set when what could not be decrypted may be now."""
 
@@ -117,14 +119,13 @@ class EtcdStore(Store):
         *,
         retention: Retention = KEPT,
         lasting: Callable[[str], float] = lambda _key: 0.0,
-        observe: Observe | None = None,
         encryption: "EncryptionAtRest | None" = None,
     ) -> Self:
         """Read what etcd has. ``lasting`` is for how many seconds a key is kept, 0 for good.
 
         Raises ``StoreUnavailable`` when no member answers, ``ValueError`` for impossible options.
         """
-        client = EtcdClient(options) if observe is None else EtcdClient(options, observe)
+        client = EtcdClient(options)
         root = keys.root.encode()
         pairs, revision = ask_blocking(options, lambda ask: read_all(ask, root))
         values = Values(codec, encryption)
@@ -228,7 +229,7 @@ class EtcdStore(Store):
             if limit:
                 page = page_request(root, begin, revision)
                 page.limit = limit
-                answer = await self.client.range(page)
+                answer = await self.client.range(page, kind=prefix[: resource_end(prefix)])
                 pairs, left = list(answer.kvs), answer.count - len(answer.kvs)
             else:
                 pairs, _revision = await read_all_async(self.client, root, revision, begin)
@@ -245,6 +246,34 @@ class EtcdStore(Store):
                 value = await self.values.decode_past(key, pair)
                 records.append(Record(key, value, pair.mod_revision, pair.create_revision))
         return PastStore(self._env, records, revision, left, has_unreadable=self.has_unreadable)
+
+    async def answers(self, check: Literal["health", "readiness"]) -> bool:
+        """Whether the watch is up, and etcd answers within ``--etcd-healthcheck-timeout`` or
+        ``--etcd-readycheck-timeout``. Asked at most twice in that time; in between the last answer is given."""
+        options = self._options
+        timeout = options.healthcheck_timeout if check == "health" else options.readycheck_timeout
+        asked_at, answered = self._checks.get(check, (-math.inf, False))
+        now = self._env.monotonic()
+        if now - asked_at >= timeout / 2:
+            self._checks[check] = (now, answered)
+            answered = await self._answers_within(timeout)
+            self._checks[check] = (now, answered)
+        return answered and self.is_reachable
+
+    async def _answers_within(self, seconds: float) -> bool:
+        request = messages.RangeRequest(key=self._root + b"health")
+        try:
+            async with asyncio.timeout(seconds):
+                # A member that does not answer is left shortly before the time is over.
+                await self.client.range(request, timeout=_SHARE_OF_CHECK * seconds)
+        except (TimeoutError, EtcdError) as error:
+            _log.warning("etcd does not answer", endpoint=self.client.endpoint.url, error=str(error) or "timeout")
+            return False
+        return True
+
+    def observe(self, asked: Asked) -> None:
+        """Have ``asked`` called with each request to etcd."""
+        self.client.observe = asked
 
     @property
     def has_unreadable(self) -> bool:
@@ -396,7 +425,9 @@ class EtcdStore(Store):
     async def _lease(self, ttl: int) -> int:
         manager = self._leases.get(ttl)
         if manager is None:
-            manager = self._leases[ttl] = LeaseManager(self.client.grant, self._env.monotonic)
+            manager = self._leases[ttl] = LeaseManager(
+                self.client.grant, self._env.monotonic, self._options.lease_reuse_seconds
+            )
         return await manager.lease(ttl)
 
     def _mismatch(self, transaction: Transaction) -> Mismatch:
@@ -447,7 +478,7 @@ class EtcdStore(Store):
         if earlier is not None:
             await asyncio.wait([earlier])
         self._barrier, self._next_barrier = self._next_barrier, None
-        answer = await self.client.range(messages.RangeRequest(key=self._root, keys_only=True), kind="consistent read")
+        answer = await self.client.range(messages.RangeRequest(key=self._root, keys_only=True))
         await self._reach(answer.header.revision)
 
     async def _reach(self, revision: int) -> None:
@@ -485,12 +516,12 @@ class EtcdStore(Store):
         return self._size
 
     async def _measure(self) -> None:
-        while True:
+        while self._options.db_metric_poll_interval:
             try:
                 self._size = await self.client.database_size()
             except EtcdError as error:
                 _log.info("etcd does not say how large it is", reason=error, v=2)
-            await asyncio.sleep(_MEASURE_SECONDS)
+            await asyncio.sleep(self._options.db_metric_poll_interval)
 
     async def _follow(self) -> None:
         failures = 0
