@@ -59,15 +59,17 @@ PAGES = {
         (("=kc &", "=kc"),),
     ),
     "docs/recordings.md": Page(_WITH_POD, (("~/.kube/config  ", "~/.kube/config --for 1s "),)),
-    "docs/simulate-reports.md": Page(replaced=(("--seeds 1-5", "--seeds 1-1"),)),
+    "docs/simulate-reports.md": Page(fewer=(("--seeds 1-5", "--seeds 1-1"), ("=20s,40s,2m", "=20s"))),
     "docs/simulate.md": Page(
         "yaml 9 > workers.yaml",
         (("--seeds 1-1000", "--seeds 1-3"),),
         (
-            ("--seeds 1-8", "--seeds 1-2"),
+            ("--seeds 1-8", "--seeds 1-1"),
             ("--seeds 1-20", "--seeds 1-1"),
-            ("--seeds 1-3 ", "--seeds 1-1 "),
-            ("=5,20", "=5"),
+            ("--seeds 1-2 ", "--seeds 1-1 "),
+            ("=20s,40s,2m", "=20s"),
+            ("pilothouse simulate examples/scenarios/sizing", "true pilothouse simulate examples/scenarios/sizing"),
+            ("pilothouse simulate workers.yaml", "true pilothouse simulate workers.yaml"),
         ),
     ),
     "docs/snapshots.md": Page(
