@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from tests.robustness.watch_guarantees import Event, Stored, Watch, expected_events, state_at, violations
+from tests.robustness.watch_guarantees import (
+    Event,
+    Snapshot,
+    Stored,
+    Watch,
+    expected_events,
+    list_violations,
+    violations,
+)
 
 HISTORY = [
     Stored(2, "/a", "1", "x"),
@@ -36,8 +44,6 @@ def test_what_is_expected_of_watches() -> None:
         *ALL[3:6],
     ]
     assert expected_events(HISTORY, "", "y") == [Event("ADDED", 5, "/a", "3"), ALL[6]]
-    assert state_at(HISTORY, 5, "", None) == {"/a": "3", "/b": "2"}
-    assert state_at(HISTORY, 9, "", "x") == {"/c": "4", "/d": "5"}
 
 
 @pytest.mark.parametrize(
@@ -51,7 +57,6 @@ def test_what_is_expected_of_watches() -> None:
         pytest.param(Watch(0, [*ALL[:6], Event("BOOKMARK", 7), ALL[6]]), id="a bookmark at the last revision"),
         pytest.param(Watch(7, [MARK]), id="only a bookmark"),
         pytest.param(Watch(0, expected_events(HISTORY, "", "x"), label="x"), id="a selector"),
-        pytest.param(Watch(5, ALL[3:], snapshot={"/a": "3", "/b": "2"}), id="after a list"),
     ],
 )
 def test_what_is_promised(watch: Watch) -> None:
@@ -86,7 +91,6 @@ def test_planted_violations_are_found(events: Sequence[Event], message: str) -> 
         pytest.param([Watch(5, ALL[2:3])], "bookmarkable: /a at 5", id="what was there at the start"),
         pytest.param([Watch(0, ALL, label="x")], "filtered: MODIFIED /a at 5", id="not selected"),
         pytest.param([Watch(0, ALL, prefix="/a")], "filtered: ADDED /b", id="another prefix"),
-        pytest.param([Watch(5, [], snapshot={"/a": "3"})], "consistent list", id="a list that lacks something"),
         pytest.param(
             [Watch(0, ALL[:3], client="one"), Watch(6, ALL[4:], client="one", follows=True)],
             "resumable: the stream before had come to 5",
@@ -97,3 +101,21 @@ def test_planted_violations_are_found(events: Sequence[Event], message: str) -> 
 def test_planted_violations_of_requests_are_found(watches: Sequence[Watch], message: str) -> None:
     found = violations(HISTORY, watches)
     assert any(message in each for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "message"),
+    [
+        pytest.param(Snapshot(5, {"/a": "3", "/b": "2"}, at_least=5), "", id="as stored"),
+        pytest.param(Snapshot(9, {"/c": "4", "/d": "5"}, label="x"), "", id="a selector"),
+        pytest.param(Snapshot(1, {}), "", id="before everything"),
+        pytest.param(Snapshot(5, {"/a": "3"}), "consistent list: at 5", id="it lacks something"),
+        pytest.param(Snapshot(5, {"/a": "1", "/b": "2"}), "consistent list: at 5", id="an older value"),
+        pytest.param(Snapshot(6, {"/a": "3", "/b": "2"}), "consistent list: at 6", id="what was deleted"),
+        pytest.param(Snapshot(3, {"/a": "1", "/b": "2"}, at_least=5), "stale list: 3", id="older than what was known"),
+    ],
+)
+def test_lists(snapshot: Snapshot, message: str) -> None:
+    later = Snapshot(9, {"/a": "3", "/b": "6", "/c": "4", "/d": "5"})
+    found = list_violations(HISTORY, [later, snapshot])
+    assert [message in each for each in found] == ([True] if message else []), found

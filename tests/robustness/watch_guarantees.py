@@ -9,8 +9,9 @@ A label selector shows an object that begins to match as added and one that ends
 (apiserver ``pkg/storage/cacher/cache_watcher.go``, v0.36); what is expected is derived by the same rule.
 """
 
+import bisect
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -46,8 +47,6 @@ class Watch(msgspec.Struct, frozen=True):
     client: str = ""
     follows: bool = False
     """Whether it was resumed where the client's stream before it had ended."""
-    snapshot: Mapping[str, str] | None = None
-    """What the list at ``start`` has shown, if there was one: values by key."""
 
 
 def expected_events(history: Sequence[Stored], prefix: str, label: str | None) -> list[Event]:
@@ -70,31 +69,57 @@ def expected_events(history: Sequence[Stored], prefix: str, label: str | None) -
     return found
 
 
-def state_at(history: Iterable[Stored], revision: int, prefix: str, label: str | None) -> dict[str, str]:
-    """What a list at a revision shows: values by key."""
+class Snapshot(msgspec.Struct, frozen=True):
+    """A list without a resourceVersion: what it has shown, values by key."""
+
+    revision: int
+    state: Mapping[str, str]
+    at_least: int = 0
+    """The newest revision that anybody knew when it was asked for."""
+    prefix: str = ""
+    label: str | None = None
+    client: str = ""
+
+
+def list_violations(history: Sequence[Stored], snapshots: Sequence[Snapshot]) -> list[str]:
+    """Lists that are not what was stored at their revision, or older than what was known when they were asked for."""
+    found: list[str] = []
     state: dict[str, Stored] = {}
-    for stored in history:
-        if stored.revision <= revision and stored.key.startswith(prefix):
-            state[stored.key] = stored
-    return {key: one.value for key, one in state.items() if not one.deleted and label in (None, one.label)}
+    at = 0
+    for shown in sorted(snapshots, key=lambda one: one.revision):
+        while at < len(history) and history[at].revision <= shown.revision:
+            state[history[at].key] = history[at]
+            if history[at].deleted:
+                del state[history[at].key]
+            at += 1
+        wanted = {
+            key: one.value
+            for key, one in state.items()
+            if key.startswith(shown.prefix) and shown.label in (None, one.label)
+        }
+        if wanted != dict(shown.state):
+            differ = sorted(set(wanted.items()) ^ set(shown.state.items()))[:3]
+            found.append(f"consistent list: at {shown.revision} by {shown.client}: {differ}")
+        if shown.revision < shown.at_least:
+            found.append(f"stale list: {shown.revision} by {shown.client}, and {shown.at_least} was known")
+    return found
 
 
 def violations(history: Sequence[Stored], watches: Sequence[Watch]) -> list[str]:
     """Which guarantee was broken by what. ``history`` is complete up to the last revision that any watch has sent."""
     found: list[str] = []
-    known: dict[tuple[str, str | None], list[Event]] = {}
+    known: dict[tuple[str, str | None], tuple[list[Event], set[Event]]] = {}
     ends: dict[str, int] = {}
     for number, watch in enumerate(watches):
         name = f"watch {number} of {watch.client or 'a client'} from {watch.start}"
         shown = (watch.prefix, watch.label)
         if shown not in known:
-            known[shown] = expected_events(history, *shown)
+            expected = expected_events(history, *shown)
+            known[shown] = expected, set(expected)
         broken = [*_ordered(watch), *_unique(watch), *_atomic(watch), *_bookmarkable(watch)]
-        broken += _filtered(watch, known[shown])
+        broken += _filtered(watch, known[shown][1])
         # What is missing, doubled or swapped would be found once more.
-        broken = broken or _reliable(watch, known[shown])
-        if watch.snapshot is not None and dict(watch.snapshot) != state_at(history, watch.start, *shown):
-            broken.append("consistent list: the list at its start is not what was stored then")
+        broken = broken or _reliable(watch, known[shown][0])
         if watch.follows and watch.start != ends.get(watch.client, watch.start):
             broken.append(f"resumable: the stream before had come to {ends[watch.client]}")
         found += [f"{name}: {each}" for each in broken]
@@ -146,8 +171,7 @@ def _bookmarkable(watch: Watch) -> list[str]:
     return found
 
 
-def _filtered(watch: Watch, expected: Sequence[Event]) -> list[str]:
-    possible = set(expected)
+def _filtered(watch: Watch, possible: set[Event]) -> list[str]:
     return [
         f"filtered: {event.type} {event.key} at {event.revision} is nothing that this watch asks for"
         for event in _sent(watch)
@@ -159,7 +183,8 @@ def _reliable(watch: Watch, expected: Sequence[Event]) -> list[str]:
     """Nothing is left out between the start and the last revision that was sent. The first event that is missing is
     what etcd's tests call resumable."""
     end = max((event.revision for event in watch.events), default=watch.start)
-    wanted = [event for event in expected if watch.start < event.revision <= end]
+    first, last = (bisect.bisect_right(expected, at, key=lambda event: event.revision) for at in (watch.start, end))
+    wanted = expected[first:last]
     sent = _sent(watch)
     if sent == wanted:
         return []

@@ -5,8 +5,11 @@ import asyncio
 import pytest
 from tests.conformance.stores import PlainCodec, PlainKeys, put
 from tests.etcd import shared_etcd
+from tests.robustness.network import HELD, Network
 
 from pilothouse.env import Env
+from pilothouse.storage import StoreUnavailable
+from pilothouse.storage.etcd import client as etcd_client
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.store import EtcdStore
 
@@ -35,3 +38,24 @@ async def test_the_watch_goes_on_when_a_request_changes_the_member(env: Env) -> 
         assert seen == ["a", "b", "c"]
     finally:
         await store.close()
+
+
+async def test_a_member_that_hangs_is_left(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was sent to it has an unknown outcome; what comes next goes to another one at once."""
+    etcd = shared_etcd()
+    with Network() as network:
+        through = f"http://127.0.0.1:{network.connect('member', etcd.port)}"
+        options = EtcdOptions(servers=(through, etcd.url), compaction_interval=0)
+        store = EtcdStore.open(env, options, PlainKeys(etcd.root()), PlainCodec())
+        try:
+            await put(store, "/pods/default/a")
+            monkeypatch.setattr(etcd_client, "REQUEST_TIMEOUT", 0.3)
+            network.set(["member"], HELD)
+            with pytest.raises(StoreUnavailable, match="DeadlineExceeded"):
+                await put(store, "/pods/default/b")
+            assert store.client.endpoint.url == etcd.url
+            async with asyncio.timeout(5):
+                await store.catch_up()
+                await put(store, "/pods/default/c")
+        finally:
+            await store.close()

@@ -194,3 +194,21 @@ async def test_members_that_are_killed(env: Env, members: Members, soak: bool, s
         for store in stores:
             with contextlib.suppress(StoreError):
                 await store.close()
+
+
+@pytest.mark.slow
+@pytest.mark.real
+@pytest.mark.real_loop(timeout=60)
+async def test_the_watch_ends_at_a_member_that_has_lost_the_others(env: Env, members: Members) -> None:
+    """It would be silent, and the store could not know that it shows what was."""
+    store = await _opened(env, members.urls[:1])
+    try:
+        await put(store, "/pods/default/a", expected=0)
+        assert store.is_reachable
+        for number in (1, 2):
+            members.kill(number)
+        async with asyncio.timeout(20):
+            while store.is_reachable:  # noqa: ASYNC110  # nothing tells
+                await asyncio.sleep(0.05)
+    finally:
+        await store.close()

@@ -1,0 +1,171 @@
+"""The cluster of ``deploy/ha`` while everything fails that can fail, with every history checked.
+
+    KUBEBUILDER_ASSETS=… pytest tests/robustness/test_chaos.py --soak --soak-minutes 5 -s
+
+Clients create, read, update, delete and list through the load balancer, watchers follow, a Deployment is scaled; API
+servers, etcd members, managers and schedulers are killed (SIGKILL), stopped (SIGSTOP), parted from each other and
+slowed down, and etcd runs full. In the end: no acknowledged write is lost, every object is linearizable, and watches and
+lists have kept what they promise (``linearizability``, ``watch_guarantees``).
+"""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.real_cluster import missing_programs
+from tests.robustness.cluster import API_SERVERS, Cluster
+from tests.robustness.failures import Failures
+from tests.robustness.ground_truth import GroundTruth
+from tests.robustness.report import check
+from tests.robustness.traffic import CONFIG_MAPS, NAMESPACE, Client, Connection, Shared, Watcher, snapshot_of
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.real(cluster="own"),
+    pytest.mark.skipif(bool(missing_programs()), reason=missing_programs()),
+    pytest.mark.timeout(0),
+]
+
+CLIENTS = 4
+PAUSE_SECONDS = 0.12
+"""Of each client between two requests."""
+SETTLE_SECONDS = 180.0
+"""At most, for everything to be as it should be in the end."""
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+
+
+class Scaler:
+    """Changes the size of a Deployment, and wants to see it in the end: what managers, schedulers and nodes do."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self.connection = Connection(shared)
+        self.changes = 0
+
+    def create(self) -> None:
+        """Create it."""
+        template = {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 0},
+        }
+        spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+        body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+        until(lambda: _status(self.connection.ask("POST", DEPLOYMENT, body)) in (201, 409), 60, "a Deployment")
+
+    def run(self) -> None:
+        """Until it is over."""
+        while not self._shared.over.wait(5):
+            replicas = 2 + self.changes % 4
+            answer = self.connection.ask("GET", f"{DEPLOYMENT}/web/scale")
+            if answer is None or answer.status != 200:
+                continue
+            scale = {**answer.document, "spec": {"replicas": replicas}}
+            self.changes += _status(self.connection.ask("PUT", f"{DEPLOYMENT}/web/scale", scale)) == 200
+
+    def is_done(self) -> bool:
+        """Whether there are as many pods as wanted, all ready."""
+        answer = self.connection.ask("GET", f"{DEPLOYMENT}/web")
+        if answer is None or answer.status != 200:
+            return False
+        wanted, status = answer.document["spec"]["replicas"], answer.document.get("status", {})
+        pods = self.connection.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")
+        if pods is None or pods.status != 200:
+            return False
+        running = [pod for pod in pods.document["items"] if pod["status"].get("phase") == "Running"]
+        return bool(wanted == status.get("readyReplicas") == len(running) == len(pods.document["items"]))
+
+
+def _status(answer: Any) -> int:
+    return 0 if answer is None else answer.status
+
+
+def until(condition: Any, seconds: float, what: str) -> None:
+    """Wait for it."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never, within {seconds} s: {what}"
+        time.sleep(0.3)
+
+
+def test_no_acknowledged_write_is_lost_and_every_history_is_as_promised(
+    tmp_path: Path, soak: bool, soak_minutes: float, request: pytest.FixtureRequest
+) -> None:
+    if not soak:
+        pytest.skip("takes minutes: --soak --soak-minutes N")
+    seed = int(request.config.getoption("--seed") or 1)
+    with Cluster(tmp_path) as cluster:
+        cluster.until_ready(120)
+        cluster.learn_members()
+        truth = GroundTruth(cluster)
+        truth.start()
+        shared = Shared(cluster.token, lambda: cluster.address)
+        setup = Connection(shared)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        until(lambda: _status(setup.ask("POST", "/api/v1/namespaces", namespace)) in (201, 409), 60, "a namespace")
+        scaler = Scaler(shared)
+        scaler.create()
+        clients = [Client(shared, number, PAUSE_SECONDS) for number in range(1, CLIENTS + 1)]
+        turn = iter(range(1_000_000))
+        watchers = [
+            Watcher(shared, "watcher of all"),
+            Watcher(shared, "watcher of x", label="x"),
+            # Goes on at the other server each time, whether it is ready or not.
+            Watcher(
+                shared,
+                "watcher in turn",
+                address=lambda: cluster.layout.reach("", API_SERVERS[next(turn) % 2], "https"),
+            ),
+        ]
+        recorders: list[Client | Watcher] = [*clients, *watchers]
+        work = [*(each.run for each in recorders), scaler.run]
+        threads = [threading.Thread(target=each, daemon=True) for each in work]
+        for thread in threads:
+            thread.start()
+        failures = Failures(cluster, truth, lambda: shared.acknowledged, seed)
+        began = time.monotonic()
+        failures.run(soak_minutes * 60, full_every=max(60.0, min(300.0, soak_minutes * 60 / 2)))
+        cluster.until_ready(SETTLE_SECONDS)
+        shared.over.set()
+        deadline = time.monotonic() + SETTLE_SECONDS
+        for thread in threads:
+            thread.join(max(1.0, deadline - time.monotonic()))
+        alive = [thread.name for thread in threads if thread.is_alive()]
+        until(scaler.is_done, SETTLE_SECONDS, "the Deployment is as it was scaled last")
+        for connection in (setup, scaler.connection):
+            connection.close()
+        final = [snapshots_at(shared, cluster, name) for name in API_SERVERS]
+        truth.finish(max(shared.known, *(one.revision for one in final)), 60)
+        operations = [each for client in clients for each in client.operations]
+        snapshots = [*final, *(one for each in recorders for one in each.snapshots)]
+        watches = [one for watcher in watchers for one in watcher.watches]
+        found = check(operations, truth.history, watches, snapshots)
+        events = sum(len(one.events) for one in watches)
+        recovery = {name: round(each, 1) for name, each in failures.recovery.items()}
+        print(f"\n{time.monotonic() - began:.0f} s, seed {seed}: {len(operations)} operations on objects")
+        print(f"{shared.acknowledged} acknowledged writes, {len(truth.history)} changes in etcd")
+        print(f"{len(watches)} watches, {events} events, {sum(each.expired for each in watchers)} times 410")
+        print(f"{len(snapshots)} lists; scaled {scaler.changes} times")
+        print(f"failures: {failures.injected.total()}: {dict(failures.injected)}")
+        print(f"SIGKILL: {cluster.kills.total()}: {dict(cluster.kills)}")
+        print(f"longest time until writes succeeded again: {recovery}")
+        print(f"answers: {dict(shared.statuses)}")
+        print(f"ended by themselves: {dict(cluster.ended)}")
+        print(f"violations: {len(found)}")
+        assert found == []
+        assert alive == []
+        assert shared.errors == []
+        tracebacks = {name: cluster.log(name).count("Traceback") for name in (*API_SERVERS, "manager-1", "manager-2")}
+        assert not any(tracebacks.values()), tracebacks
+        assert shared.acknowledged > 100 * soak_minutes
+
+
+def snapshots_at(shared: Shared, cluster: Cluster, name: str) -> Any:
+    """What a server lists in the end."""
+    connection = Connection(shared, lambda: cluster.layout.reach("", name, "https"))
+    known = shared.known
+    answer = connection.ask("GET", CONFIG_MAPS)
+    connection.close()
+    assert answer is not None and answer.status == 200, (name, answer)
+    return snapshot_of(answer.document, known, name)
