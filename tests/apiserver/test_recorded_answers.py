@@ -56,7 +56,7 @@ def test_they_get_the_same_answers_on_etcd(tmp_path: Path, soak: bool) -> None:
     """All of them with --soak, the first of them otherwise."""
 
     def opened(env: Env) -> Store:
-        from tests.apiserver.shared_store.test_two_servers import open_store  # needs an extra
+        from tests.apiserver.shared_store.servers import open_store  # needs an extra
 
         return open_store(env, etcd, etcd.root())
 

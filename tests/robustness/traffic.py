@@ -71,10 +71,12 @@ class Connection:
         self._response: http.client.HTTPResponse | None = None
 
     def open(self, method: str, path: str, body: Any = None) -> http.client.HTTPResponse:
-        """Send a request, and return when its answer begins. Raises ``OSError`` or ``HTTPException``."""
+        """Send a request, and return when its answer begins. A PATCH is a merge patch. Raises ``OSError`` or
+        ``HTTPException``."""
         if self._http is None:
             self._http = http.client.HTTPSConnection(self._address(), timeout=TIMEOUT, context=self._shared.context)
-        headers = {"Authorization": f"Bearer {self._shared.token}", "Content-Type": "application/json"}
+        media_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {self._shared.token}", "Content-Type": media_type}
         self._http.request(method, path, None if body is None else json.dumps(body), headers)
         self._response = self._http.getresponse()
         return self._response
@@ -140,8 +142,10 @@ class Client:
             self._ask(name, Verb.GET, "GET", f"{CONFIG_MAPS}/{name}")
         elif choice < 0.6 or not known:
             self._write(name, Verb.CREATE, "POST", CONFIG_MAPS, 0)
-        elif choice < 0.88:
+        elif choice < 0.8:
             self._write(name, Verb.UPDATE, "PUT", f"{CONFIG_MAPS}/{name}", known)
+        elif choice < 0.88:  # an update of whatever there is
+            self._write(name, Verb.UPDATE, "PATCH", f"{CONFIG_MAPS}/{name}", 0)
         else:
             expected = known if self._chance.random() < 0.5 else 0
             body = {"preconditions": {"resourceVersion": str(expected)}} if expected else None

@@ -27,7 +27,7 @@ from pilothouse.apiserver.controllers import bootstrap_objects
 from pilothouse.apiserver.controllers.event_expiry import EventExpiry
 from pilothouse.apiserver.controllers.resource_metrics import ResourceMetrics
 from pilothouse.apiserver.core import Core, Handler
-from pilothouse.apiserver.endpoints import create, delete, get, patch, subresources, update, watch
+from pilothouse.apiserver.endpoints import create, delete, get, patch, subresources, undecided, update, watch
 from pilothouse.apiserver.endpoints import renewal as renewals
 from pilothouse.apiserver.endpoints.documents import Documents
 from pilothouse.apiserver.endpoints.healthz import AskedCheck, KmsHealth, is_health
@@ -325,7 +325,10 @@ class ApiServer:
                     await self.store.catch_up()
                 origin = begin_writes(call, self.env)
                 try:
-                    result = await handler(core, call)
+                    if self.store.is_shared:
+                        result = await undecided.carry_out(core, call, handler)
+                    else:
+                        result = await handler(core, call)
                 finally:
                     end_writes(origin)
             if isinstance(result, RawResult):

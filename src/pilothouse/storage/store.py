@@ -56,6 +56,8 @@ class Store(ABC):
     is_reachable = True
     """Whether what is stored can be read and written, as far as is known."""
     is_shared = False
+    given_up = 0
+    """How many writes have failed after they were staged, and were seen by others until then."""
     """Whether other processes write what is kept here as well. Then ``commit`` may raise ``Mismatch``, and a read sees
     what they have written once ``catch_up`` has returned."""
 
@@ -370,6 +372,13 @@ class Store(ABC):
 
     def observe(self, asked: Asked) -> None:  # noqa: B027  # most stores ask nobody
         """Have ``asked`` called with each request to what is behind the store."""
+
+    async def settled(self, key: str) -> None:  # noqa: B027  # see ``flush``
+        """Return once it is decided what becomes of what is staged for the key."""
+
+    def was_given_up(self, key: str, since: int) -> bool:
+        """Whether a write of the key has failed after it was staged, since ``given_up`` was that number."""
+        return False
 
     async def is_stale(self, record: Record) -> bool:
         """Whether a record is to be written again even if it stays as it is, since it is stored in another form than it

@@ -1,57 +1,24 @@
 """Two API servers on one etcd, in kube-apiserver's layout."""
 
 import asyncio
-import contextlib
 import itertools
-from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, Api
+from tests.apiserver.shared_store.servers import config_map, open_store, servers
 from tests.etcd import Etcd, shared_etcd
 
 from pilothouse.apiserver.controllers import master_leases
-from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, keys, seconds_kept
-from pilothouse.env import Env, TaskGroup
+from pilothouse.apiserver.storage_codec import keys
+from pilothouse.env import Env
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.compaction import KEY, Compactor
-from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.store import EtcdStore
 
 pytestmark = [pytest.mark.real, pytest.mark.real_loop(timeout=60)]
 SERVICES = "/api/v1/namespaces/default/services"
-
-
-def open_store(env: Env, etcd: Etcd, root: str, *, event_ttl: float = 3600) -> EtcdStore:
-    options = EtcdOptions(servers=(etcd.url,), compaction_interval=0)
-    return EtcdStore.open(
-        env,
-        options,
-        KeyLayout(root),
-        ObjectCodec(),
-        lasting=lambda key: seconds_kept(key, event_ttl),
-    )
-
-
-@contextlib.asynccontextmanager
-async def servers(env: Env, count: int = 2, *, event_ttl: float = 3600) -> AsyncIterator[list[Api]]:
-    """So many servers that run on one root."""
-    etcd = shared_etcd()
-    root = etcd.root()
-    found = [Api(env, store=open_store(env, etcd, root, event_ttl=event_ttl)) for _ in range(count)]
-    try:
-        async with TaskGroup() as group:
-            for each in found:
-                group.start(each.server.run())
-            for each in found:
-                # Whoever comes first makes the namespaces; the others find them.
-                assert (await each.get("/api/v1/namespaces/default")).status == 200
-            yield found
-            group.cancel()
-    finally:
-        for each in found:
-            await each.server.close()
 
 
 def raw(etcd: Etcd, key: str) -> Any:
@@ -63,10 +30,6 @@ def raw(etcd: Etcd, key: str) -> Any:
             response_deserializer=messages.RangeResponse.FromString,
         )
         return ask(messages.RangeRequest(key=key.encode())).kvs
-
-
-def config_map(name: str, **data: str) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "data": data}
 
 
 def service(name: str, **spec: Any) -> dict[str, Any]:

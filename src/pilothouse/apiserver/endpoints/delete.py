@@ -13,6 +13,7 @@ from pilothouse.apiserver.audit.context import audit_context
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.get import list_objects, selection_of
+from pilothouse.apiserver.endpoints.undecided import require_stored
 from pilothouse.apiserver.endpoints.update import read_stored, remove
 from pilothouse.apiserver.objects import (
     Object,
@@ -171,11 +172,13 @@ async def _delete(core: Core, call: Call, record: Record, obj: Object, options: 
     strategy, meta = call.strategy, obj["metadata"]
     step = strategy.before_delete(obj, core.time.now())
     if step == "wait":
+        await require_stored(core, record)
         return record.value, False
     grace: int | None = None
     if step == "" and strategy.graceful:
         grace, pending = _begin_grace(core, call, obj, options)
         if pending:
+            await require_stored(core, record)
             return record.value, False
     finalizers = list(meta["finalizers"]) if step == "mark only" else deletion_finalizers(call, obj, options)
     if step == "" and grace is None:

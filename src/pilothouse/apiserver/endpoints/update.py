@@ -22,6 +22,7 @@ from pilothouse.apiserver.endpoints.object_names import check_name
 from pilothouse.apiserver.endpoints.renewal import renew
 from pilothouse.apiserver.endpoints.request_objects import read_object
 from pilothouse.apiserver.endpoints.unchanged_members import join_unchanged, split_unchanged
+from pilothouse.apiserver.endpoints.undecided import require_stored
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import (
     Object,
@@ -377,7 +378,9 @@ def _validate(call: Call, obj: Object, old: Object, part: Part | None, subresour
 
 
 async def _is_current(core: Core, record: Record, options: WriteOptions) -> bool:
-    """Whether a record is stored as it would be now. For a dry run it does not matter."""
+    """Whether a record is stored as it would be now. For a dry run it does not matter. Raises ``Mismatch`` if it was
+    only staged."""
+    await require_stored(core, record)
     return options.dry_run or not await core.store.is_stale(record)
 
 

@@ -44,6 +44,8 @@ then."""
 _ASK_AGAIN = 0.1
 """Seconds without an answer to a progress request."""
 _MOST_IN_FLIGHT = 500
+_MOST_GIVEN_UP = 10_000
+"""Keys: far more than are written while a request is handled."""
 _TURN_SECONDS = 0.004
 """What others have written is decoded in turns of that length."""
 _SHARE_OF_CHECK = 0.9
@@ -98,6 +100,8 @@ class EtcdStore(Store):
         self._newest_of: dict[str, Transaction] = {}
         """The last transaction under way that writes a key."""
         self._in_flight: dict[bytes, list[Write]] = {}
+        self._given_up_at: dict[str, int] = {}
+        """Of the keys whose writes were given up last, when: by ``given_up``."""
         self._sending = asyncio.Semaphore(_MOST_IN_FLIGHT)
         self._size: int | None = None
         self._barrier: asyncio.Task[None] | None = None
@@ -346,6 +350,18 @@ class EtcdStore(Store):
         if under_way:
             await asyncio.wait(under_way)
 
+    async def settled(self, key: str) -> None:
+        """Return once it is decided what becomes of what is staged for the key."""
+        transaction = self._newest_of.get(key)
+        if transaction is not None:
+            self._send_all()
+            assert transaction.task is not None, "everything that is staged is sent"
+            await asyncio.wait([transaction.task])
+
+    def was_given_up(self, key: str, since: int) -> bool:
+        """Whether a write of the key was given up since then."""
+        return self._given_up_at.get(key, 0) > since
+
     def _send_all(self) -> "list[asyncio.Task[StoreError | None]]":
         """Begin to carry out what is staged."""
         queue, self._queue = self._queue, []
@@ -456,6 +472,11 @@ class EtcdStore(Store):
             staged.failure = str(failure)
             if self._newest_staged.get(staged.change.key) is staged:
                 del self._newest_staged[staged.change.key]
+            self.given_up += 1
+            self._given_up_at.pop(staged.change.key, None)
+            self._given_up_at[staged.change.key] = self.given_up
+            if len(self._given_up_at) > _MOST_GIVEN_UP:
+                del self._given_up_at[next(iter(self._given_up_at))]
         for other in transaction.built_on:
             if other.failure is None:
                 self._give_up(other, self._mismatch(other) if isinstance(failure, Mismatch) else failure)

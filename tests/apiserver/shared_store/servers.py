@@ -1,0 +1,48 @@
+"""API servers of a test on one etcd, in kube-apiserver's layout."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tests.apiserver.api import Api
+from tests.etcd import Etcd, shared_etcd
+
+from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, seconds_kept
+from pilothouse.env import Env, TaskGroup
+from pilothouse.storage.etcd.options import EtcdOptions
+from pilothouse.storage.etcd.store import EtcdStore
+
+
+def open_store(env: Env, etcd: Etcd, root: str, *, event_ttl: float = 3600) -> EtcdStore:
+    options = EtcdOptions(servers=(etcd.url,), compaction_interval=0)
+    return EtcdStore.open(
+        env,
+        options,
+        KeyLayout(root),
+        ObjectCodec(),
+        lasting=lambda key: seconds_kept(key, event_ttl),
+    )
+
+
+@contextlib.asynccontextmanager
+async def servers(env: Env, count: int = 2, *, event_ttl: float = 3600) -> AsyncIterator[list[Api]]:
+    """So many servers that run on one root."""
+    etcd = shared_etcd()
+    root = etcd.root()
+    found = [Api(env, store=open_store(env, etcd, root, event_ttl=event_ttl)) for _ in range(count)]
+    try:
+        async with TaskGroup() as group:
+            for each in found:
+                group.start(each.server.run())
+            for each in found:
+                # Whoever comes first makes the namespaces; the others find them.
+                assert (await each.get("/api/v1/namespaces/default")).status == 200
+            yield found
+            group.cancel()
+    finally:
+        for each in found:
+            await each.server.close()
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": data}

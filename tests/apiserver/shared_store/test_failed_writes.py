@@ -1,0 +1,119 @@
+"""What is answered to a request that comes while another one's write of the same object is under way, and fails."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, Api
+from tests.apiserver.shared_store.servers import config_map, servers
+
+from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.env import Env
+from pilothouse.storage.etcd.client import EtcdError
+from pilothouse.storage.etcd.store import EtcdStore
+
+pytestmark = [pytest.mark.real, pytest.mark.real_loop(timeout=30)]
+
+_KEY = f"{storage_prefix('', 'configmaps')}default/a"
+
+
+@asynccontextmanager
+async def _first_fails(api: Api, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[], None]]:
+    """The next transaction is held until the value is called, and fails then; those after it are carried out."""
+    store = api.store
+    assert isinstance(store, EtcdStore)
+    released = asyncio.Event()
+    carry_out = store.client.txn
+    fails = iter([True])
+
+    async def txn(request: Any, **words: Any) -> Any:
+        is_about = any(b"/configmaps/default/a" in each.SerializeToString() for each in request.success)
+        if is_about and next(fails, False):
+            await released.wait()
+            raise EtcdError("ResourceExhausted", "etcdserver: mvcc: database space exceeded")
+        return await carry_out(request, **words)
+
+    monkeypatch.setattr(store.client, "txn", txn)
+    yield released.set
+
+
+async def _beside(
+    api: Api, first: Callable[[], Awaitable[Any]], second: Callable[[], Awaitable[Any]], release: Callable[[], None]
+) -> tuple[Any, Any]:
+    """The answers to two requests, of which the second comes while the first is written."""
+    before = api.store.staged(_KEY)
+    writing = asyncio.ensure_future(first())
+    while api.store.staged(_KEY) is before:  # noqa: ASYNC110  # nothing tells
+        await asyncio.sleep(0.01)
+    waiting = asyncio.ensure_future(second())
+    await asyncio.sleep(0.1)
+    release()
+    return await writing, await waiting
+
+
+async def test_a_create_is_not_refused_for_one_that_fails(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with servers(env, 1) as (api,), _first_fails(api, monkeypatch) as release:
+
+        async def create() -> Any:
+            return await api.post(CONFIG_MAPS, config_map("a"))
+
+        first, second = await _beside(api, create, create, release)
+        assert (first.status, second.status) == (500, 201), second.text
+        assert (await create()).status == 409
+
+
+async def test_an_update_has_no_conflict_with_one_that_fails(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with servers(env, 1) as (api,):
+        created = (await api.post(CONFIG_MAPS, config_map("a"))).body
+
+        async def update() -> Any:
+            return await api.put(f"{CONFIG_MAPS}/a", {**created, "data": {"b": "c"}})
+
+        async with _first_fails(api, monkeypatch) as release:
+            first, second = await _beside(api, update, update, release)
+        assert (first.status, second.status) == (500, 200), second.text
+        assert second.body["data"] == {"b": "c"}
+        assert (await update()).status == 409
+
+
+async def test_what_a_failing_deletion_would_remove_is_found(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with servers(env, 1) as (api,):
+        await api.post(CONFIG_MAPS, config_map("a"))
+
+        async def delete() -> Any:
+            return await api.delete(f"{CONFIG_MAPS}/a")
+
+        async def patch() -> Any:
+            return await api.patch(f"{CONFIG_MAPS}/a", {"data": {"b": "c"}})
+
+        async with _first_fails(api, monkeypatch) as release:
+            first, second = await _beside(api, delete, patch, release)
+        assert (first.status, second.status) == (500, 200), second.text
+
+
+async def test_an_update_that_changes_nothing_shows_no_write_that_fails(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with servers(env, 1) as (api,):
+        await api.post(CONFIG_MAPS, config_map("a"))
+
+        async def patch() -> Any:
+            return await api.patch(f"{CONFIG_MAPS}/a", {"data": {"b": "c"}})
+
+        async with _first_fails(api, monkeypatch) as release:
+            first, second = await _beside(api, patch, patch, release)
+        assert first.status == 500
+        shown = (await api.get(f"{CONFIG_MAPS}/a")).body
+        assert (second.status, second.body) == (200, shown)
+        assert shown["data"] == {"b": "c"}
+
+
+async def test_an_update_that_changes_nothing_has_the_revision_of_the_one_beside_it(env: Env) -> None:
+    async with servers(env, 1) as (api,):
+        await api.post(CONFIG_MAPS, config_map("a"))
+        patch = {"data": {"b": "c"}}
+        answers = await asyncio.gather(*(api.patch(f"{CONFIG_MAPS}/a", patch) for _ in range(3)))
+        shown = (await api.get(f"{CONFIG_MAPS}/a")).body
+        assert [each.body for each in answers] == [shown] * 3
