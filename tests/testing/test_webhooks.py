@@ -1,11 +1,13 @@
 """The webhooks and conversions of an app that runs on a plane, in virtual time."""
 
 import asyncio
+import contextlib
 import importlib.util
 from collections.abc import AsyncIterator
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 from tests.programs import ROOT
 
@@ -89,3 +91,31 @@ async def test_when_it_has_ended_nothing_is_validated(cluster: AsyncCluster, app
             await cluster.create(backup(V2[0], schedule="daily"))
     await cluster.create(backup(V2[0], schedule="daily"))
     assert await cluster.list("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration") == []
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+@pytest.mark.parametrize("only_definitions", [True, False])
+async def test_objects_that_are_stored_in_another_version_go_without_their_operator(
+    cluster: AsyncCluster,
+    example: ModuleType,
+    is_served: bool,
+    only_definitions: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = App("backups")
+    old = msgspec.structs.replace(example.V1, served=is_served)
+
+    @app.controller(CustomResource(V2[0], example.Backup, versions=(old,), stored="v1"))
+    async def sync(_backup: Any, _ctx: Any) -> None: ...
+
+    @sync.finalizer("example.com/copies")
+    async def finalize(_backup: Any, _ctx: Any) -> None: ...
+
+    restoring = cluster.restoring_definitions() if only_definitions else contextlib.nullcontext()
+    async with restoring, cluster.running(app):
+        await cluster.create(backup(V2[0], "one", schedule="0 3 * * *"))
+        await cluster.wait_for(*V2, "one", lambda found: bool(found and found["metadata"].get("finalizers")))
+    if not only_definitions:
+        await cluster.reset()
+    assert await cluster.list("apiextensions.k8s.io/v1", "CustomResourceDefinition") == []
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]

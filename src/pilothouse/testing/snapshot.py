@@ -43,8 +43,7 @@ class Snapshot:
         """Delete what was created since, and write back what was changed or deleted. Returns when all is gone."""
         client = self._plane.client(agent="pilothouse-testing")
         while created := self._created():
-            # What is in a namespace goes before it.
-            for record in sorted(created, key=lambda record: record.key.startswith(_NAMESPACES)):
+            for record in sorted(created, key=_rank):
                 await self._remove(client, record)
             # Controllers and nodes see the deletions, and may have created more meanwhile.
             await asyncio.sleep(_PAUSE)
@@ -106,8 +105,13 @@ class Snapshot:
     async def _end_definition(self, client: Client, kind: Kind[msgspec.Raw], obj: dict[str, Any]) -> None:
         """Its own finalizer stays: the API server removes it once it has deleted what the definition defines, and waits
         for the finalizers of that."""
+        name = obj["metadata"]["name"]
+        if obj["spec"].get("conversion", {}).get("strategy") == "Webhook":
+            # The program that converts has ended; what goes needs no conversion.
+            unconverted = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+            await client.patch(kind, name, merge_patch(unconverted))
         if "deletionTimestamp" not in obj["metadata"]:
-            await client.delete(kind, obj["metadata"]["name"])
+            await client.delete(kind, name)
         for record in self._stored(f"{obj['spec']['group']}/{obj['spec']['names']['plural']}/").values():
             await self._remove(client, record)
 
@@ -137,6 +141,11 @@ class Snapshot:
 
     def _infos(self) -> Iterator[ResourceInfo]:
         return (info for info in self._plane.server.core.table if "delete" in info.verbs)
+
+
+def _rank(record: Record) -> tuple[bool, bool]:
+    """Definitions take their objects along, and go first. What is in a namespace goes before it."""
+    return record.key.startswith(_NAMESPACES), not record.key.startswith(DEFINITIONS)
 
 
 def _kind(info: ResourceInfo) -> Kind[msgspec.Raw]:
