@@ -121,14 +121,18 @@ def test_three_clusters_side_by_side_and_a_kubeconfig_that_is_as_it_was(user: Us
 def test_what_is_stored_survives_a_stop_and_a_kill(user: User) -> None:
     (user.home / "web.yaml").write_text(MANIFEST)
     assert "all manifests are ready" in user.run("create", "cluster", "-f", "web.yaml")
-    server = yaml.safe_load(user.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    document = yaml.safe_load(user.kubeconfig.read_text())
+    server = document["clusters"][0]["cluster"]["server"]
+    document["contexts"][0]["context"]["namespace"] = "kube-public"  # kubectl config set-context --current --namespace
+    user.kubeconfig.write_text(yaml.safe_dump(document))
     user.run("stop")
     assert user.listed() == {"pilothouse": "Stopped"}
     assert "does not run" in user.run("load", "-f", "web.yaml", code=1)
 
     user.run("start")
     assert yaml.safe_load(user.kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == server
-    assert "deployments.apps/web in default configured" in user.run("load", "-f", "web.yaml")
+    assert "deployments.apps/web in kube-public created" in user.run("load", "-f", "web.yaml")
+    assert "deployments.apps/web in default configured" in user.run("load", "-f", "web.yaml", "-n", "default")
 
     pid = user.process("pilothouse")
     os.kill(pid, signal.SIGKILL)

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
@@ -16,14 +17,16 @@ from tests.programs import run_pilothouse
 from tests.real_cluster import RealCluster
 from tests.tables import cases
 
+from pilothouse.api import wire
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.core import CONFIG_MAPS, PODS
 from pilothouse.cli import main
-from pilothouse.cli.history import Version, version_lines, versions, without_values
+from pilothouse.cli.history import Version, described, version_lines, versions, without_values
 from pilothouse.cli.program import UserError
 from pilothouse.cli.resource_arguments import find_resource, type_and_name
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.connect import connect
+from pilothouse.client.interceptor import Interceptor, Rule, fail
 from pilothouse.env import Env, TaskGroup, loops
 from pilothouse.machinery.causes import Cause, Origin, Trigger
 from pilothouse.machinery.differences import differences
@@ -101,6 +104,31 @@ async def test_what_is_older_than_the_history_is_shown_as_it_was(env: Env) -> No
         assert [(kind, document["data"]) for kind, document in found] == [
             ("EXISTED", {"b": "3"}), ("MODIFIED", {"b": "4"}),
         ]  # fmt: skip
+
+
+async def test_the_history_begins_where_the_server_can_watch_from(env: Env) -> None:
+    """kube-apiserver that was restarted lists what etcd has, and its watch cache begins at the restart."""
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        await _three_versions(cluster.client)
+        begin = (await cluster.client.list(CONFIG_MAPS)).metadata.resource_version
+        await cluster.client.patch(CONFIG_MAPS, "settings", merge_patch({"data": {"b": "4"}}), "default")
+
+        def is_older(_call: object, request: wire.Request) -> bool:
+            return int(parse_qs(urlsplit(request.target).query)["resourceVersion"][0]) < int(begin)
+
+        restarted = Interceptor(cluster.client.transport, env)
+        restarted.add(Rule(fail(410, "Expired", f"too old resource version: 1 ({begin})"), verb="watch", when=is_older))
+        found = await versions(Client(restarted, env), CONFIG_MAPS.raw, "default", "settings")
+        assert (found[0], [(kind, document["data"]) for kind, document in found[1]]) == (
+            int(begin), [("EXISTED", {"b": "3"}), ("MODIFIED", {"b": "4"})],
+        )  # fmt: skip
+
+        assert [change.path for change in list(described(found[1], str))[1].changes] == ["data.b"]
+
+        without_number = Interceptor(cluster.client.transport, env)
+        without_number.add(Rule(fail(410, "Expired", "The resourceVersion is too old."), verb="watch"))
+        found = await versions(Client(without_number, env), CONFIG_MAPS.raw, "default", "settings")
+        assert [(kind, document["data"]) for kind, document in found[1]] == [("EXISTED", {"b": "4"})]
 
 
 async def _three_versions(client: Client, namespace: str = "default") -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from tests.tables import cases
 
-from pilothouse.cli.manifests import load
+from pilothouse.cli.manifests import Manifest, apply_manifest, load
 from pilothouse.cli.program import UserError
+from pilothouse.env import Env
+from pilothouse.testing import async_plane
 
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"
 
@@ -58,3 +60,17 @@ def test_a_folder_without_manifests(tmp_path: Path, files: list[str], message: s
         (tmp_path / "empty.yaml").write_text("---\n")
     with pytest.raises(UserError, match=message):
         load(str(tmp_path))
+
+
+async def test_the_namespace_of_an_object_that_names_none_and_of_all_if_it_is_enforced(env: Env) -> None:
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    other = {**document, "metadata": {"name": "a", "namespace": "default"}}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        for enforced in (False, True):
+            for each, expected in ((namespace, ""), (document, "kube-public")):
+                applied = await apply_manifest(cluster.client, Manifest("f", each, "kube-public", enforced))
+                assert applied.namespace == expected
+        assert (await apply_manifest(cluster.client, Manifest("f", other, "kube-public"))).namespace == "default"
+        with pytest.raises(UserError, match="You must pass '--namespace=default' to perform this operation"):
+            await apply_manifest(cluster.client, Manifest("f", other, "kube-public", is_enforced=True))

@@ -1,8 +1,13 @@
-"""What programs that are clients share: flags of the API server and of leader election, and a client."""
+"""What programs that are clients share: flags of the API server and of leader election, and a client.
 
+``connected`` is for programs that run on, and wait for the API server; ``command_connection`` for commands that a user
+types, which connect as kubectl does.
+"""
+
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pilothouse.cli.program import UserError
 from pilothouse.client.decision_log_flags import decision_log_options
@@ -25,10 +30,12 @@ from pilothouse.tracing import flags as tracing_flags
 
 if TYPE_CHECKING:
     from pilothouse.client import Client
+    from pilothouse.client.connect import ConnectionInfo
     from pilothouse.client.decision_log import DecisionLog
     from pilothouse.machinery.metrics import Registry
 
 with lazy_imports():
+    from pilothouse.cli.clusters import unreachable
     from pilothouse.client import client as api_client
     from pilothouse.client import connect, errors
     from pilothouse.runtime import api_server
@@ -46,6 +53,17 @@ def connection_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
         Flag("kube-api-qps", FLOAT, qps, "QPS to use while talking with the API server; 0: no limit"),
         Flag("kube-api-burst", INT32, burst, "Burst to use while talking with the API server"),
     )
+
+
+def command_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
+    """Add the flags that say how a command that a user types connects, for ``command_connection``."""
+    flags.add("connection", Flag("context", STRING, "", "Context of the kubeconfig; the current one if empty"))
+    connection_flags(flags, qps=qps, burst=burst)
+
+
+def namespace_flag(what: str) -> Flag:
+    """The namespace of ``what``; see ``CommandConnection.namespace``."""
+    return Flag("namespace", STRING, "", f"Namespace of {what}; that of the context if empty", shorthand="n")
 
 
 def election_flags(flags: FlagSet, what: str, *identity: Flag) -> None:
@@ -88,7 +106,43 @@ async def connected(
     Raises ``UserError``.
     """
     try:
-        transport = connect.connect(env, kubeconfig=parsed["kubeconfig"], master=parsed["master"])
+        info = connect.find(kubeconfig=parsed["kubeconfig"], master=parsed["master"])
+    except errors.ConfigError as error:
+        raise UserError(str(error)) from error
+    async with _client(info, parsed, env, agent, decisions) as client:
+        yield client
+
+
+class CommandConnection(NamedTuple):
+    """What a command works with."""
+
+    client: "Client"
+    info: "ConnectionInfo"
+    namespace: str
+    """That of ``--namespace``, else of the context, else ``default``."""
+
+
+@asynccontextmanager
+async def command_connection(parsed: Parsed, env: Env, agent: str) -> AsyncIterator[CommandConnection]:
+    """As ``connected``, with the context that ``--context`` names, and without waiting for a cluster in the background
+    that does not run. Raises ``UserError``."""
+    try:
+        info = connect.find(kubeconfig=parsed["kubeconfig"], context=parsed["context"], master=parsed["master"])
+    except errors.ConfigError as error:
+        unreachable.check_kubeconfig(parsed["kubeconfig"] or os.environ.get("KUBECONFIG", ""))
+        raise UserError(str(error)) from error
+    unreachable.check_address(info.endpoint.host, info.endpoint.port)
+    given = parsed["namespace"] if "namespace" in parsed.values else ""
+    async with _client(info, parsed, env, agent) as client:
+        yield CommandConnection(client, info, given or info.namespace or "default")
+
+
+@asynccontextmanager
+async def _client(
+    info: "ConnectionInfo", parsed: Parsed, env: Env, agent: str, decisions: "DecisionLog | None" = None
+) -> "AsyncIterator[Client]":
+    try:
+        transport = info.transport(env)
     except errors.ConfigError as error:
         raise UserError(str(error)) from error
     traced = transport if env.tracing is None else requests.TracedTransport(transport, env.tracing, remote=True)

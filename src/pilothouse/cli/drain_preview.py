@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pilothouse.cli.clientside import connected
+from pilothouse.cli.clientside import command_connection
 from pilothouse.cli.program import UserError, serve
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import Env
@@ -88,7 +88,7 @@ def _drain(program: str, parsed: Parsed, file: str, options: "DrainOptions") -> 
 
 async def _save(parsed: Parsed, path: Path) -> int:
     env = Env()
-    async with connected(parsed, env, "pilothouse-snapshot") as client:
+    async with command_connection(parsed, env, "pilothouse-snapshot") as (client, _info, _own):
         try:
             saved = await saving.save(client, env, path, saving.SaveOptions(exclude=("events",)))
         except (errors.ApiError, ConnectionError, TimeoutError) as error:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.kinds import Kind
-from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.clientside import command_connection, command_flags, common_flags, namespace_flag
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.resource_arguments import find_resource, revision_at
 from pilothouse.cli.terminal import cell, escaped, escaped_json
@@ -50,7 +50,7 @@ def flag_set(program: str) -> FlagSet:
     flags = FlagSet(USAGE.format(program=program), plain=True)
     flags.add(
         "get",
-        Flag("namespace", STRING, "default", "Namespace of the objects", shorthand="n"),
+        namespace_flag("the objects"),
         Flag("all-namespaces", BOOL, False, "Objects of all namespaces", shorthand="A"),
         Flag("selector", STRING, "", "Label selector", shorthand="l"),
         Flag("output", STRING, "", "Output format: wide, name, json or yaml; a table if empty", shorthand="o"),
@@ -62,7 +62,7 @@ def flag_set(program: str) -> FlagSet:
             "(times with pilothouse's API server only); now if empty",
         ),
     )
-    connection_flags(flags, qps=50.0, burst=100)
+    command_flags(flags, qps=50.0, burst=100)
     common_flags(flags)
     return flags
 
@@ -87,11 +87,11 @@ async def _run(parsed: Parsed) -> int:
     text, _slash, name = parsed.arguments[0].partition("/")
     name = name or "".join(parsed.arguments[1:])
     env = Env()
-    async with connected(parsed, env, "pilothouse-get") as client:
+    async with command_connection(parsed, env, "pilothouse-get") as (client, _info, own):
         resource = find_resource(await client.discover(), text)
         kind = resource.as_kind()
         everywhere = parsed["all-namespaces"] or not kind.namespaced
-        namespace = "" if everywhere else parsed["namespace"]
+        namespace = "" if everywhere else own
         query: dict[str, str] = {"labelSelector": parsed["selector"]}
         if name:
             query["fieldSelector"] = f"metadata.name={name}"

@@ -1,6 +1,8 @@
 """``pilothouse history``: every change of one object that the API server still knows, as differences."""
 
 import json
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.kinds import Kind
-from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.clientside import command_connection, command_flags, common_flags, namespace_flag
 from pilothouse.cli.program import UserError, serve
 from pilothouse.cli.resource_arguments import find_resource, parse_for_object, times_of_revisions, type_and_name
 from pilothouse.cli.terminal import escaped
@@ -28,6 +30,8 @@ Usage:
 _QUIET_SECONDS = 2
 """A watch of an object that is gone ends after that: nothing says which change was the last."""
 _ATTEMPTS = 5
+_TOO_OLD = re.compile(r"too old resource version: \d+ \((\d+)\)")
+"""The second number is the oldest that can be watched from (apiserver ``watch_cache.go``, v1.20 to v1.36)."""
 _MASK = "***"
 _SHOWN_FIELDS = 40
 _SHOWN_TEXT = 160
@@ -54,12 +58,12 @@ def flag_set(program: str) -> FlagSet:
     flags = FlagSet(USAGE.format(program=program), plain=True)
     flags.add(
         "history",
-        Flag("namespace", STRING, "default", "Namespace of the object", shorthand="n"),
+        namespace_flag("the object"),
         Flag("output", STRING, "text", "Output format: text or json (a line for each version)", shorthand="o"),
         Flag("triggers", BOOL, False, "Print the events that had the controller write, where the API server tells"),
         Flag("all-fields", BOOL, False, f"Print all changed fields; without it the first {_SHOWN_FIELDS} of a version"),
     )
-    connection_flags(flags, qps=50.0, burst=100)
+    command_flags(flags, qps=50.0, burst=100)
     common_flags(flags)
     return flags
 
@@ -72,11 +76,11 @@ def run(program: str, words: Sequence[str]) -> int:
 
 async def _run(parsed: Parsed) -> int:
     text, name = type_and_name(parsed.arguments)
-    async with connected(parsed, Env(), "pilothouse-history") as client:
+    async with command_connection(parsed, Env(), "pilothouse-history") as (client, _info, own):
         resource = find_resource(await client.discover(), text)
         if not resource.supports("list", "watch"):
             raise UserError(f"{resource.group_resource} can't be watched, so there is no history of them")
-        namespace = parsed["namespace"] if resource.namespaced else ""
+        namespace = own if resource.namespaced else ""
         try:
             oldest, documents = await versions(client, resource.as_kind(), namespace, name)
             time_of = await times_of_revisions(client)
@@ -86,6 +90,8 @@ async def _run(parsed: Parsed) -> int:
     if not documents:
         place = f" in namespace {namespace}" if namespace else ""
         raise UserError(f"there is no {resource.group_resource} {name}{place}, and was none since {oldest}")
+    if documents[0][0] == "EXISTED":
+        print(f"The history that the API server keeps begins at resourceVersion {oldest}.", file=sys.stderr)
     for version in described(documents, time_of, origins):
         if parsed["output"] == "json":
             print(json.dumps(_json(version)))
@@ -114,24 +120,41 @@ async def versions(
 
     Asks nothing that kube-apiserver does not answer.
     """
+    since = 0
     for _ in range(_ATTEMPTS - 1):
         try:
-            return await _versions(client, kind, namespace, name)
+            return await _versions(client, kind, namespace, name, since)
+        except _WatchTooOld as error:
+            since = error.since
         except Gone:
             continue  # What was the oldest has been compacted meanwhile.
-    return await _versions(client, kind, namespace, name)
+    return await _versions(client, kind, namespace, name, since)
+
+
+class _WatchTooOld(Gone):
+    """The server lists objects as they were at a resourceVersion, and watches only from a later one, ``since``.
+
+    kube-apiserver lists what etcd has, and watches from its cache, which begins when the program started.
+    """
+
+    def __init__(self, error: Gone, current: str) -> None:
+        super().__init__(error.status)
+        found = _TOO_OLD.search(str(error))
+        self.since = int(found[1] if found else current)
 
 
 async def _versions(
-    client: Client, kind: Kind[Any], namespace: str, name: str
+    client: Client, kind: Kind[Any], namespace: str, name: str, since: int
 ) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
     raw, selector = kind.raw, f"metadata.name={name}"
-    oldest = await _oldest_kept(client, raw, namespace)
+    oldest = max(since, await _oldest_kept(client, raw, namespace))
     # Of one moment: the watch goes on from just that list.
     first = await client.list(
         raw, namespace, field_selector=selector, resource_version=str(oldest), resource_version_match="Exact"
     )
-    found = [("EXISTED", msgspec.json.decode(each)) for each in first.items]
+    # Items of lists have no kind, objects of events do.
+    named = {"apiVersion": kind.api_version, "kind": kind.kind}
+    found = [("EXISTED", named | msgspec.json.decode(each)) for each in first.items]
     now = await client.list(raw, namespace, field_selector=selector)
     target = max((_revision(msgspec.json.decode(each)) for each in now.items), default=0)
     if target and target <= oldest:
@@ -144,11 +167,14 @@ async def _versions(
         allow_bookmarks=False,
         timeout_seconds=_QUIET_SECONDS,
     )
-    async with watch as batches:
-        async for batch in batches:
-            found += [(event.type, msgspec.json.decode(event.object)) for event in batch]
-            if target and _revision(found[-1][1]) >= target:
-                break
+    try:
+        async with watch as batches:
+            async for batch in batches:
+                found += [(event.type, msgspec.json.decode(event.object)) for event in batch]
+                if target and _revision(found[-1][1]) >= target:
+                    break
+    except Gone as error:
+        raise _WatchTooOld(error, now.metadata.resource_version) from error
     return oldest, found
 
 

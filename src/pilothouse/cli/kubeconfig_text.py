@@ -52,6 +52,11 @@ def server_of(document: Document, name: str) -> str:
     return str((_entry(document, "clusters", name).get("cluster") or {}).get("server") or "")
 
 
+def namespace_of(document: Document, name: str) -> str:
+    """The namespace of the context with that name, empty if it has none."""
+    return str((_entry(document, "contexts", name).get("context") or {}).get("namespace") or "")
+
+
 def is_marked(document: Document, name: str) -> bool:
     """Whether the cluster and the context with that name were put in by this program."""
     return all(_mark(_entry(document, section, name), section) is not None for section in ("clusters", "contexts"))

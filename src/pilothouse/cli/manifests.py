@@ -28,6 +28,10 @@ class Manifest(msgspec.Struct, frozen=True):
 
     source: str
     document: dict[str, Any]
+    namespace: str = "default"
+    """Where the object goes if it names no namespace itself."""
+    is_enforced: bool = False
+    """Whether it must not name another one, as with ``kubectl apply --namespace``."""
 
     @property
     def name(self) -> str:
@@ -120,7 +124,14 @@ async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
     """
     document = manifest.document
     kind = _kind_of(await client.discover(), document, manifest.source)
-    namespace = str(document["metadata"].get("namespace") or "default") if kind.namespaced else ""
+    own = str(document["metadata"].get("namespace") or "")
+    namespace = (own or manifest.namespace) if kind.namespaced else ""
+    if manifest.is_enforced and kind.namespaced and namespace != manifest.namespace:
+        # kubectl's sentence (cli-runtime resource/visitor.go, RequireNamespace, v0.36)
+        raise UserError(
+            f'{manifest.source}: the namespace from the provided object "{own}" does not match the namespace '
+            f"\"{manifest.namespace}\". You must pass '--namespace={own}' to perform this operation."
+        )
     try:
         try:
             made = await client.create(kind, document, namespace, field_manager=AGENT, field_validation=STRICT)

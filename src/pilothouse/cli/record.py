@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.clientside import command_connection, command_flags, common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.snapshot import print_skipped
 from pilothouse.cli.terminal import escaped
@@ -37,7 +37,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("anonymize", BOOL, False, "Replace everything that somebody has chosen; see snapshot save"),
         Flag("exclude", STRINGS, (), "Resources to leave out, such as events or leases"),
     )
-    connection_flags(flags, qps=50.0, burst=200)
+    command_flags(flags, qps=50.0, burst=200)
     common_flags(flags)
     return flags
 
@@ -69,7 +69,7 @@ async def _run(parsed: Parsed, program: str) -> int:
         seconds=parsed["for"],
         max_bytes=parsed["max-mib"] * _MIB,
     )
-    async with connected(parsed, env, "pilothouse-record") as client:
+    async with command_connection(parsed, env, "pilothouse-record") as (client, _info, _own):
         recorder = recording.Recorder(client, env, path, options)
         announcing = asyncio.get_running_loop().create_task(_announce(recorder, path))
         try:

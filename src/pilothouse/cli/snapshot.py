@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.clientside import command_connection, command_flags, common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import Env
@@ -77,7 +77,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("seed", INT32, 0, "The seed of the run: what the scheduler and others leave to chance"),
         Flag("output", STRING, "text", "Output format: text or json", shorthand="o"),
     )
-    connection_flags(flags, qps=50.0, burst=100)
+    command_flags(flags, qps=50.0, burst=100)
     common_flags(flags)
     return flags
 
@@ -125,7 +125,7 @@ async def _save(parsed: Parsed, path: Path) -> int:
         anonymize=anonymizing.Anonymizer() if parsed["anonymize"] else None,
         exclude=exclude,
     )
-    async with connected(parsed, env, "pilothouse-snapshot") as client:
+    async with command_connection(parsed, env, "pilothouse-snapshot") as (client, _info, _own):
         try:
             saved = await saving.save(client, env, path, options)
         except (errors.ApiError, ConnectionError, TimeoutError) as error:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.clientside import common_flags, connected, connection_flags
-from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.clientside import command_connection, command_flags, common_flags
+from pilothouse.cli.program import parse, serve
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import STRING, Flag, FlagSet, Parsed
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from pilothouse.cli.screen import app
-    from pilothouse.client import connect, errors
 
 USAGE = """Shows the cluster on the screen of a terminal: nodes, workloads, pods, events, controllers, the scheduler.
 
@@ -43,7 +42,7 @@ def flag_set(program: str) -> FlagSet:
             "(times with pilothouse's API server only)",
         ),
     )
-    connection_flags(flags, qps=200.0, burst=400)
+    command_flags(flags, qps=200.0, burst=400)
     common_flags(flags)
     return flags
 
@@ -68,11 +67,7 @@ def run(program: str, words: Sequence[str]) -> int:
 
 async def _run(parsed: Parsed, make: "type[TopApp]") -> int:
     env = Env()
-    try:
-        info = connect.find(kubeconfig=parsed["kubeconfig"], master=parsed["master"])
-    except errors.ConfigError as error:
-        raise UserError(str(error)) from error
-    async with connected(parsed, env, "pilothouse-top") as client:
+    async with command_connection(parsed, env, "pilothouse-top") as (client, info, _own):
         screen = make(
             client,
             env,

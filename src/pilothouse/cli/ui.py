@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.clientside import command_connection, command_flags, common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.client.errors import ApiError
 from pilothouse.env import Env
@@ -25,7 +25,7 @@ class _Link(msgspec.Struct):
 def flag_set(program: str) -> FlagSet:
     """Every flag of the command."""
     flags = FlagSet(USAGE.format(program=program), plain=True)
-    connection_flags(flags, qps=50.0, burst=100)
+    command_flags(flags, qps=50.0, burst=100)
     common_flags(flags)
     return flags
 
@@ -39,7 +39,7 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _run(parsed: Parsed) -> int:
-    async with connected(parsed, Env(), "pilothouse-ui") as client:
+    async with command_connection(parsed, Env(), "pilothouse-ui") as (client, _info, _own):
         host = getattr(client.transport, "host", "")
         try:
             answer = await client.request("POST", "/ui/api/link")

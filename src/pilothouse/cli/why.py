@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags
+from pilothouse.cli.clientside import PATHS, command_connection, command_flags, common_flags, namespace_flag
 from pilothouse.cli.program import UserError, serve
 from pilothouse.cli.resource_arguments import find_resource, parse_for_object, type_and_name
 from pilothouse.cli.terminal import escaped, escaped_json
@@ -38,7 +38,7 @@ def flag_set(program: str) -> FlagSet:
     flags = FlagSet(USAGE.format(program=program), plain=True)
     flags.add(
         "why",
-        Flag("namespace", STRING, "default", "Namespace of the object", shorthand="n"),
+        namespace_flag("the object"),
         Flag("output", STRING, "text", "Output format: text or json", shorthand="o"),
         Flag(
             "trusted-users",
@@ -65,7 +65,7 @@ def flag_set(program: str) -> FlagSet:
             "How long logs are read, beginning with the newest. What could not be read is listed under Not seen",
         ),
     )
-    connection_flags(flags, qps=200.0, burst=400)
+    command_flags(flags, qps=200.0, burst=400)
     common_flags(flags)
     return flags
 
@@ -78,11 +78,11 @@ def run(program: str, words: Sequence[str]) -> int:
 
 async def _run(parsed: Parsed) -> int:
     text, name = type_and_name(parsed.arguments)
-    async with connected(parsed, Env(), "pilothouse-why") as client:
+    async with command_connection(parsed, Env(), "pilothouse-why") as (client, _info, own):
         try:
             discovery = await client.discover()
             resource = find_resource(discovery, text)
-            namespace = parsed["namespace"] if resource.namespaced else ""
+            namespace = own if resource.namespaced else ""
             reference = Reference(resource.group_resource, namespace, name)
             async with _evidence(parsed, client, discovery) as evidence:
                 explanation = await explain(evidence, reference)

@@ -92,16 +92,21 @@ def find(
 
     In this order: the file ``kubeconfig`` (``--kubeconfig``), ``master`` alone (``--master``, without credentials), the
     files in KUBECONFIG, the pod's own configuration, ``~/.kube/config``. ``master`` also replaces the server that a
-    kubeconfig names. Raises ``ConfigError``.
+    kubeconfig names. ``context`` is one of a kubeconfig, so the pod's own configuration is not used with it. Raises
+    ``ConfigError``.
     """
     if kubeconfig:
         return _from_files([Path(kubeconfig)], context, master, environ, explicit=True)
     if master:
+        if context:
+            raise ConfigError(
+                f"context {context!r} is one of a kubeconfig: give --kubeconfig FILE, with or without --master"
+            )
         return _plain(master, environ)
     listed = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     if listed:
         return _from_files(listed, context, "", environ, explicit=False)
-    if in_cluster.is_in_cluster(environ):
+    if in_cluster.is_in_cluster(environ) and not context:
         return in_pod(environ)
     home = environ.get("HOME", "")
     default = Path(home) / ".kube" / "config"

@@ -13,7 +13,7 @@ from pilothouse import KUBERNETES_VERSION
 from pilothouse.apiserver.registry.generic.printers import human_duration
 from pilothouse.cli import apply_manifests, kubeconfig_text, up
 from pilothouse.cli import manifests as manifest_files
-from pilothouse.cli.clientside import PATHS, common_flags, connected
+from pilothouse.cli.clientside import PATHS, common_flags, connected, namespace_flag
 from pilothouse.cli.clusters import contexts, process, sources
 from pilothouse.cli.clusters.cluster import DEFAULT_NAME, Cluster, Clusters, Record, Unreadable, check_name, is_name
 from pilothouse.cli.program import UserError, parse, serve
@@ -144,7 +144,7 @@ def kubeconfig_flag_set(program: str) -> FlagSet:
 def load_flag_set(program: str) -> FlagSet:
     """Every flag of ``load``."""
     flags = FlagSet(LOAD_USAGE.format(program=program), plain=True)
-    flags.add("load", *_source_flags())
+    flags.add("load", namespace_flag("objects that name none, and the only one if it is given"), *_source_flags())
     common_flags(flags)
     return flags
 
@@ -406,6 +406,9 @@ def load(program: str, words: Sequence[str]) -> int:
         manifests = sources.manifests_of(parsed)
         cluster = Clusters().chosen(parsed.arguments[0] if parsed.arguments else "")
         cluster.check_running()
+        given = parsed["namespace"]
+        namespace = given or contexts.namespace_of(cluster) or "default"
+        manifests = [msgspec.structs.replace(each, namespace=namespace, is_enforced=bool(given)) for each in manifests]
         code[0] = _load(cluster, manifests, parsed["timeout"])
     return code[0]
 

@@ -30,10 +30,23 @@ async def put_in(cluster: Cluster, path: Path) -> None:
     """Add the context of a cluster that runs, as the current one. Raises ``UserError``, also if another cluster has a
     context of that name there."""
     document = cluster_document(cluster)
+    if namespace := namespace_of(cluster):
+        document["contexts"][0]["context"]["namespace"] = namespace
     url = document["clusters"][0]["cluster"]["server"]
     server = Server(url, lambda name: _renamed(document, name))
     await add_context(path, server, cluster.context, cluster.directory.absolute())
     cluster.update(user_kubeconfig=str(path))
+
+
+def namespace_of(cluster: Cluster) -> str:
+    """The namespace that the user has set for its context, empty if none."""
+    try:
+        document = kubeconfig_text.read(Path(cluster.record.user_kubeconfig).read_text(encoding="utf-8"))
+    except (OSError, NoKubeconfig):  # no context was added, or the file is gone
+        return ""
+    if kubeconfig_text.owner_of(document, cluster.context) != str(cluster.directory.absolute()):
+        return ""
+    return kubeconfig_text.namespace_of(document, cluster.context)
 
 
 async def take_out(cluster: Cluster) -> None:

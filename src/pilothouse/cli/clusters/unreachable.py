@@ -1,0 +1,22 @@
+"""A command for a cluster in the background that does not run: an error at once, no wait for its API server."""
+
+from pathlib import Path
+
+from pilothouse.cli.clusters.cluster import Clusters
+from pilothouse.cli.clusters.process import is_free
+
+
+def check_kubeconfig(path: str) -> None:
+    """Raises a ``UserError`` if this is the kubeconfig of a cluster that does not run: it is removed at the end."""
+    if path:
+        for cluster in Clusters().readable():
+            if cluster.kubeconfig == Path(path).absolute():
+                cluster.check_running()
+
+
+def check_address(host: str, port: int) -> None:
+    """Raises a ``UserError`` if a cluster that does not run listened there last, and no other program does now."""
+    if host == "127.0.0.1":
+        for cluster in Clusters().readable():
+            if cluster.record.port == port and not cluster.is_running and is_free(port):
+                cluster.check_running()
