@@ -6,6 +6,7 @@ and a digest of all writes, to compare two runs.
 
 import contextvars
 import hashlib
+import re
 from collections import Counter, deque
 from collections.abc import Callable
 
@@ -22,6 +23,8 @@ _FOR_EACH_NODE = 20
 _FOR_EACH_OBJECT = 10
 """So many more writes are usual in one instant of a large cluster: all nodes register, or all of a zone are lost."""
 
+_HEARTBEAT = re.compile(rb'"(?:lastHeartbeatTime|resourceVersion|time)":"[^"]*"')
+"""What is different in a node after its kubelet has reported it unchanged."""
 _DIFFERENCES = {"ADDED": 1, "MODIFIED": 0, "DELETED": -1}
 
 
@@ -90,7 +93,7 @@ class Story:
             f"{self._env.monotonic()!r} {change.revision} {change.type} {change.key} {origin}\n".encode()
         )
         self._digest.update(change.value)
-        if "/leases/" not in change.key:
+        if "/leases/" not in change.key and not _is_heartbeat(change, origin):
             self.record(f"  {change.revision} {change.type} {change.key}  [{origin or 'server'}]")
 
     @property
@@ -101,3 +104,12 @@ class Story:
     def last(self, lines: int = 60) -> str:
         """The last lines."""
         return "\n".join(list(self._lines)[-lines:])
+
+
+def _is_heartbeat(change: Change, origin: Origin | None) -> bool:
+    """A kubelet's report of a node on which nothing has changed: there are so many that they would be all that the
+    last lines have."""
+    if not change.key.startswith("/nodes/") or origin is None or origin.program != "nodes":
+        return False
+    before = change.previous
+    return before is not None and _HEARTBEAT.sub(b"", before) == _HEARTBEAT.sub(b"", change.value)

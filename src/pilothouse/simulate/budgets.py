@@ -3,13 +3,14 @@
 Measured commit by commit; a budget that is exceeded fails the run at its end, so that its measures are complete.
 """
 
-import math
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from pilothouse.sim import Origin, Simulation
 from pilothouse.sim.invariants import Invariant
+from pilothouse.simulate.readiness import TimesToReady, Wait, Waits, percentile
 from pilothouse.simulate.result import BudgetResult, Failure
 from pilothouse.simulate.scenario.scalars import shown_seconds
 from pilothouse.simulate.scenario.schema import WORKLOAD_KINDS, Budget
@@ -24,6 +25,8 @@ _JOBS = "batch/jobs/"
 _PODS = "/pods/"
 _PODS_NAMED = 20
 """So many of the pods that were never ready are named."""
+_SLOWEST_NAMED = 5
+"""So many of the pods that have exceeded a time to ready are named."""
 Workload = tuple[str, str, str]
 """Kind, namespace, name."""
 
@@ -96,13 +99,8 @@ class _Usage(msgspec.Struct):
 
 
 class _PodUsage(msgspec.Struct):
-    created: float
     owner: Workload | None
-    ready_after: float = -1.0
     restarts: int = 0
-    waits: bool = True
-    is_new: bool = True
-    """Whether it was created in the run."""
 
 
 class Usage(Invariant):
@@ -118,7 +116,12 @@ class Usage(Invariant):
         self._replicasets: dict[str, Workload] = {}
         self._workloads: dict[Workload, _Usage] = {}
         self._pods: dict[str, _PodUsage] = {}
-        self._times: list[tuple[Workload | None, float]] = []
+        self.times: TimesToReady | None = None
+        """From ``begin`` on: of the pods that are created since then."""
+        self._waits: dict[Workload | None, Waits] = {}
+        self._is_timed = {workload_of(each) if each.workload else None for each in budgets if each.time_to_ready}
+        self._deleted_unready: list[str] = []
+        self._more_deleted_unready = 0
         self._restarts: dict[Workload | None, int] = {}
         self._of_budget: dict[Workload, list[int]] = {}
         for number, budget in enumerate(budgets):
@@ -128,6 +131,8 @@ class Usage(Invariant):
     def begin(self, simulation: Simulation) -> None:
         """Measure from now on. What a snapshot has brought along counts as well."""
         self._simulation, self._began = simulation, simulation.env.monotonic()
+        self.times = TimesToReady(simulation)
+        self.times.on_end.append(self._waited)
         for prefix, kind in _WORKLOADS.items():
             for record in simulation.store.list(prefix).records:
                 self._workload_changed(kind, "ADDED", record.value)
@@ -189,11 +194,11 @@ class Usage(Invariant):
         self._count(name, usage)
 
     def _pod_found(self, key: str, value: bytes) -> None:
-        """One that was there before the run: how long it took to be ready is not known."""
+        """One that was there before the run."""
         pod = _pod(value)
         restarts = sum(each.restart_count for each in pod.status.container_statuses)
         owner = self._owner(pod)
-        self._pods[key] = _PodUsage(self._began, owner, restarts=restarts, waits=False, is_new=False)
+        self._pods[key] = _PodUsage(owner, restarts=restarts)
         usage = self._workloads.get(owner) if owner is not None else None
         if usage is not None and _is_ready(pod) and not pod.metadata.deletion_timestamp:
             usage.ready[key] = None
@@ -203,18 +208,14 @@ class Usage(Invariant):
         key = change.key
         known = self._pods.get(key)
         if change.type == "ADDED" or known is None:
-            known = self._pods[key] = _PodUsage(self._now(), self._owner(pod))
+            known = self._pods[key] = _PodUsage(self._owner(pod))
+        self._known_times.committed(change)
         restarts = sum(each.restart_count for each in pod.status.container_statuses)
         if restarts > known.restarts:
             self._restarts[known.owner] = self._restarts.get(known.owner, 0) + restarts - known.restarts
             known.restarts = restarts
         gone = change.type == "DELETED"
         ready = _is_ready(pod)
-        if ready and known.is_new and known.ready_after < 0:
-            known.ready_after = self._now() - known.created
-            self._times.append((known.owner, known.ready_after))
-        if pod.metadata.deletion_timestamp or pod.status.phase in ("Succeeded", "Failed"):
-            known.waits = False
         if gone:
             del self._pods[key]
         if known.owner is not None:
@@ -225,6 +226,20 @@ class Usage(Invariant):
                 else:
                     usage.ready.pop(key, None)
                 self._count(known.owner, usage)
+
+    def _waited(self, wait: Wait) -> None:
+        """A pod waits no longer to be ready."""
+        _add(self._waits, self._pods[wait.key].owner, wait, self._is_timed, self._known_times)
+        if wait.outcome != "ready":
+            if len(self._deleted_unready) < _PODS_NAMED:
+                self._deleted_unready.append(wait.key.removeprefix(_PODS))
+            else:
+                self._more_deleted_unready += 1
+
+    @property
+    def _known_times(self) -> TimesToReady:
+        assert self.times is not None, "the run has begun"
+        return self.times
 
     def _owner(self, pod: _Pod) -> Workload | None:
         owner = next((each for each in pod.metadata.owner_references if each.controller), None)
@@ -258,7 +273,7 @@ class Usage(Invariant):
         assert self._simulation is not None, "the run has begun"
         story = self._simulation.story
         found: dict[str, float] = {"writes": story.writes, "restarts": sum(self._restarts.values())}
-        times = self._ready_times(None)
+        times = self._all_waits().get(None, Waits()).ordered()
         if times:
             found |= {f"timeToReady.{name}": percentile(times, share) for name, share in _PERCENTILES}
         for (kind, namespace, name), usage in list(self._workloads.items())[:MAX_WORKLOADS]:
@@ -266,28 +281,30 @@ class Usage(Invariant):
             found[f"maxUnavailable {label}"] = usage.most
         return found
 
-    def _ready_times(self, owner: Workload | None) -> list[float]:
-        """Of pods that are not ready yet, how long they have waited."""
-        times = [seconds for each, seconds in self._times if owner is None or each == owner]
-        now = self._now()
-        times += [
-            now - pod.created
-            for pod in self._pods.values()
-            if pod.ready_after < 0 and pod.waits and (owner is None or pod.owner == owner)
-        ]
-        return sorted(times)
+    def _all_waits(self) -> dict[Workload | None, Waits]:
+        """By workload, None for all pods; with the age of those that wait still."""
+        found = {owner: waits.copy() for owner, waits in self._waits.items()}
+        for wait in self._known_times.waiting():
+            _add(found, self._pods[wait.key].owner, wait, self._is_timed, self._known_times)
+        return found
 
     def never_ready(self) -> tuple[str, ...]:
         """The first pods by name, ``NAMESPACE/NAME``, that wait to be ready for the first time, and how many more."""
-        keys = sorted(key.removeprefix(_PODS) for key, pod in self._pods.items() if pod.ready_after < 0 and pod.waits)
-        more = (f"and {len(keys) - _PODS_NAMED} more",) if len(keys) > _PODS_NAMED else ()
-        return (*keys[:_PODS_NAMED], *more)
+        keys = sorted(wait.key.removeprefix(_PODS) for wait in self._known_times.waiting())
+        return _named(keys[:_PODS_NAMED], len(keys) - _PODS_NAMED)
+
+    def deleted_unready(self) -> tuple[str, ...]:
+        """The first pods that were deleted, or have failed, before they were ready, and how many more."""
+        return _named(self._deleted_unready, self._more_deleted_unready)
 
     def results(self) -> tuple[BudgetResult, ...]:
         """How the budgets were kept."""
-        return tuple(result for number, budget in enumerate(self._budgets) for result in self._results(number, budget))
+        waits = self._all_waits()
+        return tuple(
+            result for number, budget in enumerate(self._budgets) for result in self._results(number, budget, waits)
+        )
 
-    def _results(self, number: int, budget: Budget) -> list[BudgetResult]:
+    def _results(self, number: int, budget: Budget, all_waits: dict[Workload | None, Waits]) -> list[BudgetResult]:
         owner = workload_of(budget) if budget.workload else None
         name = budget.name or budget_name(budget)
         if owner in self._missing:
@@ -298,7 +315,8 @@ class Usage(Invariant):
             limit = budget.max_unavailable.of(max(usage.required, usage.desired))
             return [BudgetResult(name=name, measured=usage.most, limit=limit, held=at is None, at=at)]
         if budget.time_to_ready is not None:
-            times = self._ready_times(owner)
+            waits = all_waits.get(owner, Waits())
+            times = waits.ordered()
             return [
                 BudgetResult(
                     name=f"{name} {label}",
@@ -306,6 +324,7 @@ class Usage(Invariant):
                     limit=float(limit),
                     held=found <= limit,
                     is_time=True,
+                    pods=tuple(each for each in waits.slowest if each.seconds > limit) if found > limit else (),
                 )
                 for label, share in _PERCENTILES
                 if (limit := getattr(budget.time_to_ready, label)) is not None
@@ -325,11 +344,22 @@ def _is_ready(pod: _Pod) -> bool:
     return any((each.type, each.status) == ("Ready", "True") for each in pod.status.conditions)
 
 
-def percentile(ordered: list[float], share: float) -> float:
-    """The smallest value that so large a share does not exceed; 0 for none at all."""
-    if not ordered:
-        return 0.0
-    return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], 3)
+def _add(
+    waits: dict[Workload | None, Waits],
+    owner: Workload | None,
+    wait: Wait,
+    timed: Iterable[Workload | None],
+    times: TimesToReady,
+) -> None:
+    """To those of its owner, and to those of all pods."""
+    for each in (None,) if owner is None else (owner, None):
+        if each not in waits:
+            waits[each] = Waits(_SLOWEST_NAMED if each in timed else 0)
+        waits[each].add(wait, times.node_is_ready)
+
+
+def _named(pods: list[str], more: int) -> tuple[str, ...]:
+    return (*pods, *([f"and {more} more"] if more > 0 else []))
 
 
 def workload_of(budget: Budget) -> Workload:
@@ -366,5 +396,6 @@ def failure_of(results: tuple[BudgetResult, ...], at: float) -> Failure | None:
             message = f"{measured}, at most {limit} is allowed"
             if each.at is not None:
                 message += f"; exceeded first at {shown_seconds(round(each.at, 3))}"
+            message += "".join(f"\n  {pod}" for pod in each.pods)
             return Failure(kind="budget", name=each.name, message=message, at=each.at if each.at is not None else at)
     return None

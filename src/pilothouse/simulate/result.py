@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from pilothouse.simulate.scenario.scalars import shown_seconds
+
 if TYPE_CHECKING:
     from pilothouse.simulate.recording import Recording
 
@@ -44,6 +46,31 @@ class Part(msgspec.Struct, frozen=True):
     text: str
 
 
+class PodWait(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How long a pod has waited to be ready for the first time, and for what."""
+
+    pod: str
+    """``NAMESPACE/NAME``."""
+    node: str
+    """Empty if it had none."""
+    seconds: float
+    outcome: str
+    """How the wait ended: ``ready``, ``marked for deletion``, ``failed``, ``removed``, or ``the end`` of the run."""
+    waited_for: str
+
+    @property
+    def ended(self) -> str:
+        """Whether it became ready, and if not how that ended."""
+        if self.outcome == "ready":
+            return "ready"
+        how = {"the end": "the end of the run", "failed": "it failed"}.get(self.outcome, f"it was {self.outcome}")
+        return f"not ready until {how}"
+
+    def __str__(self) -> str:
+        where = f" on {self.node}" if self.node else ""
+        return f"{self.pod}{where}: {self.ended}, after {shown_seconds(round(self.seconds, 2))}: {self.waited_for}"
+
+
 class BudgetResult(msgspec.Struct, frozen=True, kw_only=True):
     """One budget: what was used at most, and what might be."""
 
@@ -57,6 +84,8 @@ class BudgetResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is in seconds."""
     missing: str = ""
     """The workload, if it never existed in the run."""
+    pods: tuple[PodWait, ...] = ()
+    """Of a time to ready that was exceeded: the slowest pods."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +112,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What did not fail the run, but may not be what was meant."""
     never_ready: tuple[str, ...] = ()
     """Pods that were not ready at the end, and never before; the first ones by name."""
+    deleted_unready: tuple[str, ...] = ()
+    """The first pods that were deleted, or have failed, before they were ready."""
 
     @property
     def is_whole(self) -> bool:

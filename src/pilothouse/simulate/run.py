@@ -124,6 +124,7 @@ class _Run:
         self._timeline: Timeline | None = None
         self._rested = False
         self._never_ready: tuple[str, ...] = ()
+        self._deleted_unready: tuple[str, ...] = ()
 
     def run(self) -> Exception | None:
         """Returns what ended it, if that was an error."""
@@ -154,8 +155,11 @@ class _Run:
             self._simulation = self._running.simulation = simulation
             if (latency := cluster.latency(self._scenario)) is not None:
                 simulation.add_rule(latency)
+            self._usage.begin(simulation)
             if self._record:
-                self._recorder = recording.Recorder(simulation, name=self._scenario.name, seed=self._seed)
+                self._recorder = recording.Recorder(
+                    simulation, name=self._scenario.name, seed=self._seed, times=self._usage.times
+                )
             try:
                 await self._perform(simulation)
             finally:
@@ -165,6 +169,7 @@ class _Run:
                     self._recording = self._recorder.finish(failure="" if failure is None else failure.summary)
                 self._budgets, self._measures = self._usage.results(), self._measured(simulation)
                 self._never_ready = self._usage.never_ready()
+                self._deleted_unready = self._usage.deleted_unready()
 
     def _measured(self, simulation: Simulation) -> dict[str, float]:
         """What the run took and used, by name."""
@@ -185,7 +190,6 @@ class _Run:
         mark = (lambda _kind, _text: None) if self._recorder is None else self._recorder.mark
         timeline = Timeline(simulation, scenario, self._expectations, mark=mark, on_failure=self._fail)
         self._timeline = timeline
-        self._usage.begin(simulation)
         await self._apply(timeline)
         await asyncio.sleep(scenario.spec.ready)
         self._began = env.monotonic()
@@ -304,6 +308,7 @@ class _Run:
             recording=self._recording,
             notices=tuple(self._notices()),
             never_ready=self._never_ready,
+            deleted_unready=self._deleted_unready,
         )
 
     def _notices(self) -> Iterator[str]:

@@ -85,7 +85,7 @@ def test_rates_have_the_time_at_which_it_happened() -> None:
             [float(each) for each in range(1, 101)],
             Percentiles(count=100, p50=50.0, p95=95.0, p99=99.0, most=100.0),
         ),
-        "three digits": ([1.23456], Percentiles(count=1, p50=1.23, p95=1.23, p99=1.23, most=1.23)),
+        "milliseconds": ([1202.23456], Percentiles(count=1, p50=1202.235, p95=1202.235, p99=1202.235, most=1202.235)),
     },
 )
 def test_durations(seconds: list[float], expected: Percentiles) -> None:

@@ -55,6 +55,7 @@ def _run(result: Result) -> dict[str, Any]:
         "measures": result.measures,
         "notices": list(result.notices),
         "podsNotReady": list(result.never_ready),
+        "podsDeletedBeforeReady": list(result.deleted_unready),
     }
 
 

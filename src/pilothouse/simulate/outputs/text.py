@@ -35,6 +35,8 @@ def run_lines(result: Result) -> Iterator[str]:
     yield from (f"  {line}" for line in _columns(_measure_rows([result])))
     if result.never_ready:
         yield f"  pods not ready at the end: {', '.join(result.never_ready)}"
+    if result.deleted_unready:
+        yield f"  pods that were deleted or failed before they were ready: {', '.join(result.deleted_unready)}"
     yield from _notice_lines([result])
 
 

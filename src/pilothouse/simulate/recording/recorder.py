@@ -11,11 +11,12 @@ import msgspec
 from pilothouse.machinery.times import format_micro_time
 from pilothouse.sim import Origin, Simulation
 from pilothouse.sim.story import CURRENT
+from pilothouse.simulate.readiness import TimesToReady, Wait
 from pilothouse.simulate.recording import structs
 from pilothouse.simulate.recording.clients import client_name
 from pilothouse.simulate.recording.events import Events
 from pilothouse.simulate.recording.nodes import Nodes
-from pilothouse.simulate.recording.series import OTHERS, RateSeries, StepSeries
+from pilothouse.simulate.recording.series import OTHERS, Durations, RateSeries, StepSeries
 from pilothouse.simulate.recording.workloads import Workloads, Write
 from pilothouse.storage import Change
 
@@ -40,14 +41,27 @@ _COLUMNS = {"ADDED": 0, "MODIFIED": 1, "DELETED": 2}
 class Recorder:
     """Observes from its creation until ``finish``. Objects that are there already are read once."""
 
-    def __init__(self, simulation: Simulation, *, name: str = "", seed: int = 0, variant: str = "") -> None:
-        """``name`` of the scenario, ``variant``: what is different from other runs of the same."""
+    def __init__(
+        self,
+        simulation: Simulation,
+        *,
+        name: str = "",
+        seed: int = 0,
+        variant: str = "",
+        times: TimesToReady | None = None,
+    ) -> None:
+        """``name`` of the scenario, ``variant``: what is different from other runs of the same. ``times`` is given
+        by somebody who measures the same run, and calls it with each write before the recorder sees it."""
         self._simulation = simulation
         self._env = simulation.env
         self._names = {"name": name, "seed": seed, "variant": variant}
         self._began = self._env.monotonic()
         self._began_at = format_micro_time(self._env.now())
         self._zero = 0.0
+        self._times = TimesToReady(simulation) if times is None else times
+        self._is_shared = times is not None
+        self._times.on_end.append(self._waited)
+        self._durations = Durations()
         self._workloads = Workloads()
         self._nodes = Nodes()
         self._events = Events(self._workloads)
@@ -92,7 +106,10 @@ class Recorder:
         """Stop observing, and return what was seen. ``failure``: why the run has failed, if it has."""
         self._simulation.store.on_commit.remove(self._committed)
         self._simulation.story.on_request.remove(self._requested)
+        self._times.on_end.remove(self._waited)
         now = self.now
+        for wait in self._times.waiting():
+            self._waited(wait)
         workloads, more_workloads = self._workloads.workloads(now)
         events, more_events = self._events.events()
         writes = [
@@ -113,6 +130,7 @@ class Recorder:
             zero=round(self._zero, 3),
             failure=failure,
             digest=self._simulation.story.digest,
+            time_to_ready=self._durations.percentiles(),
             workloads=workloads,
             more_workloads=more_workloads,
             nodes=self._nodes.nodes(),
@@ -129,6 +147,10 @@ class Recorder:
 
     # Hooks
 
+    def _waited(self, wait: Wait) -> None:
+        self._durations.add(wait.seconds)
+        self._workloads.pod_waited(wait.key, wait.seconds, was_ready=wait.was_ready)
+
     def _read_what_is_there(self) -> None:
         for resource in _FIRST:
             for record in self._simulation.store.list(f"{resource}/").records:
@@ -143,6 +165,8 @@ class Recorder:
             key = change.key
             resource = key[: key.index("/", key.index("/") + 1)]
             self._count_write(client, resource, change.type)
+            if resource == "/pods" and not self._is_shared:
+                self._times.committed(change)
             handler = self._handlers.get(resource)
             if handler is not None:
                 handler(Write(at, key, change.type, change.value, client, evicts, True))

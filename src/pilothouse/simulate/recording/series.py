@@ -6,8 +6,8 @@ neighbours are merged; the extremes between them stay.
 
 import math
 from array import array
-from collections import Counter
 
+from pilothouse.simulate.readiness import percentile
 from pilothouse.simulate.recording.structs import Percentiles, Rates, Steps
 
 MOST_POINTS = 600
@@ -117,30 +117,19 @@ class RateSeries:
 
 
 class Durations:
-    """Durations, rounded to three digits: some thousand different ones, from a millisecond to a year."""
+    """Durations, eight bytes each: as many as there were pods, whatever the length of the run."""
 
     def __init__(self) -> None:
-        self._counts: Counter[float] = Counter()
+        self._seconds = array("d")
 
     def add(self, seconds: float) -> None:
         """One more."""
-        self._counts[float(f"{seconds:.3g}")] += 1
+        self._seconds.append(seconds)
 
     def percentiles(self) -> Percentiles:
         """By the nearest rank."""
-        ordered = sorted(self._counts.items())
-        total = sum(self._counts.values())
-        if not total:
+        ordered = sorted(self._seconds)
+        if not ordered:
             return Percentiles()
-
-        def percentile(share: float) -> float:
-            rank, seen = max(1, math.ceil(share * total)), 0
-            for seconds, count in ordered:
-                seen += count
-                if seen >= rank:
-                    return seconds
-            raise AssertionError("the rank is at most the number of all")
-
-        return Percentiles(
-            count=total, p50=percentile(0.5), p95=percentile(0.95), p99=percentile(0.99), most=ordered[-1][0]
-        )
+        p50, p95, p99, most = (percentile(ordered, share) for share in (0.5, 0.95, 0.99, 1.0))
+        return Percentiles(count=len(ordered), p50=p50, p95=p95, p99=p99, most=most)

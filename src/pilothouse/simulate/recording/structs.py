@@ -44,7 +44,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Durations in seconds, exact to three digits."""
+    """Durations in seconds, exact to the millisecond."""
 
     count: int = 0
     p50: float = 0.0
@@ -117,9 +117,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     bounds: list[Bound] = []
     rollouts: list[Rollout] = []
     time_to_ready: Percentiles = Percentiles()
-    """From a pod's creation until it is ready for the first time."""
+    """From a pod's creation until it is ready for the first time, or until it is given up or the run ends: see
+    ``pilothouse.simulate.readiness``."""
     never_ready: int = 0
-    """Pods that are there at the end and were never ready. Those of Jobs that have ended do not count."""
+    """Pods that were never ready: those that wait still at the end, and those that were deleted or failed before."""
     most_unavailable: int = 0
     pods_created: int = 0
     pods_deleted: int = 0
@@ -207,6 +208,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
     """Why the run has failed; empty if it has not."""
     digest: str = ""
+    time_to_ready: Percentiles = Percentiles()
+    """Of the pods of all workloads."""
     workloads: list[Workload] = []
     more_workloads: int = 0
     """Those that came after the first ones are only counted."""

@@ -96,7 +96,7 @@ class WorkloadTracker:
         self._target: tuple[int, str] | None = None
         self._rollouts: list[_RolloutTracker] = []
         self._durations = Durations()
-        self._waiting = 0
+        self._never_ready = 0
         self._pods_created = self._pods_deleted = self._restarts = self._evictions = 0
         self._deleted_by: dict[str, int] = {}
 
@@ -188,16 +188,11 @@ class WorkloadTracker:
     def pod_created(self) -> None:
         """One more, in this run."""
         self._pods_created += 1
-        self._waiting += 1
 
-    def pod_became_ready(self, seconds: float) -> None:
-        """For the first time, so long after its creation."""
+    def pod_waited(self, seconds: float, *, was_ready: bool) -> None:
+        """It is ready for the first time, so long after its creation, or will never be."""
         self._durations.add(seconds)
-        self._waiting -= 1
-
-    def pod_stopped_waiting(self) -> None:
-        """It has ended, or is being deleted, and was never ready."""
-        self._waiting -= 1
+        self._never_ready += not was_ready
 
     def pod_deleted(self, client: str, *, evicted: bool) -> None:
         """It was marked for deletion, or removed without."""
@@ -271,7 +266,7 @@ class WorkloadTracker:
                 for each in self._rollouts
             ],
             time_to_ready=self._durations.percentiles(),
-            never_ready=self._waiting,
+            never_ready=self._never_ready,
             most_unavailable=self._most_unavailable,
             pods_created=self._pods_created,
             pods_deleted=self._pods_deleted,

@@ -50,10 +50,6 @@ class Write(NamedTuple):
 
 class _Pod(NamedTuple):
     state: PodState
-    created: float | None
-    """None if it was there before the recorder."""
-    waits: bool
-    """It was created in the run, and was neither ready nor at its end so far."""
     is_counted_as_deleted: bool
     tracker: WorkloadTracker | None
 
@@ -184,8 +180,6 @@ class Workloads:
             self._pod_gone(write, before, tracker)
             return
         state = pod_state(pod)
-        created = before.created if before is not None else write.at if write.is_new else None
-        waits = before.waits if before is not None else write.is_new
         counted = before.is_counted_as_deleted if before is not None else False
         if tracker is not None:
             if before is None:
@@ -195,16 +189,16 @@ class Workloads:
                 counted = True
                 evicted = write.evicts or state.evicted
                 tracker.pod_deleted(write.client, evicted=evicted)
-            elif state.phase == "Failed" and state.evicted and before is not None and before.state.phase != "Failed":
+            elif not counted and _is_failed_by_eviction(before, state):
                 counted = True
                 tracker.pod_deleted(write.client, evicted=True)
-            if waits and state.ready and created is not None:
-                waits = False
-                tracker.pod_became_ready(write.at - created)
-            elif waits and not state.active:
-                waits = False
-                tracker.pod_stopped_waiting()
-        self._pods[write.key] = _Pod(state, created, waits, counted, tracker)
+        self._pods[write.key] = _Pod(state, counted, tracker)
+
+    def pod_waited(self, key: str, seconds: float, *, was_ready: bool) -> None:
+        """The pod of that key, which is there, is ready for the first time, or will never be."""
+        pod = self._pods.get(key)
+        if pod is not None and pod.tracker is not None:
+            pod.tracker.pod_waited(seconds, was_ready=was_ready)
 
     def _pod_created(self, write: Write, tracker: WorkloadTracker, pod: views.Pod) -> None:
         labels = pod.metadata.labels or {}
@@ -230,8 +224,6 @@ class Workloads:
         tracker.pod_changed(write.at, before.state, None)
         if not before.is_counted_as_deleted and before.state.active:
             tracker.pod_deleted(write.client, evicted=write.evicts or before.state.evicted)
-        if before.waits:
-            tracker.pod_stopped_waiting()
 
     def _tracker_of_pod(self, pod: views.Pod, write: Write) -> WorkloadTracker | None:
         reference: Any = next((each for each in pod.metadata.owner_references or () if each.controller), None)
@@ -255,6 +247,11 @@ class Workloads:
     def workloads(self, at: float) -> tuple[list[structs.Workload], int]:
         """Those that are known, and how many more there were."""
         return [tracker.workload(at) for tracker in self._trackers], self._more
+
+
+def _is_failed_by_eviction(before: _Pod | None, state: PodState) -> bool:
+    """Of a pod that its kubelet has evicted, and that stays for its owner to see."""
+    return state.phase == "Failed" and state.evicted and before is not None and before.state.phase != "Failed"
 
 
 def _controller_uid(pod: views.Pod) -> str:

@@ -86,11 +86,7 @@ def _longest_rollout(run: Recording) -> float | None:
 
 
 def _to_ready(share: str) -> Callable[[Recording], float | None]:
-    def of(run: Recording) -> float | None:
-        times = [each.time_to_ready for each in run.workloads if each.time_to_ready.count]
-        return max((float(getattr(each, share)) for each in times), default=None)
-
-    return of
+    return lambda run: float(getattr(run.time_to_ready, share)) if run.time_to_ready.count else None
 
 
 def _below(run: Recording) -> float:
@@ -101,8 +97,9 @@ MEASURES = (
     Measure("Most pods unavailable", lambda run: max((each.most_unavailable for each in run.workloads), default=0)),
     Measure("Longest below a bound", _below, is_time=True),
     Measure("Longest rollout", _longest_rollout, is_time=True),
-    Measure("Time to ready of the slowest workload, p50", _to_ready("p50"), is_time=True),
-    Measure("Time to ready of the slowest workload, p99", _to_ready("p99"), is_time=True),
+    Measure("Time to ready, p50", _to_ready("p50"), is_time=True),
+    Measure("Time to ready, p99", _to_ready("p99"), is_time=True),
+    Measure("Time to ready, longest", _to_ready("most"), is_time=True),
     Measure("Last change at", lambda run: last_change(run) - run.zero, is_time=True),
     Measure("Evictions", lambda run: sum(each.evictions for each in run.workloads)),
     Measure("Writes", lambda run: run.total_writes),

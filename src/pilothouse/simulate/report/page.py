@@ -53,6 +53,7 @@ def html(
         _header(recording, axis),
         _violations(recording, axis),
         tables.budget_table(budgets, axis),
+        tables.slowest_table(budgets),
         tables.mark_table(recording, axis),
         *pictures,
         element("h2", "Numbers"),
@@ -110,8 +111,6 @@ def _header(recording: Recording, axis: Axis) -> Markup:
 
 
 def _facts(recording: Recording, axis: Axis) -> list[tuple[str, str]]:
-    ready = [each for each in recording.workloads if each.time_to_ready.count]
-    slowest = max(ready, key=lambda each: each.time_to_ready.p99, default=None)
     most = max((each.most_unavailable for each in recording.workloads), default=0)
     rest = axis.end < recording.seconds * 0.99
     found = [
@@ -128,14 +127,10 @@ def _facts(recording: Recording, axis: Axis) -> list[tuple[str, str]]:
         ("Writes", number_text(recording.total_writes)),
         ("API requests", number_text(recording.requests.total)),
     ]
-    if slowest is not None:
-        times = slowest.time_to_ready
-        found.append(
-            (
-                "Time to ready of the slowest workload, p50 / p99",
-                f"{seconds_text(times.p50)} / {seconds_text(times.p99)}",
-            )
-        )
+    times = recording.time_to_ready
+    if times.count:
+        shown = (times.p50, times.p95, times.p99, times.most)
+        found.append(("Time to ready, p50 / p95 / p99 / longest", " / ".join(map(seconds_text, shown))))
     return found
 
 

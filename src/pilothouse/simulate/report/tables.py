@@ -161,6 +161,17 @@ def budget_table(budgets: Sequence[BudgetResult], axis: Axis) -> Markup:
     return table("Budgets", ["Budget", "Used", "Allowed", "Outcome", "Exceeded first at"], rows)
 
 
+def slowest_table(budgets: Sequence[BudgetResult]) -> Markup:
+    """The pods behind a time to ready that was exceeded."""
+    pods = {pod.pod: pod for each in budgets for pod in each.pods}
+    rows = [
+        [each.pod, each.node or "–", each.ended, each.waited_for, seconds_text(each.seconds)]
+        for each in sorted(pods.values(), key=lambda pod: -pod.seconds)
+    ]
+    heads = ["Pod", "Node", "Outcome", "Waited for", "After"]
+    return table("The slowest pods beyond their budget", heads, rows, texts=4)
+
+
 def write_table(recording: Recording) -> Markup:
     """How many changes, of what, by whom."""
     rows = [

@@ -1,0 +1,245 @@
+"""``TimesToReady``: how long pods wait until they are ready for the first time, and for what.
+
+The one measure behind ``timeToReady`` budgets, the lines of the command, its JSON and the reports: each of them is
+called with the same ``Wait`` of each pod.
+
+A pod that is created in the run waits until the first of these:
+
+* It is ready and not marked for deletion. Endpoints leave a terminating pod out, whatever its condition says: the
+  kubelet of a node that was silent may report a pod as ready long after it was given up.
+* It is marked for deletion, fails, or is removed, without having been ready. What it has waited by then counts: without
+  these pods a measure would leave out the very ones that were stuck.
+* It succeeds without having been seen as ready, as a short Job does while its node is silent: no time to ready.
+* The run ends: its age counts.
+"""
+
+import math
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from pilothouse.sim import Simulation
+from pilothouse.simulate.result import PodWait
+from pilothouse.simulate.scenario.scalars import shown_seconds
+from pilothouse.storage import Change
+
+_PODS = "/pods/"
+_LONGEST_DETAIL = 160
+_SHORT = 0.5
+"""Stages of a wait that took fewer seconds are left out, unless they are the last one."""
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    deletion_timestamp: str = ""
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    message: str | None = None
+
+
+class _Waiting(msgspec.Struct, frozen=True):
+    reason: str | None = None
+
+
+class _State(msgspec.Struct, frozen=True):
+    waiting: _Waiting | None = None
+
+
+class _Container(msgspec.Struct, frozen=True):
+    state: _State = _State()
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str | None = None
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str | None = None
+    conditions: tuple[_Condition, ...] | None = None
+    container_statuses: tuple[_Container, ...] | None = None
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+class _NodeStatus(msgspec.Struct, frozen=True):
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Node(msgspec.Struct, frozen=True):
+    status: _NodeStatus = _NodeStatus()
+
+
+_read_pod = msgspec.json.Decoder(_Pod).decode
+_read_node = msgspec.json.Decoder(_Node).decode
+
+
+class Wait:
+    """The wait of one pod, which may still go on."""
+
+    def __init__(self, key: str, created: float) -> None:
+        self.key = key
+        """In the store: ``/pods/NAMESPACE/NAME``."""
+        self.seconds = 0.0
+        self.outcome = ""
+        """``ready``, or why it ended: ``marked for deletion``, ``failed``, ``removed``; ``the end`` of the run."""
+        self._created = created
+        self._scheduled: float | None = None
+        self._started: float | None = None
+        self._pod = _Pod(_Meta())
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether it has become ready."""
+        return self.outcome == "ready"
+
+    def observe(self, pod: _Pod, at: float) -> None:
+        """The pod as it was written now."""
+        self._pod = pod
+        if self._scheduled is None and pod.spec.node_name:
+            self._scheduled = at
+        if self._started is None and pod.status.phase not in (None, "", "Pending"):
+            self._started = at
+
+    def end(self, outcome: str, at: float) -> None:
+        """It waits no longer."""
+        self.outcome = outcome
+        self.seconds = round(at - self._created, 3)
+
+    def described(self, node_is_ready: Callable[[str], bool]) -> PodWait:
+        """For people: where the pod is, and what it has waited for."""
+        node = self._pod.spec.node_name or ""
+        ended = self._created + self.seconds
+        scheduled = ended if self._scheduled is None else self._scheduled
+        started = ended if self._started is None else max(self._started, scheduled)
+        stages = [("a node", scheduled - self._created)]
+        if self._scheduled is not None:
+            stages.append(("its containers to start", started - scheduled))
+        if self._started is not None:
+            stages.append(("its containers to be ready", ended - started))
+        if self.was_ready:  # most of its time, wherever that was
+            shown = [each for each in stages if each[1] >= _SHORT] or stages[-1:]
+        else:
+            shown = [*(each for each in stages[:-1] if each[1] >= _SHORT), stages[-1]]
+        waited_for = ", ".join(f"{shown_seconds(round(seconds, 2))} for {what}" for what, seconds in shown)
+        details = [] if self.was_ready else [self._reason()]
+        if node and not self.was_ready and not node_is_ready(node):
+            details.append("the node was not ready")
+        if any(details):
+            waited_for += f" ({'; '.join(filter(None, details))})"
+        pod = self.key.removeprefix(_PODS)
+        return PodWait(pod=pod, node=node, seconds=self.seconds, outcome=self.outcome, waited_for=waited_for)
+
+    def _reason(self) -> str:
+        """What the pod says of it."""
+        status = self._pod.status
+        named = "PodScheduled" if not self._pod.spec.node_name else "ContainersReady"
+        reasons = [each.state.waiting.reason or "" for each in status.container_statuses or () if each.state.waiting]
+        messages = [each.message or "" for each in status.conditions or () if each.type == named]
+        text = next(filter(None, [*reasons, *messages]), "")
+        return text if len(text) <= _LONGEST_DETAIL else f"{text[: _LONGEST_DETAIL - 1]}…"
+
+
+class TimesToReady:
+    """Follows the pods that are created from now on. ``on_end`` is called with each wait that is over."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._waiting: dict[str, Wait] = {}
+        self.on_end: list[Callable[[Wait], None]] = []
+
+    def committed(self, change: Change) -> None:
+        """A pod was written."""
+        key, at = change.key, self._simulation.env.monotonic()
+        if change.type == "ADDED":
+            self._waiting[key] = Wait(key, at)
+        wait = self._waiting.get(key)
+        if wait is None:
+            return
+        pod = _read_pod(change.value)
+        wait.observe(pod, at)
+        outcome = _outcome(pod, removed=change.type == "DELETED")
+        if outcome:
+            del self._waiting[key]
+            if outcome != "succeeded":
+                wait.end(outcome, at)
+                for observe in self.on_end:
+                    observe(wait)
+
+    def waiting(self) -> Iterator[Wait]:
+        """Those pods that wait still, with their age, in the order of their creation."""
+        now = self._simulation.env.monotonic()
+        for wait in self._waiting.values():
+            wait.end("the end", now)
+            yield wait
+
+    def node_is_ready(self, name: str) -> bool:
+        """As its condition says now."""
+        record = self._simulation.store.get(f"/nodes/{name}")
+        if record is None:
+            return False
+        conditions = _read_node(record.value).status.conditions
+        return any((each.type, each.status) == ("Ready", "True") for each in conditions)
+
+
+def _outcome(pod: _Pod, *, removed: bool) -> str:
+    """Why the wait is over; empty if it is not."""
+    phase = pod.status.phase
+    if phase == "Succeeded":
+        return "succeeded"
+    if phase == "Failed":
+        return "failed"
+    if pod.metadata.deletion_timestamp:
+        return "marked for deletion"
+    if removed:
+        return "removed"
+    is_ready = any((each.type, each.status) == ("Ready", "True") for each in pod.status.conditions or ())
+    return "ready" if is_ready else ""
+
+
+class Waits:
+    """Waits that are over: all of their seconds, eight bytes each, and the slowest ones for people."""
+
+    def __init__(self, most_named: int = 0) -> None:
+        self._most_named = most_named
+        self._seconds = array("d")
+        self._slowest: list[PodWait] = []
+
+    def add(self, wait: Wait, node_is_ready: Callable[[str], bool]) -> None:
+        """One more."""
+        self._seconds.append(wait.seconds)
+        if self._most_named:
+            if len(self._slowest) >= self._most_named and wait.seconds <= self._slowest[-1].seconds:
+                return
+            self._slowest.append(wait.described(node_is_ready))
+            self._slowest.sort(key=lambda each: -each.seconds)
+            del self._slowest[self._most_named :]
+
+    def copy(self) -> "Waits":
+        """What is known so far, to add those to it that have not come to their end."""
+        found = Waits(self._most_named)
+        found._seconds = self._seconds[:]
+        found._slowest = self._slowest[:]
+        return found
+
+    @property
+    def slowest(self) -> tuple[PodWait, ...]:
+        """The slowest first."""
+        return tuple(self._slowest)
+
+    def ordered(self) -> list[float]:
+        """All seconds, the fewest first."""
+        return sorted(self._seconds)
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that so large a share does not exceed; 0 for none at all."""
+    if not ordered:
+        return 0.0
+    return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], 3)

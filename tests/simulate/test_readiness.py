@@ -1,0 +1,112 @@
+"""The time to ready of pods is one measure: budgets, the lines of the command, its JSON and reports have the same."""
+
+from pathlib import Path
+
+import pytest
+
+from pilothouse.simulate.outputs.text import run_lines
+from pilothouse.simulate.recording import Recording, Workload
+from pilothouse.simulate.report import html
+from pilothouse.simulate.result import Result
+from pilothouse.simulate.run import run
+from pilothouse.simulate.scenario import load
+
+_OUTAGE = """
+apiVersion: simulate.pilothouse.io/v1alpha1
+kind: Scenario
+metadata: {{name: outage}}
+spec:
+  cluster:
+    nodeGroups: [{{name: a, count: 1, zone: a}}, {{name: b, count: 1, zone: b}}]
+    pods: [{{start: {{median: 8s}}}}]
+  objects:
+  - apiVersion: apps/v1
+    kind: Deployment
+    metadata: {{name: web}}
+    spec:
+      replicas: 2
+      selector: {{matchLabels: {{app: web}}}}
+      template:
+        metadata: {{labels: {{app: web}}}}
+        spec:
+          tolerations:
+          - {{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}}
+          containers: [{{name: web, image: "web:1"}}]
+  ready: 1m
+  timeline:
+  - {{name: outage, at: {silent}, nodes: {{zone: a, silence: true, for: 5m}}}}
+  - {{name: grow, at: {grows}, scale: {{deployment: web, replicas: 6}}}}
+  until: {{quiet: 2m, time: 1h}}
+  expect: {{budgets: [{{timeToReady: {{max: 1m}}}}]}}
+"""
+
+
+def _outage(folder: Path, *, silent: str, grows: str) -> tuple[Result, Recording, Workload]:
+    path = folder / "outage.yaml"
+    path.write_text(_OUTAGE.format(silent=silent, grows=grows), encoding="utf-8")
+    found = run(load(str(path)), 0, record=True)
+    assert found.recording is not None
+    return found, found.recording, next(each for each in found.recording.workloads if each.name == "web")
+
+
+@pytest.mark.parametrize(
+    ("silent", "grows"),
+    [
+        pytest.param("1m2s", "1m", id="pods were starting when their node fell silent, and are ready as it returns"),
+        pytest.param("1m", "1m5s", id="pods were bound to a node that was silent"),
+    ],
+)
+def test_every_pod_counts_once_and_everywhere_alike(tmp_path: Path, silent: str, grows: str) -> None:
+    found, recording, web = _outage(tmp_path, silent=silent, grows=grows)
+    given_up = web.never_ready
+    assert given_up >= 2
+    # Marked for deletion a minute after the taint; the kubelet's report of its ready containers comes later.
+    assert 90 < web.time_to_ready.most < 180
+    assert web.time_to_ready.count == web.pods_created == 6 + web.pods_deleted
+    assert web.time_to_ready == recording.time_to_ready
+    for share, seconds in zip(
+        ("p50", "p95", "p99", "max"),
+        (web.time_to_ready.p50, web.time_to_ready.p95, web.time_to_ready.p99, web.time_to_ready.most),
+        strict=True,
+    ):
+        assert found.measures[f"timeToReady.{share}"] == seconds
+    (budget,) = found.budgets
+    assert (budget.held, budget.measured) == (False, web.time_to_ready.most)
+
+
+def test_the_pods_of_an_exceeded_budget_are_named(tmp_path: Path) -> None:
+    found, recording, _web = _outage(tmp_path, silent="1m2s", grows="1m")
+    (budget,) = found.budgets
+    assert [(each.node, each.outcome) for each in budget.pods] == [("a-0", "marked for deletion")] * 2
+    first = budget.pods[0]
+    assert first.waited_for.endswith("for its containers to start (ContainerCreating; the node was not ready)")
+    assert found.failure is not None
+    assert found.failure.message.splitlines()[1:] == [f"  {each}" for each in budget.pods]
+    assert str(first).startswith(f"{first.pod} on a-0: not ready until it was marked for deletion, after 1m5")
+    assert first.pod in " ".join(run_lines(found))  # also those that are not slow enough to be named
+    assert f">{first.pod}<" in html(recording, budgets=found.budgets)
+
+
+def test_a_pod_without_a_node_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    text = _OUTAGE.format(silent="1m2s", grows="1m").replace(
+        'image: "web:1"', "image: w, resources: {requests: {cpu: 99}}"
+    )
+    path.write_text(text, encoding="utf-8")
+    (budget,) = run(load(str(path)), 0).budgets
+    last = budget.pods[0]
+    assert (last.node, last.outcome) == ("", "the end")
+    assert "for a node (0/2 nodes are available: " in last.waited_for
+
+
+def test_the_log_of_a_failure_has_no_heartbeats(tmp_path: Path) -> None:
+    found, _recording, _web = _outage(tmp_path, silent="1m2s", grows="1m")
+    nodes = [line for line in found.log.splitlines() if "/nodes/" in line]
+    assert len([line for line in nodes if "/nodes/b-0" in line]) <= 1  # the first one reports a new image
+    assert [line for line in nodes if "patch nodes/status a-0" in line]  # its return is no heartbeat
+
+
+def test_pods_that_are_deleted_count_once(tmp_path: Path) -> None:
+    _found, _recording, web = _outage(tmp_path, silent="1m", grows="1m5s")
+    assert web.pods_deleted == web.evictions == 3
+    assert web.deleted_by == {"node-controller": 3}
