@@ -282,6 +282,12 @@ def test_the_name_that_the_documentation_once_had_is_taken() -> None:
     parse_config(config((["secrets"], [AES]), apiVersion="v1", kind="EncryptionConfig"), FILE, reload=False)
 
 
+def test_a_key_is_not_printed() -> None:
+    parsed = parse_config(by(AES), FILE, reload=False)
+    assert KEY["secret"] not in repr(parsed)
+    assert "key1" in repr(parsed)
+
+
 def test_a_file_is_bounded() -> None:
     keys = [{**KEY, "name": str(number)} for number in range(MAX_PROVIDERS + 1)]
     assert "1,001 keys and KMS providers, and at most 1,000" in refused(by({"aesgcm": {"keys": keys}}))

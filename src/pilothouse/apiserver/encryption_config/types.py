@@ -33,6 +33,10 @@ class Key(msgspec.Struct, frozen=True):
     name: str = ""
     secret: str = ""
 
+    def __repr__(self) -> str:
+        """Safe for logs."""
+        return f"Key(name={self.name!r}, secret=[REDACTED])"
+
 
 class Keys(msgspec.Struct, frozen=True):
     """Keys of one provider: the first one encrypts."""
