@@ -28,6 +28,11 @@ class ReplicaStore(Store):
         self._lag: float | None = 0.0
         primary.on_commit.append(self._on_commit)
 
+    @property
+    def has_unreadable(self) -> bool:
+        """As the other store."""
+        return self._primary.has_unreadable
+
     def set_lag(self, seconds: float | None) -> None:
         """From now on changes arrive so late; with None (or infinity) not at all, until the next call."""
         self._lag = None if seconds is None or math.isinf(seconds) else seconds
@@ -55,6 +60,13 @@ class ReplicaStore(Store):
         elif self._lag is not None:
             self._arm(now + self._lag)
 
+    def _appear(self, changes: list[Change]) -> None:
+        """What could not be read, and can be now, is reported once more, under its revision."""
+        for change in changes:
+            known = self._records.get(change.key)
+            if known is not None and known.revision == change.revision:
+                self._records[change.key] = Record(change.key, change.value, change.revision, known.created)
+
     def _arm(self, when: float) -> None:
         asyncio.get_running_loop().call_at(when, self._catch_up)
 
@@ -62,6 +74,9 @@ class ReplicaStore(Store):
         now = self._env.monotonic()
         while self._waiting and self._lag is not None and self._waiting[0][0] + self._lag <= now:
             _heard_at, changes = self._waiting.popleft()
+            if changes[-1].revision <= self.revision:
+                self._appear(changes)
+                continue
             self._apply([_as_staged(change) for change in changes])
 
 

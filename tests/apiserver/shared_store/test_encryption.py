@@ -1,8 +1,10 @@
 """Servers on one etcd whose values are encrypted at rest."""
 
 import asyncio
+import base64
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -202,7 +204,9 @@ async def test_without_its_key_a_value_is_an_error_and_with_it_there_again(world
         assert (await api.get(f"{SECRETS}/0")).status == 200
         assert (await api.post(SECRETS, secret("a"))).status == 409
         assert (await api.get(PODS)).status == 200
+        api.server.set_lag(0.01)  # a copy has what the store has
         changes = await api.watch(f"{SECRETS}?resourceVersion={api.store.revision}")
+        assert (await api.get(f"{SECRETS}?resourceVersion=0")).message == unlisted
         world.configure(keys("two", "one"))
         assert api.encryption.controller is not None
         await api.encryption.controller.sync()
@@ -210,6 +214,8 @@ async def test_without_its_key_a_value_is_an_error_and_with_it_there_again(world
         assert [item["metadata"]["name"] for item in found.body["items"]] == ["0", "a", "b"]
         assert len((await api.get(f"{SECRETS}?labelSelector=app%3Da")).body["items"]) == 3
         assert len((await api.get(f"{SECRETS}{then}")).body["items"]) == 2
+        await asyncio.sleep(0.05)
+        assert len((await api.get(f"{SECRETS}?resourceVersion=0")).body["items"]) == 3
         assert (await api.delete(f"{SECRETS}/a")).status == 200
         assert [kind for kind, _name, _version in await changes.take(1)] == ["DELETED"]
 
@@ -349,3 +355,60 @@ async def test_without_the_key_of_what_a_server_needs_itself_it_starts_and_goes_
         await until(api, pandas, 200)
         assert (await api.get(registered)).status == 200
         assert (await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}})).status == 201
+
+
+@pytest.mark.real_loop(timeout=1200)
+@pytest.mark.timeout(1300)
+async def test_keys_change_under_load_and_nothing_is_lost(
+    world: World, plugin: KmsPlugin, monkeypatch: pytest.MonkeyPatch, soak: bool, soak_minutes: float
+) -> None:
+    """Two servers write and read while the file changes, and the key of the plugin. With --soak for minutes."""
+    monkeypatch.setattr("pilothouse.storage.encryption.kmsv2.probe._POSITIVE_TTL", 0.05)
+    plugin.start()
+    secretbox, aes = keys("one", provider="secretbox"), keys("one", "two")
+    files: list[tuple[Any, ...]] = [
+        (secretbox, aes, kms(plugin, "3s"), {"identity": {}}),
+        (kms(plugin, "3s"), aes, secretbox, {"identity": {}}),
+        ({"identity": {}}, kms(plugin, "3s"), aes, secretbox),
+        (keys("two", "one"), secretbox, kms(plugin, "3s"), {"identity": {}}),
+    ]
+    written: dict[str, str] = {}
+    until_ = time.monotonic() + (soak_minutes * 60 if soak else 1.5)
+
+    async def write(api: Api, own: str) -> None:
+        step = 0
+        while time.monotonic() < until_:
+            step += 1
+            name, value = f"{own}-{step % 7}", str(step)
+            made = await api.post(SECRETS, secret(name, v=value))
+            if made.status == 409:
+                made = await api.patch(f"{SECRETS}/{name}", {"stringData": {"v": value}})
+            assert made.status in (200, 201), made.text
+            written[name] = value
+            if step % 10 == 0:
+                name = f"{own}-{step % 7}"
+                deleted = await api.delete(f"{SECRETS}/{name}")
+                assert deleted.status == 200, deleted.text
+                del written[name]
+            listed = await api.get(SECRETS)
+            assert listed.status == 200, listed.text
+
+    async def exchange(*servers: Encrypted) -> None:
+        turn = 0
+        while time.monotonic() < until_:
+            turn += 1
+            world.configure(*files[turn % len(files)])
+            plugin.key_id = str(turn // 3)
+            for api in servers:
+                assert api.encryption.controller is not None
+                await api.encryption.controller.sync()
+                await api.encryption.at_rest.providers.check()
+            await asyncio.sleep(0.1)
+
+    world.configure(*files[0])
+    async with world.server(reload=True) as one, world.server(reload=True) as two:
+        await asyncio.gather(write(one, "a"), write(two, "b"), exchange(one, two))
+    async with world.server() as last:
+        items = (await last.get(SECRETS)).body["items"]
+        found = {item["metadata"]["name"]: base64.b64decode(item["data"]["v"]).decode() for item in items}
+    assert found == written

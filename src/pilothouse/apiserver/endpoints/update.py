@@ -323,7 +323,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         and not link
         and not unread
         and not core.needs_webhook(info, record.value)
-        and await _is_current(core, record, options)
+        and (not core.store.is_shared or await _is_current(core, record, options))
     ):
         # What is stored in another version, or as another schema had it, or encrypted with an earlier key, is written
         # all the same, as upstream compares what is to be stored, and not what it says: storage versions are migrated,
@@ -335,7 +335,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         and not link
         and not unread
         and _is_stored(stored_as, stored, record)
-        and await _is_current(core, record, options)
+        and (not core.store.is_shared or await _is_current(core, record, options))
     ):
         # Only its shown form has changed.
         return ObjectResult(200, info, await core.shown(info, record.value), warnings)
