@@ -351,3 +351,58 @@ def test_rules_may_name_fields_that_are_left_out(pilothouse: Cluster) -> None:
         assert (made["spec"]["low"], made["spec"]["high"], made["spec"]["names"]) == (0, 3, [])
         with pytest.raises(ApiError, match="low is above high"):
             pilothouse.create({**head, "metadata": {"name": "two"}, "spec": {"high": -1}})
+
+
+class Quota(View, frozen=True):
+    cpu: int | str = "1"
+    burst: int = 2
+
+
+class Bound(View, frozen=True):
+    name: Annotated[str, msgspec.Meta(max_length=3)]
+    half: Annotated[float, msgspec.Meta(gt=0)] = 0.5
+
+
+class Nested(View, frozen=True):
+    quota: Quota = Quota()
+    large: Quota | None = Quota(cpu=4)
+    bound: Bound = Bound(name="abc")
+    too_long: Bound = Bound(name="abcd")
+    ruled: Annotated[Quota, validations(Rule("self.burst > 3"))] = Quota()
+    counted: Annotated[Quota, msgspec.Meta(extra_json_schema={"minProperties": 1})] = Quota()
+    names: tuple[str, ...] = ("a",)
+    parts: tuple[Bound, ...] = (Bound(name="a"),)
+    by_name: dict[str, Quota] = {}
+
+
+class WithNested(View, frozen=True):
+    spec: Nested = Nested()
+    metadata: ObjectMeta = ObjectMeta()
+    status: Quota = Quota()
+
+
+def test_nested_views_are_defaults(pilothouse: Cluster) -> None:
+    app = App("nested")
+    rule = Rule("self.spec.quota.burst <= self.spec.bound.name.size()", "too much")
+    nested = CustomResource("example.com/v1", WithNested, plural="withnested", rules=(rule,))
+
+    @app.controller(nested)
+    async def sync(_obj: WithNested, _ctx: Context[WithNested]) -> None:
+        """Only the definition matters."""
+
+    schema = nested.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert {name: each["default"] for name, each in schema["properties"].items() if "default" in each} == {"spec": {}}
+    spec = schema["properties"]["spec"]["properties"]
+    assert {name: each["default"] for name, each in spec.items() if "default" in each} == {
+        "quota": {}, "large": {"cpu": 4}, "bound": {"name": "abc"}, "names": ["a"], "parts": [{"name": "a"}],
+        "byName": {},
+    }  # fmt: skip
+    with pilothouse.running(app):
+        made = pilothouse.create({"apiVersion": "example.com/v1", "kind": "WithNested", "metadata": {"name": "one"}})
+        assert made["spec"] == {
+            "quota": {"cpu": "1", "burst": 2}, "large": {"cpu": 4, "burst": 2}, "bound": {"name": "abc", "half": 0.5},
+            "names": ["a"], "parts": [{"name": "a", "half": 0.5}], "byName": {},
+        }  # fmt: skip
+        high = {"metadata": {"name": "two"}, "spec": {"quota": {"burst": 4}}}
+        with pytest.raises(ApiError, match="too much"):
+            pilothouse.create({"apiVersion": "example.com/v1", "kind": "WithNested", **high})

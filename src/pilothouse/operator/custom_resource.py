@@ -87,8 +87,8 @@ class CustomResource(Generic[T]):
     ``statusReplicasPath``, ``labelSelectorPath``). ``selectable_fields`` are paths, such as ``.spec.color``, that field
     selectors of clients may name.
 
-    Defaults of the views are defaults in the schema, zero values (``0``, ``""``, ``False``, ``()``, ``{}``) included
-    unless ``zero_defaults`` is False; None never is one.
+    Defaults of the views are defaults in the schema, zero values (``0``, ``""``, ``False``, ``()``, ``{}``)
+    and nested views (``{}``) unless ``zero_defaults`` is False; None never is one.
 
     Raises ``ValueError`` for an ``api_version`` without a group, for versions that cannot be converted or whose
     selectable fields the API server does not take, and for a stored version that there is not; ``TypeError`` for a

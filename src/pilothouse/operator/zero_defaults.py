@@ -1,7 +1,8 @@
-"""Zero values of a view (``0``, ``""``, ``False``, ``()``, ``{}``) as defaults of its structural schema.
+"""Zero values of a view (``0``, ``""``, ``False``, ``()``, ``{}``) and its nested views as defaults of its schema.
 
-A view reads an absent field as its zero value. With the default in the schema, rules and other clients do so, too:
-``self.low <= self.high`` fails with "no such key" for a field that nobody has filled in.
+A view reads an absent field as its default. With the default in the schema, rules and other clients do so, too:
+``self.low <= self.high`` fails with "no such key" for a field that nobody has filled in, ``self.quota.cpu <= 5`` for
+an object that lacks ``quota``. Defaults of an object below its own default (``{}``) are the API server's to apply.
 """
 
 import re
@@ -46,13 +47,13 @@ def _fill(info: types.Type, schema: dict[str, Any], skip: tuple[str, ...] = ()) 
                 if below is None or field.encode_name in skip:
                     continue
                 _fill(field.type, below)
-                zero = _zero(field)
-                if zero is not _NO_DEFAULT and "default" not in below and _fits(zero, below):
-                    below["default"] = zero
+                value = _default(field)
+                if value is not _NO_DEFAULT and "default" not in below and _fits(value, below):
+                    below["default"] = value
 
 
-def _zero(field: types.Field) -> Any:
-    """The zero value that the field defaults to, as JSON has it."""
+def _default(field: types.Field) -> Any:
+    """What the field defaults to, as JSON has it, if it is a zero value, a nested view or a tuple."""
     default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory
     if default in (list, set) or (isinstance(default, list | tuple | set | frozenset) and not default):
         return []
@@ -60,25 +61,41 @@ def _zero(field: types.Field) -> Any:
         return {}
     if isinstance(default, bool | int | float | str) and not default:
         return default
+    if isinstance(default, msgspec.Struct) and type(default).__module__.startswith(_BUILT_IN):
+        return _NO_DEFAULT
+    if isinstance(default, msgspec.Struct | tuple):
+        return msgspec.json.decode(msgspec.json.encode(default))
     return _NO_DEFAULT
 
 
-def _fits(zero: Any, schema: dict[str, Any]) -> bool:
+def _fits(value: Any, schema: dict[str, Any]) -> bool:
     """Whether the API server would take the value in an object."""
-    if _RULES in schema or zero not in schema.get("enum", (zero,)):
+    if _RULES in schema or value not in schema.get("enum", (value,)):
         return False
-    if isinstance(zero, bool):
+    if isinstance(value, bool) or value is None:
         return True
-    if isinstance(zero, str):
+    if isinstance(value, str):
         return (
             not schema.get("format")
-            and not schema.get("minLength")
-            and ("pattern" not in schema or re.search(schema["pattern"], zero) is not None)
+            and _is_between(len(value), schema, "Length")
+            and ("pattern" not in schema or re.search(schema["pattern"], value) is not None)
         )
-    if isinstance(zero, int | float):
-        low, high = schema.get("minimum", zero), schema.get("maximum", zero)
-        above = zero > low if schema.get("exclusiveMinimum") else zero >= low
-        return bool(above and (zero < high if schema.get("exclusiveMaximum") else zero <= high))
-    if isinstance(zero, dict):
-        return not schema.get("minProperties") and not schema.get("required")
-    return not schema.get("minItems")
+    if isinstance(value, int | float):
+        low, high = schema.get("minimum", value), schema.get("maximum", value)
+        above = value > low if schema.get("exclusiveMinimum") else value >= low
+        below = value < high if schema.get("exclusiveMaximum") else value <= high
+        return above and below and not (value and "multipleOf" in schema)
+    if isinstance(value, dict):
+        return _is_between(len(value), schema, "Properties") and _fields_fit(value, schema)
+    return _is_between(len(value), schema, "Items") and all(_fits(each, schema["items"]) for each in value)
+
+
+def _fields_fit(value: dict[str, Any], schema: dict[str, Any]) -> bool:
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties") or {}
+    return value.keys() >= set(schema.get("required", ())) and all(
+        _fits(each, properties.get(name, others)) for name, each in value.items()
+    )
+
+
+def _is_between(size: int, schema: dict[str, Any], what: str) -> bool:
+    return bool(schema.get(f"min{what}", size) <= size <= schema.get(f"max{what}", size))
