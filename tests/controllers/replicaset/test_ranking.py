@@ -167,6 +167,42 @@ def test_related_pods_are_counted_only_when_no_earlier_rule_decides() -> None:
     assert asked == [1]
 
 
+@cases(
+    "pods, crowd, reasons",
+    {
+        "the fuller node, and of the two on it the smaller uid": (
+            [pod("a", node="n1"), pod("b", node="n2"), pod("c", node="n2"), pod("d", node="n3")],
+            {"n1": 1, "n2": 2, "n3": 1},
+            ["b: 2 active pods of related owners on its node, then smaller uid"],
+        ),
+        "two of three on the fuller node": (
+            [pod("a", node="n1"), pod("b", node="n2"), pod("c", node="n2", restarts=(3,)), pod("d", node="n2")],
+            {"n1": 1, "n2": 3},
+            [
+                "c: 3 active pods of related owners on its node, then 3 restarts",
+                "b: 3 active pods of related owners on its node, then smaller uid",
+            ],
+        ),
+        "not ready, and of two the newer": (
+            [pod("a"), pod("b", ready=False, created=MONTH), pod("c", ready=False, created=NOW)],
+            {},
+            ["c: not ready, then created later (by powers of two)"],
+        ),
+        "ready for a shorter time, at two instants": (
+            [pod("a", ready_since=MONTH), pod("b", ready_since=ago(hours=5)), pod("c", ready_since=ago(hours=8))],
+            {},
+            ["b: ready for a shorter time (by powers of two), then smaller uid"],
+        ),
+        "nothing else differs": ([pod("a"), pod("b")], {}, ["a: smaller uid"]),
+    },
+)
+def test_the_reason_is_the_rules_on_which_candidates_differ(
+    pods: list[Pod], crowd: Mapping[str, int], reasons: list[str]
+) -> None:
+    victims = ActivePodsWithRanks(pods).choose(len(reasons), now=NOW, neighbours=lambda: crowd)
+    assert [f"{each.pod.metadata.name}: {each.reason.partition(': ')[2]}" for each in victims] == reasons
+
+
 def test_all_are_chosen_without_asking_anything() -> None:
     pods = [pod("b"), pod("a")]
     assert [victim.pod for victim in ActivePodsWithRanks(pods).choose(2, now=NOW)] == pods

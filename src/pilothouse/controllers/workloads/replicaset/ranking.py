@@ -9,7 +9,7 @@ are not decided yet. The kinds are kept while a large owner shrinks burst by bur
 
 import datetime
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
@@ -39,7 +39,8 @@ class Victim(NamedTuple):
 
     pod: Pod
     reason: str
-    """Its rank and the rule: ``rank 1 of 3 by upstream's order: not ready``."""
+    """Its rank, and the rules that decided in their order: ``rank 1 of 3 by upstream's order: not ready, then 2
+    restarts``. Rules on which it differs from none of the pods that were left then are not among them."""
 
 
 _Group = tuple[_Kind, list[Pod]]
@@ -118,9 +119,9 @@ class ActivePodsWithRanks:
                 [(bucket[kind.ready_since], (kind, some)) for kind, some in rest], count, chosen, lambda _answer: recent
             )
             missing = count - len(chosen)
+            last_rules = _LastRules(rest, bucket)
             for pod in islice(_by_ready_time(rest, missing, bucket), missing):
-                restarts = sum(max_restart_counts(pod))
-                chosen.add([pod], f"as ready as others, so by restarts ({restarts}), age and uid")
+                chosen.add([pod], last_rules.that_decided(pod))
         return chosen.victims
 
     def age_ratios(self, victims: Iterable[Pod], now: datetime.datetime) -> list[float]:
@@ -167,12 +168,18 @@ class _Chosen:
     def __init__(self, total: int) -> None:
         self.victims: list[Victim] = []
         self._total = total
+        self._before: list[str] = []
 
     def __len__(self) -> int:
         return len(self.victims)
 
+    def narrow(self, rule: str) -> None:
+        """Who is chosen from now on is chosen from pods that this rule has put before the others."""
+        self._before.append(rule)
+
     def add(self, pods: list[Pod], rule: str) -> None:
         """Choose these as well, all by the same rule."""
+        rule = ", then ".join([*self._before, rule])
         first, last = len(self.victims) + 1, len(self.victims) + len(pods)
         ranks = f"rank {first}" if first == last else f"ranks {first} to {last}"
         reason = f"{ranks} of {self._total} by upstream's order: {rule}"
@@ -187,6 +194,8 @@ def _settle(answered: list[tuple[int, _Group]], count: int, chosen: _Chosen, rea
     for answer in sorted(by_answer):
         groups = by_answer[answer]
         if len(chosen) + sum(len(some) for _kind, some in groups) > count:
+            if answer != max(by_answer):
+                chosen.narrow(reason(answer))
             return groups
         chosen.add([pod for _kind, some in groups for pod in some], reason(answer))
     return []
@@ -248,6 +257,33 @@ def _merged(lines: list[list[Pod]]) -> Iterable[Pod]:
             heapq.heapreplace(heads, (following.uid, following.name, index, place))
         else:
             heapq.heappop(heads)
+
+
+class _LastRules:
+    """Which of the rules of ``_by_ready_time`` put the pods of these groups, one after the other, before the rest."""
+
+    def __init__(self, groups: Iterable[_Group], bucket: "_Buckets") -> None:
+        self._bucket = bucket
+        self._lines: defaultdict[datetime.datetime | None, Counter[tuple[tuple[int, int], int]]] = defaultdict(Counter)
+        for kind, pods in groups:
+            self._lines[kind.ready_since][kind.restarts, bucket[kind.created]] += len(pods)
+
+    def that_decided(self, pod: Pod) -> str:
+        """In their order."""
+        kind = _kind_of(pod)
+        line, age = self._lines[kind.ready_since], self._bucket[kind.created]
+        found = []
+        if any(restarts != kind.restarts for restarts, _age in line):
+            found.append(f"{sum(kind.restarts)} restarts")
+        if any(restarts == kind.restarts and other != age for restarts, other in line):
+            found.append("created later (by powers of two)")
+        if line[kind.restarts, age] > 1 or len(self._lines) > 1:
+            found.append("smaller uid")
+        line[kind.restarts, age] -= 1
+        line += Counter()  # without what none is left of
+        if not line:
+            del self._lines[kind.ready_since]
+        return ", then ".join(found)
 
 
 class _Buckets(dict[datetime.datetime | None, int]):
