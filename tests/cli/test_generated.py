@@ -12,6 +12,7 @@ from pilothouse.cli import commands_reference, controllers_reference, main
 from pilothouse.cli.commands import COMMANDS
 from pilothouse.cli.flags_reference import page
 from pilothouse.cli.programs import ALIAS, flag_sets, shown_flags
+from pilothouse.controllers.registry import DESCRIPTORS
 
 ROOT = Path(__file__).resolve().parents[2]
 BASH = shutil.which("bash")
@@ -162,3 +163,9 @@ def test_make_flags_writes_the_references(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert {path: (tmp_path / path).read_text(encoding="utf-8") for path in references} == references
+
+
+def test_older_api_servers_are_named_for_what_controllers_watch() -> None:
+    watched = [watch.kind for each in DESCRIPTORS for watch in each.watches]
+    versions = {kind.api_version for kind in watched} | {f"{kind.api_version} {kind.resource}" for kind in watched}
+    assert set(controllers_reference.SERVED_SINCE) <= versions

@@ -4,9 +4,12 @@ Write its output there after a change of descriptors; a test compares.
 """
 
 import importlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pilothouse
+from pilothouse.api.kinds import Kind
 from pilothouse.controllermanager.compatibility import own_controllers, upstream_controllers
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.runtime.descriptor import Descriptor
@@ -33,6 +36,45 @@ Where these are disabled (`--controllers=*,-…`), the account's ClusterRole can
 ```yaml
 {rules}
 ```"""
+_SERVERS = """
+## Older API servers
+
+A controller is left out, with a warning in the log, if the API server does not serve what it watches. The controllers
+that are not below run with every API server since v1.{tested}, the oldest that the tests run with. "Enabled" means that
+an alpha or beta API has to be enabled in the API server (`--runtime-config`).
+
+| Controller | API server since | Serves |
+|---|---|---|
+{rows}"""
+_TESTED = 20
+SERVED_SINCE: Mapping[str, int] = {
+    "admissionregistration.k8s.io/v1 validatingadmissionpolicies": 30,
+    "apps/v1": 9,
+    "autoscaling/v2": 23,
+    "batch/v1 cronjobs": 21,
+    "batch/v1 jobs": 2,
+    "certificates.k8s.io/v1": 19,
+    "certificates.k8s.io/v1beta1 clustertrustbundles": 33,
+    "certificates.k8s.io/v1beta1 podcertificaterequests": 35,
+    "coordination.k8s.io/v1": 14,
+    "discovery.k8s.io/v1": 21,
+    "internal.apiserver.k8s.io/v1alpha1": 20,
+    "networking.k8s.io/v1 ipaddresses": 33,
+    "networking.k8s.io/v1 servicecidrs": 33,
+    "policy/v1": 21,
+    "rbac.authorization.k8s.io/v1": 8,
+    "resource.k8s.io/v1": 34,
+    "resource.k8s.io/v1alpha3 resourcepoolstatusrequests": 36,
+    "scheduling.k8s.io/v1alpha2": 36,
+    "storage.k8s.io/v1 csidrivers": 18,
+    "storage.k8s.io/v1 storageclasses": 6,
+    "storage.k8s.io/v1 volumeattachments": 13,
+    "storage.k8s.io/v1 volumeattributesclasses": 34,
+    "storagemigration.k8s.io/v1beta1": 35,
+    "v1": 0,
+}
+"""The minor release that was the first to have a version of an API, or a resource of it (k8s.io/api v0.36,
+``APILifecycleIntroduced``)."""
 _CLOUD = "pilothouse.controllers.cloud."
 
 
@@ -64,6 +106,32 @@ def _page() -> Iterator[str]:
             + "."
         )
     yield _rights()
+    yield _servers()
+
+
+def _servers() -> str:
+    rows = []
+    for descriptor in sorted(DESCRIPTORS, key=lambda one: one.name):
+        kinds = [watch.kind for watch in descriptor.watches if not watch.option]
+        newest = max(map(_since, kinds), default=0)
+        if newest > _TESTED or not all(map(_is_stable, kinds)):
+            why = ", ".join(
+                f"`{kind.resource}` of `{kind.api_version}`"
+                for kind in kinds
+                if _since(kind) > _TESTED or not _is_stable(kind)
+            )
+            enabled = "" if all(map(_is_stable, kinds)) else ", enabled"
+            rows.append(f"| [{descriptor.name}]({page_of(descriptor)}) | v1.{newest}{enabled} | {why} |")
+    return _SERVERS.format(tested=_TESTED, rows="\n".join(rows))
+
+
+def _since(kind: Kind[Any]) -> int:
+    found = SERVED_SINCE.get(f"{kind.api_version} {kind.resource}")
+    return SERVED_SINCE[kind.api_version] if found is None else found
+
+
+def _is_stable(kind: Kind[Any]) -> bool:
+    return re.fullmatch(r"v\d+", kind.api_version.rpartition("/")[2]) is not None
 
 
 def _rights() -> str:
