@@ -100,7 +100,7 @@ async def _namespaces(cluster: AsyncCluster) -> None:
                     "pods",
                     "twice",
                     "job-controller",
-                    "parallelism 1, completions 2: 0 succeeded, 0 failed, 0 active, backoffLimit 6: 1 pods are created",
+                    "parallelism 1, completions 2: 0 succeeded, 0 failed, 0 active, backoffLimit 6: 1 pod is created",
                 ),
                 (
                     "jobs.batch",

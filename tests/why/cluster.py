@@ -24,6 +24,12 @@ class Cluster:
         self.plane = plane
         self.user: Client = plane.client
 
+    def as_user(self, name: str) -> "Cluster":
+        """The same cluster, used by somebody else who may do everything."""
+        other = Cluster(self.plane)
+        other.user = self.plane.plane.client(name, ("system:masters",), agent="pilothouse-testing")
+        return other
+
     async def why(self, resource: str, name: str, namespace: str = NAMESPACE) -> Explanation:
         """The answer."""
         evidence = ServerEvidence(self.user, await self.user.discover())

@@ -1,5 +1,6 @@
 """``pilothouse why``: why an object is as it is, or is gone."""
 
+import datetime
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -8,12 +9,19 @@ import msgspec
 
 from pilothouse.cli.clientside import PATHS, command_connection, command_flags, common_flags, namespace_flag
 from pilothouse.cli.program import UserError, serve
-from pilothouse.cli.resource_arguments import find_resource, parse_for_object, type_and_name
+from pilothouse.cli.resource_arguments import (
+    find_resource,
+    parse_for_object,
+    revision_at,
+    times_of_revisions,
+    type_and_name,
+)
 from pilothouse.cli.terminal import escaped, escaped_json
 from pilothouse.client.errors import ApiError
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.machinery.times import parse_time
 from pilothouse.why import NOT_FOUND, Evidence, Reference, ServerEvidence, explain, text_lines
 
 if TYPE_CHECKING:
@@ -40,6 +48,13 @@ def flag_set(program: str) -> FlagSet:
         "why",
         namespace_flag("the object"),
         Flag("output", STRING, "text", "Output format: text or json", shorthand="o"),
+        Flag(
+            "at",
+            STRING,
+            "",
+            "The time that is asked about: a resourceVersion, a time such as 2026-01-01T00:00:00Z, or 5m for five "
+            "minutes ago (with pilothouse's API server only); now if empty",
+        ),
         Flag(
             "trusted-users",
             STRINGS,
@@ -84,8 +99,9 @@ async def _run(parsed: Parsed) -> int:
             resource = find_resource(discovery, text)
             namespace = own if resource.namespaced else ""
             reference = Reference(resource.group_resource, namespace, name)
-            async with _evidence(parsed, client, discovery) as evidence:
-                explanation = await explain(evidence, reference)
+            revision, time = await _asked(parsed, client)
+            async with _evidence(parsed, client, discovery, revision) as evidence:
+                explanation = await explain(evidence, reference, time=time)
         except ApiError as error:
             raise UserError(str(error)) from error
     if parsed["output"] == "json":
@@ -95,10 +111,21 @@ async def _run(parsed: Parsed) -> int:
     return 1 if explanation.state == NOT_FOUND else 0
 
 
+async def _asked(parsed: Parsed, client: "Client") -> tuple[int, datetime.datetime | None]:
+    """The resourceVersion and the time of ``--at``; 0 and None without it. Raises ``UserError``."""
+    if not parsed["at"]:
+        return 0, None
+    if parsed["decision-log"] or parsed["audit-log"]:
+        raise UserError("--at can't be used with logs: they do not say what was there at a time", code=2)
+    revision = int(await revision_at(client, parsed["at"], Env().now()))
+    time = (await times_of_revisions(client))(revision)
+    return revision, parse_time(time) if time else None
+
+
 @asynccontextmanager
-async def _evidence(parsed: Parsed, client: "Client", discovery: "Discovery") -> AsyncIterator[Evidence]:
+async def _evidence(parsed: Parsed, client: "Client", discovery: "Discovery", revision: int) -> AsyncIterator[Evidence]:
     """What the API server tells, and the logs, if there are any. Raises ``UserError``."""
-    server = ServerEvidence(client, discovery, trusted_users=parsed["trusted-users"])
+    server = ServerEvidence(client, discovery, trusted_users=parsed["trusted-users"], at=revision)
     if not parsed["decision-log"] and not parsed["audit-log"]:
         yield server
         return

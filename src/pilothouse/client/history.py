@@ -31,23 +31,39 @@ _decode = msgspec.json.Decoder(_Page).decode
 
 
 async def recorded_changes(
-    client: Client, group: str, resource: str, namespace: str = "", name: str = "", *, most: int = 5000
+    client: Client,
+    group: str,
+    resource: str,
+    namespace: str = "",
+    name: str = "",
+    *,
+    most: int = 5000,
+    since: int = 0,
+    before: int = 0,
 ) -> list[RecordedChange]:
-    """The newest changes of a resource, of a namespace or of one object, oldest first.
+    """The newest changes of a resource, of a namespace or of one object, oldest first; with ``since`` and ``before``
+    those between these resourceVersions.
 
     Raises ``ApiError``: ``NotFound`` from an API server that is not pilothouse's.
     """
     pages: list[list[RecordedChange]] = []
-    read, before = 0, ""
+    read, until = 0, str(before or "")
     while read < most:
         limit = min(_PAGE, most - read)
         query = with_query(
-            PATH, group=group, resource=resource, namespace=namespace, name=name, before=before, limit=limit
+            PATH,
+            group=group,
+            resource=resource,
+            namespace=namespace,
+            name=name,
+            since=str(since or ""),
+            before=until,
+            limit=limit,
         )
         page = _decode((await client.request("GET", query)).body)
         pages.append(page.changes)
         read += len(page.changes)
         if not page.more:
             break
-        before = page.changes[0].resource_version
+        until = page.changes[0].resource_version
     return [change for each in reversed(pages) for change in each]

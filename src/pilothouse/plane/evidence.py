@@ -53,6 +53,11 @@ class StoreEvidence:
         found = self._store.changes(_prefix(resource))
         return [self.described(each) for each in found if each.key.startswith(below)]
 
+    async def changes_between(self, resource: str, since: int, before: int) -> list[ObjectChange]:
+        """The changes of a resource between two revisions, oldest first."""
+        found = self._store.changes(_prefix(resource))
+        return [self.described(each) for each in found if since < each.revision < before]
+
     async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
         """The change that made a version of the object; None if it is not known."""
         return change_at(await self.changes(reference), resource_version)

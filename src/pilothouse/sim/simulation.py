@@ -394,7 +394,7 @@ class Simulation:
         try:
             asked.send(None)  # nothing in it waits: the store is in memory
         except StopIteration as done:
-            return "\n\nwhy it was written:\n" + "\n".join(steps.tree_lines(done.value))
+            return "\n\nwhy it was written:\n" + "\n".join(steps.plain_times(steps.tree_lines(done.value)))
         raise AssertionError("reading a store does not wait")
 
     def _observed(self, process: Process, seen: Observation) -> None:

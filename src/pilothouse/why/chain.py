@@ -26,8 +26,9 @@ from pilothouse.why.deletions import deletion_request
 from pilothouse.why.details import details
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_of_spec
 from pilothouse.why.injected import injected
+from pilothouse.why.nearby import nearby
 from pilothouse.why.requests import acting_differences, last_request
-from pilothouse.why.steps import FAULT, UNKNOWN, Step
+from pilothouse.why.steps import FAULT, PROGRAM, UNKNOWN, USER, Step
 
 _MOST_LINKS = 16
 _MOST_BRANCHES = 3
@@ -100,6 +101,7 @@ class Chain:
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
         self._steps = 0
+        self._changes: dict[tuple[str, str, str], ObjectChange] = {}
 
     async def step(self, change: ObjectChange, *, text: str = "", seen: frozenset[int] = frozenset()) -> Step:
         """A change, and what led to it. ``text`` replaces the description of the change itself."""
@@ -119,6 +121,7 @@ class Chain:
             by=act(change, text),
             decision=cause.decision if cause is not None else "",
         )
+        self._changes[step.object, step.namespace, step.resource_version] = change
         more = await details(evidence, change)
         step.table = list(more.table)
         if change.inferred:
@@ -135,6 +138,12 @@ class Chain:
             step.root = root_of(change)
             step.table += _lost(cause, step.root)
         return step
+
+    async def add_nearby(self, root: Step) -> None:
+        """Add to a step of somebody's act what the same user wrote within the same seconds."""
+        change = self._changes.get((root.object, root.namespace, root.resource_version))
+        if change is not None and root.root in (USER, PROGRAM):
+            root.hints = await nearby(self._evidence, change)
 
     async def injected(self, reference: Reference, *, until: int = 0) -> list[Step]:
         """For a fault of a simulated node or pod: the step that asked for it, if somebody did."""

@@ -7,6 +7,7 @@ import msgspec
 
 from pilothouse.why.changes import asks_deletion
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference
+from pilothouse.why.selection import bounds, selects
 
 _MOST_PODS = 10
 _SCALERS = frozenset({"replicaset-controller", "replicationcontroller-controller"})
@@ -48,6 +49,10 @@ async def details(evidence: Evidence, change: ObjectChange) -> Details:
         return Details(await _ranking(evidence, change))
     if cause.component == "pod-garbage-collector-controller":
         return Details(further=await _lost_node(evidence, change))
+    if cause.component == "taint-eviction-controller" and change.type != "ADDED":
+        return Details(await _budgets_not_asked(evidence, change))
+    if cause.component == "default-scheduler" and cause.decision.startswith("preempted for "):
+        return Details(await _priorities(evidence, change, cause.key))
     if cause.component == "kubelet" and change.type == "MODIFIED":
         return Details(further=await _pressure(evidence, change))
     return Details()
@@ -119,6 +124,34 @@ def _budget_line(name: str, before: Document, after: Document) -> str:
         f"{status.get('disruptionsAllowed', 0)}, {status.get('currentHealthy', 0)} of {status.get('expectedPods', 0)} "
         f"pods healthy, {status.get('desiredHealthy', 0)} desired"
     )
+
+
+async def _budgets_not_asked(evidence: Evidence, change: ObjectChange) -> list[str]:
+    """The budgets that would have kept a pod from being evicted: a taint has it deleted, which asks none."""
+    pod = await evidence.before(change)
+    found = await evidence.objects(_BUDGETS, change.reference.namespace, revision=change.revision - 1)
+    return [
+        f"poddisruptionbudget/{each['metadata']['name']} ({bounds(each)}) is not asked: the pod is deleted, not evicted"
+        for each in found
+        if pod is not None and selects(each, pod)
+    ]
+
+
+async def _priorities(evidence: Evidence, change: ObjectChange, key: str) -> list[str]:
+    """The PriorityClasses of a pod that was preempted and of the one that it was preempted for."""
+    namespace, _slash, name = key.partition("/")
+    others = await evidence.changes(Reference("pods", namespace, name))
+    other = await evidence.after(others[-1]) if others else None
+    victim = await evidence.before(change)
+    if victim is None or other is None:
+        return []
+    return [f"its priority is {_priority(victim)}, that of {key} is {_priority(other)}"]
+
+
+def _priority(pod: Document) -> str:
+    spec = pod.get("spec") or {}
+    class_ = spec.get("priorityClassName")
+    return f"{spec.get('priority', 0)} ({f'PriorityClass {class_}' if class_ else 'no PriorityClass'})"
 
 
 async def _ranking(evidence: Evidence, change: ObjectChange) -> list[str]:

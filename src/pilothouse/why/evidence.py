@@ -12,7 +12,7 @@ import msgspec
 from pilothouse.api.core import EVENTS, Event
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Gone, NotFound
-from pilothouse.client.history import recorded_changes
+from pilothouse.client.history import RecordedChange, recorded_changes
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.causes import Cause, Origin
 from pilothouse.why.trust import believed_cause
@@ -24,6 +24,7 @@ NO_ORIGINS = "who changed what: this API server does not tell"
 _TOO_LARGE = 504
 _MOST_CHANGES = 2000
 """Of one object."""
+_MOST_BETWEEN = 250
 _MOST_READ = 200
 """Of so many changes of an object its states before and after are read."""
 MOST_OBJECTS = 5000
@@ -94,6 +95,10 @@ class Evidence(Protocol):
         """All changes of a resource in a namespace that are known, oldest first."""
         ...
 
+    async def changes_between(self, resource: str, since: int, before: int) -> list[ObjectChange]:
+        """The newest changes of a resource between two revisions, oldest first; none where that is not known."""
+        ...
+
     async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
         """The change that made a version of the object; None if it is not known."""
         ...
@@ -136,9 +141,13 @@ def newest_of_spec(evidence: Evidence, changes: Sequence[ObjectChange]) -> list[
 class ServerEvidence:
     """``Evidence`` from an API server. It remembers what it has read: make a new one for each explanation."""
 
-    def __init__(self, client: Client, discovery: Discovery, *, trusted_users: Collection[str] = ()) -> None:
-        """Causes are believed of Kubernetes' components, and of ``trusted_users``."""
+    def __init__(
+        self, client: Client, discovery: Discovery, *, trusted_users: Collection[str] = (), at: int = 0
+    ) -> None:
+        """Causes are believed of Kubernetes' components, and of ``trusted_users``. With ``at`` all is as it was at that
+        resourceVersion, and of what came later nothing is known."""
         self._client = client
+        self._at = at
         self._trusted_users = frozenset(trusted_users)
         self._resources: dict[str, Resource] = {}
         self._by_kind: dict[tuple[str, str], str] = {}
@@ -198,19 +207,34 @@ class ServerEvidence:
             self._tells_origins = False
             self.unseen[f"who changed what: {error}"] = None
             return []
-        return [
-            ObjectChange(
-                Reference(resource, each.namespace, each.name),
-                each.type,
-                int(each.resource_version),
-                each.uid,
-                each.time,
-                each.origin,
-                believed_cause(each.origin, self._trusted_users),
-                each.resource_version,
+        return [self._change(resource, each) for each in found if not 0 < self._at < int(each.resource_version)]
+
+    def _change(self, resource: str, recorded: RecordedChange) -> ObjectChange:
+        return ObjectChange(
+            Reference(resource, recorded.namespace, recorded.name),
+            recorded.type,
+            int(recorded.resource_version),
+            recorded.uid,
+            recorded.time,
+            recorded.origin,
+            believed_cause(recorded.origin, self._trusted_users),
+            recorded.resource_version,
+        )
+
+    async def changes_between(self, resource: str, since: int, before: int) -> list[ObjectChange]:
+        """The newest changes of a resource between two revisions, oldest first; none where that is not known."""
+        if not self._tells_origins or resource not in self._resources:
+            return []
+        plural, _dot, group = resource.partition(".")
+        before = min(before, self._at + 1) if self._at else before
+        try:
+            found = await recorded_changes(
+                self._client, group, plural, most=_MOST_BETWEEN, since=max(since, 0), before=before
             )
-            for each in found
-        ]
+        except ApiError as error:
+            self.unseen[f"who changed {resource}: {error}"] = None
+            return []
+        return [self._change(resource, each) for each in found]
 
     async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
         """The change that made a version of the object; None if it is not known."""
@@ -264,6 +288,8 @@ class ServerEvidence:
         resource = self._resources.get(reference.resource)
         if resource is None:
             return None
+        if self._at:
+            return await self.object_at(reference, self._at)
         try:
             raw = await self._client.get(resource.as_kind().raw, reference.name, reference.namespace)
         except NotFound:
@@ -276,7 +302,7 @@ class ServerEvidence:
 
     async def objects(self, resource: str, namespace: str, *, revision: int = 0) -> list[Document]:
         """The first ``MOST_OBJECTS`` of a namespace, or of the cluster, now or as they were at a revision."""
-        key = (resource, namespace, revision)
+        key = (resource, namespace, revision or self._at)
         if key not in self._lists:
             self._lists[key] = await self._ask_list(*key)
         return self._lists[key]
@@ -319,7 +345,13 @@ class ServerEvidence:
         """All events of a namespace; those of the cluster's objects, if the name is empty."""
         if namespace not in self._events:
             try:
-                found = await self._client.list(EVENTS, namespace, limit=MOST_OBJECTS)
+                found = await self._client.list(
+                    EVENTS,
+                    namespace,
+                    limit=MOST_OBJECTS,
+                    resource_version=str(self._at or ""),
+                    resource_version_match="Exact" if self._at else "",
+                )
                 self._events[namespace] = found.items
                 if found.metadata.continue_:
                     self.unseen[f"events beyond the first {MOST_OBJECTS}"] = None

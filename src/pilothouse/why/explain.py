@@ -6,9 +6,12 @@ from pilothouse.env import Env
 from pilothouse.why.chain import Chain
 from pilothouse.why.evidence import Evidence, Reference
 from pilothouse.why.states import lifetime
-from pilothouse.why.states.registry import REMARKS
+from pilothouse.why.states.registry import OTHERS, REMARKS
 from pilothouse.why.steps import UNKNOWN, Explanation, Step
 from pilothouse.why.view import Finding, View
+
+_MOST_ROOTS = 3
+"""Of so many of the acts that it began with it is said what else the same user did then."""
 
 
 async def explain(evidence: Evidence, reference: Reference, *, time: datetime.datetime | None = None) -> Explanation:
@@ -17,20 +20,20 @@ async def explain(evidence: Evidence, reference: Reference, *, time: datetime.da
     asked = time or Env().now()
     view = View(evidence, Chain(evidence), reference, await evidence.get(reference), asked, finding)
     found = await finding(view)
-    return Explanation(
-        object=view.title,
-        namespace=reference.namespace,
-        state=found.state,
-        steps=list(found.steps),
-        unseen=list(evidence.unseen),
+    explanation = Explanation(
+        object=view.title, namespace=reference.namespace, state=found.state, steps=list(found.steps)
     )
+    for root in explanation.roots()[:_MOST_ROOTS]:
+        await view.chain.add_nearby(root)
+    explanation.unseen = list(evidence.unseen)
+    return explanation
 
 
 async def finding(view: View) -> Finding:
     """What there is to say of one object."""
     if view.now is None:
         return await lifetime.gone(view)
-    for remark in (*REMARKS[""], *REMARKS.get(view.reference.resource, ())):
+    for remark in (*REMARKS[""], *REMARKS.get(view.reference.resource, OTHERS)):
         found = await remark(view)
         if found is not None:
             return found

@@ -1,5 +1,7 @@
 """``Explanation``: the answer to "why", a tree of steps from what is seen to what began it."""
 
+import re
+
 import msgspec
 
 USER = "user"
@@ -15,6 +17,8 @@ STATE = "state"
 UNKNOWN = "unknown"
 """It is not recorded what began it."""
 
+
+_TIME = re.compile(r'(?<!")\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z')
 
 NOT_FOUND = "not found"
 """The state of an object that is not there and of which no change is known."""
@@ -37,6 +41,8 @@ class Step(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
     """What a controller said of it."""
     table: list[str] = []
     """Lines with the details: a ranking, nodes by reason, containers."""
+    hints: list[str] = []
+    """Of an act: what else the same user did within the same seconds, and what a program may have copied."""
     root: str = ""
     """USER, PROGRAM, FAULT, TIME, STATE or UNKNOWN, for a step that nothing led to."""
     because: list["Step"] = []
@@ -83,14 +89,23 @@ def text_lines(explanation: Explanation) -> list[str]:
     roots = explanation.roots()
     if any(step.because for step in explanation.steps):
         lines += ["", "It began with:" if len(roots) == 1 else "It began with each of these:"]
-        lines += [f"  {_headline(root)}" for root in roots]
+        for root in roots:
+            lines += [f"  {_headline(root)}", *(f"    {hint}" for hint in root.hints)]
+    else:
+        lines += [f"   {hint}" for root in roots for hint in root.hints]
     if explanation.unseen:
         lines += ["", "Not seen:", *(f"  {each}" for each in explanation.unseen)]
-    return lines
+    return plain_times(lines)
+
+
+def plain_times(lines: list[str]) -> list[str]:
+    """Lines whose times are all of one day, without the day. Values of fields, in quotes, stay as they are."""
+    days = {found[1] for line in lines for found in _TIME.finditer(line)}
+    return [_TIME.sub(r"\2", line) for line in lines] if len(days) == 1 else lines
 
 
 def tree_lines(step: Step, indent: str = "", *, is_last: bool = True) -> list[str]:
-    """A step and what led to it, as a tree."""
+    """A step and what led to it, as a tree. Times have their day: see ``plain_times``."""
     lines = [f"{indent}{'└─ ' if is_last else '├─ '}{_headline(step)}"]
     below = indent + ("   " if is_last else "│  ")
     bar = "│  " if step.because else "   "
@@ -103,6 +118,6 @@ def tree_lines(step: Step, indent: str = "", *, is_last: bool = True) -> list[st
 
 
 def _headline(step: Step) -> str:
-    at = f"{step.time[11:19]}  " if step.time else ""
+    at = f"{step.time[:19]}Z  " if step.time else ""
     by = f", by {step.by}" if step.by else ""
     return f"{at}{step.text}{by}"

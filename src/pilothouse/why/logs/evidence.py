@@ -90,6 +90,10 @@ class LogEvidence:
             found += await self.changes(Reference(resource, namespace, name))
         return sorted(found, key=lambda each: each.revision)
 
+    async def changes_between(self, resource: str, since: int, before: int) -> list[ObjectChange]:
+        """None: positions in logs are no resourceVersions."""
+        return []
+
     async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
         """The change that made a version. If its version is not in the logs, the one without a version that is nearest
         to where it must be."""

@@ -5,14 +5,19 @@ ratio and its tolerance.
 """
 
 import math
+import re
 from typing import Any
 
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 from pilothouse.why.evidence import Document, Reference
-from pilothouse.why.states.lifetime import last_change
+from pilothouse.why.states.lifetime import created, last_change
+from pilothouse.why.states.mutations import added_container
+from pilothouse.why.states.owners import workload_of
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
+_NO_REQUEST = re.compile(r"missing request for \S+ in container (?P<container>\S+) of Pod (?P<pod>\S+)")
+"""``replica_calculator.go``, ``calculatePodRequests``."""
 _TOLERANCE = 0.1
 """``--horizontal-pod-autoscaler-tolerance``, unless ``spec.behavior`` has one."""
 
@@ -25,7 +30,7 @@ async def autoscaler(view: View) -> Finding | None:
     for found in (able, active):
         if found.get("status") == "False":
             step = view.step(f"can't scale: {found.get('reason')}: {found.get('message')}", root=STATE)
-            step.because = await _target(view)
+            step.because = await _target(view) or await _without_request(view, str(found.get("message") or ""))
             steps.append(step)
     compared = [f"compares {line}" for line in _arithmetic(view.spec, view.status, current)]
     if not steps and compared:
@@ -43,6 +48,22 @@ async def autoscaler(view: View) -> Finding | None:
     broken = any(each.get("status") == "False" for each in (able, active))
     state = "not scaling" if broken or current == desired else f"scaling from {current} to {desired}"
     return Finding(state, tuple(steps))
+
+
+async def _without_request(view: View, message: str) -> list[Step]:
+    """For a container without a request: where it comes from, if not from the template, or who left that out."""
+    found = _NO_REQUEST.search(message)
+    if found is None:
+        return []
+    pod = await view.read("pods", found["pod"])
+    if pod.now is None:
+        return []
+    added = await added_container(pod, found["container"])
+    if added is not None:
+        return [added]
+    workload = await workload_of(pod)
+    changed = await last_change(workload) if workload is not None else await created(pod)
+    return [changed] if changed is not None else []
 
 
 async def _target(view: View) -> list[Step]:

@@ -1,12 +1,11 @@
 """PodDisruptionBudgets that allow no eviction, and the pods that a drain of their node waits for."""
 
-from pilothouse.api.policy import PodDisruptionBudget
-from pilothouse.machinery.labels import SelectorError, selector_from
 from pilothouse.why.evidence import Document
+from pilothouse.why.selection import bounds, selects
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.replicas import held_pods, is_held
 from pilothouse.why.steps import STATE, Step
-from pilothouse.why.view import Finding, View, condition, controller_of, typed
+from pilothouse.why.view import Finding, View, condition, controller_of
 
 BUDGETS = "poddisruptionbudgets.policy"
 _MIRROR = "kubernetes.io/config.mirror"
@@ -22,17 +21,16 @@ async def budget(view: View) -> Finding | None:
 
 
 async def _used_up(view: View) -> Step:
-    spec, status = view.spec, view.status
-    asked = " and ".join(f"{name} {spec[name]}" for name in ("minAvailable", "maxUnavailable") if name in spec)
+    status = view.status
     step = view.step(
         f"allows no eviction: {status.get('currentHealthy', 0)} of {status.get('expectedPods', 0)} pods are healthy, "
-        f"and {status.get('desiredHealthy', 0)} have to be ({asked or 'as by default'})"
+        f"and {status.get('desiredHealthy', 0)} have to be ({bounds(view.now or {})})"
     )
     pods = await view.evidence.objects("pods", view.reference.namespace)
     unhealthy = [
         about
         for pod in pods
-        if _selects(view.now or {}, pod) and is_held(about := view.of("pods", pod["metadata"]["name"], pod))
+        if selects(view.now or {}, pod) and is_held(about := view.of("pods", pod["metadata"]["name"], pod))
     ]
     step.because = await held_pods(unhealthy)
     changed = await last_change(view) if status.get("desiredHealthy", 0) >= status.get("expectedPods", 0) else None
@@ -78,7 +76,7 @@ def _is_drained(pod: Document, node: str) -> bool:
 def _keeps(document: Document, pod: Document) -> bool:
     """Whether the budget has an eviction of the pod rejected (``pkg/registry/core/pod/storage/eviction.go``, v1.36)."""
     status = document.get("status") or {}
-    if pod["metadata"]["namespace"] != document["metadata"]["namespace"] or not _selects(document, pod):
+    if pod["metadata"]["namespace"] != document["metadata"]["namespace"] or not selects(document, pod):
         return False
     if condition(pod, "Ready").get("status") != "True":
         always = (document.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
@@ -86,11 +84,3 @@ def _keeps(document: Document, pod: Document) -> bool:
         if always or (healthy >= desired > 0):
             return False
     return not status.get("disruptionsAllowed")
-
-
-def _selects(document: Document, pod: Document) -> bool:
-    try:
-        selector = selector_from(typed(document, PodDisruptionBudget).spec.selector)
-    except SelectorError:
-        return False
-    return selector.matches((pod["metadata"].get("labels")) or {})

@@ -8,6 +8,8 @@ from pilothouse.why.view import Finding, View
 
 _SHOWN = 10
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
+_BETA_DEFAULT = "storageclass.beta.kubernetes.io/is-default-class"
+"""As ``pkg/volume/util/storageclass.go`` (``IsDefaultAnnotation``, v1.36) asks for both."""
 
 
 async def claim(view: View) -> Finding | None:
@@ -40,6 +42,7 @@ async def _pending(view: View) -> list[Step]:
         steps.append(view.step('asks for a volume without a class (storageClassName is ""): none is made', root=STATE))
     else:
         steps.append(view.step("has no storageClassName, and there is no default StorageClass", root=STATE))
+        steps[0].because += await _default_lost(view)
     steps[0].table = await _event_lines(view)
     rejected = await _volumes(view)
     if rejected:
@@ -48,6 +51,20 @@ async def _pending(view: View) -> list[Step]:
     if made is not None:
         steps[0].because.append(made)
     return steps
+
+
+async def _default_lost(view: View) -> list[Step]:
+    """The last change that left the cluster without a default class: its annotation was taken, or it was deleted."""
+    for each in reversed(await view.evidence.changes_of_all("storageclasses.storage.k8s.io", "")):
+        before, after = await view.evidence.before(each), await view.evidence.after(each)
+        if _is_default(before) and (each.type == "DELETED" or not _is_default(after)):
+            return [await view.chain.step(each)]
+    return []
+
+
+def _is_default(class_: Document | None) -> bool:
+    annotations = ((class_ or {}).get("metadata") or {}).get("annotations") or {}
+    return any(annotations.get(name) == "true" for name in (_DEFAULT, _BETA_DEFAULT))
 
 
 async def _no_class(view: View, name: str) -> Step:

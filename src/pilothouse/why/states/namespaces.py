@@ -1,7 +1,7 @@
 """Namespaces that are being deleted."""
 
-from pilothouse.why.changes import first_of
 from pilothouse.why.deletions import deletion_request
+from pilothouse.why.states.terminating import held
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
@@ -10,9 +10,9 @@ _CONDITIONS = (
     "NamespaceDeletionGroupVersionParsingFailure",
     "NamespaceDeletionContentFailure",
     "NamespaceContentRemaining",
-    "NamespaceFinalizersRemaining",
 )
-"""Those that are True while the deletion does not get on (``namespaced_resources_deleter.go``, v1.36)."""
+"""Those that are True while the deletion does not get on (``namespaced_resources_deleter.go``, v1.36). What
+NamespaceFinalizersRemaining says is said of the objects."""
 _SHOWN = 5
 
 
@@ -30,7 +30,7 @@ async def namespace(view: View) -> Finding | None:
     if others:
         steps.append(view.step(f"is held by spec.finalizers {', '.join(others)}", root=STATE))
     if steps:
-        steps[0].table = await _held(view)
+        steps[-1].because = await _held(view)
     asked = await deletion_request(view.evidence, await view.changes())
     if asked is not None:
         steps.append(await view.chain.step(asked))
@@ -39,15 +39,14 @@ async def namespace(view: View) -> Finding | None:
     return Finding("terminating", tuple(steps))
 
 
-async def _held(view: View) -> list[str]:
+async def _held(view: View) -> list[Step]:
     """The objects that are left because of their finalizers."""
-    lines: list[str] = []
+    steps: list[Step] = []
     for resource in view.evidence.namespaced:
         for each in await view.evidence.objects(resource, view.reference.name):
             metadata = each.get("metadata") or {}
             if metadata.get("finalizers"):
-                kind = view.evidence.kind_of(resource)
-                lines.append(f"{kind}/{metadata.get('name')} has the finalizers {first_of(metadata['finalizers'])}")
-                if len(lines) >= _SHOWN:
-                    return lines
-    return lines
+                steps += await held(view.of(resource, str(metadata.get("name")), each, namespace=view.reference.name))
+                if len(steps) >= _SHOWN:
+                    return steps[:_SHOWN]
+    return steps

@@ -6,6 +6,7 @@ from pilothouse.why.states import daemonsets, deployments, nodes, pods, replicas
 from pilothouse.why.states.autoscaling import autoscaler
 from pilothouse.why.states.budgets import BUDGETS, budget
 from pilothouse.why.states.claims import claim
+from pilothouse.why.states.conditions import unfulfilled
 from pilothouse.why.states.jobs import cron_job, job
 from pilothouse.why.states.namespaces import namespace
 from pilothouse.why.states.services import endpoint_slice, endpoints, service
@@ -35,3 +36,5 @@ REMARKS: Mapping[str, Sequence[Remark]] = {
     "daemonsets.apps": (unprocessed, daemonsets.incomplete),
 }
 """The first remark that has something to say of an object is its explanation."""
+OTHERS: Sequence[Remark] = (unfulfilled,)
+"""Those of resources that have none of their own."""

@@ -1,21 +1,11 @@
 """Objects that are marked for deletion and are still there."""
 
 from pilothouse.why.deletions import deletion_request
+from pilothouse.why.states.finalizers import held_by
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
 _SHOWN = 5
-
-_HOLDERS = {
-    "foregroundDeletion": "garbage-collector-controller, until all dependents that block it are gone",
-    "orphan": "garbage-collector-controller, until its dependents have no reference to it",
-    "kubernetes.io/pvc-protection": "persistentvolumeclaim-protection-controller, as long as a pod uses the claim",
-    "kubernetes.io/pv-protection": "persistentvolume-protection-controller, as long as a claim is bound to the volume",
-    "batch.kubernetes.io/job-tracking": "job-controller, until the pod is counted in the status of its Job",
-    "service.kubernetes.io/load-balancer-cleanup": "service-lb-controller, until the load balancer is gone",
-    "external-attacher": "the volume attacher, until the volume is detached",
-    "resource.kubernetes.io/delete-protection": "resourceclaim-controller and scheduler, while the claim is allocated",
-}
 
 
 async def terminating(view: View) -> Finding | None:
@@ -23,24 +13,27 @@ async def terminating(view: View) -> Finding | None:
     metadata = view.metadata
     if not metadata.get("deletionTimestamp") or view.reference.resource == "namespaces":
         return None
-    finalizers = metadata.get("finalizers") or []
-    steps: list[Step] = []
-    for finalizer in finalizers[:_SHOWN]:
-        holder = _HOLDERS.get(finalizer, "a program outside of Kubernetes, which has to remove it")
-        steps.append(view.step(f"is held by the finalizer {finalizer}: {holder}", root=STATE))
-    if len(finalizers) > _SHOWN:
-        steps.append(view.step(f"is held by {len(finalizers) - _SHOWN} more finalizers", root=STATE))
-    if finalizers:
-        steps[0].because += await dependents(view, finalizers)
-    elif (silent := await _without_kubelet(view)) is not None:
+    steps = await held(view)
+    if not steps and (silent := await _without_kubelet(view)) is not None:
         steps.append(silent)
-    elif metadata.get("deletionGracePeriodSeconds"):
+    if not steps and metadata.get("deletionGracePeriodSeconds"):
         seconds = metadata["deletionGracePeriodSeconds"]
         steps.append(view.step(f"has {seconds} seconds of grace, until {metadata['deletionTimestamp']}", root=STATE))
     asked = await deletion_request(view.evidence, await view.changes())
     if asked is not None:
         steps.append(await view.chain.step(asked))
     return Finding("terminating", tuple(steps))
+
+
+async def held(view: View) -> list[Step]:
+    """The finalizers of an object, each with who was to remove it."""
+    finalizers = view.metadata.get("finalizers") or []
+    steps = [await held_by(view, each) for each in finalizers[:_SHOWN]]
+    if len(finalizers) > _SHOWN:
+        steps.append(view.step(f"is held by {len(finalizers) - _SHOWN} more finalizers", root=STATE))
+    if finalizers:
+        steps[0].because += await dependents(view, finalizers)
+    return steps
 
 
 async def _without_kubelet(view: View) -> Step | None:

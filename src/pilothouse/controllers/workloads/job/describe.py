@@ -23,7 +23,8 @@ def describe_parallelism(job: Job, census: Census) -> str:
 
 def describe_creation(job: Job, census: Census, action: CreatePods) -> str:
     """Why pods are created."""
-    text = f"{describe_parallelism(job, census)}, backoffLimit {_limit(job)}: {action.count} pods are created"
+    created = "1 pod is created" if action.count == 1 else f"{action.count} pods are created"
+    text = f"{describe_parallelism(job, census)}, backoffLimit {_limit(job)}: {created}"
     if not action.indexes:
         return text
     more = ", …" if len(action.indexes) > _SHOWN else ""

@@ -278,7 +278,8 @@ class ReplicaSetController(ManagedController):
     async def _create(self, key: str, owner: ReplicaSet, missing: int, active: int) -> Exception | None:
         wanted = _desired_replicas(owner)
         burst = "" if active + missing == wanted else f", at most {self._options.burst} in one sync"
-        record_decision(f"wants {wanted} pods and has {active}: creating {missing}{burst}")
+        pods = "1 pod" if wanted == 1 else f"{wanted} pods"
+        record_decision(f"wants {pods} and has {active}: creating {missing}{burst}")
         self._expectations.expect_creations(key, missing)
         meta = owner.metadata
         about = object_reference(self._kind, meta)

@@ -1,0 +1,269 @@
+"""Chains go on to what began them: mutations, default classes, finalizers, conditions, taints, preemptions."""
+
+import asyncio
+
+from tests.why.cluster import NAMESPACE, Cluster, deployment, roots, text
+
+from pilothouse.api.apps import DEPLOYMENTS
+from pilothouse.api.core import CONFIG_MAPS, NODES, PODS
+from pilothouse.api.storage import STORAGE_CLASSES
+from pilothouse.why import Reference, ServerEvidence, explain
+
+ADMIN = "kubernetes-admin with pilothouse-testing"
+_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+
+
+async def test_a_container_that_a_policy_adds(cluster: Cluster) -> None:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    expression = (
+        '[JSONPatch{op: "add", path: "/spec/containers/-", '
+        'value: Object.spec.containers{name: "trace-agent", image: "trace"}}]'
+    )
+    policy = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": [rule]},
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+    }
+    group = "admissionregistration.k8s.io/v1"
+    metadata = {"name": "defaults"}
+    await cluster.create({"apiVersion": group, "kind": "MutatingAdmissionPolicy", "metadata": metadata, "spec": policy})
+    binding = {"policyName": "defaults"}
+    await cluster.create(
+        {"apiVersion": group, "kind": "MutatingAdmissionPolicyBinding", "metadata": metadata, "spec": binding}
+    )
+    await asyncio.sleep(5)
+    container = {"name": "app", "image": "nginx", "resources": {"requests": {"cpu": "100m"}}}
+    await cluster.deployment(replicas=1, containers=[container])
+    metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    autoscaler = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "maxReplicas": 3,
+        "metrics": [{"type": "Resource", "resource": metric}],
+    }
+    await cluster.create(
+        {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "web"},
+            "spec": autoscaler,
+        }
+    )
+    await asyncio.sleep(60)
+    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    policy_or_binding, made = roots(found)
+    assert policy_or_binding.startswith("mutatingadmissionpolicy"), text(found)
+    assert made == f"deployment/web was created, by {ADMIN}"
+    assert "mutatingadmissionpolicy/defaults names the container" in text(found)
+    assert "has the container trace-agent, which is not in the template of replicaset/web-" in text(found)
+
+
+async def test_a_container_without_a_request_that_the_template_has(cluster: Cluster) -> None:
+    await cluster.deployment(replicas=1)
+    (pod,) = await cluster.pods()
+    message = f"missing request for cpu in container app of Pod {pod}"
+    metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "maxReplicas": 3,
+        "metrics": [{"type": "Resource", "resource": metric}],
+    }
+    manifest = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}}
+    await cluster.create({**manifest, "spec": spec})
+    await asyncio.sleep(60)
+    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert message in text(found)
+    assert roots(found) == [f"deployment/web was created, by {ADMIN}"], text(found)
+
+
+async def test_the_default_storage_class_that_is_none_any_more(cluster: Cluster) -> None:
+    (class_,) = (await cluster.user.list(STORAGE_CLASSES)).items
+    name = class_.metadata.name
+    await cluster.patch(STORAGE_CLASSES, name, {"metadata": {"annotations": {_DEFAULT: "false"}}}, "")
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await cluster.create(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec}
+    )
+    await asyncio.sleep(20)
+    lost = (
+        f'storageclass/{name} changed: metadata.annotations["storageclass.kubernetes.io/is-default-class"]: '
+        f'"true" -> "false", by {ADMIN}'
+    )
+    found = await cluster.why("persistentvolumeclaims", "data")
+    assert roots(found)[0] == lost, text(found)
+    assert roots(await cluster.why("storageclasses.storage.k8s.io", name, "")) == [lost]
+
+
+async def test_a_namespace_that_waits_for_a_program_that_does_not_run(cluster: Cluster) -> None:
+    """The objects that are left say since when, and which program may have to remove their finalizer."""
+    await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "preview"}})
+    await cluster.create(deployment("channel-operator", replicas=1))
+    await asyncio.sleep(10)
+    await cluster.scale("channel-operator", 0)
+    await cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "main", "namespace": "preview", "finalizers": ["example.com/release-channel"]},
+        }
+    )
+    await cluster.plane.delete("v1", "Namespace", "preview")
+    await asyncio.sleep(30)
+    found = await cluster.why("namespaces", "preview", "")
+    assert "deployment/channel-operator of namespace default may be the program that removes it (a guess" in text(found)
+    assert "has it since " in text(found)
+    assert roots(found) == [
+        f"deployment/channel-operator changed: spec.replicas: 1 -> 0, by {ADMIN}",
+        f"namespace/preview was marked for deletion, by {ADMIN}",
+    ], text(found)
+    assert text(found).count("is not empty") == 1
+    assert text(found).splitlines().count("It began with each of these:") == 1
+
+
+async def test_the_program_that_removed_a_finalizer_before(cluster: Cluster) -> None:
+    operator = deployment("keeper", replicas=0, serviceAccountName="releases")
+    await cluster.create(operator)
+    held = {"finalizers": ["example.com/hold"]}
+    for name in ("first", "second"):
+        await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **held}})
+        await cluster.plane.delete("v1", "ConfigMap", name)
+    program = cluster.as_user("system:serviceaccount:default:releases")
+    await program.patch(CONFIG_MAPS, "first", {"metadata": {"finalizers": None}})
+    found = text(await cluster.why("configmaps", "second"))
+    assert "system:serviceaccount:default:releases with pilothouse-testing removed this finalizer from" in found, found
+    assert "deployment/keeper of namespace default uses the service account releases, which removed it before" in found
+
+
+async def test_an_api_service_whose_service_was_deleted(cluster: Cluster) -> None:
+    await cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "adapter"},
+            "spec": {"ports": [{"port": 443}], "selector": {"app": "adapter"}},
+        }
+    )
+    await cluster.create(
+        {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": "v1beta1.quota.example.com"},
+            "spec": {
+                "group": "quota.example.com",
+                "version": "v1beta1",
+                "groupPriorityMinimum": 100,
+                "versionPriority": 100,
+                "insecureSkipTLSVerify": True,
+                "service": {"name": "adapter", "namespace": NAMESPACE},
+            },
+        }
+    )
+    await cluster.plane.delete("v1", "Service", "adapter")
+    await asyncio.sleep(60)
+    found = await cluster.why("apiservices.apiregistration.k8s.io", "v1beta1.quota.example.com", "")
+    assert found.state == "not available", text(found)
+    assert roots(found) == [f"service/adapter was deleted, by {ADMIN}"], text(found)
+
+
+async def test_a_condition_of_a_custom_resource(cluster: Cluster) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "rooms", "singular": "room", "kind": "Room"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    metadata = {"name": "rooms.example.com"}
+    await cluster.create(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": metadata,
+            "spec": spec,
+        }
+    )
+    await asyncio.sleep(5)
+    condition = {"type": "Ready", "status": "False", "reason": "NoKey", "message": 'secret "key" not found'}
+    room = {"apiVersion": "example.com/v1", "kind": "Room", "metadata": {"name": "blue"}}
+    await cluster.create({**room, "status": {"conditions": [condition]}})
+    found = await cluster.why("rooms.example.com", "blue")
+    assert found.state == "not ready", text(found)
+    assert 'has the condition Ready False: NoKey: secret "key" not found' in text(found)
+    assert "secret/key is not there, and no change of it is known" in text(found)
+
+
+async def test_a_taint_asks_no_budget(cluster: Cluster) -> None:
+    await cluster.deployment(replicas=1)
+    (pod,) = await cluster.pods()
+    budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    await cluster.create(
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": budget}
+    )
+    await asyncio.sleep(5)
+    node = (await cluster.user.get(PODS, pod, NAMESPACE)).spec.node_name
+    taint = {"spec": {"taints": [{"key": "rotate", "value": "now", "effect": "NoExecute"}]}}
+    await cluster.patch(NODES, node, taint, "")
+    await asyncio.sleep(60)
+    found = text(await cluster.why("pods", pod))
+    assert "poddisruptionbudget/web (minAvailable 1) is not asked: the pod is deleted, not evicted" in found, found
+
+
+async def test_the_classes_of_a_preemption(cluster: Cluster) -> None:
+    for name, value in (("low", 1), ("high", 1000)):
+        await cluster.create(
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name},
+                "value": value,
+            }
+        )
+    request = {"requests": {"cpu": "20"}}
+    container = {"name": "app", "image": "nginx", "resources": request}
+    await cluster.deployment("small", replicas=3, containers=[container], priorityClassName="low")
+    before = await cluster.pods()
+    await cluster.deployment("big", replicas=1, containers=[container], priorityClassName="high")
+    await asyncio.sleep(60)
+    (gone,) = set(before) - set(await cluster.pods())
+    found = text(await cluster.why("pods", gone))
+    assert "its priority is 1 (PriorityClass low), that of default/big-" in found, found
+    assert "is 1000 (PriorityClass high)" in found
+
+
+async def test_what_a_program_wrote_beside_and_may_have_copied(cluster: Cluster) -> None:
+    """A program outside of Kubernetes says no reason: what it wrote at the same time is a hint."""
+    await cluster.deployment(replicas=1)
+    for name in ("edge", "copy"):
+        await cluster.create(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"timeout": "2500ms"}}
+        )
+    await asyncio.sleep(30)
+    await cluster.patch(CONFIG_MAPS, "edge", {"data": {"timeout": "250ms"}})
+    await asyncio.sleep(8)
+    program = cluster.as_user("system:serviceaccount:platform:settings")
+    await program.patch(CONFIG_MAPS, "copy", {"data": {"timeout": "250ms"}})
+    checksum = {"annotations": {"checksum": "e09b77"}}
+    await program.patch(DEPLOYMENTS, "web", {"spec": {"template": {"metadata": checksum}}})
+    found = await cluster.why("deployments.apps", "web")
+    (root,) = found.roots()
+    assert root.by.startswith("system:serviceaccount:platform:settings"), text(found)
+    wrote, copied = root.hints
+    assert "also wrote configmap/copy of namespace default, which changed: data.timeout: " in wrote
+    assert copied.startswith("the same data.timeout was written to configmap/edge of namespace default at "), copied
+    assert wrote.partition("Z ")[2] in text(found)
+
+
+async def test_a_state_of_the_past(cluster: Cluster) -> None:
+    """Cordoned nodes hold up a Deployment; when all is well again it can still be asked why it was not."""
+    names = [node.metadata.name for node in (await cluster.user.list(NODES)).items]
+    for name in names:
+        await cluster.patch(NODES, name, {"spec": {"unschedulable": True}}, "")
+    await cluster.deployment(replicas=1)
+    (pod,) = await cluster.documents("pods", NAMESPACE)
+    at = int(pod["metadata"]["resourceVersion"])
+    time = cluster.plane.plane.env.now()
+    for name in names:
+        await cluster.patch(NODES, name, {"spec": {"unschedulable": None}}, "")
+    await asyncio.sleep(60)
+    assert (await cluster.why("deployments.apps", "web")).state == "as desired"
+    evidence = ServerEvidence(cluster.user, await cluster.user.discover(), at=at)
+    found = await explain(evidence, Reference("deployments.apps", NAMESPACE, "web"), time=time)
+    assert found.state == "rolling out", text(found)
+    assert f"node/{names[0]} changed: spec.unschedulable added (true), by {ADMIN}" in roots(found), text(found)
