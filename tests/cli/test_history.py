@@ -1,6 +1,7 @@
 """``pilothouse history`` and ``pilothouse get --at``."""
 
 import asyncio
+import datetime
 import json
 import random
 import re
@@ -21,6 +22,7 @@ from pilothouse.api import wire
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.core import CONFIG_MAPS, PODS
 from pilothouse.cli import main
+from pilothouse.cli.get import Table, set_ages
 from pilothouse.cli.history import Version, described, version_lines, versions, without_values
 from pilothouse.cli.program import UserError
 from pilothouse.cli.resource_arguments import find_resource, type_and_name
@@ -215,6 +217,35 @@ def test_objects_as_they_were(kubeconfig: str, tmp_path: Path) -> None:
     assert pilothouse("get", "cm", "-o=name", "--at=0s").stdout == "configmaps/settings\n"
 
 
+def test_what_users_wrote(kubeconfig: str, tmp_path: Path) -> None:
+    done = run_pilothouse(tmp_path, "history", "-A", "-o=json", f"--kubeconfig={kubeconfig}")
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["text"] for each in found if each["object"] == "configmap/settings"] == [
+        "was created",
+        'changed: data.a: "1" -> "2"',
+        "was deleted",
+        "was created",
+    ]
+    assert {each["user"] for each in found} == {"admin"}
+
+
+def test_objects_of_a_category(kubeconfig: str, tmp_path: Path) -> None:
+    done = run_pilothouse(tmp_path, "get", "all", "-A", f"--kubeconfig={kubeconfig}")
+    assert done.returncode == 0, done.stderr
+    header, service = done.stdout.splitlines()
+    assert (header.split()[:2], service.split()[:2]) == (["NAMESPACE", "NAME"], ["default", "service/kubernetes"])
+
+
+def test_the_age_of_objects_at_a_time() -> None:
+    created = {"metadata": {"name": "settings", "creationTimestamp": "2026-01-01T00:00:00Z"}}
+    columns = [{"name": "Name"}, {"name": "Age"}]
+    rows = [{"cells": ["settings", "35m"], "object": created}]
+    table = msgspec.convert({"columnDefinitions": columns, "rows": rows}, Table)
+    set_ages(table, datetime.datetime(2026, 1, 1, 0, 0, 40, tzinfo=datetime.UTC))
+    assert table.rows[0].cells == ["settings", "40s"]
+
+
 @cases(
     "words, message",
     {
@@ -238,6 +269,7 @@ def test_what_cannot_be_shown(kubeconfig: str, tmp_path: Path, words: list[str],
     {
         "no name": (["history", "pods"], "expected TYPE/NAME, got pods"),
         "no type": (["get"], "expected TYPE [NAME]"),
+        "all namespaces of one object": (["history", "pod/a", "-A"], "are for the writes of users, without TYPE/NAME"),
         "a format of get": (["get", "pods", "-o=xml"], '--output must be wide, name, json or yaml, got "xml"'),
         "a format of history": (["history", "pod/a", "-o=xml"], '--output must be text or json, got "xml"'),
     },

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from tests.tables import cases
 
-from pilothouse.cli.get import _Column, _Row, _Table, table_lines, yaml_text
+from pilothouse.cli.get import Table, _Column, _Row, table_lines, yaml_text
 from pilothouse.cli.history import described, version_lines
 from pilothouse.cli.terminal import escaped, escaped_json
 
@@ -41,7 +41,7 @@ def test_json_and_yaml_have_no_hidden_characters_and_the_same_value() -> None:
 
 
 async def test_tables_show_control_characters() -> None:
-    table = _Table([_Column("Name"), _Column(HOSTILE)], [_Row(["a", HOSTILE], {}), _Row(["b", "one\rtwo\nthree"], {})])
+    table = Table([_Column("Name"), _Column(HOSTILE)], [_Row(["a", HOSTILE], {}), _Row(["b", "one\rtwo\nthree"], {})])
     assert table_lines(table, wide=False, with_namespace=False) == [
         r"NAME   ^[]0;OWNED\x07\x9b2J",
         f"a      {SHOWN}",

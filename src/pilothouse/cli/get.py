@@ -1,5 +1,6 @@
 """``pilothouse get``: objects as they are, or as they were."""
 
+import datetime
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -9,22 +10,27 @@ import msgspec
 from pilothouse.api.kinds import Kind
 from pilothouse.cli.clientside import command_connection, command_flags, common_flags, namespace_flag
 from pilothouse.cli.program import UserError, parse, serve
-from pilothouse.cli.resource_arguments import find_resource, revision_at
+from pilothouse.cli.resource_arguments import find_resource, revision_at, times_of_revisions
 from pilothouse.cli.terminal import cell, escaped, escaped_json
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
 from pilothouse.client.requests import collection_path, with_query
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.api_resources import Discovery
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet, Parsed
+from pilothouse.machinery.times import parse_time
 
 with lazy_imports():
     import yaml
+
+    from pilothouse.apiserver.registry.generic import printers
 
 USAGE = """Prints objects, also as they were at an earlier time.
 
 Usage:
   {program} TYPE [NAME] [flags]
+  {program} all [flags]
 """
 _FORMATS = ("", "wide", "name", "json", "yaml")
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -40,7 +46,9 @@ class _Row(msgspec.Struct):
     object: dict[str, Any]
 
 
-class _Table(msgspec.Struct, rename="camel"):
+class Table(msgspec.Struct, rename="camel"):
+    """What the API server answers for ``as=Table``."""
+
     column_definitions: list[_Column]
     rows: list[_Row] = []
 
@@ -88,23 +96,50 @@ async def _run(parsed: Parsed) -> int:
     name = name or "".join(parsed.arguments[1:])
     env = Env()
     async with command_connection(parsed, env, "pilothouse-get") as (client, _info, own):
-        resource = find_resource(await client.discover(), text)
-        kind = resource.as_kind()
-        everywhere = parsed["all-namespaces"] or not kind.namespaced
-        namespace = "" if everywhere else own
+        kinds = _kinds(await client.discover(), text, name)
         query: dict[str, str] = {"labelSelector": parsed["selector"]}
         if name:
             query["fieldSelector"] = f"metadata.name={name}"
+        time = ""
         if parsed["at"]:
             query["resourceVersion"] = await revision_at(client, parsed["at"], env.now())
             query["resourceVersionMatch"] = "Exact"
+            time = (await times_of_revisions(client))(int(query["resourceVersion"]))
+        asked = _Asked(query, parsed["output"], name, time, everywhere=parsed["all-namespaces"], several=len(kinds) > 1)
         try:
             if parsed["at"]:
-                await _check_reached(client, kind, query["resourceVersion"])
-            await _print(client, kind, namespace, query, parsed["output"], several=parsed["all-namespaces"], name=name)
+                await _check_reached(client, kinds[0], query["resourceVersion"])
+            await _print(client, kinds, own, asked)
         except ApiError as error:
             raise UserError(str(error)) from error
     return 0
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    query: dict[str, str]
+    output: str
+    name: str
+    time: str
+    """Of the state; empty for now, or if the API server does not know it."""
+    everywhere: bool
+    several: bool
+    """Objects of several kinds are asked for."""
+
+    def namespace(self, kind: Kind[Any], namespace: str) -> str:
+        """That of a request."""
+        return "" if self.everywhere or not kind.namespaced else namespace
+
+
+def _kinds(discovery: Discovery, text: str, name: str) -> list[Kind[Any]]:
+    """What ``text`` stands for: a resource, a category such as ``all``, several of them with commas. Raises
+    ``UserError``."""
+    kinds: list[Kind[Any]] = []
+    for each in text.split(","):
+        category = [one for one in discovery.preferred_resources() if each in one.categories and one.supports("list")]
+        kinds += [one.as_kind() for one in category] or [find_resource(discovery, each).as_kind()]
+    if name and len(kinds) > 1:
+        raise UserError(f"{text} stands for several resources, of which none is asked for by name", code=2)
+    return kinds
 
 
 async def _check_reached(client: Client, kind: Kind[Any], revision: str) -> None:
@@ -123,37 +158,83 @@ def yaml_text(document: Any) -> str:
     return text
 
 
-async def _print(
-    client: Client, kind: Kind[Any], namespace: str, query: dict[str, str], output: str, *, several: bool, name: str
-) -> None:
-    target = with_query(collection_path(kind, namespace), **query)
-    if output in ("json", "yaml"):
-        document = msgspec.json.decode((await client.request("GET", target)).body)
-        if name and document["items"]:
-            document = {"kind": kind.kind, "apiVersion": kind.api_version, **document["items"][0]}
-        elif name:
-            raise _missing(kind, name)
-        text = msgspec.json.format(msgspec.json.encode(document), indent=4).decode() + "\n"
-        print(escaped_json(text) if output == "json" else yaml_text(document), end="")
+async def _print(client: Client, kinds: Sequence[Kind[Any]], namespace: str, asked: _Asked) -> None:
+    if asked.output in ("json", "yaml"):
+        await _print_documents(client, kinds, namespace, asked)
         return
+    tables = [(kind, await _table(client, kind, namespace, asked)) for kind in kinds]
+    filled = [(kind, table) for kind, table in tables if table.rows]
+    if asked.name and not filled:
+        raise _missing(kinds[0], asked.name)
+    if asked.output == "name":
+        for kind, table in filled:
+            for row in table.rows:
+                print(f"{kind.group_resource}/{row.object['metadata']['name']}")
+        return
+    if not filled:
+        place = asked.namespace(kinds[0], namespace)
+        print(f"No resources found{f' in {place} namespace' if place else ''}.", file=sys.stderr)
+    for number, (kind, table) in enumerate(filled):
+        if number:
+            print()
+        if asked.several:
+            _name_kinds(kind, table)
+        several = asked.everywhere and kind.namespaced
+        print("\n".join(table_lines(table, wide=asked.output == "wide", with_namespace=several)))
+
+
+async def _print_documents(client: Client, kinds: Sequence[Kind[Any]], namespace: str, asked: _Asked) -> None:
+    documents = []
+    for kind in kinds:
+        target = with_query(collection_path(kind, asked.namespace(kind, namespace)), **asked.query)
+        document = msgspec.json.decode((await client.request("GET", target)).body)
+        documents.append(document)
+        if asked.several:
+            document["items"] = [
+                {"kind": kind.kind, "apiVersion": kind.api_version, **one} for one in document["items"]
+            ]
+        elif asked.name and not document["items"]:
+            raise _missing(kind, asked.name)
+        elif asked.name:
+            documents = [{"kind": kind.kind, "apiVersion": kind.api_version, **document["items"][0]}]
+    document = documents[0]
+    if asked.several:
+        document = {"kind": "List", "apiVersion": "v1", "items": [one for each in documents for one in each["items"]]}
+    text = msgspec.json.format(msgspec.json.encode(document), indent=4).decode() + "\n"
+    print(escaped_json(text) if asked.output == "json" else yaml_text(document), end="")
+
+
+async def _table(client: Client, kind: Kind[Any], namespace: str, asked: _Asked) -> Table:
+    target = with_query(collection_path(kind, asked.namespace(kind, namespace)), **asked.query)
     response = await client.request("GET", target, headers={"accept": _TABLE})
-    table = msgspec.json.decode(response.body, type=_Table)
-    if name and not table.rows:
-        raise _missing(kind, name)
-    if output == "name":
+    table = msgspec.json.decode(response.body, type=Table)
+    if asked.time:
+        set_ages(table, parse_time(asked.time))
+    return table
+
+
+def set_ages(table: Table, time: datetime.datetime) -> None:
+    """Make the column AGE that of a time of the past: the API server computes it as of now."""
+    for place, column in enumerate(table.column_definitions):
+        if column.name != "Age":
+            continue
         for row in table.rows:
-            print(f"{kind.group_resource}/{row.object['metadata']['name']}")
-    elif not table.rows:
-        print(f"No resources found{f' in {namespace} namespace' if namespace else ''}.", file=sys.stderr)
-    else:
-        print("\n".join(table_lines(table, wide=output == "wide", with_namespace=several and kind.namespaced)))
+            row.cells[place] = printers.age(row.object["metadata"].get("creationTimestamp"), time)
+
+
+def _name_kinds(kind: Kind[Any], table: Table) -> None:
+    """Put the kind before the names, as kubectl does where there are several."""
+    place = next((n for n, each in enumerate(table.column_definitions) if each.name == "Name"), None)
+    singular = kind.kind.lower() + (f".{kind.group}" if kind.group else "")
+    for row in table.rows if place is not None else ():
+        row.cells[place or 0] = f"{singular}/{row.cells[place or 0]}"
 
 
 def _missing(kind: Kind[Any], name: str) -> UserError:
     return UserError(f'{kind.group_resource} "{name}" not found')
 
 
-def table_lines(table: _Table, *, wide: bool, with_namespace: bool) -> list[str]:
+def table_lines(table: Table, *, wide: bool, with_namespace: bool) -> list[str]:
     """The table as kubectl aligns it: columns as wide as their longest cell, three spaces between them."""
     chosen = [place for place, each in enumerate(table.column_definitions) if wide or not each.priority]
     lines = [[escaped(table.column_definitions[place].name.upper()) for place in chosen]]

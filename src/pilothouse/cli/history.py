@@ -12,8 +12,14 @@ import msgspec
 from pilothouse.api.kinds import Kind
 from pilothouse.cli.clientside import command_connection, command_flags, common_flags, namespace_flag
 from pilothouse.cli.program import UserError, serve
-from pilothouse.cli.resource_arguments import find_resource, parse_for_object, times_of_revisions, type_and_name
-from pilothouse.cli.terminal import escaped
+from pilothouse.cli.resource_arguments import (
+    find_resource,
+    parse_for_object,
+    revision_at,
+    times_of_revisions,
+    type_and_name,
+)
+from pilothouse.cli.terminal import escaped, escaped_json
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Gone
 from pilothouse.client.history import RecordedChange, recorded_changes
@@ -21,11 +27,18 @@ from pilothouse.env import Env
 from pilothouse.machinery.causes import Origin
 from pilothouse.machinery.differences import ABSENT, Difference, differences, is_public_in_secrets, short_json
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet, Parsed
+from pilothouse.why import ServerEvidence
+from pilothouse.why.evidence import NO_ORIGINS
+from pilothouse.why.writes import Write, user_writes
 
 USAGE = """Prints the changes of an object, also of one that is gone, as far back as the API server keeps history.
 
+Without an object: what users and their programs wrote in a namespace, or with -A in the cluster, and nothing that
+Kubernetes' components did (with pilothouse's API server only).
+
 Usage:
   {program} TYPE/NAME [flags]
+  {program} [-n NAMESPACE | -A] [--since TIME] [flags]
 """
 _QUIET_SECONDS = 2
 """A watch of an object that is gone ends after that: nothing says which change was the last."""
@@ -59,19 +72,72 @@ def flag_set(program: str) -> FlagSet:
     flags.add(
         "history",
         namespace_flag("the object"),
+        Flag("all-namespaces", BOOL, False, "Writes in all namespaces, and of objects without one", shorthand="A"),
+        Flag(
+            "since",
+            STRING,
+            "",
+            "Writes after a time such as 2026-01-01T00:00:00Z, or 5m for the last five minutes, or a resourceVersion; "
+            "as far back as the history goes if empty",
+        ),
         Flag("output", STRING, "text", "Output format: text or json (a line for each version)", shorthand="o"),
         Flag("triggers", BOOL, False, "Print the events that had the controller write, where the API server tells"),
         Flag("all-fields", BOOL, False, f"Print all changed fields; without it the first {_SHOWN_FIELDS} of a version"),
     )
-    command_flags(flags, qps=50.0, burst=100)
+    command_flags(flags, qps=200.0, burst=400)
     common_flags(flags)
     return flags
 
 
 def run(program: str, words: Sequence[str]) -> int:
     """Print the history."""
-    parsed = parse_for_object(flag_set(program), program, words)
-    return parsed if isinstance(parsed, int) else serve(program, _run(parsed), v=parsed["v"])
+    parsed = parse_for_object(flag_set(program), program, words, optional=True)
+    if isinstance(parsed, int):
+        return parsed
+    if not parsed.arguments:
+        return serve(program, _print_writes(parsed), v=parsed["v"])
+    if parsed["all-namespaces"] or parsed["since"]:
+        print("Error: --all-namespaces and --since are for the writes of users, without TYPE/NAME", file=sys.stderr)
+        return 2
+    return serve(program, _run(parsed), v=parsed["v"])
+
+
+async def _print_writes(parsed: Parsed) -> int:
+    env = Env()
+    async with command_connection(parsed, env, "pilothouse-history") as (client, _info, own):
+        discovery = await client.discover()
+        evidence = ServerEvidence(client, discovery)
+        since = int(await revision_at(client, parsed["since"], env.now())) if parsed["since"] else 0
+        namespace = "" if parsed["all-namespaces"] else own
+        try:
+            found, older = await user_writes(evidence, discovery, namespace=namespace, since=since)
+        except ApiError as error:
+            raise UserError(str(error)) from error
+    if NO_ORIGINS in evidence.unseen:
+        raise UserError(f"{NO_ORIGINS}; its audit log has that (pilothouse why --audit-log)")
+    if parsed["output"] == "json":
+        for each in found:
+            print(escaped_json(msgspec.json.encode(each).decode()))
+    else:
+        print("\n".join(write_lines(found)))
+    for unseen in evidence.unseen:
+        print(f"Not seen: {unseen}", file=sys.stderr)
+    if older:
+        print(f"{older} older writes are not shown; see --since", file=sys.stderr)
+    elif not found:
+        place = (
+            f"in namespace {namespace}; -A is for all, and for objects without one" if namespace else "in the history"
+        )
+        print(f"There are no writes of users {place}.", file=sys.stderr)
+    return 0
+
+
+def write_lines(writes: Sequence[Write]) -> list[str]:
+    """A line for each write: when, what, and who."""
+    return [
+        escaped(f"{each.time}  {f'{each.namespace} ' if each.namespace else ''}{each.object} {each.text}, by {each.by}")
+        for each in writes
+    ]
 
 
 async def _run(parsed: Parsed) -> int:

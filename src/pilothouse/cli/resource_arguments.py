@@ -42,16 +42,17 @@ def type_and_name(arguments: Sequence[str]) -> tuple[str, str]:
     return kind, name
 
 
-def parse_for_object(flags: FlagSet, program: str, words: Sequence[str]) -> Parsed | int:
+def parse_for_object(flags: FlagSet, program: str, words: Sequence[str], *, optional: bool = False) -> Parsed | int:
     """The flags and the ``TYPE/NAME`` of a command about one object that prints text or JSON; an exit code if there is
-    nothing to do, or they are wrong, which is printed."""
+    nothing to do, or they are wrong, which is printed. ``optional``: there may be no object."""
     parsed = parse(flags, program, words, most=2)
     if isinstance(parsed, int):
         return parsed
     try:
         if parsed["output"] not in _FORMATS:
             raise UserError(f'--output must be text or json, got "{parsed["output"]}"', code=2)
-        type_and_name(parsed.arguments)
+        if parsed.arguments or not optional:
+            type_and_name(parsed.arguments)
     except UserError as error:
         print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
         return error.code

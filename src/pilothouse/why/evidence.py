@@ -182,8 +182,11 @@ class ServerEvidence:
         """All changes of the object that are known, oldest first."""
         return await self._read_changes(reference.resource, reference.namespace, reference.name)
 
-    async def changes_of_all(self, resource: str, namespace: str) -> list[ObjectChange]:
-        """All changes of a resource in a namespace that are known, oldest first."""
+    async def changes_of_all(self, resource: str, namespace: str, *, since: int = 0) -> list[ObjectChange]:
+        """All changes of a resource in a namespace that are known, oldest first; those after a resourceVersion."""
+        if since:
+            asked = self._tells_origins and resource in self._resources
+            return await self._ask_changes(resource, namespace, "", since) if asked else []
         return await self._read_changes(resource, namespace, "")
 
     async def _read_changes(self, resource: str, namespace: str, name: str) -> list[ObjectChange]:
@@ -194,11 +197,11 @@ class ServerEvidence:
             self._changes[key] = await self._ask_changes(*key) if asked else []
         return self._changes[key]
 
-    async def _ask_changes(self, resource: str, namespace: str, name: str) -> list[ObjectChange]:
+    async def _ask_changes(self, resource: str, namespace: str, name: str, since: int = 0) -> list[ObjectChange]:
         plural, _dot, group = resource.partition(".")
         most = _MOST_CHANGES if name else MOST_OBJECTS
         try:
-            found = await recorded_changes(self._client, group, plural, namespace, name, most=most)
+            found = await recorded_changes(self._client, group, plural, namespace, name, most=most, since=since)
         except NotFound:
             self._tells_origins = False
             self.unseen[NO_ORIGINS] = None

@@ -9,7 +9,8 @@ ADMINISTRATOR = "kubernetes-admin"
 """As this one the parts of a plane write that no component of Kubernetes has an identity for, such as its nodes'
 hardware. It may impersonate everybody in any case."""
 
-_COMPONENTS = frozenset({ADMINISTRATOR, "system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"})
+_PROGRAMS = frozenset({"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"})
+_COMPONENTS = _PROGRAMS | {ADMINISTRATOR}
 _NODE = "system:node:"
 _KUBELET = "kubelet"
 _ACCOUNT = "system:serviceaccount:kube-system:"
@@ -65,6 +66,13 @@ CONTROLLER_ACCOUNTS = frozenset(
     }
 )
 """The service accounts of controllers in kube-system. Further accounts there belong to add-ons."""
+
+
+def is_component(user: str) -> bool:
+    """Whether a user is a component of Kubernetes, also one that sends no cause: Go's manager, a kubelet."""
+    account = user.removeprefix(_ACCOUNT)
+    is_controller = account != user and account in CONTROLLER_ACCOUNTS
+    return user in _PROGRAMS or user.startswith(_NODE) or is_controller
 
 
 def believed_cause(origin: Origin | None, further: Collection[str] = ()) -> Cause | None:

@@ -1,0 +1,66 @@
+"""What users and their programs wrote, without what components did."""
+
+from tests.tables import cases
+from tests.why.cluster import Cluster
+
+from pilothouse.api.core import CONFIG_MAPS, NODES
+from pilothouse.cli.history import write_lines
+from pilothouse.why import ServerEvidence
+from pilothouse.why.trust import is_component
+from pilothouse.why.writes import user_writes
+
+
+async def test_users_of_all_namespaces_in_the_order_of_their_writes(cluster: Cluster) -> None:
+    await cluster.deployment(replicas=2)
+    since = int((await cluster.user.list(NODES, limit=1)).metadata.resource_version)
+    jane, program = cluster.as_user("jane"), cluster.as_user("system:serviceaccount:platform:settings")
+    await jane.scale("web", 1)
+    await program.user.create(CONFIG_MAPS, {"metadata": {"name": "edge"}, "data": {"a": "1"}}, "default")
+    name = (await cluster.user.list(NODES)).items[0].metadata.name
+    await jane.patch(NODES, name, {"spec": {"unschedulable": True}}, "")
+    evidence = ServerEvidence(cluster.user, await cluster.user.discover())
+    found, older = await user_writes(evidence, await cluster.user.discover(), since=since)
+    assert [(each.by.partition(" ")[0], each.object, each.text) for each in found] == [
+        ("jane", "deployment/web", "changed: spec.replicas: 2 -> 1"),
+        ("system:serviceaccount:platform:settings", "configmap/edge", "was created"),
+        ("jane", f"node/{name}", "changed: spec.unschedulable added (true)"),
+    ]
+    assert older == 0
+    assert write_lines(found)[0].partition("  ")[2] == (
+        "default deployment/web changed: spec.replicas: 2 -> 1, by jane with pilothouse-testing"
+    )
+    found, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default", since=since)
+    assert [each.object for each in found] == ["deployment/web", "configmap/edge"]
+    found, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default")
+    assert found[0].text == "was created"
+    assert not [each for each in found if each.object.startswith(("pod/", "replicaset/"))]
+
+
+async def test_what_a_user_wrote_is_said_of_secrets_without_values(cluster: Cluster) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "stringData": {"a": "hunter2"}}
+    await cluster.create(secret)
+    await cluster.user.request(
+        "PATCH",
+        "/api/v1/namespaces/default/secrets/key",
+        body=b'{"stringData": {"a": "hunter3"}}',
+        headers={"content-type": "application/merge-patch+json"},
+    )
+    evidence = ServerEvidence(cluster.user, await cluster.user.discover())
+    found, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default")
+    assert [each.text for each in found if each.object == "secret/key"] == ["was created", "changed: data.a"]
+
+
+@cases(
+    "user, expected",
+    {
+        "a person": ("jane", False),
+        "the administrator": ("kubernetes-admin", False),
+        "an operator": ("system:serviceaccount:platform:settings", False),
+        "an add-on": ("system:serviceaccount:kube-system:coredns", False),
+        "the manager": ("system:kube-controller-manager", True),
+        "a controller": ("system:serviceaccount:kube-system:replicaset-controller", True),
+        "a kubelet": ("system:node:node-1", True),
+    },
+)
+def test_components(user: str, expected: bool) -> None:
+    assert is_component(user) is expected
