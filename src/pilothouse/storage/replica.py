@@ -68,10 +68,11 @@ class ReplicaStore(Store):
                 self._records[change.key] = Record(change.key, change.value, change.revision, known.created)
 
     def _arm(self, when: float) -> None:
-        asyncio.get_running_loop().call_at(when, self._catch_up)
+        asyncio.get_running_loop().call_at(when, self._catch_up, when)
 
-    def _catch_up(self) -> None:
-        now = self._env.monotonic()
+    def _catch_up(self, when: float = -math.inf) -> None:
+        # A timer of a loop that counts milliseconds may come a moment early, and none would come after it.
+        now = max(self._env.monotonic(), when)
         while self._waiting and self._lag is not None and self._waiting[0][0] + self._lag <= now:
             _heard_at, changes = self._waiting.popleft()
             if changes[-1].revision <= self.revision:
