@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from tests.custom_resources import definition, version
 from tests.tables import cases
 
+from pilothouse.cli.apply_manifests import applied
 from pilothouse.cli.manifests import Manifest, apply_manifest, load
 from pilothouse.cli.program import UserError
 from pilothouse.env import Env
@@ -74,3 +76,13 @@ async def test_the_namespace_of_an_object_that_names_none_and_of_all_if_it_is_en
         assert (await apply_manifest(cluster.client, Manifest("f", other, "kube-public"))).namespace == "default"
         with pytest.raises(UserError, match="You must pass '--namespace=default' to perform this operation"):
             await apply_manifest(cluster.client, Manifest("f", other, "kube-public", is_enforced=True))
+
+
+async def test_definitions_and_namespaces_are_applied_before_what_needs_them(env: Env) -> None:
+    crd = definition("Widget", version())
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "team"}}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        manifests = [Manifest("dir", each) for each in (widget, crd, namespace)]
+        kinds = [one.kind.kind async for one in applied(cluster.client, manifests)]
+        assert kinds == ["Namespace", "CustomResourceDefinition", "Widget"]

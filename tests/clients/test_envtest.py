@@ -14,6 +14,9 @@ from tests.custom_resources import definition, schema, version
 from tests.programs import run_pilothouse, until
 from tests.tables import cases
 
+from pilothouse import KUBERNETES_VERSION
+from pilothouse.cli import stand_in
+
 WIDGETS = definition("Widget", version(schema=schema({"type": "object"})))
 
 
@@ -42,6 +45,15 @@ def test_the_folder_has_all_three_programs_and_is_in_the_users_cache(assets: Pat
     assert sorted(path.name for path in assets.iterdir()) == ["etcd", "kube-apiserver", "kubectl"]
     assert all(os.access(path, os.X_OK) for path in assets.iterdir())
     assert ".cache/pilothouse/" in str(assets)
+
+
+@cases(
+    "program, printed",
+    {"kube-apiserver": ("kube-apiserver", f"Kubernetes {KUBERNETES_VERSION}+"), "etcd": ("etcd", "etcd Version: 3.")},
+)
+def test_programs_print_their_version(program: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert stand_in(program, ["--version"]) == 0
+    assert capsys.readouterr().out.startswith(printed)
 
 
 def test_kubectl_is_the_one_of_the_path_or_says_where_to_get_it(tmp_path: Path) -> None:

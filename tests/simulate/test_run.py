@@ -209,6 +209,7 @@ def test_what_did_not_happen_is_noticed(tmp_path: Path) -> None:
     assert "\n  notice: " + found.notices[0] + " (in 2 of 2 runs)\n" in "\n".join(
         [*search_lines("s", [(Job(number=0, seed=0), found)] * 2, 2), ""]
     )
+    assert next(search_lines("s", [(Job(number=0, seed=0), found)], 1)).startswith("s: 1 run, ")
 
 
 def test_entries_that_are_left_out_are_not_missed(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Manifests applied to a cluster, and their rollout shown until it is complete, with the reasons while it is not."""
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from pilothouse.client import Client
 
 _CHECK_SECONDS = 0.1
+_ESTABLISHED_SECONDS = 10.0
+_DEFINITION = "CustomResourceDefinition"
+_FIRST = ("Namespace", _DEFINITION)
 _STANDS_SECONDS = 1.0
 """An object that has come no further for so long has a reason."""
 
@@ -34,8 +38,7 @@ async def apply_all(
     there is one. Raises ``UserError``."""
     applied_objects = []
     warned = client.with_warning_handler(lambda text: say(warning_text(text)))
-    for manifest in manifests:
-        one = await manifest_files.apply_manifest(warned, manifest)
+    async for one in applied(warned, manifests):
         applied_objects.append(one)
         say(applied_text(one))
         missing = missing_controller(one)
@@ -53,6 +56,37 @@ async def apply_all(
         return 1
     say("all manifests are ready")
     return 0
+
+
+async def applied(client: "Client", manifests: "Sequence[Manifest]") -> "AsyncIterator[AppliedObject]":
+    """Apply the manifests: first Namespaces and CustomResourceDefinitions, which others may need, otherwise in their
+    order. Raises ``UserError``."""
+    definitions: list[AppliedObject] = []
+    for manifest in sorted(manifests, key=_rank):
+        if definitions and manifest.document["kind"] != _DEFINITION:
+            await _wait_established(client, definitions)
+            definitions = []
+        one = await manifest_files.apply_manifest(client, manifest)
+        if one.kind.kind == _DEFINITION:
+            definitions.append(one)
+        yield one
+
+
+def _rank(manifest: "Manifest") -> int:
+    kind = manifest.document["kind"]
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+
+
+async def _wait_established(client: "Client", definitions: "Sequence[AppliedObject]") -> None:
+    """Return once objects of these can be made, or after a while: what hinders the first of them is said then."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_ESTABLISHED_SECONDS):
+            for one in definitions:
+                while True:
+                    raw = await client.get(one.kind.raw, one.name)
+                    if rollout.is_established(msgspec.json.decode(raw)):
+                        break
+                    await asyncio.sleep(_CHECK_SECONDS)
 
 
 class _Rollout:

@@ -117,12 +117,12 @@ def described(preview: "Preview") -> Iterator[str]:
     for node in preview.nodes:
         taken = scalars.shown_seconds(node.seconds)
         if node.drained:
-            yield f"node {node.name}: drained in {taken}, {_count(node.pods, 'pod')} evicted"
+            yield f"node {node.name}: drained in {taken}, {scalars.counted(node.pods, 'pod')} evicted"
         else:
             yield f"node {node.name}: NOT drained after {taken}: {node.reason}"
     if preview.workloads:
         yield ""
-        yield f"{_count(len(preview.workloads), 'workload')} had fewer ready pods than before:"
+        yield f"{scalars.counted(len(preview.workloads), 'workload')} had fewer ready pods than before:"
         rows = [("WORKLOAD", "READY", "LEAST", "END", "FEWER FOR")]
         for each in preview.workloads[:_SHOWN]:
             name = f"{each.kind.lower()}/{each.namespace}/{each.name}"
@@ -137,13 +137,13 @@ def described(preview: "Preview") -> Iterator[str]:
     rest = f"at rest {scalars.shown_seconds(preview.seconds)} after the first eviction"
     if not preview.at_rest:
         rest = f"NOT at rest {scalars.shown_seconds(drain_preview.SETTLE_SECONDS)} after the drain"
-    yield f"{_count(preview.objects, 'object')} restored, {_count(preview.writes, 'write')}, {rest}"
+    yield f"{scalars.counted(preview.objects, 'object')} restored, {scalars.counted(preview.writes, 'write')}, {rest}"
 
 
 def _pending(what: str, pods: "Sequence[Pending]") -> Iterator[str]:
     if pods:
         yield ""
-        yield f"{_count(len(pods), 'pod')} {what}:"
+        yield f"{scalars.counted(len(pods), 'pod')} {what}:"
         for pod in pods[:_SHOWN]:
             yield f"  {pod.namespace}/{pod.name}: {pod.reason or 'not scheduled yet'}"
         yield from _more(len(pods))
@@ -152,7 +152,3 @@ def _pending(what: str, pods: "Sequence[Pending]") -> Iterator[str]:
 def _more(count: int) -> Iterator[str]:
     if count > _SHOWN:
         yield f"  and {count - _SHOWN:,} more (-o json has all)"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

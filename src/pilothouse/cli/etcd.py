@@ -40,6 +40,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("unsafe-no-fsync", BOOL, False, "Disables fsync, unsafe, will cause data loss"),
         Flag("advertise-client-urls", STRINGS, (), "Accepted, no effect"),
         Flag("listen-peer-urls", STRINGS, (), "Accepted, no effect"),
+        Flag("version", BOOL, False, "Prints the version and exits"),
     )
     common_flags(flags)
     return flags
@@ -52,6 +53,9 @@ def run(program: str, words: Sequence[str]) -> int:
     parsed = parse(flags, program, known)
     if isinstance(parsed, int):
         return parsed
+    if parsed["version"]:
+        print(f"etcd Version: {VERSION['etcdserver']}")
+        return 0
     warn(unknown)
     directory = Path(parsed["data-dir"]).absolute()
     try:

@@ -21,7 +21,7 @@ from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.tolerant import known_words, warn
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flag_types import MULTIMAP, Multimap
+from pilothouse.machinery.flag_types import MULTIMAP, VERSION, Multimap, VersionWord
 from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.tracing.flags import APISERVER, add_tracing_flags
 
@@ -36,7 +36,7 @@ with lazy_imports():
     from pilothouse.apiserver import resources
     from pilothouse.apiserver.admission import names
     from pilothouse.apiserver.audit import options as audit_log_options
-    from pilothouse.cli import etcd
+    from pilothouse.cli import etcd, version_flag
     from pilothouse.controllermanager import options as manager_options
     from pilothouse.controllermanager import root_authority, selection
     from pilothouse.controllers import registry
@@ -110,6 +110,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("feature-gates", MULTIMAP, {}, "Pairs of gate=true|false; only gates that add resources have an effect"),
         Flag("allow-privileged", BOOL, False, "Privileged containers are allowed in any case"),
         Flag("controllers", STRINGS, (), "Controllers to run in this process", extra=True),
+        Flag("version", VERSION, VersionWord("false"), "true or raw prints the version and exits"),
     )
     common_flags(flags)
     return flags
@@ -122,6 +123,9 @@ def run(program: str, words: Sequence[str]) -> int:
     parsed = parse(flags, program, known)
     if isinstance(parsed, int):
         return parsed
+    if version := version_flag.version_text(parsed["version"]):
+        print(version)
+        return 0
     return serve(program, _serve(parsed, unknown), v=parsed["v"])
 
 

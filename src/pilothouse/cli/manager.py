@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-import pilothouse
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.controllermanager import flags
 from pilothouse.controllermanager.config_file import add_config
@@ -21,8 +20,7 @@ from pilothouse.env.zones import local_zone
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
 
 with lazy_imports():
-    import platform
-
+    from pilothouse.cli import version_flag
     from pilothouse.client import errors
     from pilothouse.controllermanager import app
     from pilothouse.runtime import election
@@ -42,8 +40,8 @@ def run(program: str, words: Sequence[str]) -> int:
     parsed = parse(flags, program, words)
     if isinstance(parsed, int):
         return parsed
-    if parsed["version"] in {"true", "raw"}:
-        print(_version(parsed["version"], parsed["version"].reported or _own_version()))
+    if version := version_flag.version_text(parsed["version"]):
+        print(version)
         return 0
     try:
         parsed = add_config(parsed, flags)
@@ -60,35 +58,6 @@ def run(program: str, words: Sequence[str]) -> int:
         json_lines=options.logging_format == "json",
         streams=options.log_streams,
     )
-
-
-def _own_version() -> str:
-    return f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
-
-
-def _version(form: str, version: str) -> str:
-    if form != "raw":
-        return f"Kubernetes {version}"
-    major, minor, _patch = pilothouse.KUBERNETES_VERSION.removeprefix("v").split(".")
-    compiler = f"{platform.python_implementation()} {platform.python_version()}"
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    fields = {
-        "Major": major,
-        "Minor": minor,
-        # Empty, as upstream's: only a server's /version knows them.
-        "EmulationMajor": "",
-        "EmulationMinor": "",
-        "MinCompatibilityMajor": "",
-        "MinCompatibilityMinor": "",
-        "GitVersion": version,
-        "GitCommit": "",
-        "GitTreeState": "",
-        "BuildDate": "",
-        "GoVersion": "",
-        "Compiler": compiler,
-        "Platform": f"{platform.system().lower()}/{machine}",
-    }
-    return "version.Info{" + ", ".join(f'{name}:"{value}"' for name, value in fields.items()) + "}"
 
 
 def _warnings(parsed: Parsed, flags: FlagSet, options: Options) -> Iterator[tuple[str, dict[str, str]]]:

@@ -54,6 +54,12 @@ def progress_of(document: dict[str, Any]) -> Progress:
     return Progress(f"not {', '.join(unmet)}" if unmet else "exists", not unmet)
 
 
+def is_established(definition: dict[str, Any]) -> bool:
+    """Whether objects of a CustomResourceDefinition can be made."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Established" and each.get("status") == "True" for each in conditions)
+
+
 def _observed(meta: dict[str, Any], status: dict[str, Any]) -> Progress | None:
     if status.get("observedGeneration", 0) < meta.get("generation", 0):
         return Progress("waiting for the spec update to be observed", False)

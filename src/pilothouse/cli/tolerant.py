@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pilothouse.env.logging import Log
-from pilothouse.machinery.flags import BOOL, FlagSet, normalize
+from pilothouse.machinery.flags import FlagSet, normalize
 
 _log = Log("flags")
 
@@ -22,7 +22,7 @@ def known_words(flags: FlagSet, words: Sequence[str]) -> tuple[list[str], list[s
         name, sign, _value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or not name or name in flags or normalize(name) == "help":
             known.append(word)
-            takes_next = word.startswith("--") and name in flags and not sign and flags.flag(name).type is not BOOL
+            takes_next = word.startswith("--") and name in flags and not sign and flags.flag(name).type.alone is None
             if takes_next and left:
                 known.append(left.pop())
             continue

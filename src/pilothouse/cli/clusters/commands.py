@@ -419,8 +419,8 @@ def _load(cluster: Cluster, manifests: "Sequence[manifest_files.Manifest]", limi
         async with connected(Parsed(flags, (), ()), Env(), "pilothouse-load") as client:
             if not limit:
                 warned = client.with_warning_handler(lambda text: print(apply_manifests.warning_text(text)))
-                for manifest in manifests:
-                    print(apply_manifests.applied_text(await manifest_files.apply_manifest(warned, manifest)))
+                async for one in apply_manifests.applied(warned, manifests):
+                    print(apply_manifests.applied_text(one))
                 return 0
             return await apply_manifests.apply_all(client, manifests, limit=limit)
 

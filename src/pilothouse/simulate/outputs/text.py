@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pilothouse.simulate.outputs.replay import Replay
 from pilothouse.simulate.result import Result
-from pilothouse.simulate.scenario.scalars import shown_seconds
+from pilothouse.simulate.scenario.scalars import counted, shown_seconds
 from pilothouse.simulate.search import Finished, Found
 from pilothouse.simulate.variants import Variant, measures_of
 
@@ -45,7 +45,8 @@ def search_lines(scenario: str, finished: Sequence[Finished], asked: int) -> Ite
     results = [result for _job, result in finished]
     failed = sum(result.failure is not None for result in results)
     more = f" of {asked:,}" if len(results) != asked else ""
-    yield f"{scenario}: {len(results):,}{more} runs, {len(results) - failed:,} passed, {failed:,} failed"
+    runs = f"{len(results):,}{more} runs" if more else counted(len(results), "run")
+    yield f"{scenario}: {runs}, {len(results) - failed:,} passed, {failed:,} failed"
     yield from (f"  {line}" for line in _columns(_budget_rows(results)))
     yield from (f"  {line}" for line in _columns(_measure_rows(results)))
     yield from _notice_lines(results)
@@ -68,7 +69,7 @@ def _budget_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
         each = [result.budgets[number] for result in results if len(result.budgets) > number]
         exceeded = sum(not one.held for one in each)
         what = "no such workload" if any(one.missing for one in each) else "exceeded"
-        state = "kept" if not exceeded else what + (f" in {exceeded} runs" if len(each) > 1 else "")
+        state = "kept" if not exceeded else what + (f" in {counted(exceeded, 'run')}" if len(each) > 1 else "")
         yield (
             f"budget {first.name}",
             f"{spread([one.measured for one in each], is_time=first.is_time)} of "
@@ -118,7 +119,8 @@ def found_lines(found: Found, replay: Replay, settings: Sequence[str] = (), *, b
         yield "  the end of the log:"
         yield from (f"    {line}" for line in found.result.log.splitlines()[-_LOG_LINES:])
     if found.runs:
-        yield f"  {len(found.parts)} of {found.of} actions and faults are enough, found in {found.runs} runs:"
+        runs = counted(found.runs, "run")
+        yield f"  {len(found.parts)} of {found.of} actions and faults are enough, found in {runs}:"
     elif found.of and not brief:
         yield f"  actions and faults ({found.of}):"
     if not brief:
@@ -144,7 +146,7 @@ def variant_lines(
     by_variant = [[result for job, result in finished if job.variant == number] for number in range(len(variants))]
     results = [result for each in by_variant for result in each]
     failed = sum(result.failure is not None for result in results)
-    yield f"{scenario}: {len(variants)} variants, {len(results):,} runs, {failed:,} failed"
+    yield f"{scenario}: {counted(len(variants), 'variant')}, {counted(len(results), 'run')}, {failed:,} failed"
     names, left = _shown_names(list(measures_of(results)), results)
     same = [name for name in names if _is_constant(results, name)]
     columns: list[list[str]] = [["failed", *(_failed(each) for each in by_variant)]]

@@ -56,6 +56,11 @@ def duration(text: object) -> Duration:
     return Duration(seconds)
 
 
+def counted(number: int, what: str) -> str:
+    """``1 run``, ``2,000 runs``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def shown_seconds(seconds: float) -> str:
     """As people write it: ``1d2h``, ``10m``, ``1.5s``."""
     days, rest = divmod(seconds, 86400)
