@@ -63,11 +63,12 @@ def test_each_process_may_be_killed(tmp_path: Path, soak: bool) -> None:
             until(lambda wanted=replicas: is_ready(wanted), f"{name} was killed", _SECONDS)  # type: ignore[misc]
             print(f"{name} was killed: {replicas} pods are ready {time.monotonic() - began:.1f} s later")
         assert killed == 11
-        pids = [int(str(one["pid"])) for one in ha.read_state(directory).values()]
+        running = ha.read_state(directory)
     finally:
         run("stop")
     assert ha.read_state(directory) == {}
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    commands = {int(str(one["pid"])): one["command"] for one in running.values()}
+    assert not any(ha.is_running(pid, command) for pid, command in commands.items() if isinstance(command, list))
 
 
 def _free_range() -> int:
