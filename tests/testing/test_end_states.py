@@ -8,6 +8,9 @@ from tests.tables import cases
 from pilothouse.storage import Record
 from pilothouse.testing.end_states import EndState, described, differences, end_state
 
+UID = "00000000-1111-4222-8333-444444444444"
+OTHER = UID.replace("0", "5")
+
 
 def state(*objects: dict[str, Any]) -> EndState:
     records = [
@@ -45,6 +48,16 @@ def config_map(name: str = "a", data: dict[str, Any] | None = None, **meta: Any)
             [config_map()],
             "configmaps default/a: .metadata.finalizers.0 is not there, and without faults 'x'",
         ),
+        "a value with a uid as its key": (
+            [config_map(data={UID: "1", OTHER: "2"})],
+            [config_map(data={UID: "1", OTHER: "3"})],
+            "configmaps default/a: .data.UID (2) is '3', and without faults '2'",
+        ),
+        "one object too many with a uid in its name": (
+            [config_map(f"a-{UID}")],
+            [config_map(f"a-{UID}"), config_map(f"a-{OTHER}")],
+            "configmaps default/a-UID: 2, and without faults 1",
+        ),
         "an old generation": (
             [{**config_map(generation=2), "status": {"observedGeneration": 2}}],
             [{**config_map(generation=3), "status": {"observedGeneration": 2}}],
@@ -69,6 +82,16 @@ def test_a_difference_is_found(expected: list[Any], found: list[Any], text: str)
             {**config_map(generation=3), "status": {"observedGeneration": 3}},
         ),
         "generated names": (config_map("a-1", generateName="a-"), config_map("a-2", generateName="a-")),
+        "uids and addresses in names": (config_map(f"a-{UID}"), config_map(f"a-{UID.replace('0', '1')}")),
+        "names that are addresses": (config_map("10.0.0.1"), config_map("10.0.0.7")),
+        "times within texts": (
+            config_map(data={"at": '{"at": "2026-01-01T00:00:00Z"}'}),
+            config_map(data={"at": '{"at": "2026-01-01T00:00:01Z"}'}),
+        ),
+        "uids as keys": (
+            config_map(data={UID: "1", OTHER: "2", f"{UID}.json": UID}),
+            config_map(data={UID: "2", OTHER: "1", f"{OTHER}.json": OTHER}),
+        ),
     },
 )
 def test_what_differs_between_any_two_runs_is_none(one: Any, other: Any) -> None:

@@ -225,6 +225,20 @@ def test_a_failure_without_faults_says_so() -> None:
     assert "0 of 8 are enough, found in 1 runs" in str(failed.value)
 
 
+def test_the_log_says_why_a_request_was_denied() -> None:
+    app = App("invalid")
+
+    @app.controller(THINGS, owns=(CONFIG_MAPS,))
+    async def sync(found: Thing, ctx: Context[Thing]) -> None:
+        await ctx.apply(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": found.metadata.name}, "data": {"/": "x"}}
+        )
+
+    with pytest.raises(ExplorationFailed) as failed:
+        explore(app, three_things, [each_has_a_child], seeds=1, faults=0, **ALONE)
+    assert 'patch configmaps default/thing-0 -> 422: ConfigMap "thing-0" is invalid: data[/]' in str(failed.value)
+
+
 def test_an_operator_that_never_rests_is_found() -> None:
     app = App("restless")
 

@@ -1,5 +1,6 @@
 """Systematic faults: which there are for a run, and that an operator without bugs ends as without them."""
 
+import re
 from typing import Any, Literal
 
 import pytest
@@ -10,10 +11,11 @@ from pilothouse.api.wire import Request
 from pilothouse.client.interceptor import Sent
 from pilothouse.client.request_info import describe
 from pilothouse.sim.faults import Crash, DownDuringChange, FailWrite, MissedChange, StaleCache, StaleRestart
+from pilothouse.sim.simulation import SimulationOptions
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 from pilothouse.testing import explore
-from pilothouse.testing.exploration_runs import spread
+from pilothouse.testing.exploration_runs import announcement, spread
 from pilothouse.testing.patterns import (
     DOWN_SECONDS,
     PATTERNS,
@@ -122,15 +124,34 @@ def test_a_correct_operator_passes(capsys: pytest.CaptureFixture[str]) -> None:
     }
     assert found.runs == 1 + sum(found.faults.values())
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == "explore: seed 0: 18 runs, with a fault at every point"
+    assert re.fullmatch(r"explore: seed 0: 18 runs, with a fault at every point, about \d+ s", said[0])
     assert said[1:] == [f"explore: seed 0: run {number} of 18" for number in range(1, 19)]
+
+
+@cases(
+    "given, text",
+    {
+        "short": ((18, 18, 0.4, ("*",), 1), "18 runs, with a fault at every point, about 1 s"),
+        "long": (
+            (315, 315, 420.0, ("*",), 1),
+            "315 runs, with a fault at every point, about 7 min; cheaper with most_points=, controllers=, nodes=0",
+        ),
+        "few controllers": (
+            (500, 900, 90.0, ("deployment-controller",), 0),
+            "500 runs, with a fault at 500 of 900 points (most_points=), about 2 min; cheaper with most_points=",
+        ),
+    },
+)
+def test_what_is_said_before_it_starts(given: tuple[int, int, float, tuple[str, ...], int], text: str) -> None:
+    runs, points, seconds, controllers, nodes = given
+    assert announcement(runs, points, seconds, SimulationOptions(nodes=nodes, controllers=controllers)) == text
 
 
 def test_points_can_be_bounded(capsys: pytest.CaptureFixture[str]) -> None:
     found = explore(correct(), three_things, faults="sieve", most_points=2, **ALONE)
     assert found.runs == 1 + 2
     assert capsys.readouterr().err.startswith(
-        "explore: seed 0: 2 runs, with a fault at 2 of 18 points (most_points=)\n"
+        "explore: seed 0: 2 runs, with a fault at 2 of 18 points (most_points=), about "
     )
     with pytest.raises(ValueError, match="most_points must be at least 1, got 0"):
         explore(correct(), three_things, faults="sieve", most_points=0, **ALONE)

@@ -48,6 +48,15 @@ _NO_STREAMS = {
 }
 
 
+_SELF_EXPLANATORY = (404, 409, 410)
+"""Failures whose message adds nothing to the request."""
+_LONGEST = 300
+
+
+class _Status(msgspec.Struct, frozen=True):
+    message: str = ""
+
+
 class Death(msgspec.Struct):
     """Where a process dies: at its ``nth`` write from now on, before or after the server has carried it out."""
 
@@ -108,7 +117,7 @@ class Connection:
         self._wire.check()
         if response.status >= 300 or request.method != "GET":
             self._wire.story.record(
-                f"{self._wire.name} {_controller(request)}: {describe(request)} -> {response.status}"
+                f"{self._wire.name} {_controller(request)}: {describe(request)} -> {_shown(response)}"
             )
         return response
 
@@ -160,7 +169,7 @@ class Route:
         finally:
             CURRENT.reset(before)
         if death is not None:
-            self._wire.story.record(f"{self._wire.name} dies after: {call} -> {response.status}")
+            self._wire.story.record(f"{self._wire.name} dies after: {call} -> {_shown(response)}")
             self._wire.die()
         return response
 
@@ -263,3 +272,15 @@ def _controller(request: wire.Request) -> str:
 
 
 __all__ = ["Connection", "Death", "Marked", "RequestInfo", "Wire"]
+
+
+def _shown(response: wire.Response) -> str:
+    """The status code, and what was wrong."""
+    if response.status < 400 or response.status in _SELF_EXPLANATORY:
+        return str(response.status)
+    try:
+        message = msgspec.json.decode(response.body, type=_Status).message
+    except msgspec.MsgspecError:  # no Status: what a server or fault said in plain text
+        return str(response.status)
+    line = " ".join(message.split())
+    return f"{response.status}: {line[:_LONGEST]}" if line else str(response.status)

@@ -1,8 +1,8 @@
 """What a cluster is like at the end of a run, to be compared with the end of a run without faults.
 
 Compared are the objects of the kinds that the program writes: how many there are of each name, and what is in them.
-Left out is what differs between any two runs: times, uids, addresses, versions; and what differs between two runs
-without faults and with different seeds.
+Left out is what differs between any two runs: times, uids, addresses, versions, also in names and keys of maps; and
+what differs between two runs without faults and with different seeds.
 """
 
 import ipaddress
@@ -21,13 +21,13 @@ _decode = msgspec.json.decode
 _METADATA = ("labels", "annotations", "finalizers", "deletionTimestamp", "ownerReferences")
 _ANNOTATIONS = ("deployment.kubernetes.io/revision",)
 """A Deployment that was given an old template for a moment has one more revision, and ends the same."""
-_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").fullmatch
+_UID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _SHOWN = 10
 
 
 class EndState(msgspec.Struct, frozen=True):
-    """The objects by resource and name, generated names being one."""
+    """The objects by resource and name. Generated names are one, and so are those that differ in uids or addresses."""
 
     objects: dict[tuple[str, str], list[Content]]
 
@@ -97,7 +97,7 @@ def _shown(content: Content, path: Path) -> str:
 
 
 def _name(meta: Mapping[str, Any]) -> str:
-    name = f"{meta['generateName']}*" if meta.get("generateName") else meta["name"]
+    name = f"{meta['generateName']}*" if meta.get("generateName") else _masked(meta["name"])
     return f"{meta['namespace']}/{name}" if meta.get("namespace") else name
 
 
@@ -112,24 +112,38 @@ def _content(obj: dict[str, Any]) -> Content:
 
 def _flatten(value: Any, path: Path, content: Content, generation: object) -> None:
     if isinstance(value, dict):
+        masked: dict[str, list[Content]] = {}
         for key, each in value.items():
-            _flatten(each, (*path, key), content, generation)
+            shown = _masked(key)
+            if shown == key:
+                _flatten(each, (*path, key), content, generation)
+                continue
+            below: Content = {}
+            _flatten(each, (), below, generation)
+            masked.setdefault(shown, []).append(below)
+        for shown, parts in masked.items():
+            # Which of several uids comes first is chance.
+            for number, below in enumerate(sorted(parts, key=_order), 1):
+                key = shown if len(parts) == 1 else f"{shown} ({number})"
+                content.update({(*path, key, *rest): each for rest, each in below.items()})
     elif isinstance(value, list):
         for number, each in enumerate(value):
             _flatten(each, (*path, str(number)), content, generation)
-    elif path[-1] == "observedGeneration":
+    elif path and path[-1] == "observedGeneration":
         content[path] = "the newest" if value == generation else "an older one"
     else:
         content[path] = _masked(value) if isinstance(value, str) else value
 
 
+def _order(content: Content) -> str:
+    return repr(sorted(content.items(), key=repr))
+
+
 def _masked(text: str) -> str:
-    if _TIME(text):
-        return "a time"
-    if _UID(text):
-        return "a uid"
+    if "-" in text:
+        text = _UID.sub("UID", _TIME.sub("TIME", text))
     try:
         ipaddress.ip_address(text)
     except ValueError:
         return text
-    return "an address"
+    return "ADDRESS"

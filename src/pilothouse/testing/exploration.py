@@ -101,8 +101,8 @@ def explore(
     writes and changes, with a single fault at that point. ``"stale"``, ``"intermediate"`` and ``"unobserved"`` are the
     three patterns of it (``testing.patterns``). Each run must end as the one without faults, apart from times, uids and
     what two seeds do differently; ``same_end=False`` leaves that to the invariants. One seed is the default. Of more
-    than ``most_points`` points, so many are taken, spread evenly over the run. How many runs there will be, and which
-    one is under way, is printed on standard error, which ``pytest -s`` shows.
+    than ``most_points`` points, so many are taken, spread evenly over the run. How many runs there will be, about
+    how long they take, and which one is under way, is printed on standard error, which ``pytest -s`` shows.
 
     ``invariants`` are functions of the ``State``, called after every write and at the end (``state.converged``), or
     classes derived from ``pilothouse.sim.Invariant``, with an instance for each run. Reconcilers are created anew with

@@ -12,6 +12,7 @@ import msgspec
 
 from pilothouse.env import Env, virtual
 from pilothouse.env.chance import Chance
+from pilothouse.env.clock import SystemClock
 from pilothouse.sim.faults import Fault, FaultPlan, draw_for_program
 from pilothouse.sim.invariants import Invariant
 from pilothouse.sim.process import Program as SimulatedProgram
@@ -24,6 +25,7 @@ from pilothouse.testing.state import Check, CheckFailed, Checks, State
 
 T = TypeVar("T")
 _PROGRESS_LINES = 20
+_LONG_SECONDS = 60.0
 PATTERN_SECONDS = 300.0
 """How long a run with a systematic fault goes on after its scenario, before what is left of the fault is ended."""
 _OTHER_SEED = 1_000_003
@@ -168,11 +170,16 @@ class PatternRunner(Runner):
     def plans(self, seed: int, only: frozenset[int] | None) -> Iterator[tuple[Numbered, ...]]:
         """None, and then each alone."""
         self._expected = None
+        clock = SystemClock()
+        began = clock.timestamp()
         yield ()
+        seconds = clock.timestamp() - began
         reference, ends = self._recorder, [self._end]
         self._written = frozenset(reference.written)
         if self._same_end and only != frozenset():
+            began = clock.timestamp()
             self.run(seed + _OTHER_SEED, ())
+            seconds = min(seconds, clock.timestamp() - began)  # the first run has also imported
             ends.append(self._end)
             if ends[0] is not None and ends[1] is not None:
                 self._expected = ends[0], ends[1]
@@ -181,10 +188,7 @@ class PatternRunner(Runner):
             chosen = [each for each in points if each[0] in only]
         else:
             chosen = spread(points, self._most_points)
-            some = (
-                f"{len(chosen)} of {len(points)} points (most_points=)" if len(chosen) < len(points) else "every point"
-            )
-            _say(f"seed {seed}: {len(chosen)} runs, with a fault at {some}")
+            _say(f"seed {seed}: {announcement(len(chosen), len(points), len(chosen) * seconds, self._options)}")
         step = max(1, -(-len(chosen) // _PROGRESS_LINES))
         for number, point in enumerate(chosen, 1):
             if only is None and number % step == 0:
@@ -221,6 +225,20 @@ def spread(points: Sequence[T], most: int) -> list[T]:
     """At most so many of the points, at equal distances."""
     count = min(len(points), most)
     return [points[number * len(points) // count] for number in range(count)]
+
+
+def announcement(runs: int, points: int, seconds: float, options: SimulationOptions) -> str:
+    """How many runs there will be, how long they will take, and what would make them fewer or faster."""
+    some = f"{runs} of {points} points (most_points=)" if runs < points else "every point"
+    text = f"{runs} runs, with a fault at {some}, about "
+    if seconds < _LONG_SECONDS:
+        return f"{text}{max(1, round(seconds))} s"
+    cheaper = ["most_points="]
+    if options.controllers == ("*",):
+        cheaper.append("controllers=")
+    if options.nodes:
+        cheaper.append("nodes=0")
+    return f"{text}{round(seconds / 60)} min; cheaper with {', '.join(cheaper)}"
 
 
 def _say(text: str) -> None:
