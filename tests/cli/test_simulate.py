@@ -111,7 +111,8 @@ def test_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_variant_that_cannot_be_used_is_named(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", path, "--vary", "timeline[1].scale.replicas=5,many"]) == 2
     assert re.search(
-        r"growth\.yaml:\d+: spec\.timeline\[1\]\.scale\.replicas: .* \(with timeline\[1\]\.scale\.replicas=many\)",
+        r"growth\.yaml:\d+: spec\.timeline\[1\]\.scale\.replicas \(from the command line\): .*"
+        r" \(with timeline\[1\]\.scale\.replicas=many\)",
         capsys.readouterr().err,
     )
 

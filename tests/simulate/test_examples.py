@@ -24,7 +24,10 @@ BREAKS = {
     "autoscaling-day": ('timeline.load.load.dailyCpu.low="8"', "few pods at night"),
     "cronjobs-clock-change": ("objects.berlin.spec.timeZone=Etc/UTC", "Berlin leaves one night out"),
     "quota-squeeze": ('timeline.relief.patch.merge.spec.hard["requests.cpu"]="8"', "it goes on by itself"),
-    "preemption-storm": ("objects.web.spec.template.spec.priorityClassName=batch", "the service is not touched"),
+    "preemption-storm": (
+        'objects["Deployment/web"].spec.template.spec.priorityClassName=batch',
+        "the service is not touched",
+    ),
     "manager-failover": ("manager.replicas=1", "the first rollout is complete"),
     "daemonset-upgrade": (
         "objects.agent.spec.updateStrategy.rollingUpdate.maxUnavailable=30%",

@@ -1,6 +1,7 @@
 """Scenario files: what is wrong is said with file, line, field and the way out."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,14 @@ def error_of(folder: Path, text: str) -> str:
             "  until: {time: 5m}\n  timeline:\n  - {every: 10m, uncordon: {name: node-0}}\n",
             "s.yaml:7: spec.timeline[0].every: the run ends before, after 5m (until.time)",
         ),
+        "faults after the end": (
+            "  until: {time: 5m}\n  faults:\n    count: 3\n    within: 1m\n    after: 5m\n",
+            "s.yaml:9: spec.faults.after: no fault can begin: the run ends before, after 5m (until.time)",
+        ),
+        "a misspelled flag": (
+            "  manager:\n    flags:\n      node-monitor-grace-perod: 20s\n",
+            "s.yaml:7: spec.manager.flags.node-monitor-grace-perod: the manager has no such flag; did you mean node-",
+        ),
         "unavailable pods of a Job": (
             "  expect:\n    budgets:\n    - {workload: job/a, maxUnavailable: 1}\n",
             "s.yaml:7: spec.expect.budgets[0]: maxUnavailable is not measured of Jobs, whose pods end",
@@ -268,6 +277,56 @@ def test_objects_are_changed_from_outside(tmp_path: Path) -> None:
     )
     found = load(written(tmp_path, text), overrides=[("objects.web.spec.strategy.rollingUpdate.maxSurge", "10%")])
     assert found.objects[0]["spec"] == {"replicas": 1, "strategy": {"rollingUpdate": {"maxSurge": "10%"}}}
+
+
+_TWO_WEBS = """  objects:
+  - {apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 1}}
+  - {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web}, spec: {maxUnavailable: 1}}
+"""
+
+
+def test_a_name_that_several_objects_have_is_ambiguous(tmp_path: Path) -> None:
+    path = written(tmp_path, HEAD + _TWO_WEBS)
+    with pytest.raises(ScenarioError) as error:
+        load(path, overrides=[("objects.web.spec.maxUnavailable", 2)])
+    assert str(error.value).endswith(
+        '"objects.web.spec.maxUnavailable" is ambiguous: Deployment and PodDisruptionBudget are called web; write '
+        'objects["Deployment/web"].spec.maxUnavailable or objects["PodDisruptionBudget/web"].spec.maxUnavailable'
+    )
+    found = load(path, overrides=[('objects["PodDisruptionBudget/web"].spec.maxUnavailable', 2)]).objects
+    assert [each["spec"] for each in found] == [{"replicas": 1}, {"maxUnavailable": 2}]
+
+
+@cases(
+    "setting, message",
+    {
+        "a flag": (
+            ("manager.flags.node-monitor-grace-perod", "20s"),
+            "s.yaml: spec.manager.flags.node-monitor-grace-perod (from the command line): the manager has no such "
+            "flag; did you mean node-monitor-grace-period?",
+        ),
+        "a field": (
+            ("until.tiem", "1h"),
+            "s.yaml: spec.until.tiem (from the command line): there is no such field; did you mean time?",
+        ),
+        "a value in a list": (
+            ("timeline[0].at", "soon"),
+            ":7: spec.timeline[0].at (from the command line): ",
+        ),
+        "what the file says is where it stands": (
+            ("until.time", "1h"),
+            ":9: spec.timeline[1].sacle: there is no such field; did you mean scale?",
+        ),
+    },
+)
+def test_what_the_command_line_gives_is_no_line_of_the_file(
+    tmp_path: Path, setting: tuple[str, Any], message: str
+) -> None:
+    timeline = "  until: {time: 10m}\n  timeline:\n  - {at: 1m, scale: {deployment: web, replicas: 2}}\n"
+    if "sacle" in message:
+        timeline += "  - {at: 1m,\n     sacle: {deployment: web, replicas: 2}}\n"
+    with pytest.raises(ScenarioError, match=re.escape(message)):
+        load(written(tmp_path, HEAD + timeline), overrides=[setting])
 
 
 @cases(

@@ -75,8 +75,12 @@ def positioned(
 
 
 def located(source: str, path: Sequence[Step], message: str, document: Any, positions: Positions) -> ScenarioError:
-    """``FILE:LINE: PATH: MESSAGE``."""
+    """``FILE:LINE: PATH: MESSAGE``; without a line for what is on the command line alone."""
     where = f"{source}:{positions.line(document, path)}"
+    given = positions.given(document, path)
+    if given is not None:
+        where = where if positions.has_line(document, given) else source
+        return ScenarioError(f"{where}: {shown_path(path)} (from the command line): {message}")
     return ScenarioError(f"{where}: {shown_path(path)}: {message}" if path else f"{where}: {message}")
 
 

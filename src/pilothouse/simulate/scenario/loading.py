@@ -11,7 +11,7 @@ from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllermanager.selection import unknown_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import FlagError
+from pilothouse.machinery.flags import FlagError, closest
 from pilothouse.machinery.labels import SelectorError, parse_selector
 from pilothouse.machinery.names import dns_subdomain_errors
 from pilothouse.machinery.times import TimeError, format_time, parse_time
@@ -76,7 +76,7 @@ def load(path: str, *, overrides: Sequence[tuple[str, Any]] = ()) -> Scenario:
     of_objects: list[tuple[str, Any]] = []
     for name, value in overrides:
         try:
-            document, of_object = changes.changed(document, name, value)
+            document, of_object = changes.changed(document, name, value, where)
         except ValueError as error:
             raise ScenarioError(f"{path}: {error}") from None
         of_objects += of_object
@@ -224,6 +224,10 @@ class _Loader:
             if first is not None and until.time is not None and first > until.time:
                 place = ("spec", "timeline", number, field)
                 raise self._error(place, f"the run ends before, after {until.time} (until.time)")
+        faults = self._spec.faults
+        if faults is not None and until.time is not None and faults.after >= until.time:
+            message = f"no fault can begin: the run ends before, after {until.time} (until.time)"
+            raise self._error(("spec", "faults", "after"), message)
         endless = [each for each in self._spec.timeline if each.every is not None and each.until is None]
         if endless and until.time is None:
             raise self._error(("spec", "until"), "an entry repeats for ever (every without until): give a time")
@@ -238,7 +242,9 @@ class _Loader:
                 field = "controllers" if name == "controllers" else "leaderElect"
                 raise self._error((*path, "flags", name), f"use manager.{field}")
             if name not in flags:
-                raise self._error((*path, "flags", name), "the manager has no such flag; see docs/reference/flags.md")
+                near = closest(name, [each.name for each in flags])
+                hint = f"did you mean {near}?" if near else "see docs/reference/flags.md"
+                raise self._error((*path, "flags", name), f"the manager has no such flag; {hint}")
             self._check_regular(str(manager.flags[name]), (*path, "flags", name))
         words = [f"--{name}={_flag_text(value)}" for name, value in manager.flags.items()]
         words.append(f"--controllers={','.join(manager.controllers)}")

@@ -10,12 +10,12 @@ import re
 from typing import Any
 
 from pilothouse.simulate.scenario import positions
+from pilothouse.simulate.scenario.positions import Positions
 
 _ASSIGNMENT = re.compile(r"((?:\[\"[^\"]*\"\]|[^=\[]|\[)+?)=(.*)", re.DOTALL)
 MAX_VALUES = 1000
 _STEP = re.compile(r"\.?(?:([^.\[\]]+)|\[(\d+)\]|\[\"([^\"]*)\"\])")
 OBJECTS = "objects"
-_WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob")
 
 
 def steps_of(path: str) -> list[str | int]:
@@ -65,30 +65,36 @@ def _yaml(text: str, whole: str) -> Any:
     return documents[0] if documents else None
 
 
-def changed(document: dict[str, Any], path: str, value: Any) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
+def changed(
+    document: dict[str, Any], path: str, value: Any, where: Positions
+) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
     """The document with a value set, and what is about objects, which the document may only name. Raises
     ``ValueError``."""
     steps = steps_of(path)
     if steps[0] == OBJECTS and len(steps) > 1 and isinstance(steps[1], str):
         return document, [(path, value)]
-    result = copy.deepcopy(document)
-    _set(result.setdefault("spec", {}), steps, value, path)
+    # Only what is on the way is copied, so that everything else keeps its line.
+    result = _copied(document, where)
+    spec = result["spec"] = _copied(result.get("spec") or {}, where)
+    _set(spec, steps, value, path, where)
     return result, []
 
 
 def changed_objects(objects: list[dict[str, Any]], path: str, value: Any) -> list[dict[str, Any]]:
-    """The objects, with a value set in those of a name: ``objects.NAME.…``, of one kind ``objects["KIND/NAME"].…``.
-    Without a kind workloads come before others. Raises ``ValueError``."""
+    """The objects, with a value set in those of a name: ``objects.NAME.…``, where several kinds have an object of that
+    name ``objects["KIND/NAME"].…``. Raises ``ValueError``."""
     _objects, name, *steps = steps_of(path)
     kind, _slash, own = str(name).rpartition("/")
-    if not kind:
-        named = [each["kind"] for each in objects if each["metadata"].get("name") == own]
-        kind = next((each for each in named if each in _WORKLOADS), named[0] if named else "")
+    kinds = list(dict.fromkeys(each["kind"] for each in objects if each["metadata"].get("name") == own))
+    if not kind and len(kinds) > 1:
+        rest = path.partition(own)[2]
+        ways = " or ".join(f'objects["{each}/{own}"]{rest}' for each in kinds)
+        raise ValueError(f'"{path}" is ambiguous: {" and ".join(kinds)} are called {own}; write {ways}')
     result, found = [], False
     for each in objects:
         if each["metadata"].get("name") == own and kind.lower() in ("", each["kind"].lower()):
             found = True
-            result.append(copy.deepcopy(each))
+            result.append(copy.copy(each))
             _set(result[-1], steps, value, path)
         else:
             result.append(each)
@@ -97,13 +103,25 @@ def changed_objects(objects: list[dict[str, Any]], path: str, value: Any) -> lis
     return result
 
 
-def _set(value: Any, steps: list[str | int], new: Any, path: str) -> None:
+def _copied(container: Any, where: Positions | None) -> Any:
+    copied = copy.copy(container)
+    if where is not None and isinstance(container, dict | list):
+        where.copied(container, copied)
+    return copied
+
+
+def _set(value: Any, steps: list[str | int], new: Any, path: str, where: Positions | None = None) -> None:
+    """In a container that is a copy already; those on the way are copied."""
     for step, following in itertools.pairwise(steps):
-        value = _child(value, step, {} if isinstance(following, str) else None, path)
+        child = _copied(_child(value, step, {} if isinstance(following, str) else None, path), where)
+        value[_index(value, step, path)] = child
+        value = child
     last = _index(value, steps[-1], path)
     if not isinstance(value, dict | list):
         raise ValueError(f'"{path}": {last} is a field of something that has none')  # noqa: TRY004
     value[last] = new
+    if where is not None:
+        where.give(value, last)
 
 
 def _child(value: Any, step: str | int, default: Any, path: str) -> Any:

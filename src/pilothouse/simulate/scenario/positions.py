@@ -34,6 +34,7 @@ class Positions:
     def __init__(self) -> None:
         self._lines: dict[int, dict[Step, int]] = {}
         self._kept: list[Any] = []
+        self._given: set[tuple[int, Step]] = set()
 
     def add(self, container: Any) -> dict[Step, int]:
         """The lines of a container's parts, to be filled."""
@@ -41,6 +42,35 @@ class Positions:
         found: dict[Step, int] = {}
         self._lines[id(container)] = found
         return found
+
+    def copied(self, old: Any, new: Any) -> None:
+        """The parts of a copy stand where those of the original do."""
+        self.add(new).update(self._lines.get(id(old), {}))
+        self._given |= {(id(new), step) for owner, step in self._given if owner == id(old)}
+
+    def give(self, container: Any, step: Step) -> None:
+        """The part of a container is from the command line. If it was in the file, it keeps its line."""
+        self._kept.append(container)
+        self._given.add((id(container), step))
+
+    def given(self, document: Any, path: Sequence[Step]) -> tuple[Step, ...] | None:
+        """The path of what the command line has given around a part; None if it has given nothing there."""
+        value = document
+        for number, step in enumerate(path):
+            if (id(value), step) in self._given:
+                return tuple(path[: number + 1])
+            try:
+                value = value[step]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return None
+
+    def has_line(self, document: Any, path: Sequence[Step]) -> bool:
+        """Whether the part itself is in the file."""
+        *around, last = path
+        for step in around:
+            document = document[step]
+        return last in self._lines.get(id(document), {})
 
     def line(self, document: Any, path: Sequence[Step]) -> int:
         """The line of a part, or of the nearest part around it."""
