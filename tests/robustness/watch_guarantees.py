@@ -1,7 +1,7 @@
 """What an API server promises of watches, checked against everything that its etcd has stored.
 
 The guarantees are etcd's (https://etcd.io/docs/v3.6/learning/api_guarantees/#watch-apis), checked as its own
-robustness tests do (``tests/robustness/validate/watch.go``, v3.6): *filtered*, *ordered*, *unique*, *bookmarkable*,
+robustness tests do (``robustness/validate/watch.go``, v3.6): *filtered*, *ordered*, *unique*, *bookmarkable*,
 *reliable*, *resumable*, *atomic*, and that events say rightly whether an object was added. An API server sends
 events one by one and no lists of events: *atomic* here means that nothing of a revision comes after something else.
 
