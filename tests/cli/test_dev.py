@@ -18,7 +18,7 @@ from pilothouse.api.meta import Object
 from pilothouse.cli import dev_process, file_changes
 from pilothouse.cli.dev_process import LoadFailed, OperatorProcess
 from pilothouse.cli.file_changes import Watched, changed, stamps
-from pilothouse.cli.operator_process import failure_text
+from pilothouse.cli.operator_file import failure_text
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.connect import connect
 from pilothouse.env import Env
@@ -354,5 +354,5 @@ def test_an_error_without_a_frame_of_the_author_is_shown_whole(tmp_path: Path) -
         json.loads("{")
     except ValueError as error:
         text = failure_text(error, tmp_path)
-    assert text.startswith("Error: json.decoder.JSONDecodeError: ")
+    assert text.startswith("json.decoder.JSONDecodeError: ")
     assert "json/decoder.py" in text

@@ -1,5 +1,6 @@
 """``pilothouse new operator``: what it writes works as it is, and what it cannot write it explains."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,24 @@ def test_the_manifests_are_those_of_make_manifests(project: Path, capsys: pytest
          "--image", "registry.example.com/backup-schedule-operator:v0.1.0"]
     ) == 0  # fmt: skip
     assert capsys.readouterr().out == (project / "deploy/operator.yaml").read_text("utf-8")
+
+
+def test_make_manifests_leaves_what_is_there_after_an_error(project: Path) -> None:
+    before = {path: path.read_text("utf-8") for path in (project / "deploy").iterdir()}
+    code = project / "backup_schedule_operator.py"
+    code.write_text(f"{code.read_text('utf-8')}\nraise ValueError('no')\n")
+    (project / "bin").mkdir()
+    command = project / "bin/pilothouse"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m pilothouse "$@"\n')
+    command.chmod(0o755)
+    path = f"{project / 'bin'}:{os.environ['PATH']}"
+    made = subprocess.run(
+        ["make", "manifests"], cwd=project, env=environment(project) | {"PATH": path}, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert made.returncode == 2
+    assert f"Error: {code}, line {len(code.read_text('utf-8').splitlines())}: ValueError: no" in made.stderr
+    assert {path: path.read_text("utf-8") for path in (project / "deploy").iterdir()} == before
 
 
 @pytest.mark.parametrize("existing", ["Makefile", "deploy/operator.yaml"])

@@ -39,6 +39,19 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "website_operator.py"
 BACKUPS = EXAMPLE.with_name("backup_operator.py")
 
 
+@pytest.mark.parametrize("words", [["generate", "manifests"], ["run"]])
+def test_an_error_of_the_file_is_shown_without_frames_of_pilothouse(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "broken_operator.py"
+    file.write_text("def f():\n    return 1 / 0\n\nf()\n")
+    assert main([*words, str(file)]) == 1
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first == f"Error: {file}, line 2: ZeroDivisionError: division by zero"
+    assert rest[0] == "Traceback (most recent call last):"
+    assert "pilothouse" not in "".join(rest).replace(str(tmp_path), "")
+
+
 def test_the_manifests_of_the_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "manifests", str(EXAMPLE), "-n", "sites", "--image", "example.com/sites:1"]) == 0
     objects = list(yaml.safe_load_all(capsys.readouterr().out))

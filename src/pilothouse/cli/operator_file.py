@@ -1,5 +1,6 @@
 """The file of an operator, for commands: what is wrong with it is the user's to put right."""
 
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,15 @@ def load_app(reference: str) -> "App":
     """The ``App`` in ``FILE`` or ``FILE:NAME``; without a name the file has exactly one.
 
     The file is run, with its folder on the import path. Raises ``UserError`` for a file that cannot be read or has no
-    such app; what the file itself raises is its author's to see, with a traceback.
+    such app, and for what the file itself raises: where, and the traceback of the author's own frames.
     """
+    path, _name = file_and_name(reference)
     try:
         return app_file.load_app(reference)
     except app_file.AppFileError as error:
         raise UserError(str(error), code=2) from error
+    except Exception as error:
+        raise UserError(failure_text(error, path.resolve().parent)) from error
 
 
 def file_and_name(reference: str) -> tuple[Path, str]:
@@ -31,3 +35,24 @@ def file_and_name(reference: str) -> tuple[Path, str]:
         return app_file.file_and_name(reference)
     except app_file.AppFileError as error:
         raise UserError(str(error), code=2) from error
+
+
+def failure_text(error: BaseException, folder: Path) -> str:
+    """Where the code in ``folder`` failed, and its traceback without the frames that led to it."""
+    described = traceback.TracebackException.from_exception(error)
+    own = [number for number, frame in enumerate(described.stack) if _is_in(frame.filename, folder)]
+    if isinstance(error, SyntaxError):
+        where = f"{error.filename}, line {error.lineno}: "
+        described.stack[:] = described.stack[own[0] :] if own else []
+    elif own:
+        last = described.stack[own[-1]]
+        where = f"{last.filename}, line {last.lineno}: "
+        described.stack[:] = described.stack[own[0] :]
+    else:
+        where = ""
+    summary = "".join(described.format_exception_only()).strip().splitlines()[-1]
+    return f"{where}{summary}\n{''.join(described.format()).rstrip()}"
+
+
+def _is_in(filename: str, folder: Path) -> bool:
+    return Path(filename).is_relative_to(folder)

@@ -10,16 +10,14 @@ import asyncio
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pilothouse.cli import run
 from pilothouse.cli.dev_process import Loaded
-from pilothouse.cli.operator_file import file_and_name, load_app
+from pilothouse.cli.operator_file import failure_text, file_and_name, load_app
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import TaskGroup
 from pilothouse.operator import Health
@@ -53,37 +51,14 @@ def main(words: Sequence[str]) -> int:
 
 
 def _load(where: str) -> "tuple[App, list[dict[str, Any]]] | None":
-    folder = Path()
     try:
-        folder = file_and_name(where)[0].resolve().parent
         app = load_app(where)
         return app, app.definitions()
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever the author's code raises is the author's to read
-        print(failure_text(error, folder), file=sys.stderr)
+        print(f"Error: {failure_text(error, file_and_name(where)[0].resolve().parent)}", file=sys.stderr)
     return None
-
-
-def failure_text(error: BaseException, folder: Path) -> str:
-    """Where the code in ``folder`` failed, and its traceback without the frames that led to it."""
-    described = traceback.TracebackException.from_exception(error)
-    own = [number for number, frame in enumerate(described.stack) if _is_in(frame.filename, folder)]
-    if isinstance(error, SyntaxError):
-        where = f"{error.filename}, line {error.lineno}: "
-        described.stack[:] = described.stack[own[0] :] if own else []
-    elif own:
-        last = described.stack[own[-1]]
-        where = f"{last.filename}, line {last.lineno}: "
-        described.stack[:] = described.stack[own[0] :]
-    else:
-        where = ""
-    summary = "".join(described.format_exception_only()).strip().splitlines()[-1]
-    return f"Error: {where}{summary}\n{''.join(described.format()).rstrip()}"
-
-
-def _is_in(filename: str, folder: Path) -> bool:
-    return Path(filename).is_relative_to(folder)
 
 
 async def _run(app: "App", parsed: "Parsed", report: int) -> int:
