@@ -29,7 +29,7 @@ _NONE = SimpleNamespace(params={})
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--seeds N`` and ``--soak``: one seed in ``make test``, full counts in ``make explore`` and ``make soak``."""
     group = parser.getgroup("pilothouse")
-    group.addoption("--seeds", type=int, default=4, help="how many seeds each simulation is tried with (default 4)")
+    group.addoption("--seeds", type=int, default=2, help="how many seeds each simulation is tried with (default 2)")
     group.addoption("--seed", default="", help="only this seed, or these: 17 or 300-599")
     group.addoption("--recorded", default="", help="play one recorded scenario, and print it: 17; or many: 1-99")
     group.addoption("--write-golden", action="store_true", help="write the files in golden/ from what tests find")

@@ -1,7 +1,7 @@
 """What a user can get wrong: each is one clear message with the thing, the reason and the way out, and an exit code.
 
-The commands run as processes, with a home directory of their own. 0 is success, 1 a failure, 2 a command line that
-can't be used.
+Commands that get further than their flags run as processes, with a home directory of their own. 0 is success, 1 a
+failure, 2 a command line that can't be used.
 """
 
 import json
@@ -13,6 +13,7 @@ from tests.programs import run_pilothouse
 from tests.tables import cases
 
 from pilothouse.cli import kube_controller_manager
+from pilothouse.cli.dispatch import main
 
 KUBECONFIG = {
     "apiVersion": "v1",
@@ -73,15 +74,18 @@ KUBECONFIG = {
         ("nodes --nodes", "flag needs an argument: --nodes"),
     ],
 )
-def test_a_command_line_that_cannot_be_used(tmp_path: Path, line: str, message: str) -> None:
+def test_a_command_line_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     words = line.split()
-    done = run_pilothouse(tmp_path, *words)
-    assert done.returncode == 2
-    assert message in done.stderr
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert message in err
     command = "pilothouse" if len(words) == 1 else f"pilothouse {words[0]}"
-    assert done.stderr.endswith(f'\nSee "{command} --help" for usage.\n')
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    assert err.endswith(f'\nSee "{command} --help" for usage.\n')
+    assert "Traceback" not in err
+    assert out == ""
 
 
 def no_file(directory: Path) -> str:
