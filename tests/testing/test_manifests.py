@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client as official
+from tests.operator.test_conversion import PAGES
 from tests.tables import cases
 
 from pilothouse.api.meta import ObjectMeta, View
@@ -94,6 +95,8 @@ def test_definitions_come_from_files_mappings_and_classes(tmp_path: Path) -> Non
         definitions_of(tmp_path / "all.yaml")
     with pytest.raises(TypeError, match="crds are paths, YAML text, mappings or CustomResources, got int"):
         definitions_of([3])  # type: ignore[list-item]  # that is the point
+    with pytest.raises(ValueError, match=r"pages\.example\.com has functions for conversion, .* run the App"):
+        definitions_of(PAGES)
 
 
 async def test_applied_objects_are_created_and_then_changed(env: Env) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
+from tests.operator.test_conversion import PAGES
 from tests.operator.test_models import definition, version
 
 from pilothouse.machinery.string_formats import FORMATS
@@ -136,6 +137,12 @@ def test_defaults_count_when_rules_are_checked() -> None:
     collect()
     assert {} in values
     assert {"on": False} not in values
+
+
+def test_conversions_are_of_no_importance() -> None:
+    """Of PAGES, v1 is stored."""
+    assert find(strategies.specs(PAGES), lambda _spec: True, settings=settings(database=None)) == {"host": ""}
+    assert find(strategies.specs(PAGES, "v2"), lambda _spec: True, settings=settings(database=None)) == {"hosts": []}
 
 
 def test_specs_and_versions() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.env.lazy import lazy_imports
 
 if TYPE_CHECKING:
-    from pilothouse.operator import CustomResource
+    from pilothouse.operator import ClientConfig, CustomResource
 
 with lazy_imports():
     from pilothouse.machinery import manifest_text
@@ -53,10 +53,11 @@ def objects_of(manifests: Manifests) -> list[Object]:
     return [found for manifest in manifests for found in _objects(manifest)]
 
 
-def definitions_of(definitions: "Definitions") -> list[Object]:
+def definitions_of(definitions: "Definitions", webhooks: "ClientConfig | None" = None) -> list[Object]:
     """The CustomResourceDefinitions among them; files may contain other objects, which are left out, as envtest does.
 
-    Raises what ``objects_of`` raises, and ``ValueError`` for a source without a definition.
+    Raises what ``objects_of`` raises, and ``ValueError`` for a source without a definition, and for a
+    ``CustomResource`` with functions for conversion unless ``webhooks`` says where they are served.
     """
     if isinstance(definitions, Path | str | Mapping) or not isinstance(definitions, Iterable):
         definitions = (definitions,)
@@ -65,7 +66,12 @@ def definitions_of(definitions: "Definitions") -> list[Object]:
         if isinstance(source, Path | str | Mapping):
             own = [each for each in _objects(source) if each["kind"] == DEFINITION_KIND]
         elif isinstance(source, custom_resource.CustomResource):
-            own = [source.definition()]
+            if source.has_conversion and webhooks is None:
+                raise ValueError(
+                    f"{source.name} has functions for conversion, which the API server calls in its App: leave it out "
+                    "of crds=, and run the App (running(app)), which applies the definition"
+                )
+            own = [source.definition(webhooks)]
         else:
             raise TypeError(f"crds are paths, YAML text, mappings or CustomResources, got {type(source).__name__}")
         if not own:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 with lazy_imports():
     from hypothesis import strategies as st
 
+    from pilothouse.operator import client_config
+
 Schema = Mapping[str, Any]
 """A schema of a CustomResourceDefinition (``openAPIV3Schema``)."""
 _MOST_ITEMS = 3
@@ -89,7 +91,9 @@ def objects(
     version.
     """
     _require_hypothesis()
-    definition, *others = definitions_of(resource)
+    # Only the schemas count, not where conversions are served.
+    nowhere = client_config.ClientConfig(url="https://conversions.invalid")
+    definition, *others = definitions_of(resource, nowhere)
     if others:
         raise ValueError(f"expected one CustomResourceDefinition, got {len(others) + 1}")
     spec = definition["spec"]
