@@ -272,6 +272,35 @@ def test_a_failure_says_why_the_write_was_made(tmp_path: Path) -> None:
     assert "why it was written" in found.why
 
 
+@cases(
+    "spec, root",
+    {
+        "an entry of the time line": (
+            "  timeline: [{name: zone outage, at: 1m, nodes: {name: node-0, silence: true}}]\n",
+            'node/node-0 goes silent, entry "zone outage"',
+        ),
+        "an entry without a name": (
+            "  timeline: [{at: 1m, nodes: {name: node-0, silence: true}}]\n",
+            "node/node-0 goes silent, spec.timeline[0]",
+        ),
+    },
+)
+def test_the_root_of_a_lost_node_is_the_action(tmp_path: Path, spec: str, root: str) -> None:
+    ready = "objects.deployments['default/web'].status.?readyReplicas.orValue(0)"
+    found = result(tmp_path, WEB + spec + f'  expect:\n    always: [{{cel: "{ready} in [0, 3]"}}]\n').failure
+    assert found is not None
+    assert found.why.splitlines()[-1].endswith(root)
+
+
+def test_the_root_of_an_eviction_is_the_action_behind_the_taint(tmp_path: Path) -> None:
+    spec = WEB.replace("time: 5m", "time: 10m")
+    spec += "  timeline: [{name: zone outage, at: 1m, nodes: {name: node-0, silence: true}}]\n"
+    found = result(tmp_path, spec + "  expect:\n    always: [{cel: objects.pods.size() <= 3}]\n").failure
+    assert found is not None
+    assert "by taint-eviction-controller" in found.why
+    assert found.why.splitlines()[-1].endswith('node/node-0 goes silent, entry "zone outage"')
+
+
 def test_the_same_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
     spec = WEB + "  timeline: [{at: 1m, nodes: {count: 1, silence: true, for: 2m}}]\n"
     spec += "  faults: {count: 4, within: 4m, of: [manager, nodes, pods]}\n"

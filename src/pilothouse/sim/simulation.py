@@ -8,7 +8,7 @@ API server (``Replica``) may be behind; a process watches one of the two.
 import asyncio
 import contextlib
 import functools
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -43,6 +43,7 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRI
 from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.virtual import VirtualClock
+from pilothouse.machinery.times import format_micro_time
 from pilothouse.nodes import Profile
 from pilothouse.nodes.behaviour import DeriveBehaviour, behaviour_of
 from pilothouse.plane import LocalClients, NodeGroup, Plane, PlaneOptions
@@ -61,11 +62,15 @@ from pilothouse.storage.store import newest_revision
 
 if TYPE_CHECKING:
     from pilothouse.nodes.stages import Stage
+    from pilothouse.why.evidence import Reference
+    from pilothouse.why.steps import Step
 
 with lazy_imports():
     from pilothouse.plane import evidence
     from pilothouse.why import chain, steps
 
+_MOST_NODE_FAULTS = 50
+"""Of each node, the last ones."""
 QUIET_SECONDS = 1200.0
 """A cluster is at rest after so long without writes: the longest back-off of a queue is 1000 s."""
 SETTLE_SECONDS = 4 * 3600.0
@@ -179,6 +184,8 @@ class Simulation:
         """What has been written since the cluster was last looked at, heartbeats aside."""
         self.checked: Change | None = None
         """The change that invariants look at; after the end, the one that was rejected."""
+        self._node_faults: dict[str, deque[tuple[int, str, str]]] = {}
+        """Revision, time and text of what was done to each node."""
         self._group: TaskGroup | None = None
         self._running = asyncio.Event()
         self._ending = False
@@ -384,13 +391,27 @@ class Simulation:
             self.checked = None
             self.triggers.committed(change)
 
+    def note_fault(self, node: str, text: str) -> None:
+        """A fault of a node begins or ends now, by an action that the cluster's objects don't show: ``text`` says what
+        and by whom, for explanations."""
+        found = self._node_faults.setdefault(node, deque(maxlen=_MOST_NODE_FAULTS))
+        found.append((self.store.revision, format_micro_time(self.env.now()), text))
+
+    def _fault_before(self, about: "Reference", until: int) -> "Step | None":
+        noted = self._node_faults.get(about.name, ()) if about.resource == "nodes" else ()
+        for revision, time, text in reversed(noted):
+            if not until or revision < until:
+                name = f"node/{about.name}"
+                return steps.Step(text=f"{name} {text}", object=name, time=time, root=steps.FAULT)
+        return None
+
     def explained(self) -> str:
         """Why the write was made that an invariant has rejected; empty if none has."""
         if self.checked is None:
             return ""
         server = self.plane.server
         known = evidence.StoreEvidence(server.store, server.core.table)
-        asked = chain.Chain(known).step(known.described(self.checked))
+        asked = chain.Chain(known, self._fault_before).step(known.described(self.checked))
         try:
             asked.send(None)  # nothing in it waits: the store is in memory
         except StopIteration as done:

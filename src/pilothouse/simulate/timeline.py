@@ -19,6 +19,7 @@ from pilothouse.simulate.scenario.scalars import shown_seconds
 
 _LASTING = ("drain", "load", "nodes", "manager", "program", "api_server")
 """Actions that may take their time. What has to hold after one is looked for from its beginning on."""
+_OUTAGES = {"silent": "goes silent", "slow": "becomes slow", "vanished": "vanishes", "rebooted": "reboots"}
 Mark = Callable[[str, str], object]
 """Kind (``action``, ``fault``) and text of something that happens now."""
 
@@ -155,6 +156,7 @@ class Timeline:
 
     async def _node_outage(self, fault: NodeOutage) -> None:
         nodes = self.actions.nodes.simulator
+        self._simulation.note_fault(fault.node, f"{_OUTAGES[fault.how]}, a random fault of spec.faults")
         match fault.how:
             case "silent":
                 nodes.silence(fault.node)
@@ -166,6 +168,7 @@ class Timeline:
                 nodes.revive(fault.node, pods=False)
                 return
         await asyncio.sleep(fault.seconds)
+        self._simulation.note_fault(fault.node, "is as before, end of a random fault")
         nodes.revive(fault.node)
 
     def _crash_pod(self, share: float) -> None:

@@ -7,6 +7,8 @@ rollout follows from the new template, although the news was that a pod became r
 the key's own object is considered too, unless the status said that it was fulfilled.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from pilothouse.machinery.causes import RETRY, TIMER, Cause, Trigger
@@ -30,6 +32,9 @@ from pilothouse.why.nearby import nearby
 from pilothouse.why.requests import acting_differences, last_request
 from pilothouse.why.steps import FAULT, PROGRAM, UNKNOWN, USER, Step
 
+UnwrittenFault = Callable[[Reference, int], Step | None]
+"""The last fault of an object before a revision (0: of all) that nobody has written down in the cluster: simulations
+bring them about."""
 _MOST_LINKS = 16
 _MOST_BRANCHES = 3
 _MOST_STEPS = 80
@@ -64,6 +69,8 @@ KEY_RESOURCES = {
 """What the keys of components name."""
 
 
+_EVICTION = "taint-eviction-controller"
+_OUT_OF_REACH = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 _STATUS_DRIVEN = frozenset({"node-lifecycle-controller"})
 """These follow what an object's status says: nothing that they do is due to its spec."""
 
@@ -98,8 +105,9 @@ class _Intents:
 class Chain:
     """Follows changes back. One for each explanation: it bounds how much is described."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Evidence, unwritten: UnwrittenFault = lambda _reference, _until: None) -> None:
         self._evidence = evidence
+        self._unwritten = unwritten
         self._steps = 0
         self._changes: dict[tuple[str, str, str], ObjectChange] = {}
 
@@ -134,10 +142,23 @@ class Chain:
                 step.because.append(await self.step(each.change, text=each.text, seen=seen))
             if not step.because and root_of(change) == FAULT:
                 step.because = await self.injected(reference, until=change.revision)
+                about = key_reference(cause)
+                if not step.because and about is not None and about != reference:
+                    step.because = await self.injected(about, until=change.revision)
+        if not step.because:
+            step.because = self._lost_contact(cause, change.revision)
         if not step.because:
             step.root = root_of(change)
             step.table += _lost(cause, step.root)
         return step
+
+    def _lost_contact(self, cause: Cause | None, until: int) -> list[Step]:
+        """The fault behind the taint of a node that is out of reach, when history does not have the taint any more."""
+        if cause is None or cause.component != _EVICTION or not any(each in cause.decision for each in _OUT_OF_REACH):
+            return []
+        named = next((each.name for each in cause.triggers if each.resource == "nodes"), "")
+        fault = self._unwritten(Reference("nodes", "", named), until) if named else None
+        return [] if fault is None else [fault]
 
     async def add_nearby(self, root: Step) -> None:
         """Add to a step of somebody's act what the same user wrote within the same seconds."""
@@ -148,7 +169,10 @@ class Chain:
     async def injected(self, reference: Reference, *, until: int = 0) -> list[Step]:
         """For a fault of a simulated node or pod: the step that asked for it, if somebody did."""
         change = await injected(self._evidence, reference, until=until)
-        return [] if change is None else [await self.step(change)]
+        if change is not None:
+            return [await self.step(change)]
+        fault = self._unwritten(reference, until)
+        return [] if fault is None else [fault]
 
     async def _reasons(
         self, change: ObjectChange, cause: Cause | None, further: list[ObjectChange], seen: frozenset[int]

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 _RAW_NODES: Kind[msgspec.Raw] = NODES.raw
 _TRIES = 5
+_EFFECTS = {
+    "silence": "goes silent",
+    "vanish": "vanishes",
+    "out_of_service": "is taken out of service",
+    "slow": "becomes slow",
+    "relieve": "has no pressure any more",
+    "reboot": "reboots",
+    "revive": "is revived",
+}
 
 
 class Nodes:
@@ -79,14 +88,17 @@ class Nodes:
 
     # Outages
 
-    async def fault(self, fault: actions.NodeFault, names: Sequence[str]) -> None:
-        """Bring it about; with ``for`` undo it afterwards."""
+    async def fault(self, fault: actions.NodeFault, names: Sequence[str], by: str) -> None:
+        """Bring it about; with ``for`` undo it afterwards. ``by`` says in explanations what has asked for it."""
         apply, undo = self._effect(fault)
+        what = _EFFECTS.get(fault.effect) or f"comes under {fault.pressure} pressure"
         for name in names:
+            self._simulation.note_fault(name, f"{what}, {by}")
             apply(name)
         if fault.for_ is not None:
             await asyncio.sleep(fault.for_)
             for name in names:
+                self._simulation.note_fault(name, f"is as before, end of {by}")
                 undo(name)
 
     def _effect(self, fault: actions.NodeFault) -> tuple[Callable[[str], object], Callable[[str], object]]:

@@ -38,7 +38,6 @@ class Actions:
             "untaint": self._untaint,
             "evict": self._evict,
             "crash": self._crash,
-            "nodes": self._fault_nodes,
             "manager": self._fault_manager,
             "program": self._fault_manager,
             "api_server": self._fault_api_server,
@@ -53,6 +52,10 @@ class Actions:
         try:
             if entry.apply is not None:
                 await self.administrator.apply(self._scenario.applied[number])
+                return
+            if entry.nodes is not None:
+                by = f'entry "{entry.name}"' if entry.name else f"spec.timeline[{number}]"
+                await self.nodes.fault(entry.nodes, self.nodes.select(entry.nodes, chance), by)
                 return
             await self._perform[entry.action](getattr(entry, entry.action), chance)
         except ActionError:
@@ -89,9 +92,6 @@ class Actions:
         for pod in await pods.select(self._simulation.user, action, chance):
             meta = pod["metadata"]
             self.nodes.simulator.crash(meta["namespace"], meta["name"], action.container, action.exit_code)
-
-    async def _fault_nodes(self, action: actions.NodeFault, chance: random.Random) -> None:
-        await self.nodes.fault(action, self.nodes.select(action, chance))
 
     async def _fault_manager(self, action: actions.ManagerFault, _chance: random.Random) -> None:
         if action.partition is not None:
