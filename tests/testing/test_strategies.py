@@ -141,7 +141,7 @@ def test_defaults_count_when_rules_are_checked() -> None:
 
 def test_conversions_are_of_no_importance() -> None:
     """Of PAGES, v1 is stored."""
-    assert find(strategies.specs(PAGES), lambda _spec: True, settings=settings(database=None)) == {"host": ""}
+    assert find(strategies.specs(PAGES), bool, settings=settings(database=None)) == {"host": ""}
     assert find(strategies.specs(PAGES, "v2"), lambda _spec: True, settings=settings(database=None)) == {"hosts": []}
 
 
