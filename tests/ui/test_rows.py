@@ -99,12 +99,15 @@ def test_the_row_of_a_node() -> None:
         },
         "status": {
             "allocatable": {"cpu": "4"},
-            "conditions": [{"type": "Ready", "status": "False"}, {"type": "DiskPressure", "status": "True"}],
+            "conditions": [
+                {"type": "Ready", "status": "False", "lastTransitionTime": "1970-01-01T00:01:00Z"},
+                {"type": "DiskPressure", "status": "True"},
+            ],
         },
     }
     row = named("nodes", node_row("/nodes/n", json.dumps(document).encode()))
     assert (row["state"], row["unschedulable"], row["cpu"]) == ("failing", True, "4")
-    assert row["note"] == "DiskPressure, gpu:NoSchedule"
+    assert (row["note"], row["since"]) == ("DiskPressure, gpu:NoSchedule", 60)
 
 
 def workload(resource: str, **parts: Any) -> dict[str, Any]:

@@ -3,7 +3,11 @@
 import asyncio
 from typing import Any
 
-from tests.why.cluster import Cluster
+from tests.why.cluster import Cluster, text
+
+from pilothouse.api.batch import CRON_JOBS
+
+_QUICK = {"metadata": {"annotations": {"simulated.pilothouse.dev/run-time": "1s"}}}
 
 
 def _cron_job(**spec: Any) -> dict[str, Any]:
@@ -18,6 +22,16 @@ def _cron_job(**spec: Any) -> dict[str, Any]:
         "metadata": {"name": "report"},
         "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}, **spec},
     }
+
+
+async def test_a_job_that_has_completed(cluster: Cluster) -> None:
+    await cluster.create(_cron_job())
+    await cluster.patch(CRON_JOBS, "report", {"spec": {"jobTemplate": {"spec": {"template": _QUICK}}}})
+    await asyncio.sleep(70)
+    (job,) = await cluster.documents("jobs.batch", "default")
+    found = await cluster.why("jobs.batch", job["metadata"]["name"])
+    assert found.state == "completed", text(found)
+    assert "completed: 1 pod succeeded" in text(found)
 
 
 async def test_the_job_before_still_runs(cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ Files are for everybody who reaches the port: they are the same for every cluste
 
 import asyncio
 import contextlib
+import datetime
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
@@ -277,10 +278,11 @@ class Page:
 
     async def _why(self, question: Question, send: Send) -> None:
         info, namespace, name, revision = self._object_of(question)
-        if revision:
-            raise Rejected(400, "why an object is as it is can be explained of now, not of the past")
-        evidence = why.ServerEvidence(self._client, await self._client.discover())
-        await answer_json(send, await why.explain(evidence, why.Reference(info.group_resource, namespace, name)))
+        time = self._revision(question)[1]
+        at = datetime.datetime.fromtimestamp(time, datetime.UTC) if revision else None
+        evidence = why.ServerEvidence(self._client, await self._client.discover(), at=revision)
+        found = await why.explain(evidence, why.Reference(info.group_resource, namespace, name), time=at)
+        await answer_json(send, found)
 
     def _object_of(self, question: Question) -> tuple[ResourceInfo, str, str, int]:
         query = question.query

@@ -41,7 +41,8 @@ def node_row(key: str, value: bytes) -> Row:
     node = _read_node(value)
     spec, status = node.spec or views.NodeSpec(), node.status or views.NodeStatus()
     conditions = status.conditions or ()
-    ready = next((each.status for each in conditions if each.type == "Ready"), "Unknown")
+    condition = next((each for each in conditions if each.type == "Ready"), views.Condition(status="Unknown"))
+    ready = condition.status
     notes = [each.type for each in conditions if each.type != "Ready" and each.status == "True"]
     notes += [f"{each.key}:{each.effect}" for each in spec.taints or () if each.key != _CORDONED]
     allocatable = status.allocatable or {}
@@ -57,6 +58,7 @@ def node_row(key: str, value: bytes) -> Row:
         allocatable.get("pods", ""),
         ", ".join(notes)[:_LONGEST_NOTE],
         epoch(node.metadata.creation_timestamp),
+        0 if ready == "True" else epoch(condition.last_transition_time),
     )
 
 
@@ -249,7 +251,7 @@ TABLES: Sequence[Table] = (
     Table(
         "nodes",
         ("/nodes/",),
-        ("key", "uid", "state", "unschedulable", "cpu", "memory", "pods", "note", "created"),
+        ("key", "uid", "state", "unschedulable", "cpu", "memory", "pods", "note", "created", "since"),
         node_row,
     ),
     Table(

@@ -10,6 +10,8 @@ from pilothouse.ui.objects import Objects
 from pilothouse.ui.slices import Slices
 
 MOST_FOUND = 100
+MOST_GONE = 50
+"""So many are found beside, of those that are gone."""
 _PAGE = 1000
 _LONGEST = 100
 
@@ -24,7 +26,8 @@ class Search:
 
     async def find(self, text: str) -> dict[str, Any]:
         """The objects whose namespace and name contain every word; a first word that is the name of a kind or resource,
-        or a short name, restricts it to that. Events are left out: they are found at their objects."""
+        or a short name, restricts it to that. Those that are gone come last, as far back as the history goes. Events
+        are left out: they are found at their objects."""
         words = text[:_LONGEST].lower().split()
         infos = [info for info in self._objects.infos() if info.resource != "events"]
         of_kind = [info for info in infos if words and words[0] in _names_of(info)]
@@ -33,7 +36,7 @@ class Search:
         elif not words:
             infos = []
         slices = Slices(self._env.perf_counter)
-        found: list[dict[str, str]] = []
+        found: list[dict[str, Any]] = []
         for info in infos:
             after = info.prefix
             while len(found) < MOST_FOUND:
@@ -44,7 +47,22 @@ class Search:
                 if len(records) < _PAGE:
                     break
                 after = records[-1].key
-        return {"found": found, "more": len(found) == MOST_FOUND}
+        more = len(found) == MOST_FOUND
+        for info in infos if words else ():
+            found += self._gone(info, words)[: MOST_FOUND + MOST_GONE - len(found)]
+            await slices.turn()
+        return {"found": found, "more": more}
+
+    def _gone(self, info: ResourceInfo, words: Sequence[str]) -> list[dict[str, Any]]:
+        """The objects of a kind that the history has and that are not there any more, last deleted first."""
+        store = self._core.store
+        keys = dict.fromkeys(
+            change.key
+            for change in reversed(store.changes(info.prefix))
+            if change.type == "DELETED" and _fits(change.key[len(info.prefix) :].lower(), words)
+        )
+        gone = [key for key in keys if store.get(key) is None]
+        return [{"key": key, "kind": info.kind, "gone": True} for key in gone[:MOST_GONE]]
 
     def kinds(self) -> list[dict[str, Any]]:
         """What is stored, and how much of it."""

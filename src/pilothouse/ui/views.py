@@ -32,6 +32,7 @@ class Condition(msgspec.Struct, rename="camel"):
     status: str = ""
     reason: str | None = None
     message: str | None = None
+    last_transition_time: str | None = None
 
 
 class Taint(msgspec.Struct):

@@ -1,9 +1,12 @@
 // The cluster as a picture: each node with a sign for each of its pods.
 
-import { collator, countStates, fill, h, number, partsOf, POD_STATES, say, sign, spoken, STATES } from "./dom.js";
+import { clock, collator, countStates, fill, h, number, partsOf, POD_STATES, say, sign, spoken, STATES } from "./dom.js";
 import { hrefOf } from "./route.js";
 
 const MOST_SIGNS = 120;
+
+/** Taints are long: they break after their marks, with spaces of no width. */
+const breakable = (text) => text.replace(/[/:=]/g, "$&\u200b");
 const MOST_LISTED = 50;
 
 export class Cluster {
@@ -94,7 +97,12 @@ export class Cluster {
     if (!cell || !node) return;
     const { name } = partsOf(key);
     const counts = countStates(this.world.shown.podsOn(name));
-    const notes = [node.unschedulable ? "cordoned" : "", node.note].filter(Boolean).join(", ");
+    const lines = [
+      node.since ? `not ready since ${clock(node.since)}` : "",
+      node.unschedulable ? "cordoned" : "",
+      ...node.note.split(", "),
+    ].filter(Boolean);
+    const notes = lines.join(", ");
     const drawn = JSON.stringify([node.state, notes, counts]);
     cell.counts = counts;
     cell.link.href = hrefOf(key);
@@ -104,7 +112,7 @@ export class Cluster {
     cell.link.setAttribute("aria-label",
       `${name}: ${STATES[node.state]?.label ?? node.state}${notes ? `, ${notes}` : ""}, ${total} pods${total ? `: ${spoken(counts)}` : ""}`);
     fill(cell.state, sign(node.state, { quiet: true }));
-    say(cell.note, notes);
+    fill(cell.note, lines.map((text) => h("span", { class: "line", text: breakable(text) })));
     fill(cell.signs, POD_STATES.filter((state) => counts[state]).map((state) =>
       h("span", { class: `s-${state}`, text: STATES[state].sign.repeat(Math.min(counts[state], MOST_SIGNS)) +
         (counts[state] > MOST_SIGNS ? ` +${counts[state] - MOST_SIGNS}` : "") })));

@@ -230,9 +230,10 @@ export class ObjectPage {
     const roots = steps.some((step) => step.because?.length) ? new Map(rootsOf(steps).map((step) => [`${step.text} ${step.resourceVersion}`, step])) : null;
     fill(this.panel,
       h("p", {}, h("b", { text: `${object}: ${state}` })),
-      stepTree(steps),
       roots ? [h("h2", { text: roots.size === 1 ? "It began with" : "It began with each of these" }),
-        h("ul", { class: "roots" }, [...roots.values()].map((step) => h("li", {}, headline(step))))] : null,
+        h("ul", { class: "roots" }, [...roots.values()].map((step) => h("li", {}, headline(step), hints(step)))),
+        h("h2", { text: "How it came to that" })] : null,
+      stepTree(steps, roots ? () => null : hints),
       unseen?.length ? [h("h2", { text: "Not seen" }), h("ul", {}, unseen.map((text) => h("li", { text })))] : null);
   }
 
@@ -243,9 +244,6 @@ export class ObjectPage {
 
   async #loadWhy(version) {
     this.loaded.why = version;
-    if (this.world.past) {
-      return fill(this.panel, h("p", { text: "Why an object is as it is can be explained of now, not of the past. Its history says who changed it then." }));
-    }
     if (!this.panel.firstChild) fill(this.panel, h("p", { text: "Searching for the causes …" }));
     try {
       const found = await get("why", { ...this.query, at: route().at });
@@ -260,13 +258,19 @@ function rootsOf(steps) {
   return steps.flatMap((step) => (step.because?.length ? rootsOf(step.because) : [step]));
 }
 
+/** What else the same user did then, of a step of somebody's act. */
+function hints(step) {
+  return step.hints?.length ? h("ul", { class: "owned note" }, step.hints.map((text) => h("li", { text }))) : null;
+}
+
 /** A link of the chain, and what led to it. */
-function stepTree(steps) {
+function stepTree(steps, more) {
   return h("ul", { class: "owned" }, steps.map((step) => h("li", {},
     headline(step),
     step.decision ? h("p", { class: "note", text: step.decision }) : null,
     step.table?.length ? h("pre", { tabindex: "0", role: "region", "aria-label": "Details", text: step.table.join("\n") }) : null,
-    step.because?.length ? [h("p", { class: "label", text: "because" }), stepTree(step.because)] : null)));
+    more(step),
+    step.because?.length ? [h("p", { class: "label", text: "because" }), stepTree(step.because, more)] : null)));
 }
 
 function headline(step) {

@@ -28,11 +28,13 @@ export class Search {
 
   async #search() {
     const { found, more } = await get("search", { q: this.text });
-    say(this.summary, `${more ? "The first " : ""}${number.format(found.length)} objects of now with such a name${more ? "; search for more of the name, or for a kind and a name" : ""}`);
+    const gone = found.filter((each) => each.gone).length;
+    say(this.summary, `${more ? "The first " : ""}${number.format(found.length - gone)} objects of now with such a name${gone ? `, and ${number.format(gone)} that ${gone === 1 ? "is" : "are"} gone` : ""}${more ? "; search for more of the name, or for a kind and a name" : ""}`);
     fill(this.list, found.map((each) => {
       const { namespace, name } = partsOf(each.key);
       return h("li", {}, h("span", { class: "kind", text: each.kind }), " ", h("a", { href: hrefOf(each.key), text: name }), " ",
-        h("span", { class: "namespace", text: namespace }));
+        h("span", { class: "namespace", text: namespace }),
+        each.gone ? h("span", { class: "note", text: " deleted" }) : null);
     }));
   }
 

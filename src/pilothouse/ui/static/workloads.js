@@ -6,6 +6,7 @@ import { hrefOf } from "./route.js";
 
 const STEP = 60;
 const MOST_PODS = 60;
+const CREATIONS = ["FailedCreate", "SuccessfulCreate"];
 
 export class Workloads {
   title = "Workloads";
@@ -54,6 +55,8 @@ export class Workloads {
       if (Boolean(isRoot) !== known) return this.#rebuild();
     }
     if (this.onlyMoving && roots.size) return this.#rebuild();
+    // An event may be the last thing that is heard of a workload that gets no pods.
+    if (changes.tables.events.size) for (const row of model.roots()) if (isMoving(model, row)) roots.add(row.key);
     for (const key of roots) this.#draw(key);
     if (changes.tables.workloads.size) this.#summarize();
   }
@@ -157,9 +160,21 @@ function noteOf(model, row) {
   if (row.state === "paused") notes.push(resource === "deployments" ? "paused" : "suspended");
   if (resource === "deployments" && row.updated < row.desired) notes.push(`${row.updated} of ${row.desired} updated`);
   if (resource === "statefulsets" && row.updated < row.desired) notes.push(`${row.updated} of ${row.desired} updated`);
+  if (row.state === "succeeded") notes.push("succeeded");
   if (row.failed) notes.push(`${row.failed} failed`);
   if (row.note) notes.push(row.note);
+  else if (isMoving(model, row)) notes.push(...rejections(model, row));
   return notes.join("; ");
+}
+
+/** The last FailedCreate of a workload or of what it owns, unless something was created since. */
+function rejections(model, row) {
+  const uids = new Set([row.uid, ...model.workloadsOf(row.uid).map((each) => each.uid)]);
+  let last = null;
+  for (const event of model.events.values()) {
+    if (uids.has(event.uid) && CREATIONS.includes(event.reason) && (!last || event.at >= last.at)) last = event;
+  }
+  return last?.reason === "FailedCreate" ? [`FailedCreate: ${last.message}`] : [];
 }
 
 /** What it owns, as nested lists. */
@@ -176,9 +191,10 @@ export function ownerTree(world, row) {
 }
 
 function workloadLabel(row) {
+  const isJob = partsOf(row.key).resource === "jobs";
   const revision = row.revision ? `, revision ${row.revision}` : "";
   return [h("span", { class: "kind", text: kindOf(row.key) }), " ", h("a", { href: hrefOf(row.key), text: partsOf(row.key).name }),
-    h("span", { class: "note", text: ` ${row.ready} of ${row.desired} ready${revision}` })];
+    h("span", { class: "note", text: ` ${isJob ? row.succeeded : row.ready} of ${row.desired} ${isJob ? "succeeded" : "ready"}${revision}` })];
 }
 
 export function podLabel(world, pod) {

@@ -22,8 +22,9 @@ async def job(view: View) -> Finding | None:
     failed = view.condition("Failed") or view.condition("FailureTarget")
     if failed.get("status") == "True":
         return Finding("failed", await _failed(view, failed))
-    if view.condition("Complete").get("status") == "True":
-        return None
+    complete = view.condition("Complete")
+    if complete.get("status") == "True":
+        return Finding("completed", (await _completed(view, complete),))
     if view.spec.get("suspend"):
         text = "is suspended: spec.suspend is true, so it has no pods"
         return Finding("suspended", (view.step(text, root=STATE, because=await _set(view)),))
@@ -39,6 +40,14 @@ async def job(view: View) -> Finding | None:
     )
     step = view.step(text, root=STATE, because=[await _failure(view, pod) for pod in troubled[-_SHOWN_PODS:]])
     return Finding("retrying", (step,))
+
+
+async def _completed(view: View, complete: Document) -> Step:
+    made = await created(view)
+    succeeded = counted(int(view.status.get("succeeded") or 0), "pod")
+    step = view.step(f"completed: {succeeded} succeeded", root=STATE, because=[made] if made is not None else [])
+    step.time = complete.get("lastTransitionTime") or ""
+    return step
 
 
 async def _not_running(view: View, pods: list[Document]) -> Finding | None:
