@@ -91,6 +91,31 @@ def test_a_rollout_moves_its_bars(cluster: Cluster, tab: Tab) -> None:
     tab.wait("/^revision 23 of 3 ready$/.test([...seen].at(-1))")
 
 
+def test_workloads_say_what_rejects_their_pods(cluster: Cluster, tab: Tab) -> None:
+    cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": "full"}})
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    cluster.request("POST", "/api/v1/namespaces/full/resourcequotas", quota)
+    pod = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}}
+    spec = {"selector": {"matchLabels": {"app": "db"}}, "template": pod, "serviceName": "db"}
+    cluster.request("POST", "/apis/apps/v1/namespaces/full/statefulsets", {"metadata": {"name": "db"}, "spec": spec})
+    show(tab, cluster, "workloads", "Workloads")
+    tab.find(".workload .note", "FailedCreate: Create Pod db-0 in StatefulSet db failed error: ")
+    cluster.request("DELETE", "/api/v1/namespaces/full")
+
+
+def test_taints_of_a_node_are_lines(cluster: Cluster, tab: Tab) -> None:
+    taints = [
+        {"key": "example.com/rotate", "value": "now", "effect": "NoSchedule"},
+        {"key": "b", "effect": "NoSchedule"},
+    ]
+    cluster.request("PATCH", "/api/v1/nodes/node-2", {"spec": {"taints": taints}})
+    show(tab, cluster, "cluster", "Cluster")
+    tab.find(".node .line", "b:\u200bNoSchedule")
+    lines = "[...document.querySelectorAll('.node .line')].map((line) => line.textContent.replaceAll('\u200b', ''))"
+    assert tab.run(lines) == ["example.com/rotate:NoSchedule", "b:NoSchedule"]
+    cluster.request("PATCH", "/api/v1/nodes/node-2", {"spec": {"taints": None}})
+
+
 def test_events_lead_to_their_objects(cluster: Cluster, tab: Tab) -> None:
     show(tab, cluster, "events", "Events")
     tab.find("td", "Started")
@@ -183,7 +208,9 @@ def test_the_slider_shows_the_past(cluster: Cluster, tab: Tab) -> None:
     tab.find(".homeless", "late")
     cluster.request("DELETE", "/api/v1/namespaces/default/pods/late")
     tab.wait("!document.querySelector('.homeless').textContent.includes('late')")
-    show(tab, cluster, "object/-/pods/default/late", "late")
+    show(tab, cluster, "search?q=pod+late", "Search: pod late")
+    tab.find(".summary", "0 objects of now with such a name, and 1 that is gone")
+    tab.click(".found a", "late")
     tab.find("[role=alert]", "has been deleted")
 
 

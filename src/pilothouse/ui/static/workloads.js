@@ -160,7 +160,6 @@ function noteOf(model, row) {
   if (row.state === "paused") notes.push(resource === "deployments" ? "paused" : "suspended");
   if (resource === "deployments" && row.updated < row.desired) notes.push(`${row.updated} of ${row.desired} updated`);
   if (resource === "statefulsets" && row.updated < row.desired) notes.push(`${row.updated} of ${row.desired} updated`);
-  if (row.state === "succeeded") notes.push("succeeded");
   if (row.failed) notes.push(`${row.failed} failed`);
   if (row.note) notes.push(row.note);
   else if (isMoving(model, row)) notes.push(...rejections(model, row));
