@@ -121,8 +121,10 @@ def test_a_comparison_says_how_to_see_one_run(path: str, tmp_path: Path) -> None
     report = tmp_path / "report.html"
     words = [*HOLDS, "--seeds", "1-2", "--report", str(report), *HERE]
     assert main(["simulate", path, *words]) == 0
-    found = re.search(r"The whole report of the worst run: <code>(.*?)</code>", report.read_text(encoding="utf-8"))
+    text = report.read_text(encoding="utf-8")
+    found = re.search(r"Run it again: <code>(.*?)</code>", text)
     assert found is not None
+    assert text.index("The worst run: seed ") < text.index("Work queues") < found.start()
     assert re.fullmatch(
         rf"pilothouse simulate {re.escape(path)} --seeds [12] --set .* --report report.html",
         found[1],

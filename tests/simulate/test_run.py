@@ -326,6 +326,47 @@ def test_a_recording_names_entries_and_has_the_end_of_what_lasts(tmp_path: Path)
     assert ended.at - began.at == 120
 
 
+_HELD = """  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas: 5}}]
+  expect:
+    always:
+    - {name: never more, cel: "objects.deployments['default/web'].spec.replicas <= 5"}
+    - {name: every pod, forEach: pods, cel: "has(object.metadata.name)"}
+    eventually:
+    - {name: grown, after: growth, within: 1m, cel: "objects.deployments['default/web'].status.readyReplicas == 5"}
+    - {name: shrunk, after: growth, within: 2m, cel: "objects.deployments['default/web'].status.replicas == 1"}
+    atEnd:
+    - {name: five, cel: "objects.pods.size() == 5"}
+"""
+
+
+def test_what_came_of_each_expectation(tmp_path: Path) -> None:
+    found = result(tmp_path, WEB + _HELD)
+    outcomes = {each.name: (each.kind, each.outcome) for each in found.expectations}
+    assert outcomes == {
+        "never more": ("always", "held"),
+        "every pod": ("always", "held"),
+        "grown": ("eventually", "held"),
+        "shrunk": ("eventually", "violated"),
+        "five": ("atEnd", "open"),  # the run has ended before
+    }
+    grown, shrunk = found.expectations[2:4]
+    assert grown.at is not None
+    assert 60 < grown.at < 70
+    assert (shrunk.at, shrunk.message.partition(":")[0]) == (180.0, "it did not hold in time")
+
+
+def test_all_that_does_not_hold_at_the_end_is_known(tmp_path: Path) -> None:
+    at_end = "    - {name: A, cel: 'objects.pods.size() == 1'}\n    - {name: B, cel: 'objects.pods.size() == 2'}\n"
+    found = result(tmp_path, f"{WEB}  expect:\n    atEnd:\n{at_end}    - {{name: C, cel: 'true'}}\n")
+    assert [(each.name, each.outcome) for each in found.expectations] == [
+        ("A", "violated"),
+        ("B", "violated"),
+        ("C", "held"),
+    ]
+    assert found.failure is not None
+    assert found.failure.name == "A"
+
+
 def test_parts_can_be_left_out(tmp_path: Path) -> None:
     spec = WEB + "  timeline:\n  - {at: 1m, scale: {deployment: web, replicas: 5}}\n"
     spec += (

@@ -16,7 +16,7 @@ from pilothouse.sim import Origin, Simulation
 from pilothouse.sim.invariants import Invariant
 from pilothouse.simulate.expressions import Expression, ExpressionError, Value
 from pilothouse.simulate.objects import ObservedObjects
-from pilothouse.simulate.result import Failure, FailureKind
+from pilothouse.simulate.result import ExpectationOutcome, ExpectationResult, Failure, FailureKind
 from pilothouse.simulate.scenario import Scenario, ScenarioError
 from pilothouse.simulate.scenario.scalars import shown_seconds
 from pilothouse.simulate.scenario.schema import EventuallyRule, Rule
@@ -115,6 +115,9 @@ class Expectations(Invariant):
         self._failed = False
         self.seconds: dict[str, float] = {}
         """Of expectations with a name that hold in time: how long that took, the longest time."""
+        self._kept_at: dict[str, float] = {}
+        """By the path of an ``eventually`` or ``atEnd`` expectation: when it held, of several times the last."""
+        self._violated: dict[str, tuple[float, str]] = {}
         self.notices: dict[str, None] = {}
         """Expectations that may not be what was meant."""
         self._awaited = {each.rule.after for each in compiled.rules if isinstance(each.rule, EventuallyRule)} - {""}
@@ -199,11 +202,34 @@ class Expectations(Invariant):
                 value = self._value(each.expression, each.path)
                 if not value.holds:
                     self._fail(each, f"it does not hold at the end{_detail(value)}")
-                    return
+                else:
+                    self._kept_at[each.path] = self._now() - self._began
             elif each.kind == "always" and not each.expression.for_each and each.path not in self._evaluated:
                 last = self._last.get(each.path, Value(False))
                 self._fail(each, f"it was never true or false{_detail(last)}")
-                return
+
+    def results(self) -> tuple[ExpectationResult, ...]:
+        """What came of each expectation so far. Of ``always`` and ``eventually`` only the first violation is known,
+        which has ended the run."""
+        return tuple(map(self._result, self._compiled.rules))
+
+    def _result(self, each: CompiledRule) -> ExpectationResult:
+        at, message = self._violated.get(each.path, (self._kept_at.get(each.path), ""))
+        pending = any(obligation.compiled is each for obligation in self._obligations)
+        outcome: ExpectationOutcome = "open"
+        if each.path in self._violated:
+            outcome = "violated"
+        elif each.kind == "always":
+            outcome = "held" if each.path in self._evaluated else "open"
+        elif at is not None and not pending:
+            outcome = "held"
+        return ExpectationResult(
+            kind=each.kind,
+            name=each.name,
+            outcome=outcome,
+            at=None if at is None or outcome == "open" else round(at, 3),
+            message=message,
+        )
 
     # Changes
 
@@ -319,6 +345,8 @@ class Expectations(Invariant):
         except ExpressionError as error:
             self._report_error(each, error)
             return
+        if not value.is_missing:
+            self._evaluated.add(each.path)
         if not value.holds and not value.is_missing:
             self._fail(each, f"it does not hold for {each.expression.for_each} {key}{_detail(value)}", change)
 
@@ -356,6 +384,7 @@ class Expectations(Invariant):
         if not self._is_fulfilled(obligation):
             return False
         name = obligation.compiled.rule.name
+        self._kept_at[obligation.compiled.path] = self._now() - self._began
         if name:
             self.seconds[name] = max(self.seconds.get(name, 0.0), round(self._now() - obligation.since, 3))
         return True
@@ -381,7 +410,10 @@ class Expectations(Invariant):
         asyncio.get_running_loop().call_exception_handler(context)
 
     def _fail(self, each: CompiledRule, message: str, change: Change | None = None) -> None:
-        if self._failed or self._simulation is None:
+        if self._simulation is None:
+            return
+        self._violated.setdefault(each.path, (self._now() - self._began, message))
+        if self._failed:
             return
         self._failed = True
         text = f"{each.rule.message}: {message}" if each.rule.message else message

@@ -88,6 +88,22 @@ class BudgetResult(msgspec.Struct, frozen=True, kw_only=True):
     """Of a time to ready that was exceeded: the slowest pods."""
 
 
+ExpectationOutcome = Literal["held", "violated", "open"]
+
+
+class ExpectationResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One expectation: whether it held."""
+
+    kind: FailureKind
+    name: str
+    outcome: ExpectationOutcome
+    """``open``: the run ended before it was known, by another failure, or nothing was there that it is about."""
+    at: float | None = None
+    """Seconds since the start of the time line: when it was violated, or when what has to hold in time held."""
+    message: str = ""
+    """How it was violated."""
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one run of one seed."""
 
@@ -101,6 +117,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Virtual."""
     cpu: float
     budgets: tuple[BudgetResult, ...] = ()
+    expectations: tuple[ExpectationResult, ...] = ()
+    """``always``, ``eventually`` and ``atEnd``, in the order of the file."""
     measures: dict[str, float] = {}
     parts: tuple[Part, ...] = ()
     """What happened, as far as it was not left out."""

@@ -302,6 +302,7 @@ class _Run:
             seconds=self._ended,
             cpu=cpu,
             budgets=self._budgets,
+            expectations=self._expectations.results(),
             measures=self._measures,
             parts=self._parts,
             log=story.last(_LINES) if self._failure is not None else "",

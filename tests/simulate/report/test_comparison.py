@@ -10,6 +10,7 @@ from pilothouse.simulate.recording import Recording, Steps
 from pilothouse.simulate.report import comparison_html, comparison_svg
 from pilothouse.simulate.report.axis import Axis
 from pilothouse.simulate.report.comparison import spread, worst
+from pilothouse.simulate.result import ExpectationResult
 
 
 def test_the_worst_run_is_a_failure_or_has_the_most_unavailable_pods() -> None:
@@ -45,6 +46,14 @@ def test_medians_and_ranges() -> None:
         "surge=5 budget writes: 7, at most 3 is allowed 1 3",
     ):
         assert expected in text, expected
+
+
+def test_the_worst_run_is_shown_whole() -> None:
+    few = ExpectationResult(kind="always", name="few", outcome="violated", at=40.0, message="it does not hold")
+    text = " ".join(page_of(comparison_html(RUNS, runs=6, replay="again", expectations=[few])).texts)
+    _before, _found, shown = text.partition("The worst run: seed 2 with surge=5 always few: it does not hold")
+    for expected in ("few always ✗ violated it does not hold 40s", "Pods of each workload", "Run it again:  again"):
+        assert expected in shown, expected
 
 
 def test_runs_that_were_not_recorded_are_counted() -> None:

@@ -52,6 +52,7 @@ def _run(result: Result) -> dict[str, Any]:
         "virtualSeconds": round(result.seconds, 3),
         "cpuSeconds": round(result.cpu, 3),
         "budgets": msgspec.to_builtins(result.budgets),
+        "expectations": msgspec.to_builtins(result.expectations),
         "measures": result.measures,
         "notices": list(result.notices),
         "podsNotReady": list(result.never_ready),

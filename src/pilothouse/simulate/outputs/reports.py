@@ -27,6 +27,7 @@ class All(msgspec.Struct, frozen=True):
     recordings: list[Recording]
     runs: int
     """With those that were not recorded."""
+    worst: Result | None
     replay: str
     """Makes a report of the worst run."""
 
@@ -49,16 +50,27 @@ def chosen(searched: Search, variants: Sequence[Variant], replay: Replay) -> One
         for job, result in recorded
         if result.recording is not None
     ]
-    worst = recorded[comparison.worst(named)][0] if named else None
-    command = "" if worst is None else replay.command(worst.seed, None, variants[worst.variant].settings)
-    return All(named, len(searched.finished), f"{command} --report report.html" if command else "")
+    if not named:
+        return All(named, len(searched.finished), None, "")
+    worst, result = recorded[comparison.worst(named)]
+    command = replay.command(worst.seed, None, variants[worst.variant].settings)
+    return All(named, len(searched.finished), result, f"{command} --report report.html")
 
 
 def page(shown: One | All) -> str:
     """As HTML."""
     if isinstance(shown, One):
-        return report.html(shown.recording, budgets=shown.result.budgets, replay=shown.replay)
-    return report.comparison_html(shown.recordings, runs=shown.runs, replay=shown.replay)
+        result = shown.result
+        return report.html(
+            shown.recording, budgets=result.budgets, expectations=result.expectations, replay=shown.replay
+        )
+    return report.comparison_html(
+        shown.recordings,
+        runs=shown.runs,
+        replay=shown.replay,
+        budgets=shown.worst.budgets if shown.worst is not None else (),
+        expectations=shown.worst.expectations if shown.worst is not None else (),
+    )
 
 
 def plot(shown: One | All) -> str:

@@ -24,9 +24,10 @@ from pilothouse.simulate.report.panel import (
     scale_parts,
     value_part,
 )
-from pilothouse.simulate.report.plot import file_of, last_change
+from pilothouse.simulate.report.plot import axis_of, file_of, last_change
 from pilothouse.simulate.report.texts import count_text, number_text, seconds_text
 from pilothouse.simulate.report.workloads import shown_workloads, workload_title
+from pilothouse.simulate.result import BudgetResult, ExpectationResult
 
 MOST_VARIANTS = 40
 """That are drawn; all are in the table."""
@@ -121,9 +122,16 @@ def worst(recordings: Sequence[Recording]) -> int:
     )
 
 
-def comparison_html(recordings: Sequence[Recording], *, runs: int, replay: str = "") -> str:
-    """The file. ``runs``: how many there were, also those that were not recorded; ``replay`` is the command that makes
-    the ``worst`` run again, with a report of it."""
+def comparison_html(
+    recordings: Sequence[Recording],
+    *,
+    runs: int,
+    replay: str = "",
+    budgets: Sequence[BudgetResult] = (),
+    expectations: Sequence[ExpectationResult] = (),
+) -> str:
+    """The file. ``runs``: how many there were, also those that were not recorded. The report of the ``worst`` run is a
+    part of it: ``replay`` is the command that makes that one again, ``budgets`` and ``expectations`` are its own."""
     groups, name = groups_of(recordings), recordings[0].name
     failed = sum(bool(each.failure) for each in recordings)
     pairs = [("Variants", str(len(groups))), ("Runs compared", number_text(len(recordings)))]
@@ -144,9 +152,22 @@ def comparison_html(recordings: Sequence[Recording], *, runs: int, replay: str =
         element("h2", "Measures"),
         element("p", "The median of all runs of a variant, and the range from the least to the most.", class_="quiet"),
         element("div", *(_chart(measure, groups) for measure in _used(groups)), class_="charts"),
-        *([element("p", "The whole report of the worst run: ", element("code", replay))] if replay else []),
+        *_worst_run(recordings[worst(recordings)], budgets, expectations, replay),
     ]  # fmt: skip
     return page.document(f"{short(name or 'simulation', LONGEST)}: comparison", content)
+
+
+def _worst_run(
+    run: Recording, budgets: Sequence[BudgetResult], expectations: Sequence[ExpectationResult], replay: str
+) -> list[Markup]:
+    variant = f" with {run.variant}" if run.variant else ""
+    return [
+        element("h2", short(f"The worst run: seed {run.seed}{variant}", LONGEST), id="worst"),
+        element("p", short(run.failure or "Everything held.", 2000), class_="bad" if run.failure else "good"),
+        page.facts(page.run_facts(run, axis_of(run))),
+        *page.body(run, budgets, expectations),
+        *([element("p", "Run it again: ", element("code", replay))] if replay else []),
+    ]
 
 
 _CAPTION = (

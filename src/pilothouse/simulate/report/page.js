@@ -25,12 +25,16 @@
     const x = view.x + (event.clientX - box.left) / box.width * view.width;
     const share = (x - LEFT) / (RIGHT - LEFT);
     const inside = share >= 0 && share <= 1;
+    const at = plot.begin + share * (plot.end - plot.begin);
     label.hidden = !inside;
-    for (const { line } of plots) {
-      line.setAttribute("x1", inside ? x : -9);
-      line.setAttribute("x2", inside ? x : -9);
+    for (const { line, begin, end } of plots) {
+      // A comparison and the run below it have axes of their own.
+      const its = (at - begin) / (end - begin);
+      const place = inside && its >= 0 && its <= 1 ? LEFT + its * (RIGHT - LEFT) : -9;
+      line.setAttribute("x1", place);
+      line.setAttribute("x2", place);
     }
-    label.textContent = text(plot.begin + share * (plot.end - plot.begin));
+    label.textContent = text(at);
     label.style.left = Math.min(event.clientX + 12, innerWidth - 90) + "px";
     label.style.top = Math.max(event.clientY - 30, 4) + "px";
   };

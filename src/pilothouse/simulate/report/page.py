@@ -12,7 +12,7 @@ from pilothouse.simulate.report.markup import LONGEST, Markup, element, short
 from pilothouse.simulate.report.plot import axis_of, last_change, picture, sections_of
 from pilothouse.simulate.report.styles import PATTERNS, picture_css
 from pilothouse.simulate.report.texts import number_text, seconds_text
-from pilothouse.simulate.result import BudgetResult
+from pilothouse.simulate.result import BudgetResult, ExpectationResult
 
 _LONGEST_WHY = 20_000
 _MOST_VIOLATIONS = 5
@@ -27,9 +27,26 @@ _CAPTIONS = {
 
 
 def html(
-    recording: Recording, *, budgets: Sequence[BudgetResult] = (), replay: str = "", links: Sequence[str] = ()
+    recording: Recording,
+    *,
+    budgets: Sequence[BudgetResult] = (),
+    expectations: Sequence[ExpectationResult] = (),
+    replay: str = "",
+    links: Sequence[str] = (),
 ) -> str:
     """The file. ``replay`` is the command that makes the same run again, ``links`` lead to what it is about."""
+    content = [
+        _header(recording, axis_of(recording)),
+        *body(recording, budgets, expectations),
+        _footer(recording, replay, links),
+    ]
+    return document(f"{short(recording.name or 'simulation', LONGEST)}: report", content)
+
+
+def body(
+    recording: Recording, budgets: Sequence[BudgetResult], expectations: Sequence[ExpectationResult]
+) -> list[Markup]:
+    """Everything about a run but its name and how to make it again."""
     axis = axis_of(recording)
     pictures = [
         figure(
@@ -49,18 +66,16 @@ def html(
         tables.request_table(recording),
         tables.event_table(recording, axis),
     ]
-    content = [
-        _header(recording, axis),
+    return [
         _violations(recording, axis),
+        tables.expectation_table(expectations, axis),
         tables.budget_table(budgets, axis),
         tables.slowest_table(budgets),
         tables.mark_table(recording, axis),
         *pictures,
         element("h2", "Numbers"),
         *details,
-        _footer(recording, replay, links),
     ]
-    return document(f"{short(recording.name or 'simulation', LONGEST)}: report", content)
 
 
 def document(title: str, content: Sequence[Markup]) -> str:
@@ -106,11 +121,12 @@ def _header(recording: Recording, axis: Axis) -> Markup:
         element("h1", short(recording.name or "Simulation", LONGEST)),
         outcome,
         failure,
-        facts(_facts(recording, axis)),
+        facts(run_facts(recording, axis)),
     )
 
 
-def _facts(recording: Recording, axis: Axis) -> list[tuple[str, str]]:
+def run_facts(recording: Recording, axis: Axis) -> list[tuple[str, str]]:
+    """Names and values of a run."""
     most = max((each.most_unavailable for each in recording.workloads), default=0)
     rest = axis.end < recording.seconds * 0.99
     found = [

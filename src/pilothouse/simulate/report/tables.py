@@ -9,7 +9,7 @@ from pilothouse.simulate.report.markup import Markup, element, short
 from pilothouse.simulate.report.rows import shown_events
 from pilothouse.simulate.report.texts import count_text, number_text, seconds_text
 from pilothouse.simulate.report.workloads import revision_text, workload_title
-from pilothouse.simulate.result import BudgetResult
+from pilothouse.simulate.result import BudgetResult, ExpectationResult
 
 MOST_WORKLOADS = 200
 MOST_WRITERS = 40
@@ -146,6 +146,21 @@ def deletion_table(recording: Recording) -> Markup:
     rows = sorted(rows, key=lambda row: -int(row[2].replace(",", "")))
     more = _left_out(len(rows), MOST_WRITERS, "line")
     return table("Pods deleted, by whom", ["Workload", "By", "Pods"], rows[:MOST_WRITERS], texts=2, more=more)
+
+
+_OUTCOMES = {"held": ("✓ held", "good"), "violated": ("✗ violated", "bad"), "open": ("not decided", "quiet")}
+
+
+def expectation_table(expectations: Sequence[ExpectationResult], axis: Axis) -> Markup:
+    """What had to hold, and whether it did."""
+    rows: list[list[Markup | str]] = []
+    for each in expectations[:MOST_MARKS]:
+        text, style = _OUTCOMES[each.outcome]
+        at = "–" if each.at is None else axis.label(each.at + axis.zero)
+        rows.append([each.name, each.kind, element("span", text, class_=style), each.message or "–", at])
+    heads = ["Expectation", "Kind", "Outcome", "How", "At"]
+    more = _left_out(len(expectations), MOST_MARKS, "expectation")
+    return table("Expectations", heads, rows, texts=4, more=more)
 
 
 def budget_table(budgets: Sequence[BudgetResult], axis: Axis) -> Markup:
