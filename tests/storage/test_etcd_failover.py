@@ -1,6 +1,7 @@
 """What a store on etcd does when it changes the member while everything goes on."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 from tests.conformance.stores import PlainCodec, PlainKeys, put
@@ -10,6 +11,7 @@ from tests.robustness.network import HELD, Network
 from pilothouse.env import Env
 from pilothouse.storage import StoreUnavailable
 from pilothouse.storage.etcd import client as etcd_client
+from pilothouse.storage.etcd.follower import Follower
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.store import EtcdStore
 
@@ -59,3 +61,19 @@ async def test_a_member_that_hangs_is_left(env: Env, monkeypatch: pytest.MonkeyP
                 await put(store, "/pods/default/c")
         finally:
             await store.close()
+
+
+async def test_a_stream_that_ends_before_it_is_used_is_a_watch_that_ended() -> None:
+    """gRPC then says that its caller is in the wrong state, which must not be the end of following."""
+    client = etcd_client.EtcdClient(EtcdOptions(servers=("http://127.0.0.1:1",)))
+    stream = client.watch()
+    await stream.code()
+
+    class Client:
+        def watch(self) -> Any:
+            return stream
+
+    follower = Follower(cast(etcd_client.EtcdClient, Client()), b"/t/", lambda _events: None, lambda _revision: None)
+    with pytest.raises(etcd_client.EtcdError, match="code = Unavailable"):
+        await follower.follow(1)
+    await client.close()

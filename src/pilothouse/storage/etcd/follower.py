@@ -115,7 +115,10 @@ async def _write_first(stream: Any, request: Any) -> None:
         await asyncio.wait([writing, ending], timeout=REQUEST_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
         if not writing.done():
             raise EtcdError("Unavailable", CLOSED if ended.is_set() else "the watch could not be opened in time")
-        writing.result()
+        try:
+            writing.result()
+        except asyncio.InvalidStateError as error:  # it has ended before, and not by this caller's fault
+            raise EtcdError("Unavailable", str(error)) from None
     finally:
         writing.cancel()
         ending.cancel()
