@@ -98,6 +98,43 @@ async def test_the_status_of_a_failed_sync_is_written(cluster: AsyncCluster, err
         assert count <= syncs if isinstance(error, TerminalError) else count >= syncs
 
 
+async def test_a_sync_can_be_postponed_for_a_known_time(cluster: AsyncCluster, env: Env) -> None:
+    app, times = App("things"), []
+
+    @app.controller(THINGS)
+    async def sync(_obj: Thing, _ctx: Context[Thing]) -> None:
+        times.append(env.monotonic())
+        raise RetryLater("the service asks for a pause", delay=60)
+
+    async with cluster.running(app):
+        await cluster.create(thing())
+        await asyncio.sleep(200)
+        assert [round(later - earlier) for earlier, later in itertools.pairwise(times)] == [60, 60, 60]
+        assert app.explain(*THING, "default/one")[0].endswith(
+            "its last sync was postponed: RetryLater: the service asks for a pause"
+        )
+
+
+async def test_apply_returns_the_object(cluster: AsyncCluster) -> None:
+    app, seen = App("things"), []
+
+    @app.controller(THINGS, owns=(CONFIG_MAPS,))
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
+        made = await ctx.apply({**config_map("a"), "data": {"size": str(obj.spec.size)}})
+        again = await ctx.apply({**config_map("a"), "data": {"size": str(obj.spec.size)}})
+        assert isinstance(made, ConfigMap)
+        seen.append((made.data["size"], made.metadata.resource_version, again is ctx.get(CONFIG_MAPS, "a")))
+
+    async with cluster.running(app):
+        await cluster.create(thing(size=1))
+        await asyncio.sleep(5)
+        await cluster.patch(*THING, "one", {"metadata": {"labels": {"a": "b"}}})
+        await asyncio.sleep(5)
+        version = (await cluster.get("v1", "ConfigMap", "a"))["metadata"]["resourceVersion"]
+        assert seen[0][:2] == ("1", version), "as the API server answered"
+        assert seen[-1] == ("1", version, True), "as it is in the cache"
+
+
 async def test_requeue_comes_back(cluster: AsyncCluster, env: Env) -> None:
     app, times = App("things"), []
 

@@ -49,6 +49,11 @@ class Answering(Controller):
         "failed: backoff": ([KeyError("a bug"), OSError("x"), ValueError()], [0.0, 1.0, 3.0, 7.0], {"retried": 3}),
         "given up": ([TerminalError("never")], [0.0], {"given_up": 1}),
         "must wait: backoff, no error": ([RetryLater("stale"), RetryLater("stale")], [0.0, 1.0, 3.0], {}),
+        "must wait for a known time": (
+            [RetryLater("stale"), RetryLater("full", delay=30.0), RetryLater("stale")],
+            [0.0, 1.0, 31.0, 32.0],
+            {},
+        ),
         "success ends the retries": ([OSError(), None, OSError(), OSError()], [0.0, 1.0], {"retried": 1}),
         "and the failures before it are forgotten": (
             [OSError(), OSError(), Requeue(10.0), OSError()],

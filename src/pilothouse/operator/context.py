@@ -8,6 +8,7 @@ import msgspec
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client import Client, apply_patch, merge_patch
+from pilothouse.client.decode import decoders_of
 from pilothouse.client.errors import AlreadyExists, NotFound
 from pilothouse.env import Env, Log
 from pilothouse.machinery.names import object_key
@@ -130,13 +131,14 @@ class Context(Generic[T]):
 
     # Writing
 
-    async def apply(self, body: Any, *, owned: bool = True, force: bool = True) -> None:
+    async def apply(self, body: Any, *, owned: bool = True, force: bool = True) -> Any:
         """Server-side apply, with the controller's field manager, if the object is not what it would make of it.
+        Returns the object, as the view of its kind: the cached one if nothing was sent, else the API server's answer.
 
         ``body`` has apiVersion, kind and name, and gets the namespace of the synced object and, with ``owned``, a
         controller reference to it. ``force`` takes fields over that other managers own. An object of that name that
         exists already is adopted, unless something else controls it. Raises ``UndeclaredKind`` for a kind that is not
-        in ``owns``, and what the API server answers.
+        in ``owns``, what the API server answers, and ``UndecodableObject`` for an answer that does not fit the view.
         """
         wanted = with_secret_data(as_json(body))
         informer, key = self._prepare(wanted, owned=owned)
@@ -146,7 +148,7 @@ class Context(Generic[T]):
         cached = informer.cache.get(key)
         version = cached.metadata.resource_version if cached is not None else ""
         if applying.is_current(records.get(place), wanted, version, informer.cache.raw(key)):
-            return
+            return cached
         answer = await self.client.patch(
             kind.raw,
             meta["name"],
@@ -158,6 +160,7 @@ class Context(Generic[T]):
         version = self._wrote(kind, answer)
         if self._parts.applied.get(self.key) is records:  # the object may have gone meanwhile
             records[place] = Applied(applying.digest(wanted), version, applying.fingerprint(bytes(answer), wanted))
+        return decoders_of(kind.view).one(bytes(answer), lambda: f"{kind.group_resource} {key}")
 
     async def create_once(self, body: Any, *, owned: bool = True) -> bool:
         """Create an object unless there is one of that name; it is left alone from then on. Whether it was created."""

@@ -185,16 +185,17 @@ class DeclaredController(Controller):
         waiting = [kind for (_version, kind), informer in self._informers.items() if not informer.has_synced]
         if waiting:
             return f"waits for the first list of {', '.join(waiting)}"
-        parts = []
+        parts, due = [], self.queue.seconds_until_due(key)
         if self.queue.is_processing(key):
             parts.append("is being synced now")
-        elif (due := self.queue.seconds_until_due(key)) is not None:
+        elif due is not None:
             parts.append(f"is synced again in {due:.1f} s" if due else "waits for a worker")
         else:
             parts.append("is not queued: nothing has changed since its last sync")
         if key in self._errors:
             failures = self.queue.num_requeues(key)
-            parts.append(f"its last sync failed ({failures} in a row)" if failures else "its last sync failed for good")
+            postponed = "its last sync was postponed" if due is not None else "its last sync failed for good"
+            parts.append(f"its last sync failed ({failures} in a row)" if failures else postponed)
             return f"{', '.join(parts)}: {self._errors[key]}"
         return parts[0]
 

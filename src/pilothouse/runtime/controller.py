@@ -10,6 +10,7 @@ returns ``None``                       is done; its failures are forgotten
 returns ``Requeue(after)``             is done, and comes back in ``after`` seconds
 raises ``TerminalError``               is given up until something changes; logged, counted, failures forgotten
 raises ``RetryLater``, ``LostLease``   comes back with backoff; logged only at verbosity 4
+raises ``RetryLater(delay=…)``         comes back in ``delay`` seconds, its failures are forgotten; logged as that
 raises any other ``Exception``         comes back with backoff; logged, counted
 is cancelled                           is lost; the program is stopping
 =====================================  ======================================================================
@@ -154,7 +155,11 @@ class WorkerPool(Generic[K]):
             requeue = await self._reconcile(key)
         except (RetryLater, LostLease) as error:
             self._log.info("Reconcile postponed", v=4, key=key, reason=error)
-            self.queue.add_rate_limited(key)
+            if isinstance(error, RetryLater) and error.delay is not None:
+                self.queue.forget(key)
+                self.queue.add_after(key, error.delay)
+            else:
+                self.queue.add_rate_limited(key)
         except TerminalError as error:
             self._count("given_up")
             self._log.error("Reconcile failed, will not be retried", error=error, key=key)

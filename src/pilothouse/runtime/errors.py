@@ -7,8 +7,13 @@ class TerminalError(Exception):
 
 
 class RetryLater(Exception):  # a request, like Requeue, more than an error
-    """A reconcile that could not be done yet, for a reason that is expected. It is retried with backoff and not
-    logged as an error."""
+    """A reconcile that could not be done yet, for a reason that is expected. It is not logged as an error, and retried
+    with backoff, or after ``delay`` seconds: then it counts as no failure either."""
+
+    def __init__(self, message: str = "", *, delay: float | None = None) -> None:
+        super().__init__(message)
+        self.delay = delay
+        """Seconds until the next attempt; None for backoff."""
 
 
 class CannotRun(Exception):
