@@ -175,23 +175,29 @@ class Core:
 
     async def keep_up(self, stage: Callable[[], Staged | None], *, staged: Staged | None = None) -> None:
         """Commit what ``stage`` stages, which is what is not as this server has it; ``staged`` is what it has staged
-        already. Where other servers keep up the same, what is still lacking is staged again. Raises ``StoreError``."""
+        already. Where other servers keep up the same, what is still lacking is staged again. Raises ``StoreError``;
+        ``Mismatch`` if others were quicker again and again."""
         if not self.store.is_shared:
             staged = staged or stage()
             if staged is not None:
                 await self.commit(staged)
             return
+        mismatch: Mismatch | None = None
         for _ in range(_KEEP_UP_ATTEMPTS):
             staged = staged or stage()
             if staged is None:
                 return
             try:
                 await self.commit(staged)
-            except Mismatch:
+            except Mismatch as error:
+                mismatch = error
                 _log.info("Another server was quicker", key=staged.change.key)
             await self.store.flush()
             staged = None
+        # The other server may end before it has stored all of it: it has to be looked at again.
         _log.warning("What this server keeps up is changed by others, again and again")
+        if mismatch is not None:
+            raise mismatch
 
     async def keep_trying(self, work: Callable[[], Awaitable[None]], pause: float = 1.0) -> None:
         """Do something that has to reach the store, until it has."""

@@ -11,6 +11,7 @@ from tests.apiserver.shared_store.servers import config_map, servers
 
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.env import Env
+from pilothouse.storage import Change, Mismatch, Staged
 from pilothouse.storage.etcd.client import EtcdError
 from pilothouse.storage.etcd.store import EtcdStore
 
@@ -117,3 +118,25 @@ async def test_an_update_that_changes_nothing_has_the_revision_of_the_one_beside
         answers = await asyncio.gather(*(api.patch(f"{CONFIG_MAPS}/a", patch) for _ in range(3)))
         shown = (await api.get(f"{CONFIG_MAPS}/a")).body
         assert [each.body for each in answers] == [shown] * 3
+
+
+async def test_what_a_server_keeps_up_is_looked_at_until_it_is_there(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one is quicker, again and again, and ends then, with some of it left to do."""
+    async with servers(env, 1) as (api,):
+        core = api.server.core
+        losses, lacking = iter(range(25)), iter(range(26))
+
+        async def lose(staged: Staged) -> bytes:
+            if next(losses, None) is not None:
+                raise Mismatch(staged.change.key, 0, None)
+            return b""
+
+        def stage() -> Staged | None:
+            if next(lacking, None) is None:
+                return None
+            return Staged(Change(1, _KEY, "ADDED", b"", None), None, "")
+
+        monkeypatch.setattr(core, "commit", lose)
+        await core.keep_trying(lambda: core.keep_up(stage), pause=0.001)
+        assert next(losses, None) is None
+        assert next(lacking, None) is None
