@@ -5,6 +5,7 @@ import asyncio
 from tests.why.cluster import NAMESPACE, Cluster, deployment, roots, text
 
 from pilothouse.api.apps import DEPLOYMENTS
+from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from pilothouse.api.core import CONFIG_MAPS, NODES, PODS
 from pilothouse.api.storage import STORAGE_CLASSES
 from pilothouse.why import Reference, ServerEvidence, explain
@@ -267,3 +268,62 @@ async def test_a_state_of_the_past(cluster: Cluster) -> None:
     found = await explain(evidence, Reference("deployments.apps", NAMESPACE, "web"), time=time)
     assert found.state == "rolling out", text(found)
     assert f"node/{names[0]} changed: spec.unschedulable added (true), by {ADMIN}" in roots(found), text(found)
+
+
+async def test_labels_that_were_changed_before_a_deletion(cluster: Cluster) -> None:
+    """A selector may have chosen the object: who had labelled it is a hint."""
+    await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "apac"}})
+    await cluster.as_user("ana").patch(CONFIG_MAPS, "apac", {"metadata": {"labels": {"review": "q4"}}})
+    await asyncio.sleep(20)
+    await cluster.as_user("joon").user.delete(CONFIG_MAPS, "apac", NAMESPACE)
+    (root,) = (await cluster.why("configmaps", "apac")).roots()
+    assert root.by == "joon with pilothouse-testing"
+    (hint,) = root.hints
+    assert hint.endswith(', by ana with pilothouse-testing: metadata.labels added ({"review": "q4"})'), hint
+
+
+async def test_a_budget_whose_unhealthy_pod_is_being_deleted(cluster: Cluster) -> None:
+    toleration = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "operator": "Exists"}
+    pod = {"tolerations": [{**toleration, "tolerationSeconds": 5}]}
+    spec = {
+        "selector": {"matchLabels": {"app": "web"}},
+        "replicas": 2,
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "app", "image": "nginx"}], **pod},
+        },
+    }
+    await cluster.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web"}, "spec": spec})
+    budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    await cluster.create(
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": budget}
+    )
+    await asyncio.sleep(10)
+    node = (await cluster.user.get(PODS, "web-0", NAMESPACE)).spec.node_name
+    silent = {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent"}}}
+    await cluster.patch(NODES, node, silent, "")
+    await asyncio.sleep(120)
+    found = await cluster.why("poddisruptionbudgets.policy", "web")
+    assert found.state == "allows no eviction", text(found)
+    assert [each.object for each in found.roots()] == [f"node/{node}"], text(found)
+
+
+async def test_the_other_bound_of_an_autoscaler_is_no_reason(cluster: Cluster) -> None:
+    container = {"name": "app", "image": "nginx", "resources": {"requests": {"cpu": "100m"}}}
+    await cluster.deployment(replicas=2, containers=[container])
+    metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": 2,
+        "maxReplicas": 6,
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+        "metrics": [{"type": "Resource", "resource": metric}],
+    }
+    manifest = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}}
+    await cluster.create({**manifest, "spec": spec})
+    await asyncio.sleep(30)
+    await cluster.patch(HORIZONTAL_POD_AUTOSCALERS, "web", {"spec": {"maxReplicas": 8}})
+    await asyncio.sleep(60)
+    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert "TooFewReplicas" in text(found)
+    assert roots(found)[-1] == f"horizontalpodautoscaler/web was created, by {ADMIN}", text(found)

@@ -10,7 +10,7 @@ from pilothouse.machinery.differences import ABSENT, Difference, differences
 from pilothouse.machinery.times import TimeError, parse_time
 from pilothouse.why.actors import act, acting
 from pilothouse.why.changes import asks_deletion, summary
-from pilothouse.why.evidence import Evidence, ObjectChange
+from pilothouse.why.evidence import Document, Evidence, ObjectChange
 from pilothouse.why.requests import acting_differences
 
 _RESOURCES = (
@@ -26,6 +26,7 @@ _COPIED_SECONDS = 60
 _REVISIONS = 300
 _COPIED_REVISIONS = 2000
 _SHOWN = 3
+_MOST_EARLIER = 10
 
 
 async def nearby(evidence: Evidence, change: ObjectChange) -> list[str]:
@@ -34,6 +35,8 @@ async def nearby(evidence: Evidence, change: ObjectChange) -> list[str]:
     origin = change.origin
     if origin is None or change.type == "ADDED":
         return []
+    if change.type == "DELETED" or asks_deletion(change):
+        return await _labelled(evidence, change)
     is_program = origin.user.startswith("system:")
     found: list[ObjectChange] = []
     for resource in dict.fromkeys((change.reference.resource, *_RESOURCES)):
@@ -60,6 +63,24 @@ async def nearby(evidence: Evidence, change: ObjectChange) -> list[str]:
             lines.append(copied)
             break
     return lines
+
+
+async def _labelled(evidence: Evidence, change: ObjectChange) -> list[str]:
+    """For a deletion: who had changed the labels of the object shortly before, since a selector may have chosen it."""
+    earlier = [each for each in await evidence.changes(change.reference) if each.revision < change.revision]
+    for each in reversed(earlier[-_MOST_EARLIER:]):
+        if each.type != "MODIFIED" or not _is_near(change, each, _COPIED_SECONDS):
+            continue
+        before, after = await evidence.before(each), await evidence.after(each)
+        if before is None or after is None or _labels(before) == _labels(after):
+            continue
+        text = summary(each, before, after).text
+        return [f"its labels had been changed at {each.time[:19]}Z, by {act(each, text)}: {text.partition(': ')[2]}"]
+    return []
+
+
+def _labels(document: Document) -> object:
+    return (document.get("metadata") or {}).get("labels") or {}
 
 
 async def _acts(evidence: Evidence, change: ObjectChange) -> bool:

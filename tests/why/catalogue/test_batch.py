@@ -27,7 +27,9 @@ def test_a_job_past_its_back_off_limit(scene: Scene) -> None:
 
 
 def test_a_job_that_is_suspended(scene: Scene) -> None:
-    scene.apply(_job("later"))
+    job = _job("later")
+    job["spec"]["template"]["metadata"]["annotations"]["simulated.pilothouse.dev/run-time"] = "forever"
+    scene.apply(job)
     scene("patch", "job", "later", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     assert root_texts(scene.why("job/later")) == ["job/later changed: spec.suspend: false -> true"]
 

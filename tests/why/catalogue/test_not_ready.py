@@ -31,7 +31,8 @@ def test_the_image_is_not_there(scene: Scene) -> None:
     assert "the image nginx:404 of container main can't be pulled" in whole_text(found)
     rollout = scene.why("deployment/web")
     assert_explains(rollout, "rolling out", f"deployment/web < {held}")
-    assert "maxSurge 25% (1), maxUnavailable 25% (0): at most 2 pods, at least 1 available" in whole_text(rollout)
+    bounds = "maxSurge 25% (0.25, rounded up to 1), maxUnavailable 25% (0.25, rounded down to 0): at most 2 pods"
+    assert f"{bounds}, at least 1 available" in whole_text(rollout)
 
 
 def test_the_deadline_of_a_rollout(scene: Scene) -> None:
@@ -115,7 +116,7 @@ def test_a_daemonset_that_leaves_nodes_out(scene: Scene) -> None:
     scene.until(lambda: (scene.get("ds", "agent") or {}).get("status", {}).get("numberReady") == 1, "it is reported")
     found = scene.why("daemonset/agent")
     assert_explains(found, "as desired", f"daemonset/agent < node/{first} by {ADMIN} taint* [user]")
-    assert f"left out, 1 nodes: taint dedicated=gpu:NoSchedule ({first})" in whole_text(found)
+    assert f"left out, 1 node: taint dedicated=gpu:NoSchedule ({first})" in whole_text(found)
 
 
 def test_held_by_a_finalizer(scene: Scene) -> None:

@@ -39,7 +39,7 @@ async def autoscaler(view: View) -> Finding | None:
         steps[0].table = compared
     if limited.get("status") == "True":
         text = f"wants other than it may: {limited.get('reason')}: {limited.get('message')}"
-        bounds = await last_change(view)
+        bounds = await _bound(view, limited)
         steps.append(view.step(text, root=STATE, because=[bounds] if bounds is not None else []))
     elif able.get("reason") in ("ScaleDownStabilized", "ScaleUpStabilized", "BackoffDownscale", "BackoffBoth"):
         steps.append(view.step(f"waits: {able.get('reason')}: {able.get('message')}", root=STATE))
@@ -48,6 +48,14 @@ async def autoscaler(view: View) -> Finding | None:
     broken = any(each.get("status") == "False" for each in (able, active))
     state = "not scaling" if broken or current == desired else f"scaling from {current} to {desired}"
     return Finding(state, tuple(steps))
+
+
+async def _bound(view: View, limited: dict[str, Any]) -> Step | None:
+    """Who set the bound that is reached: a change of the other one is no reason."""
+    changed = await last_change(view)
+    other = "spec.maxReplicas" if limited.get("reason") == "TooFewReplicas" else "spec.minReplicas"
+    only_other = changed is not None and "; " not in changed.text and f"changed: {other}" in changed.text
+    return await created(view) if only_other else changed
 
 
 async def _without_request(view: View, message: str) -> list[Step]:

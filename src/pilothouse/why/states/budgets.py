@@ -4,7 +4,7 @@ from pilothouse.why.evidence import Document
 from pilothouse.why.selection import bounds, selects
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.replicas import held_pods, is_held
-from pilothouse.why.steps import STATE, Step
+from pilothouse.why.steps import STATE, Step, counted
 from pilothouse.why.view import Finding, View, condition, controller_of
 
 BUDGETS = "poddisruptionbudgets.policy"
@@ -32,13 +32,23 @@ async def _used_up(view: View) -> Step:
         for pod in pods
         if selects(view.now or {}, pod) and is_held(about := view.of("pods", pod["metadata"]["name"], pod))
     ]
-    step.because = await held_pods(unhealthy)
+    step.because = await held_pods(unhealthy) or await _ending(view, pods)
     changed = await last_change(view) if status.get("desiredHealthy", 0) >= status.get("expectedPods", 0) else None
     if changed is not None:
         step.because.append(changed)
     if not step.because:
         step.root = STATE
     return step
+
+
+async def _ending(view: View, pods: list[Document]) -> list[Step]:
+    """The first of the selected pods that are being deleted: they are not healthy, and do not go."""
+    for pod in pods:
+        about = view.of("pods", pod["metadata"]["name"], pod)
+        is_ready = about.condition("Ready").get("status") == "True"
+        if about.metadata.get("deletionTimestamp") and not is_ready and selects(view.now or {}, pod):
+            return list((await about.finding()).steps[:1])
+    return []
 
 
 async def kept_pods(node: View) -> list[Step]:
@@ -53,7 +63,7 @@ async def kept_pods(node: View) -> list[Step]:
                 continue
             about = node.of(BUDGETS, document["metadata"]["name"], document, namespace=space)
             step = await _used_up(about)
-            more = f" and {len(kept) - 1} more pods" if len(kept) > 1 else ""
+            more = f" and {counted(len(kept) - 1, 'more pod')}" if len(kept) > 1 else ""
             text = f"has pod/{kept[0]}{more} of namespace {space}, which a drain can't evict now"
             found.append(node.step(text, because=[step]))
             if len(found) >= _MOST_BUDGETS:

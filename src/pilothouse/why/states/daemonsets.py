@@ -10,7 +10,7 @@ from pilothouse.why.states.rejections import rejection
 from pilothouse.why.states.replicas import held_pods
 from pilothouse.why.states.scheduling import node_act
 from pilothouse.why.states.workloads import add_last_change
-from pilothouse.why.steps import STATE
+from pilothouse.why.steps import STATE, counted
 from pilothouse.why.view import Finding, View, typed
 
 _MOST_NAMES = 4
@@ -83,7 +83,10 @@ class LeftOut:
 
     def lines(self) -> list[str]:
         """``left out, 2 nodes: taint dedicated=gpu:NoSchedule (node-1, node-2)``."""
-        return [f"left out, {len(names)} nodes: {reason} ({_shown(names)})" for reason, names in self._reasons.items()]
+        return [
+            f"left out, {counted(len(names), 'node')}: {reason} ({_shown(names)})"
+            for reason, names in self._reasons.items()
+        ]
 
 
 def _shown(names: list[str]) -> str:

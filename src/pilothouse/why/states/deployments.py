@@ -54,7 +54,7 @@ def _is_paused(document: dict[str, Any] | None) -> bool:
 
 
 def bounds_line(spec: dict[str, Any], wanted: int) -> str:
-    """``maxSurge 25% (1), maxUnavailable 25% (0): at most 4 pods, at least 3 available``."""
+    """``maxSurge 25% (0.75, rounded up to 1), maxUnavailable 25% (0.75, rounded down to 0): at most 4 pods, …``."""
     strategy = spec.get("strategy") or {}
     if strategy.get("type") == "Recreate":
         return "strategy Recreate: all pods of the old template have to be gone before new ones are created"
@@ -64,8 +64,8 @@ def bounds_line(spec: dict[str, Any], wanted: int) -> str:
     if not more and not fewer:
         fewer = 1  # as upstream's ResolveFenceposts
     shown = (
-        f"maxSurge {surge}{_worked_out(surge, more)}",
-        f"maxUnavailable {unavailable}{_worked_out(unavailable, fewer)}",
+        f"maxSurge {surge}{_worked_out(surge, wanted, more)}",
+        f"maxUnavailable {unavailable}{_worked_out(unavailable, wanted, fewer)}",
     )
     return f"{', '.join(shown)}: at most {wanted + more} pods, at least {max(0, wanted - fewer)} available"
 
@@ -78,8 +78,14 @@ def _share(value: Any, wanted: int, *, up: bool) -> int:
     return -(-wanted * percent // 100) if up else wanted * percent // 100
 
 
-def _worked_out(value: Any, number: int) -> str:
-    return "" if str(value) == str(number) else f" ({number})"
+def _worked_out(value: Any, wanted: int, number: int) -> str:
+    text = str(value)
+    if not text.endswith("%"):
+        return "" if text == str(number) else f" ({number})"
+    exact = int(text[:-1]) * wanted / 100
+    if exact == number:
+        return f" ({number})"
+    return f" ({exact:g}, rounded {'up' if exact < number else 'down'} to {number})"
 
 
 def _revision(view: View) -> int:

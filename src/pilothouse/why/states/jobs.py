@@ -35,8 +35,8 @@ async def job(view: View) -> Finding | None:
         return await _not_running(view, pods)
     failures, limit = view.status.get("failed", 0), view.spec.get("backoffLimit", 6)
     text = (
-        f"has {succeeded} of {wanted} completions after {failures} failures; the back-off limit is {limit}, and each "
-        "failure doubles the wait before the next pod, from 10 seconds up to 10 minutes"
+        f"has {succeeded} of {wanted} completions after {counted(failures, 'failure')}; the back-off limit is {limit}, "
+        "and each failure doubles the wait before the next pod, from 10 seconds up to 10 minutes"
     )
     step = view.step(text, root=STATE, because=[await _failure(view, pod) for pod in troubled[-_SHOWN_PODS:]])
     return Finding("retrying", (step,))

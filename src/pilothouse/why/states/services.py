@@ -5,7 +5,7 @@ from typing import Any
 from pilothouse.why.evidence import Document, newest_of_spec
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.owners import workload_of
-from pilothouse.why.steps import STATE, Step
+from pilothouse.why.steps import STATE, Step, counted
 from pilothouse.why.view import Finding, View, condition
 
 _SHOWN = 5
@@ -37,7 +37,7 @@ async def service(view: View) -> Finding | None:
     if len(waiting) < len(selected):
         ready_pods = [pod for pod in selected if pod not in waiting]
         return Finding("no endpoints", (await _without_ports(view, ready_pods),))
-    step = view.step(f"selects {len(selected)} pods, and none of them is ready", root=STATE)
+    step = view.step(f"selects {counted(len(selected), 'pod')}, and none of them is ready", root=STATE)
     step.because = [await _not_ready(view, pod) for pod in waiting[:_SHOWN]]
     return Finding("no endpoints", (step,))
 
