@@ -52,7 +52,11 @@ PAGES = {
         "serve up --no-manager --kubeconfig=kubeconfig\n"
         "kubectl --kubeconfig kubeconfig create -f examples/replicaset.yaml"
     ),
-    "docs/etcd.md": Page(replaced=(("http://127.0.0.1:2379", "$ETCD"), ("node-7", "node-1"), ("etcd &", "etcd"))),
+    "docs/etcd.md": Page(
+        'yaml 0 | sed "s#secret: .*#secret: $(head -c 32 /dev/urandom | base64)}#" > encryption.yaml\n'
+        "export KUBECONFIG=$PWD/.pilothouse/kubeconfig",
+        (("http://127.0.0.1:2379", "$ETCD"), ("node-7", "node-1"), ("etcd &", "etcd")),
+    ),
     "docs/history.md": Page(_WITH_POD + "kubectl create namespace shop", (("--at 5m", "--at 0s"),)),
     "docs/operators.md": Page(
         "cp examples/backup_crd.yaml certificates.yaml; cp examples/replicaset.yaml site.yaml",
@@ -96,7 +100,9 @@ NOT_RUN = {
     "export PATH=/tmp/pilothouse/bin": "the same",
     'pip install "pilothouse @': "from the repository of a release",
     "pip install 'pilothouse[": "the extras are installed",
-    "docker run": "a collector that is downloaded",
+    "docker ": "containers",
+    "python deploy/ha/ha.py": "tests/robustness",
+    "kubectl --kubeconfig ha/kubeconfig": "tests/robustness",
     "kubectl events": "not in kubectl v1.20",
     "$ kubectl --client-certificate": "`auth whoami` is not in kubectl v1.20",
     "$ pilothouse simulate examples/scenarios/sizing/rollout-rate.yaml": "four rollouts of 3,000 pods",
@@ -142,7 +148,7 @@ serve() { background presumed 'is ready' "$PYTHON" -m pilothouse "$@" --port=0; 
 pilothouse() {
   case "$*" in
     *--wait*) "$PYTHON" -m pilothouse "$@" ;;
-    up*) background server 'is ready' "$PYTHON" -m pilothouse "$@" --port=0 ;;
+    up* | apiserver*) background server 'is ready|server ready' "$PYTHON" -m pilothouse "$@" --port=0 ;;
     replay*) background server 'kubectl' "$PYTHON" -m pilothouse "$@" --port=0 ;;
     run*) background operator 'started|Starting' "$PYTHON" -m pilothouse "$@" ;;
     manager*) background manager 'Started|Starting' "$PYTHON" -m pilothouse "$@" ;;
