@@ -70,6 +70,9 @@ class NodeMonitor:
         """Nodes to taint NoExecute, by zone."""
         self.has_weighed = False
         """Whether a pass has completed. Before that the eviction rates are unknown."""
+        self._settled: dict[str, int] | None = None
+        """How many nodes were ready in each zone in the last pass, if it has found all of them so and changed nothing;
+        else None."""
         self._conditions: dict[str, list[NodeCondition | None]] = {}
         """The nodes that this pass has checked, by zone."""
         self._calm = CalmNodes(leases, self._health, options.monitor_grace_period)
@@ -100,6 +103,10 @@ class NodeMonitor:
         calm = len(nodes) - len(restless)
         if calm:
             self._metrics.node_duration.observe((self._env.perf_counter() - began) / calm, calm)
+        if not restless and ready == self._settled and len(self._known) == len(nodes):
+            # Everything that the rest of a pass reads is as in the last one, which had nothing to do.
+            self._metrics.pass_duration.observe(self._env.perf_counter() - began)
+            return
         await self._compare(nodes, restless)
         self._conditions = {}
         checked = 0
@@ -288,6 +295,8 @@ class NodeMonitor:
         for zone, state in decided.states.items():
             if self._states.get(zone, ZoneState.INITIAL) is not state:
                 self._log.info("Controller detected that zone is now in new state", zone=zone, newState=state.value)
+        acts = decided.rates or decided.gone or decided.spare_all or decided.restart_grace or not self.has_weighed
+        self._settled = None if acts or self._conditions or decided.states != self._states else ready
         self._states = dict(decided.states)
         if decided.spare_all:
             self._log.info("Controller detected that all Nodes are not-Ready. Entering master disruption mode")
