@@ -104,3 +104,24 @@ def test_values_of_other_types_are_named(data: Any, message: str) -> None:
 def test_what_is_no_json_is_an_error(body: bytes) -> None:
     with pytest.raises(UndecodableObject, match="Thing one cannot be read"):
         lenient.read(All, body, lambda: "Thing one")
+
+
+class Lists(View, frozen=True):
+    name: str
+    by_name: dict[str, list[int | str]] = {}
+
+
+def test_keys_are_not_copied_for_every_value_below_them() -> None:
+    items: list[int | str] = ["a"] * 20_000
+    key = "k" * 1_000_000
+    assert read(Lists, {"byName": {key: items}}) == (Lists(name="", by_name={key: items}), False)
+    with pytest.raises(UndecodableObject, match=r"byName\[k+…\]\[1\]: expected an integer, got a boolean") as error:
+        read(Lists, {"byName": {key: [1, True]}})
+    assert len(str(error.value)) < 300
+
+
+def test_large_objects_that_do_not_fit_are_not_read_leniently() -> None:
+    items = [0] * lenient.MOST_VALUES
+    assert read(Lists, {"name": "a", "byName": {"a": items}})[1]
+    with pytest.raises(UndecodableObject, match=r"field `name`.*; with more than 50,000 values it is not read"):
+        read(Lists, {"byName": {"a": items}})

@@ -114,6 +114,19 @@ def test_the_action_adds_one_command_to_the_path(tmp_path: Path) -> None:
     assert os.access(folder / "pilothouse", os.X_OK)
 
 
+def test_the_action_takes_no_flags_from_the_name(tmp_path: Path) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    (step,) = [step for step in action["runs"]["steps"] if step.get("id") == "create"]
+    program = tmp_path / "pilothouse"
+    program.write_text('#!/bin/sh\nprintf "%s|" "$@"; exit 3\n')
+    program.chmod(0o755)
+    inputs = {"NAME": "--kubeconfig=/etc/passwd", "FLAGS": "--nodes 1", "MANIFESTS": "-", "TIMEOUT": "1s"}
+    environment = {**os.environ, **inputs, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([*BASH, step["run"]], env=environment, capture_output=True, text=True, check=False)
+    words = "create|cluster|--in-memory|--timeout|1s|--filename|-|--nodes|1|--|--kubeconfig=/etc/passwd|"
+    assert (done.stdout, done.returncode) == (words, 3)
+
+
 @pytest.mark.slow
 def test_the_action_creates_the_cluster_that_its_inputs_describe(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))

@@ -38,8 +38,28 @@ _JSON_NAMES = {
 }
 
 
+MOST_VALUES = 50_000
+"""Commas and brackets of an object that is read leniently, which takes microseconds for each value in the loop that the
+operator's controllers share. Mutating webhooks come before the schema: a user can send any object that the API server
+takes."""
+_SHOWN = 40
+"""Characters of a value or a key in an error."""
+
+_Path = tuple[Any, str] | None
+"""Where a value is: the path of what contains it, and the last part. As text only in an error: a key may be longer than
+all that is below it."""
+
+
 class _Unreadable(Exception):
-    """A value of another type than the view has; the text says where."""
+    """A value of another type than the view has."""
+
+    def __init__(self, *errors: tuple[_Path, str]) -> None:
+        super().__init__()
+        self.errors = errors
+        """Where, and what."""
+
+    def __str__(self) -> str:
+        return "; ".join(f"{_shown(path)}: {error}" for path, error in self.errors)
 
 
 def read(view: type[T], body: bytes, what: Callable[[], str]) -> tuple[T, bool]:
@@ -52,9 +72,13 @@ def read(view: type[T], body: bytes, what: Callable[[], str]) -> tuple[T, bool]:
         return decoders_of(view).one(body, what), True
     except UndecodableObject as error:
         first = error
+    if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
+        raise UndecodableObject(
+            what(), f"{first.error}; with more than {MOST_VALUES:,} values it is not read leniently", body
+        ) from first
     try:
         data = without_nulls(msgspec.json.decode(body))
-        found: T = _value(types.type_info(view), data, "")
+        found: T = _value(types.type_info(view), data, None)
     except _Unreadable as error:
         raise UndecodableObject(what(), str(error), body) from first
     except UNREADABLE:
@@ -73,7 +97,7 @@ def without_made_up(view: msgspec.Struct, source: Any) -> dict[str, Any]:
     return shown
 
 
-def _value(info: types.Type, data: Any, path: str) -> Any:
+def _value(info: types.Type, data: Any, path: _Path) -> Any:
     match info:
         case types.Metadata():
             return _value(info.type, data, path)
@@ -81,10 +105,10 @@ def _value(info: types.Type, data: Any, path: str) -> Any:
             return _struct(info, _checked(data, dict, path), path)
         case types.DictType():
             fields = _checked(data, dict, path).items()
-            return {name: _value(info.value_type, value, f"{path}[{name}]") for name, value in fields}
+            return {name: _value(info.value_type, value, (path, f"[{name}]")) for name, value in fields}
         case types.ListType() | types.VarTupleType() | types.SetType() | types.FrozenSetType():
             items = enumerate(_checked(data, list, path))
-            return _container(info)(_value(info.item_type, value, f"{path}[{number}]") for number, value in items)
+            return _container(info)(_value(info.item_type, value, (path, f"[{number}]")) for number, value in items)
         case types.UnionType():
             return _member(info, data, path)
         case types.LiteralType():
@@ -101,39 +125,38 @@ def _value(info: types.Type, data: Any, path: str) -> Any:
     return _scalar(info, data, path)
 
 
-def _scalar(info: types.Type, data: Any, path: str) -> Any:
+def _scalar(info: types.Type, data: Any, path: _Path) -> Any:
     if type(info) not in _SCALARS:
-        raise _Unreadable(f"{_shown(path)}: {type(info).__name__.removesuffix('Type')} has no lenient form")
+        raise _Unreadable((path, f"{type(info).__name__.removesuffix('Type')} has no lenient form"))
     kind, _zero, name = _SCALARS[type(info)]
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError:
-        raise _Unreadable(f"{_shown(path)}: expected {name}, got {_name(data)}") from None
+        raise _Unreadable((path, f"expected {name}, got {_name(data)}")) from None
 
 
-def _struct(info: types.StructType, data: dict[str, Any], path: str) -> Any:
+def _struct(info: types.StructType, data: dict[str, Any], path: _Path) -> Any:
     values: dict[str, Any] = {}
     for field in info.fields:
-        below = f"{path}.{field.encode_name}" if path else field.encode_name
         if field.encode_name in data:
-            values[field.name] = _value(field.type, data[field.encode_name], below)
+            values[field.name] = _value(field.type, data[field.encode_name], (path, f".{field.encode_name}"))
         elif field.required:
             values[field.name] = _zero(field.type)
     return info.cls(**values)
 
 
-def _member(info: types.UnionType, data: Any, path: str) -> Any:
+def _member(info: types.UnionType, data: Any, path: _Path) -> Any:
     if data is None:
         return None
-    errors = []
+    errors = list[tuple[_Path, str]]()
     for member in info.types:
         if isinstance(_bare(member), types.NoneType):
             continue
         try:
             return _value(member, data, path)
         except _Unreadable as error:
-            errors.append(str(error))
-    raise _Unreadable("; ".join(errors))
+            errors += error.errors
+    raise _Unreadable(*errors)
 
 
 def _bare(info: types.Type) -> types.Type:
@@ -158,7 +181,7 @@ def _container(info: types.Type) -> type[Any]:
 def _zero(info: types.Type) -> Any:
     match _bare(info):
         case types.StructType() as struct:
-            return _struct(struct, {}, "")
+            return _struct(struct, {}, None)
         case types.DictType():
             return {}
         case (types.ListType() | types.VarTupleType() | types.SetType() | types.FrozenSetType()) as items:
@@ -209,9 +232,9 @@ def _json(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-def _checked(data: Any, kind: type[T], path: str) -> T:
+def _checked(data: Any, kind: type[T], path: _Path) -> T:
     if type(data) is not kind:
-        raise _Unreadable(f"{_shown(path)}: expected {_JSON_NAMES[kind]}, got {_name(data)}")
+        raise _Unreadable((path, f"expected {_JSON_NAMES[kind]}, got {_name(data)}"))
     return data
 
 
@@ -220,8 +243,9 @@ def _name(data: Any) -> str:
     return f'"{data}"' if isinstance(data, str) and len(data) <= _SHOWN else name
 
 
-_SHOWN = 40
-
-
-def _shown(path: str) -> str:
-    return path or "the object"
+def _shown(path: _Path) -> str:
+    parts = list[str]()
+    while path is not None:
+        path, part = path
+        parts.append(part if len(part) <= _SHOWN + 2 else f"{part[:_SHOWN]}…]")
+    return "".join(reversed(parts)).removeprefix(".") or "the object"

@@ -14,6 +14,8 @@ MOST_GONE = 50
 """So many are found beside, of those that are gone."""
 _PAGE = 1000
 _LONGEST = 100
+_AT_ONCE = 500
+"""Changes of the history that are searched in about a millisecond."""
 
 
 class Search:
@@ -49,20 +51,25 @@ class Search:
                 after = records[-1].key
         more = len(found) == MOST_FOUND
         for info in infos if words else ():
-            found += self._gone(info, words)[: MOST_FOUND + MOST_GONE - len(found)]
-            await slices.turn()
+            found += await self._gone(info, words, min(MOST_GONE, MOST_FOUND + MOST_GONE - len(found)), slices)
         return {"found": found, "more": more}
 
-    def _gone(self, info: ResourceInfo, words: Sequence[str]) -> list[dict[str, Any]]:
+    async def _gone(self, info: ResourceInfo, words: Sequence[str], most: int, slices: Slices) -> list[dict[str, Any]]:
         """The objects of a kind that the history has and that are not there any more, last deleted first."""
         store = self._core.store
-        keys = dict.fromkeys(
-            change.key
-            for change in reversed(store.changes(info.prefix))
-            if change.type == "DELETED" and _fits(change.key[len(info.prefix) :].lower(), words)
-        )
-        gone = [key for key in keys if store.get(key) is None]
-        return [{"key": key, "kind": info.kind, "gone": True} for key in gone[:MOST_GONE]]
+        seen, found = set[str](), list[dict[str, Any]]()
+        for number, change in enumerate(reversed(store.changes(info.prefix)) if most else ()):
+            if number % _AT_ONCE == 0:
+                await slices.turn()
+            key = change.key
+            if change.type != "DELETED" or key in seen or not _fits(key[len(info.prefix) :].lower(), words):
+                continue
+            seen.add(key)
+            if store.get(key) is None:
+                found.append({"key": key, "kind": info.kind, "gone": True})
+                if len(found) == most:
+                    break
+        return found
 
     def kinds(self) -> list[dict[str, Any]]:
         """What is stored, and how much of it."""

@@ -286,11 +286,19 @@ def test_a_key_is_not_printed() -> None:
     parsed = parse_config(by(AES), FILE, reload=False)
     assert KEY["secret"] not in repr(parsed)
     assert "key1" in repr(parsed)
+    keys = f"{{keys: [{{name: a, secret:{KEY['secret']}}}]}}"
+    head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration"
+    said = refused(f"{head}\nresources: [{{resources: [a], providers: [{{aescbc: {keys}}}]}}]".encode())
+    assert said == f'{DECODING}strict decoding error: unknown field "resources[0].providers[0].aescbc.keys[0].REDACTED"'
+    misspelt = refused(by({"aesgcm": {"keys": [{**KEY, "secretKey": "a"}]}}))
+    assert misspelt.endswith('unknown field "resources[0].providers[0].aesgcm.keys[0].secretKey"')
 
 
 def test_a_file_is_bounded() -> None:
     keys = [{**KEY, "name": str(number)} for number in range(MAX_PROVIDERS + 1)]
     assert "1,001 keys and KMS providers, and at most 1,000" in refused(by({"aesgcm": {"keys": keys}}))
+    many = [f"r{number}" for number in range(50_000)]  # all pairs of them would take minutes
+    assert parse_config(of(*many), FILE, reload=False).resources[0].resources == tuple(many)
 
 
 # Files

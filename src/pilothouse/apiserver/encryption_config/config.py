@@ -4,6 +4,7 @@ After apiserver's ``pkg/server/options/encryptionconfig/config.go`` (v0.36), wit
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,8 @@ _KMS_V1 = (
     "--feature-gates=KMSv1=true to use the deprecated KMSv1 feature."
 )
 _PREFIX = "k8s:enc:"
+_NO_FIELD = re.compile(r'(\.keys\[\d+\])\.(?![A-Za-z]{1,20}"$).*(?="$)', re.DOTALL)
+"""Below a key what is no name of a field. The shortest secret has 24 characters."""
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
@@ -147,7 +150,9 @@ def _decode(data: bytes) -> EncryptionConfiguration:
         raise DecodeError(f'no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"')
     decoded = decode_body(msgspec.json.encode(value), DEFINITION)
     if strict_errors := [*document.repeated, *decoded.strict_errors]:
-        raise DecodeError(f"strict decoding error: {', '.join(strict_errors)}")
+        # ``{name: a, secret:c2VjcmV0}`` has its secret in the name of a field.
+        shown = (_NO_FIELD.sub(r"\1.REDACTED", each) for each in strict_errors)
+        raise DecodeError(f"strict decoding error: {', '.join(shown)}")
     config = msgspec.convert(decoded.document, EncryptionConfiguration)
     return _with_defaults(config)
 

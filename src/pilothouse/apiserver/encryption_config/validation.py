@@ -6,6 +6,7 @@ a provider with its keys, the keys are left out here: the message goes to the lo
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -83,21 +84,12 @@ def _validate_overlap(resources: Sequence[str], path: str) -> ErrorList:
 
 
 def _has_overlap(parsed: Sequence[GroupResource]) -> bool:
-    """Of a resource and a wildcard that contains it. The first pair that is the same is no overlap, but a repetition;
-    the next one is both, as upstream goes through them."""
-    repeated = False
-    for at, one in enumerate(parsed):
-        for number, other in enumerate(parsed):
-            if at == number:
-                continue
-            if one == other and not repeated:
-                repeated = True
-                continue
-            if one == ("*", "*"):
-                return True
-            if one[0] == other[0] and "*" in (one[1], other[1]):
-                return True
-    return False
+    """Of a resource and a wildcard that contains it. A wildcard that is there twice contains itself. Upstream compares
+    all pairs, which takes minutes with as many resources as a file can have."""
+    if ("*", "*") in parsed and len(parsed) > 1:
+        return True
+    count = Counter(group for group, _name in parsed)
+    return any(name == "*" and count[group] > 1 for group, name in parsed)
 
 
 def _validate_names(resources: Sequence[str], path: str) -> ErrorList:
