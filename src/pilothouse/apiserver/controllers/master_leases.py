@@ -6,6 +6,7 @@ what keys there are. No API shows the keys.
 """
 
 import asyncio
+import ipaddress
 
 import msgspec
 
@@ -37,7 +38,24 @@ class _Endpoints(msgspec.Struct, frozen=True):
     subsets: tuple[_Subset, ...] = ()
 
 
-_read = msgspec.json.Decoder(_Endpoints).decode
+_decode = msgspec.json.Decoder(_Endpoints).decode
+
+
+def _read(value: bytes) -> _Endpoints:
+    """What a value says; nothing if it is damaged: a lease of another server that can't be read is none, and what this
+    one keeps up it writes anew."""
+    try:
+        return _decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _Endpoints()
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 class LeaseReconciler:
@@ -88,7 +106,8 @@ class LeaseReconciler:
 
     def _stage_endpoints(self) -> Staged | None:
         found = [_read(record.value).subsets for record in self._core.store.list(MASTER_LEASES).records]
-        alive = sorted({subsets[0].addresses[0].ip for subsets in found if subsets and subsets[0].addresses})
+        named = {subsets[0].addresses[0].ip for subsets in found if subsets and subsets[0].addresses}
+        alive = sorted(filter(_is_address, named))
         if not alive:
             return None
         if self._ports_checked and self._current() == alive:

@@ -26,7 +26,25 @@ class _Allocation(msgspec.Struct, frozen=True):
     data: str = ""
 
 
-_read = msgspec.json.Decoder(_Allocation).decode
+_MOST_BITS = 20
+"""Of the host part of a range of addresses: kube-apiserver takes no larger one (``cmd/kube-apiserver/app/options/
+validation.go``, v1.36)."""
+_decode = msgspec.json.Decoder(_Allocation).decode
+
+
+def _read(value: bytes) -> _Allocation:
+    """What a value says. A damaged one has nothing that is taken, and is made anew from the services."""
+    try:
+        return _decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _Allocation()
+
+
+def _bits(data: str) -> int:
+    try:
+        return int.from_bytes(base64.b64decode(data), "big")
+    except ValueError:
+        return 0
 
 
 class RangeAllocation:
@@ -48,13 +66,21 @@ class RangeAllocation:
         if record is None:
             return 0
         if self._known is None or self._known[0] is not record:
-            self._known = record, int.from_bytes(base64.b64decode(_read(record.value).data), "big")
+            self._known = record, _bits(_read(record.value).data)
         return self._known[1]
 
     def range(self) -> str:
         """What the offsets are of."""
         record = self.record
         return "" if record is None else _read(record.value).range
+
+    def network(self) -> Network | None:
+        """The range as one of addresses; None if it is none that a server has made."""
+        try:
+            found = ipaddress.ip_network(self.range())
+        except ValueError:
+            return None
+        return found if found.max_prefixlen - found.prefixlen <= _MOST_BITS else None
 
     def has(self, offset: int) -> bool:
         """Whether it is taken."""
@@ -104,8 +130,8 @@ class SharedRanges:
 
     def has_address(self, address: str) -> bool:
         """Whether an address is taken."""
-        text = self._addresses.range()
-        return bool(text) and self._addresses.has(offset_of(address, ipaddress.ip_network(text)))
+        network = self._addresses.network()
+        return network is not None and self._addresses.has(offset_of(address, network))
 
     def stage(
         self, before: Iterable[str], after: Iterable[str], ports_before: Iterable[int], ports_after: Iterable[int]
@@ -116,11 +142,11 @@ class SharedRanges:
         release = [port - first for port in ports_before if port in self._range and port not in ports]
         if take or release or self._ports.record is None:
             staged = self._ports.stage(f"{first}-{self._range.stop - 1}", take, release)
-        text = self._addresses.range()
-        if text:
-            network, addresses = ipaddress.ip_network(text), frozenset(after)
+        network = self._addresses.network()
+        if network is not None:
+            addresses = frozenset(after)
             given = [address for address in before if address not in addresses]
-            staged = self._addresses.stage(text, _offsets(addresses, network), _offsets(given, network)) or staged
+            staged = self._addresses.stage("", _offsets(addresses, network), _offsets(given, network)) or staged
         return staged
 
 
