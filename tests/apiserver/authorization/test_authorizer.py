@@ -9,7 +9,7 @@ from tests.tables import cases
 
 from pilothouse.apiserver.authentication.authenticator import StaticTokens, certificate_identity
 from pilothouse.apiserver.authentication.identity import Identity
-from pilothouse.apiserver.authorization.authorizer import Attributes, Rule
+from pilothouse.apiserver.authorization.authorizer import Attributes, RbacAuthorizer, Rule
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects, reconciled
 from pilothouse.serving.certificates import issue_client, issue_server, make_authority
 
@@ -39,6 +39,18 @@ GET = ("get",)
 )
 def test_rules(rule: Rule, asked: Attributes, allowed: bool) -> None:
     assert rule.allows(asked) is allowed
+
+
+@pytest.mark.parametrize("broken", [b"garbage", b"\xff", b"null", b"{}", b'{"metadata":{},"rules":7,"subjects":7}'])
+def test_roles_that_cannot_be_read_grant_nothing_and_keep_nobody_from_others(broken: bytes) -> None:
+    stored = {
+        "clusterroles": b'{"metadata":{"name":"a"},"rules":[{"verbs":["get"],"nonResourceURLs":["/livez"]}]}',
+        "clusterrolebindings": b'{"metadata":{"name":"a"},"roleRef":{"kind":"ClusterRole","name":"a"},'
+        b'"subjects":[{"kind":"User","name":"jane"}]}',
+    }
+    rbac = RbacAuthorizer(lambda resource: [broken, *filter(None, [stored.get(resource)]), broken])
+    assert rbac.decide(Identity("jane", ()), Attributes("get", path="/livez")).allowed
+    assert not rbac.decide(Identity("bob", ()), Attributes("get", path="/livez")).allowed
 
 
 def test_a_client_certificate_names_user_and_groups() -> None:

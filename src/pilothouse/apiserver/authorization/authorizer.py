@@ -4,8 +4,9 @@ Follows kubernetes' ``plugin/pkg/auth/authorizer/rbac/rbac.go`` and ``pkg/regist
 Roles and bindings are read from storage and kept, compiled, until one of them changes.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -13,6 +14,7 @@ from pilothouse.apiserver.authentication.identity import MASTERS, Identity
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.request_info import RequestInfo
 
+T = TypeVar("T")
 RBAC_GROUP = "rbac.authorization.k8s.io"
 ROLE_RESOURCES = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 """All of the group."""
@@ -273,15 +275,14 @@ class _Compiled:
     """Roles by name, and bindings by subject."""
 
     def __init__(self, list_resource: ListResource) -> None:
-        self._cluster_roles = {role.metadata.name: role for role in map(_decode_role, list_resource("clusterroles"))}
-        self._roles = {
-            (role.metadata.namespace, role.metadata.name): role for role in map(_decode_role, list_resource("roles"))
-        }
-        self._cluster_bindings = _by_subject(map(_decode_binding, list_resource("clusterrolebindings")))
+        cluster_roles = _decoded(_decode_role, list_resource("clusterroles"))
+        self._cluster_roles = {role.metadata.name: role for role in cluster_roles}
+        roles = _decoded(_decode_role, list_resource("roles"))
+        self._roles = {(role.metadata.namespace, role.metadata.name): role for role in roles}
+        self._cluster_bindings = _by_subject(_decoded(_decode_binding, list_resource("clusterrolebindings")))
         self._bindings: dict[str, dict[tuple[str, str], list[tuple[_Binding, str]]]] = {}
         by_namespace: dict[str, list[_Binding]] = {}
-        for value in list_resource("rolebindings"):
-            binding = _decode_binding(value)
+        for binding in _decoded(_decode_binding, list_resource("rolebindings")):
             by_namespace.setdefault(binding.metadata.namespace, []).append(binding)
         for namespace, bindings in by_namespace.items():
             self._bindings[namespace] = _by_subject(bindings)
@@ -312,6 +313,14 @@ class _Compiled:
             return
         for rule in role.rules or ():
             yield _Granted(rule, reason)
+
+
+def _decoded(decode: Callable[[bytes], T], values: Iterable[bytes]) -> Iterator[T]:
+    """Those that can be read. Another program may have left something else in etcd: that grants nothing, and keeps
+    nobody from what others grant."""
+    for value in values:
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            yield decode(value)
 
 
 def _by_subject(bindings: Iterable[_Binding]) -> dict[tuple[str, str], list[tuple[_Binding, str]]]:
