@@ -337,3 +337,23 @@ def test_a_definition_of_one_version_by_name_gets_the_list() -> None:
 def test_what_is_no_object_is_an_error(key: str, data: bytes, message: str) -> None:
     with pytest.raises(CodecError, match=message):
         CODEC.decode(key, data, 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "api_version", "kind", "fields"),
+    [
+        ("/namespaces/a", "v1", "Namespace", {"spec": 7}),
+        ("/services/default/a", "v1", "Service", {"spec": {"ports": [{"nodePort": "x"}]}}),
+        ("rbac.authorization.k8s.io/clusterroles/a", "rbac.authorization.k8s.io/v1", "ClusterRole", {"rules": 7}),
+        (
+            "apiextensions.k8s.io/customresourcedefinitions/a", "apiextensions.k8s.io/v1", "CustomResourceDefinition",
+            {"spec": {"versions": [{"name": "v1", "served": "yes"}]}},
+        ),
+        ("apiregistration.k8s.io/apiservices/a", "apiregistration.k8s.io/v1", "APIService", {"spec": {"group": []}}),
+    ],
+)  # fmt: skip
+def test_json_is_of_its_type_or_no_object(key: str, api_version: str, kind: str, fields: Any) -> None:
+    whole = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "uid": "u"}}
+    assert json.loads(CODEC.decode(key, json.dumps(whole).encode(), 3))["metadata"]["resourceVersion"] == "3"
+    with pytest.raises(CodecError, match="cannot unmarshal"):
+        CODEC.decode(key, json.dumps({**whole, **fields}).encode(), 3)

@@ -107,11 +107,10 @@ class CustomResources:
     def _follow(self, changes: list[Change]) -> None:
         for change in changes:
             if change.key.startswith(_PREFIX):
-                definition = decode(change.value)
                 if change.type == "DELETED":
-                    self._withdraw(definition)
-                else:
-                    self._serve(definition)
+                    self._withdraw(change.key.removeprefix(_PREFIX))
+                elif is_readable(change.value):  # otherwise it is served as it was
+                    self._serve(decode(change.value))
             elif self._terminating and change.type == "DELETED":
                 prefix = change.key[: change.key.index("/", change.key.index("/") + 1) + 1]
                 if prefix in self._terminating:
@@ -159,9 +158,8 @@ class CustomResources:
         if self._converter_factory is not None:
             self._converter_factory.forget(infos)
 
-    def _withdraw(self, definition: Object) -> None:
-        spec, name = definition["spec"], definition["metadata"]["name"]
-        self._terminating.pop(f"{spec['group']}/{spec['names']['plural']}/", None)
+    def _withdraw(self, name: str) -> None:
+        self._terminating = {prefix: each for prefix, each in self._terminating.items() if each != name}
         self._served.pop(name, None)
         gone = self._core.table.custom(name)
         self._end_watches(list(gone))

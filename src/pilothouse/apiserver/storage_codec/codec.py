@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api.schema import definition_of
 from pilothouse.apiserver.objects import Object, encode_object, ordered_metadata, with_revision
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.resources import BEHIND_GATES, ResourceInfo, built_in
@@ -22,6 +23,7 @@ from pilothouse.apiserver.serializers.protobuf_table import message_of, older_ta
 from pilothouse.apiserver.storage_codec import definitions
 from pilothouse.apiserver.storage_codec.keys import NO_RESOURCES
 from pilothouse.apiserver.storage_codec.older_versions import CONVERSIONS
+from pilothouse.machinery.bodies import DecodeError, decode_body
 
 _AS_JSON = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
 """Groups whose types have a protobuf form and are stored as JSON all the same: the servers of these groups are built
@@ -32,6 +34,11 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f]*').fullmatch
 _BEFORE_REVISION = ("name", "generateName", "namespace", "uid")
 """What precedes the resourceVersion in a stored object; it must not have to be escaped (``apiserver.objects``)."""
+
+
+_UNDECODABLE = (
+    ProtobufError, DecodeError, msgspec.DecodeError, LookupError, TypeError, AttributeError, RecursionError,
+)  # fmt: skip
 
 
 class CodecError(ValueError):
@@ -66,7 +73,15 @@ class ObjectCodec:
         """The object as this server stores it, with that revision as its resource version. Raises ``CodecError``."""
         try:
             return self._decode(key, data, revision)
-        except (ProtobufError, msgspec.DecodeError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except (
+            ProtobufError,
+            msgspec.DecodeError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            DecodeError,
+        ) as error:
             raise CodecError(f"{key} can't be decoded: {error}") from error
 
     def with_revision(self, value: bytes, old: int, new: int) -> bytes:
@@ -74,16 +89,17 @@ class ObjectCodec:
         return with_revision(value, old, new)
 
     def _decode(self, key: str, data: bytes, revision: int) -> bytes:
-        if data.startswith(protobuf.MAGIC):
-            obj = _from_envelope(data)
-        else:
-            obj = _decode(data)
+        in_protobuf = data.startswith(protobuf.MAGIC)
+        obj = _from_envelope(data) if in_protobuf else _decode(data)
         if key.startswith(NO_RESOURCES):
             return _encode({**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}})
         info = _stored_in(key)
         if info is not None:
             obj = _in_storage_version(info, key, obj)
             obj["kind"], obj["apiVersion"] = info.kind, info.api_version
+            if not in_protobuf:
+                # Go decodes JSON into its types, too, and what reads stored objects relies on them.
+                decode_body(_encode(obj), definition_of(info.group, info.version, info.kind))
             # Upstream fills in defaults of the storage version whenever it decodes (``runtime.NewCodec`` with a
             # defaulter), so that what an older release has left open is decided.
             registration_of(info.group, info.resource).strategy.set_defaults(obj)
