@@ -131,6 +131,13 @@ def gated(gates: Iterable[str]) -> tuple[ResourceInfo, ...]:
     return tuple(info for gate in gates for info in BEHIND_GATES.get(gate, ()))
 
 
+@lru_cache(maxsize=1)
+def _built_in_resources() -> frozenset[tuple[str, str]]:
+    """Groups and resources, also of those behind gates."""
+    gated = (info for infos in BEHIND_GATES.values() for info in infos)
+    return frozenset((info.group, info.resource) for info in (*built_in(), *gated))
+
+
 class ResourceTable:
     """What one server serves now: the built-in resources, those of its ``gates``, plus the custom ones.
 
@@ -178,9 +185,20 @@ class ResourceTable:
         return self._custom.get(definition, ())
 
     def set_custom(self, definition: str, infos: tuple[ResourceInfo, ...]) -> None:
-        """Serve exactly these versions for a custom resource definition; none takes it out of service."""
+        """Serve exactly these versions for a custom resource definition; none takes it out of service.
+
+        What is built in is never served as a custom resource, in whatever version, and what is served already is not
+        replaced: the conditions of a definition, which say that its names are free, can be written by others. The
+        objects of both would be the same, without the checks of those that are built in.
+        """
         for info in self._custom.pop(definition, ()):
             del self._by_path[(info.group, info.version, info.resource)]
+        infos = tuple(
+            info
+            for info in infos
+            if (info.group, info.resource) not in _built_in_resources()
+            and (info.group, info.version, info.resource) not in self._by_path
+        )
         if infos:
             self._custom[definition] = infos
         for info in infos:

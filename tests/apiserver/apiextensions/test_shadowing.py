@@ -1,0 +1,43 @@
+"""Definitions of what is built in, whose conditions somebody has written."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Api
+from tests.custom_resources import DEFINITIONS
+
+from pilothouse.env import Env
+
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+NAME = "clusterroles.rbac.authorization.k8s.io"
+NAMES = {"plural": "clusterroles", "singular": "clusterrole", "kind": "Fake", "listKind": "FakeList"}
+
+
+def definition(version: str) -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "metadata": {"name": NAME, "annotations": {"api-approved.kubernetes.io": "unapproved"}},
+        "spec": {
+            "group": "rbac.authorization.k8s.io", "scope": "Cluster", "names": NAMES,
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["v1", "v9"])
+async def test_a_built_in_resource_is_not_served_as_a_custom_one(env: Env, version: str) -> None:
+    api = Api(env)
+    role = {"metadata": {"name": "own"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}
+    assert (await api.post(ROLES, role)).status == 201
+    assert (await api.post(DEFINITIONS, definition(version))).status == 201
+    conditions = [
+        {"type": each, "status": "True", "reason": "Said", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for each in ("NamesAccepted", "Established")
+    ]
+    status = {"conditions": conditions, "acceptedNames": NAMES, "storedVersions": [version]}
+    assert (await api.patch(f"{DEFINITIONS}/{NAME}/status", {"status": status})).status == 200
+    assert (await api.get(ROLES)).body["kind"] == "ClusterRoleList"
+    assert (await api.get("/apis/rbac.authorization.k8s.io/v9/clusterroles")).status == 404
+    assert (await api.post(ROLES, {"metadata": {"name": "a"}, "rules": 7})).status == 400
+    assert (await api.delete(f"{DEFINITIONS}/{NAME}")).status == 200
+    assert (await api.get(f"{ROLES}/own")).body["rules"] == role["rules"]
