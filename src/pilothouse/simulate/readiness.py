@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from pilothouse.sim import Simulation
-from pilothouse.simulate.result import PodWait
+from pilothouse.simulate.pod_wait import PodWait
 from pilothouse.simulate.scenario.scalars import shown_seconds
 from pilothouse.storage import Change
 
