@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.apiserver.api import Api
 from tests.custom_resources import DEFINITIONS
@@ -41,3 +42,18 @@ async def test_a_built_in_resource_is_not_served_as_a_custom_one(env: Env, versi
     assert (await api.post(ROLES, {"metadata": {"name": "a"}, "rules": 7})).status == 400
     assert (await api.delete(f"{DEFINITIONS}/{NAME}")).status == 200
     assert (await api.get(f"{ROLES}/own")).body["rules"] == role["rules"]
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"group": "a.b"}, {"group": "a.b", "names": {"plural": "cs", "kind": "C"}}])
+async def test_definitions_that_were_never_validated_are_passed_over(env: Env, spec: Any) -> None:
+    api = Api(env)
+    whole = {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "cs.a.b", "uid": "u"}, "spec": spec,
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    }  # fmt: skip
+    key = "apiextensions.k8s.io/customresourcedefinitions/cs.a.b"
+    await api.server.core.commit(api.store.stage(key, lambda _revision: msgspec.json.encode(whole), expected=0))
+    again = Api(env, store=api.store)
+    await again.server.custom_resources.settle("cs.a.b")
+    assert (await again.get("/apis/a.b/v1/cs")).status == 404

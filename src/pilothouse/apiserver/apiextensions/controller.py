@@ -25,7 +25,7 @@ from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions impor
 from pilothouse.apiserver.request_info import NO_QUERY, RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.results import ObjectResult, Result
-from pilothouse.env import TaskGroup
+from pilothouse.env import Log, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.storage import Change, Mismatch, Record, Staged
 from pilothouse.storage.unreadable import is_readable
@@ -44,6 +44,7 @@ with lazy_imports():
 GROUP = "apiextensions.k8s.io"
 RESOURCE = "customresourcedefinitions"
 _PREFIX = f"{GROUP}/{RESOURCE}/"
+_log = Log("apiextensions")
 _RETRY_SECONDS = 10.0
 """After a deletion that a conversion webhook has failed."""
 _SYSTEM = Identity("system:apiserver", (MASTERS,))
@@ -55,6 +56,19 @@ _REASONS = {
     "kind": "KindConflict",
     "listKind": "ListKindConflict",
 }
+
+
+def _is_whole(definition: Object) -> bool:
+    """Whether a definition has what validation requires and others rely on. What another program has written to etcd
+    was not validated."""
+    spec: Object = definition.get("spec") or {}
+    names, versions = spec.get("names") or {}, spec.get("versions") or ()
+    return (
+        all((spec.get("group"), spec.get("scope"), names.get("plural"), names.get("kind")))
+        and definition["metadata"].get("name") == f"{names['plural']}.{spec['group']}"
+        and all(version.get("name") for version in versions)
+        and sum(bool(version.get("storage")) for version in versions) == 1
+    )
 
 
 class CustomResources:
@@ -117,6 +131,8 @@ class CustomResources:
                     self._enqueue(self._terminating[prefix])
 
     def _serve(self, definition: Object) -> None:
+        if not _is_whole(definition):
+            return
         meta, spec = definition["metadata"], definition["spec"]
         name = meta["name"]
         deleting_now = bool(meta.get("deletionTimestamp"))
@@ -210,6 +226,9 @@ class CustomResources:
         if record is None or not is_readable(record.value):
             return
         definition = decode(record.value)
+        if not _is_whole(definition):
+            _log.warning("A definition is not served: it lacks what validation requires", name=name)
+            return
         if definition["metadata"].get("deletionTimestamp"):
             await self._finish(name, definition)
             return
