@@ -246,6 +246,7 @@ async def test_a_wait_in_vain_shows_conditions_events_and_the_last_error(env: En
             "default/eve is not queued: nothing has changed since its last sync, its last sync failed for good" in said
         )
         assert "managedFields" not in said
+        assert "why:" not in said, "the error of the last sync is the reason"
         with pytest.raises(Timeout, match=r"ConfigMap ada: .* it does not exist\n.*ArithmeticError: nobody to greet"):
             await cluster.wait_for("v1", "ConfigMap", "ada", there, seconds=1)
 

@@ -188,6 +188,8 @@ async def test_a_condition_of_a_custom_resource(cluster: Cluster) -> None:
     assert found.state == "not ready", text(found)
     assert 'has the condition Ready False: NoKey: secret "key" not found' in text(found)
     assert "secret/key is not there, and no change of it is known" in text(found)
+    await cluster.create({**room, "metadata": {"name": "red"}, "spec": {"colour": "red"}})
+    assert (await cluster.why("rooms.example.com", "red")).state == "no condition says otherwise"
 
 
 async def test_a_taint_asks_no_budget(cluster: Cluster) -> None:

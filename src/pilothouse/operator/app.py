@@ -308,6 +308,13 @@ class App:
             lines += shown
         return lines
 
+    def is_failing(self, api_version: str, kind: str, key: str) -> bool:
+        """Whether the last sync of an object has failed."""
+        return any(
+            (each.kind.api_version, each.kind.kind) == (api_version, kind) and key in each.failing
+            for each in self._running
+        )
+
     def misfit(self, obj: dict[str, Any]) -> str:
         """Why the class of a declared custom resource cannot read an object, so that controllers do not see it; "" if
         it can, or if there is no class."""

@@ -349,14 +349,17 @@ class AsyncCluster:
         lines += [f"condition {each}" for each in map(_condition, _conditions(seen))]
         lines += await explainer.normal_events(of.kind, name, namespace)
         key = f"{namespace or self.namespace}/{name}" if of.namespaced else name
+        failing = False
         for program in self._shared.programs:
             lines += program.explain(of.api_version, of.kind, key, seen)
+            failing = failing or program.is_failing(of.api_version, of.kind, key)
         server = self.plane.server
         known = evidence.StoreEvidence(server.store, server.core.table)
         explanation = await why.explain(
             known, evidence.reference(of, namespace or self.namespace, name), time=self.plane.env.now()
         )
-        if explanation.state != why.NOT_FOUND:
+        # What the last sync failed with is the reason; that all is well is none.
+        if not failing and explanation.state not in (why.NOT_FOUND, why.AS_DESIRED, why.NO_CONDITION):
             lines += ["why:", *(f"  {line}" for line in why.text_lines(explanation)[:_WHY_LINES])]
         shown = "".join(f"\n  {line}" for line in lines)
         if seen is None:

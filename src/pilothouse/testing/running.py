@@ -146,6 +146,10 @@ class ProgramUnderTest:
         misfit = self.app.misfit(seen) if seen is not None else ""
         return [*self.missing_rights, *filter(None, [misfit]), *self.app.explain(api_version, kind, key)]
 
+    def is_failing(self, api_version: str, kind: str, key: str) -> bool:
+        """Whether the program is an app whose last sync of an object has failed."""
+        return self.app is not None and self.app.is_failing(api_version, kind, key)
+
 
 class _Status(msgspec.Struct):
     message: str = ""

@@ -10,6 +10,17 @@ tells (who wrote, and why) comes from ``/debug/history/changes``, or from decisi
 
 from pilothouse.why.evidence import Evidence, Reference, ServerEvidence
 from pilothouse.why.explain import explain
-from pilothouse.why.steps import NOT_FOUND, Explanation, Step, text_lines
+from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, NOT_FOUND, Explanation, Step, text_lines
 
-__all__ = ["NOT_FOUND", "Evidence", "Explanation", "Reference", "ServerEvidence", "Step", "explain", "text_lines"]
+__all__ = [
+    "AS_DESIRED",
+    "NOT_FOUND",
+    "NO_CONDITION",
+    "Evidence",
+    "Explanation",
+    "Reference",
+    "ServerEvidence",
+    "Step",
+    "explain",
+    "text_lines",
+]

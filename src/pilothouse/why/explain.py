@@ -7,7 +7,7 @@ from pilothouse.why.chain import Chain
 from pilothouse.why.evidence import Evidence, Reference
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.registry import OTHERS, REMARKS
-from pilothouse.why.steps import UNKNOWN, Explanation, Step
+from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, UNKNOWN, Explanation, Step
 from pilothouse.why.view import Finding, View
 
 _MOST_ROOTS = 3
@@ -40,4 +40,10 @@ async def finding(view: View) -> Finding:
     last = await lifetime.newest_change(view)
     if last is None:
         last = Step(text=f"{view.title} is older than the history", object=view.title, root=UNKNOWN)
-    return Finding("as desired", (last,))
+    return Finding(NO_CONDITION if _says_nothing(view) else AS_DESIRED, (last,))
+
+
+def _says_nothing(view: View) -> bool:
+    """Whether nothing is known of how far what it asks for has come: a custom resource without conditions."""
+    known = view.reference.resource in REMARKS or view.status.get("conditions")
+    return not known and bool(view.spec or view.status)

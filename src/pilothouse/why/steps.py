@@ -22,6 +22,9 @@ _TIME = re.compile(r'(?<!")\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z')
 
 NOT_FOUND = "not found"
 """The state of an object that is not there and of which no change is known."""
+AS_DESIRED = "as desired"
+NO_CONDITION = "no condition says otherwise"
+"""The state of an object that asks for something, and whose status has no conditions to go by."""
 
 
 class Step(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
@@ -60,7 +63,8 @@ class Explanation(msgspec.Struct, kw_only=True, omit_defaults=True, rename="came
     object: str
     namespace: str = ""
     state: str
-    """In a word or two: ``deleted``, ``pending``, ``not ready``, ``terminating``, ``as desired``."""
+    """In a word or two: ``deleted``, ``pending``, ``not ready``, ``terminating``, ``as desired``; ``no condition says
+    otherwise``."""
     steps: list[Step]
     """What there is to say, each with what led to it; the most important first."""
     unseen: list[str] = []

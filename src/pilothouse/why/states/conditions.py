@@ -4,7 +4,7 @@ from typing import Any
 
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.pods import missing_object
-from pilothouse.why.steps import STATE, Step
+from pilothouse.why.steps import AS_DESIRED, STATE, Step
 from pilothouse.why.view import Finding, View
 
 _GOOD = ("Available", "Ready", "Established", "NamesAccepted", "Accepted", "Healthy", "Synced", "Programmed", "Bound")
@@ -52,4 +52,4 @@ async def _service(view: View) -> list[Step]:
         return []
     about = await view.read("services", str(reference.get("name")), namespace=str(reference.get("namespace")))
     found = await about.finding()
-    return [] if found.state == "as desired" else list(found.steps)
+    return [] if found.state == AS_DESIRED else list(found.steps)

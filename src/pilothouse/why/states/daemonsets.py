@@ -10,7 +10,7 @@ from pilothouse.why.states.rejections import rejection
 from pilothouse.why.states.replicas import held_pods
 from pilothouse.why.states.scheduling import node_act
 from pilothouse.why.states.workloads import add_last_change
-from pilothouse.why.steps import STATE, counted
+from pilothouse.why.steps import AS_DESIRED, STATE, counted
 from pilothouse.why.view import Finding, View, typed
 
 _MOST_NAMES = 4
@@ -43,7 +43,7 @@ async def incomplete(view: View) -> Finding | None:
                 step.because.append(act)
     if not step.because:
         step.root = STATE
-    return Finding("as desired" if complete else "not ready", (step,))
+    return Finding(AS_DESIRED if complete else "not ready", (step,))
 
 
 def _bounds(view: View, wanted: int) -> str:
