@@ -72,6 +72,21 @@ def test_its_tests_types_and_style_pass(project: Path) -> None:
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
+def test_the_project_installs_its_module_and_nothing_else(project: Path) -> None:
+    pytest.importorskip("setuptools")
+    build = ["-c", "import setuptools; setuptools.setup()", "--quiet", "build", "egg_info"]
+    done = subprocess.run(
+        [sys.executable, *build], cwd=project, env=environment(project), capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [path.name for path in (project / "build/lib").iterdir()] == ["backup_schedule_operator.py"]
+    (metadata,) = project.glob("*.egg-info")
+    assert (metadata / "top_level.txt").read_text("utf-8") == "backup_schedule_operator\n"
+    ignored = (project / ".gitignore").read_text("utf-8").splitlines()
+    assert {"build/", "*.egg-info/"} <= set(ignored)
+
+
 async def test_its_manifests_and_example_apply(project: Path, env: Env) -> None:
     paths = [*sorted((project / "deploy").iterdir()), *(project / "examples").iterdir()]
     objects = [each for path in paths for each in yaml.safe_load_all(path.read_text("utf-8"))]
