@@ -424,3 +424,46 @@ def test_how_long_it_takes_to_create_pods(tmp_path: Path, spec: str, fewest: flo
     found = result(tmp_path, spec + web)
     assert found.failure is None
     assert fewest <= found.measures["time until bound"] <= most
+
+
+BLOCKED = """
+  cluster: {nodeGroups: [{name: web, count: 1}]}
+  objects:
+  - apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: web}
+    spec:
+      replicas: 2
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec: {containers: [{name: web, image: "web:1"}]}
+  - {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: api},
+     spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}}
+  ready: 30s
+"""
+BUDGET = "The disruption budget api needs 2 healthy pods and has 2 currently"
+
+
+def test_a_drain_that_a_budget_blocks_is_named(tmp_path: Path) -> None:
+    drain = "  timeline: [{name: replacement, at: 1m, drain: {name: web-0}}]\n"
+    found = result(tmp_path, f"{BLOCKED}{drain}  until: {{quiet: 5m, time: 2h}}\n")
+    assert found.failure is not None
+    said = found.failure.message
+    assert said.startswith(
+        "nothing was to be written for 5m within 2h, but the time line has not ended: "
+        "replacement: not finished: node web-0: pod default/web-"
+    )
+    assert said.count(f"can't be evicted: {BUDGET}") == 2
+    assert "ADDED /events/" in found.log
+    assert "DELETED /events/" not in found.log, "events that expire are no news"
+    found = result(tmp_path, f"{BLOCKED}{drain}  until: {{time: 3m}}\n")
+    assert found.failure is None
+    assert [each.partition(": pod")[0] for each in found.notices] == ["replacement: not finished: node web-0"]
+
+
+def test_a_drain_with_a_timeout_says_what_blocks_it(tmp_path: Path) -> None:
+    drain = "  timeline: [{name: replacement, at: 1m, drain: {name: web-0, timeout: 1m}}]\n  until: {time: 3m}\n"
+    said = failure(tmp_path, BLOCKED + drain)
+    assert "node web-0 was not drained within 1m: 2 pods are left: web-" in said
+    assert f"can't be evicted: {BUDGET}" in said

@@ -93,7 +93,8 @@ class Story:
             f"{self._env.monotonic()!r} {change.revision} {change.type} {change.key} {origin}\n".encode()
         )
         self._digest.update(change.value)
-        if "/leases/" not in change.key and not _is_heartbeat(change, origin):
+        expired = origin is None and change.type == "DELETED" and change.key.startswith("/events/")
+        if not expired and "/leases/" not in change.key and not _is_heartbeat(change, origin):
             self.record(f"  {change.revision} {change.type} {change.key}  [{origin or 'server'}]")
 
     @property

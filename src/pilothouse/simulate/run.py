@@ -20,7 +20,7 @@ from pilothouse.simulate.actions.administrator import ActionError
 from pilothouse.simulate.expectations import Compiled, Expectations, compile_all
 from pilothouse.simulate.result import BudgetResult, Failure, Part, Result
 from pilothouse.simulate.scenario import Scenario, ScenarioError
-from pilothouse.simulate.scenario.scalars import shown_seconds
+from pilothouse.simulate.scenario.scalars import counted, shown_seconds
 from pilothouse.simulate.timeline import Timeline, entry_text, fault_text
 from pilothouse.testing.exploration_runs import without_log
 
@@ -123,6 +123,8 @@ class _Run:
         self._measures: dict[str, float] = {}
         self._timeline: Timeline | None = None
         self._rested = False
+        self._unfinished: tuple[str, ...] = ()
+        """Entries of the time line that had not ended when the run did."""
         self._never_ready: tuple[str, ...] = ()
         self._deleted_unready: tuple[str, ...] = ()
 
@@ -202,6 +204,7 @@ class _Run:
         async with TaskGroup("scenario") as group:
             timeline.start(group, self._entries, self._faults)
             await self._until_end(simulation, timeline)
+            self._unfinished = tuple(timeline.unfinished())
             group.cancel()
         if self._failure is None:
             self._expectations.finish()
@@ -224,7 +227,7 @@ class _Run:
             now = env.monotonic()
             if end is not None and now >= end:
                 if until.quiet is not None:
-                    self._fail(self._unsettled(simulation, recent))
+                    self._fail(self._unsettled(simulation, timeline, recent))
                 return
             wait = end - now if end is not None else 86400.0
             recent = simulation.recent_writes() or recent
@@ -252,14 +255,17 @@ class _Run:
                 self._fail(Failure(kind="invariant", name=type(each).__name__, message=str(error), at=at))
                 return
 
-    def _unsettled(self, simulation: Simulation, recent: Counter[str]) -> Failure:
-        until = self._scenario.spec.until
-        most = ", ".join(f"{key} ({times} times)" for key, times in recent.most_common(3))
-        message = (
-            f"nothing was to be written for {shown_seconds(until.quiet or 0.0)} "
-            f"within {shown_seconds(until.time or 0.0)}, but the cluster is still writing; lately {most}"
-        )
-        return Failure(kind="unsettled", name="until", message=message, at=simulation.env.monotonic() - self._began)
+    def _unsettled(self, simulation: Simulation, timeline: Timeline, recent: Counter[str]) -> Failure:
+        until, now = self._scenario.spec.until, simulation.env.monotonic()
+        quiet = until.quiet or 0.0
+        asked = f"nothing was to be written for {shown_seconds(quiet)} within {shown_seconds(until.time or 0.0)}, but "
+        unfinished = list(timeline.unfinished())
+        if max(simulation.last_write, self._began) + quiet > now:
+            most = ", ".join(f"{key} ({counted(times, 'time')})" for key, times in recent.most_common(3))
+            said = "; ".join([f"the cluster is still writing; lately {most}", *unfinished])
+        else:
+            said = f"the time line has not ended: {'; '.join(unfinished) or 'entries or faults are still to come'}"
+        return Failure(kind="unsettled", name="until", message=asked + said, at=now - self._began)
 
     def _mark_late(self) -> None:
         """A failure that has ended the run is known when the recording is complete."""
@@ -316,6 +322,8 @@ class _Run:
         yield from self._expectations.notices
         if self._failure is None and self._timeline is not None:
             yield from self._timeline.notices()
+        if self._failure is None or self._failure.kind in ("eventually", "atEnd", "budget"):
+            yield from self._unfinished
 
 
 def _violated(error: BaseException, checked: Sequence[Invariant]) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ from pilothouse.simulate.scenario.scalars import shown_seconds
 _LASTING = ("drain", "load", "nodes", "manager", "program", "api_server")
 """Actions that may take their time. What has to hold after one is looked for from its beginning on."""
 _OUTAGES = {"silent": "goes silent", "slow": "becomes slow", "vanished": "vanishes", "rebooted": "reboots"}
+_NAMED = 3
+"""So many obstacles of an entry are named."""
 Mark = Callable[[str, str], object]
 """Kind (``action``, ``fault``) and text of something that happens now."""
 
@@ -50,6 +53,8 @@ class Timeline:
         """Of entries with a name: how long they took, the longest time."""
         self._unmet: dict[int, actions.Entry] = {}
         """Entries whose conditions have not held."""
+        self._active = Counter[int]()
+        """Entries that are being performed, by number."""
 
     @property
     def is_over(self) -> bool:
@@ -62,6 +67,19 @@ class Timeline:
             path = f"spec.timeline[{number}]"
             name = f'the entry "{entry.name}"' if entry.name else f"{self._scenario.where(path)}: the entry"
             yield f"{name} never began: its condition (when) never held"
+
+    def unfinished(self) -> Iterator[str]:
+        """Entries that have begun and not ended, each with what keeps it from that."""
+        for number in +self._active:
+            obstacles = self.actions.obstacles(number)
+            more = [f"{len(obstacles) - _NAMED} more"] if len(obstacles) > _NAMED else []
+            yield ": ".join(
+                filter(None, (f"{self._title(number)}: not finished", "; ".join([*obstacles[:_NAMED], *more])))
+            )
+
+    def _title(self, number: int) -> str:
+        entry = self._scenario.spec.timeline[number]
+        return entry.name or f"{self._scenario.where(f'spec.timeline[{number}]')}: {action_text(entry)}"
 
     def start(self, group: TaskGroup, entries: Sequence[int], faults: Sequence[Drawn]) -> None:
         """Begin. ``entries`` are the numbers of those that are not left out."""
@@ -112,6 +130,7 @@ class Timeline:
         self._simulation.story.record(f"ACTION {text}")
         self._mark("action", f"{entry.name}: {text}" if entry.name else text)
         self._performing += 1
+        self._active[number] += 1
         try:
             began = self._simulation.env.monotonic()
             held = self._expectations.holding(entry.name) if entry.name else frozenset[str]()
@@ -136,6 +155,7 @@ class Timeline:
             self._on_failure(Failure(kind="action", name=name, message=message, at=at))
         finally:
             self._performing -= 1
+            self._active[number] -= 1
 
     async def _fault(self, fault: Drawn) -> None:
         await self._until(fault.at)

@@ -22,6 +22,8 @@ class Actions:
         self._simulation = simulation
         self._scenario = scenario
         self._entry = scenario.spec.timeline
+        self._rejected: dict[int, pods.Rejected] = {}
+        """By number: evictions of drains."""
         self.administrator = Administrator(simulation.user)
         restored = scenario.snapshot
         self.nodes = Nodes(simulation, scenario.spec.cluster.node_groups, () if restored is None else restored.nodes)
@@ -31,7 +33,6 @@ class Actions:
             "set_image": lambda action, _chance: self.administrator.set_image(action),
             "restart": self._restart,
             "delete": lambda action, _chance: self.administrator.delete(action),
-            "drain": self._drain,
             "cordon": self._cordon,
             "uncordon": self._uncordon,
             "taint": self._taint,
@@ -57,6 +58,9 @@ class Actions:
                 by = f'entry "{entry.name}"' if entry.name else f"spec.timeline[{number}]"
                 await self.nodes.fault(entry.nodes, self.nodes.select(entry.nodes, chance), by)
                 return
+            if entry.drain is not None:
+                await self._drain(number, entry.drain, chance)
+                return
             await self._perform[entry.action](getattr(entry, entry.action), chance)
         except ActionError:
             raise
@@ -66,8 +70,13 @@ class Actions:
     async def _restart(self, action: actions.Restart, _chance: random.Random) -> None:
         await self.administrator.restart(action, format_time(self._simulation.env.now()))
 
-    async def _drain(self, action: actions.Drain, chance: random.Random) -> None:
-        await pods.drain(self._simulation.user, self.nodes, self.nodes.select(action, chance), action)
+    async def _drain(self, number: int, action: actions.Drain, chance: random.Random) -> None:
+        names, rejected = self.nodes.select(action, chance), self._rejected.setdefault(number, {})
+        await pods.drain(self._simulation.user, self.nodes, names, action, rejected)
+
+    def obstacles(self, number: int) -> list[str]:
+        """What keeps the entry of that number, which is being performed, from its end, as far as that is known."""
+        return pods.rejected_lines(self._rejected.get(number, {}))
 
     async def _cordon(self, action: actions.NodeSelection, chance: random.Random) -> None:
         await self.nodes.cordon(self.nodes.select(action, chance), unschedulable=True)

@@ -18,12 +18,16 @@ from pilothouse.env import TaskGroup
 from pilothouse.simulate.actions.administrator import ActionError
 from pilothouse.simulate.actions.nodes import Nodes
 from pilothouse.simulate.scenario import actions
-from pilothouse.simulate.scenario.scalars import shown_seconds
+from pilothouse.simulate.scenario.scalars import counted, shown_seconds
 
 EVICTION_RETRY_SECONDS = 5.0
 _POLL_SECONDS = 1.0
+_NAMED = 5
+"""So many pods are named in a message."""
 _MIRROR = "kubernetes.io/config.mirror"
 Pod = dict[str, Any]
+Rejected = dict[str, dict[str, str]]
+"""Why evictions are rejected that are tried again: by node, by ``NAMESPACE/NAME`` of the pod."""
 
 
 async def select(client: Client, selection: actions.PodSelection, chance: random.Random) -> list[Pod]:
@@ -63,16 +67,20 @@ async def evict(client: Client, pod: Pod, grace_period: float | None = None, *, 
     await client.create(PODS.raw, body, meta["namespace"], subresource="eviction", name=meta["name"])
 
 
-async def drain(client: Client, nodes: Nodes, names: Sequence[str], drained: actions.Drain) -> None:
-    """Cordon the nodes and evict their pods. Raises ``ActionError``."""
+async def drain(
+    client: Client, nodes: Nodes, names: Sequence[str], drained: actions.Drain, rejected: Rejected | None = None
+) -> None:
+    """Cordon the nodes and evict their pods; ``rejected`` has meanwhile why evictions are rejected. Raises
+    ``ActionError``."""
+    rejected = {} if rejected is None else rejected
     await nodes.cordon(names, unschedulable=True)
     if not drained.parallel:
         for name in names:
-            await drain_node(client, name, drained)
+            await drain_node(client, name, drained, rejected=rejected)
         return
     async with TaskGroup("drain") as group:
         for name in names:
-            group.start(drain_node(client, name, drained), name=f"drain {name}")
+            group.start(drain_node(client, name, drained, rejected=rejected), name=f"drain {name}")
 
 
 async def evictable(client: Client, node: str) -> list[Pod]:
@@ -80,36 +88,61 @@ async def evictable(client: Client, node: str) -> list[Pod]:
     return [pod for pod in await _pods(client, "", "", node) if _is_evictable(pod)]
 
 
-async def drain_node(client: Client, name: str, drained: actions.Drain, *, force_option: str = "force: true") -> None:
-    """Evict the pods of one node, which is cordoned. ``force_option`` is what the user sets for ``drained.force``.
-    Raises ``ActionError``."""
+def rejected_lines(rejected: Rejected) -> list[str]:
+    """The pods that can't be evicted, each with the reason."""
+    return [
+        f"node {node}: pod {pod} can't be evicted: {reason}"
+        for node, reasons in rejected.items()
+        for pod, reason in reasons.items()
+    ]
+
+
+async def drain_node(
+    client: Client,
+    name: str,
+    drained: actions.Drain,
+    *,
+    force_option: str = "force: true",
+    rejected: Rejected | None = None,
+) -> None:
+    """Evict the pods of one node, which is cordoned. ``force_option`` is what the user sets for ``drained.force``;
+    ``rejected`` has while it goes on why evictions are rejected. Raises ``ActionError``."""
     pods = await evictable(client, name)
     if reasons := [reason for pod in pods if (reason := _obstacle(pod, drained, force_option))]:
-        raise ActionError(f"unable to drain node {name}: {'; '.join(reasons[:5])}")
+        raise ActionError(f"unable to drain node {name}: {'; '.join(reasons[:_NAMED])}")
+    waiting = {} if rejected is None else rejected.setdefault(name, {})
     try:
         async with asyncio.timeout(drained.timeout), TaskGroup(f"drain {name}") as group:
             for pod in pods:
-                group.start(_evict_and_wait(client, pod, drained.grace_period), name=pod["metadata"]["name"])
+                group.start(_evict_and_wait(client, pod, drained.grace_period, waiting), name=pod["metadata"]["name"])
     except TimeoutError:
         left = await evictable(client, name)
-        listed = ", ".join(pod["metadata"]["name"] for pod in left[:5])
+        listed = ", ".join(pod["metadata"]["name"] for pod in left[:_NAMED])
         limit = shown_seconds(drained.timeout or 0.0)
-        raise ActionError(f"node {name} was not drained within {limit}: {len(left)} pods are left: {listed}") from None
+        number = f"{counted(len(left), 'pod')} {'is' if len(left) == 1 else 'are'} left"
+        reasons = [] if rejected is None else rejected_lines({name: dict(list(waiting.items())[:_NAMED])})
+        text = "; ".join([f"{number}: {listed}", *reasons])
+        raise ActionError(f"node {name} was not drained within {limit}: {text}") from None
 
 
-async def _evict_and_wait(client: Client, pod: Pod, grace_period: float | None) -> None:
+async def _evict_and_wait(client: Client, pod: Pod, grace_period: float | None, rejected: dict[str, str]) -> None:
+    """``rejected`` has the reason, by pod, while evictions are rejected."""
     meta = pod["metadata"]
+    key = f"{meta['namespace']}/{meta['name']}"
     while True:
         try:
             await evict(client, pod, grace_period)
         except NotFound:
+            rejected.pop(key, None)
             return
-        except TooManyRequests:
+        except TooManyRequests as error:
+            rejected[key] = "; ".join(each.message for each in error.causes) or str(error)
             await asyncio.sleep(EVICTION_RETRY_SECONDS)
             continue
         except ApiError as error:
-            raise ActionError(f"unable to evict pod {meta['namespace']}/{meta['name']}: {error}") from error
+            raise ActionError(f"unable to evict pod {key}: {error}") from error
         break
+    rejected.pop(key, None)
     while True:
         try:
             found = await client.get(PODS.raw, meta["name"], meta["namespace"])
