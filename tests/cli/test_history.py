@@ -142,12 +142,17 @@ async def _three_versions(client: Client, namespace: str = "default") -> None:
 
 
 @pytest.fixture(scope="module")
-def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
     """A server with the versions of ``_three_versions``."""
     with EmbeddedServer(tmp_path_factory.mktemp("server")) as server:
-        path = str(server.kubeconfig("admin", ("system:masters",)))
-        _fill(path)
-        yield path
+        _fill(str(server.kubeconfig("admin", ("system:masters",))))
+        yield server
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(server: EmbeddedServer) -> str:
+    """Of its administrator."""
+    return str(server.kubeconfig("admin", ("system:masters",)))
 
 
 def _fill(kubeconfig: str, namespace: str = "default") -> None:
@@ -210,7 +215,12 @@ def test_objects_as_they_were(kubeconfig: str, tmp_path: Path) -> None:
     for revision in revisions:
         done = pilothouse("get", "cm", "settings", "-o=json", f"--at={revision}")
         data.append(json.loads(done.stdout)["data"] if done.stdout else done.stderr)
-    assert data == [{"a": "1"}, {"a": "2"}, 'Error: configmaps "settings" not found\n', {"b": "3"}]
+    assert data == [
+        {"a": "1"},
+        {"a": "2"},
+        'Error: configmaps "settings" not found in namespace default (context x)\n',
+        {"b": "3"},
+    ]
     header, *rows = pilothouse("get", "configmaps", "-A", f"--at={revisions[0]}").stdout.splitlines()
     assert header.split() == ["NAMESPACE", "NAME", "DATA", "AGE"]
     assert [row.split()[:3] for row in rows if "settings" in row] == [["default", "settings", "1"]]
@@ -228,6 +238,22 @@ def test_what_users_wrote(kubeconfig: str, tmp_path: Path) -> None:
         "was created",
     ]
     assert {each["user"] for each in found} == {"admin"}
+
+
+def test_a_user_who_may_not_see_who_wrote(server: EmbeddedServer, tmp_path: Path) -> None:
+    done = run_pilothouse(tmp_path, "history", f"--kubeconfig={server.kubeconfig('eve', ())}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == ('Error: who changed what: forbidden: User "eve" cannot get path "/debug/history/changes"\n')
+
+
+def test_a_name_that_is_not_there_and_those_that_begin_alike(kubeconfig: str, tmp_path: Path) -> None:
+    done = run_pilothouse(tmp_path, "why", "cm/set", f"--kubeconfig={kubeconfig}")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "Looked in context x, namespace default.",
+        "Names that begin alike: settings",
+        "`pilothouse get configmaps -n default --at 10m` lists those of ten minutes ago.",
+    ]
 
 
 def test_objects_of_a_category(kubeconfig: str, tmp_path: Path) -> None:
@@ -254,7 +280,10 @@ def test_the_age_of_objects_at_a_time() -> None:
         "the future": (["get", "pods", "--at=2999-01-01T00:00:00Z"], " is in the future; it is "),
         "before the history": (["get", "pods", "--at=100000h"], "the history of this API server begins at"),
         "a revision to come": (["get", "pods", "--at=999999999"], "the API server is at resourceVersion "),
-        "none of that name": (["history", "pod/none"], "there is no pods none in namespace default, and was none"),
+        "none of that name": (
+            ["history", "pod/none"],
+            "there is no pods none in namespace default (context x), and was none",
+        ),
         "not watched": (["history", "componentstatuses/x"], "can't be watched"),
     },
 )

@@ -2,11 +2,12 @@
 
 import asyncio
 
-from tests.why.cluster import Cluster, links, roots
+from tests.why.cluster import NAMESPACE, Cluster, links, roots
 
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.core import PODS
-from pilothouse.why import text_lines
+from pilothouse.why import Reference, ServerEvidence, text_lines
+from pilothouse.why.names import names_alike
 
 ADMIN = "kubernetes-admin with pilothouse-testing"
 
@@ -53,6 +54,18 @@ async def test_a_pod_that_nobody_has_touched(cluster: Cluster) -> None:
     found = await cluster.why("pods", name)
     assert found.state == "as desired"
     assert roots(found) == [f"deployment/web was created, by {ADMIN}"]
+
+
+async def test_names_that_begin_alike(cluster: Cluster) -> None:
+    await cluster.deployment(replicas=1)
+    (old,) = await cluster.pods()
+    await cluster.user.delete(PODS, old, NAMESPACE)
+    await asyncio.sleep(60)
+    (new,) = await cluster.pods()
+    evidence = ServerEvidence(cluster.user, await cluster.user.discover())
+    for asked in ("we", "web-1"):
+        assert await names_alike(evidence, Reference("pods", NAMESPACE, asked)) == [f"{old} (gone)", new]
+    assert await names_alike(evidence, Reference("pods", NAMESPACE, "none")) == []
 
 
 async def test_what_never_was(cluster: Cluster) -> None:

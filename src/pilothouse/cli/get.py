@@ -95,7 +95,7 @@ async def _run(parsed: Parsed) -> int:
     text, _slash, name = parsed.arguments[0].partition("/")
     name = name or "".join(parsed.arguments[1:])
     env = Env()
-    async with command_connection(parsed, env, "pilothouse-get") as (client, _info, own):
+    async with command_connection(parsed, env, "pilothouse-get") as (client, info, own):
         kinds = _kinds(await client.discover(), text, name)
         query: dict[str, str] = {"labelSelector": parsed["selector"]}
         if name:
@@ -105,7 +105,15 @@ async def _run(parsed: Parsed) -> int:
             query["resourceVersion"] = await revision_at(client, parsed["at"], env.now())
             query["resourceVersionMatch"] = "Exact"
             time = (await times_of_revisions(client))(int(query["resourceVersion"]))
-        asked = _Asked(query, parsed["output"], name, time, everywhere=parsed["all-namespaces"], several=len(kinds) > 1)
+        asked = _Asked(
+            query,
+            parsed["output"],
+            name,
+            time,
+            info.title,
+            everywhere=parsed["all-namespaces"],
+            several=len(kinds) > 1,
+        )
         try:
             if parsed["at"]:
                 await _check_reached(client, kinds[0], query["resourceVersion"])
@@ -121,6 +129,7 @@ class _Asked(msgspec.Struct, frozen=True):
     name: str
     time: str
     """Of the state; empty for now, or if the API server does not know it."""
+    cluster: str
     everywhere: bool
     several: bool
     """Objects of several kinds are asked for."""
@@ -165,7 +174,7 @@ async def _print(client: Client, kinds: Sequence[Kind[Any]], namespace: str, ask
     tables = [(kind, await _table(client, kind, namespace, asked)) for kind in kinds]
     filled = [(kind, table) for kind, table in tables if table.rows]
     if asked.name and not filled:
-        raise _missing(kinds[0], asked.name)
+        raise _missing(kinds[0], namespace, asked)
     if asked.output == "name":
         for kind, table in filled:
             for row in table.rows:
@@ -194,7 +203,7 @@ async def _print_documents(client: Client, kinds: Sequence[Kind[Any]], namespace
                 {"kind": kind.kind, "apiVersion": kind.api_version, **one} for one in document["items"]
             ]
         elif asked.name and not document["items"]:
-            raise _missing(kind, asked.name)
+            raise _missing(kind, namespace, asked)
         elif asked.name:
             documents = [{"kind": kind.kind, "apiVersion": kind.api_version, **document["items"][0]}]
     document = documents[0]
@@ -230,8 +239,10 @@ def _name_kinds(kind: Kind[Any], table: Table) -> None:
         row.cells[place or 0] = f"{singular}/{row.cells[place or 0]}"
 
 
-def _missing(kind: Kind[Any], name: str) -> UserError:
-    return UserError(f'{kind.group_resource} "{name}" not found')
+def _missing(kind: Kind[Any], namespace: str, asked: _Asked) -> UserError:
+    within = asked.namespace(kind, namespace)
+    place = f" in namespace {within}" if within else ""
+    return UserError(f'{kind.group_resource} "{asked.name}" not found{place} ({asked.cluster})')
 
 
 def table_lines(table: Table, *, wide: bool, with_namespace: bool) -> list[str]:

@@ -115,6 +115,8 @@ async def _print_writes(parsed: Parsed) -> int:
             raise UserError(str(error)) from error
     if NO_ORIGINS in evidence.unseen:
         raise UserError(f"{NO_ORIGINS}; its audit log has that (pilothouse why --audit-log)")
+    if evidence.unseen and not found:
+        raise UserError("; ".join(evidence.unseen))
     if parsed["output"] == "json":
         for each in found:
             print(escaped_json(msgspec.json.encode(each).decode()))
@@ -142,7 +144,7 @@ def write_lines(writes: Sequence[Write]) -> list[str]:
 
 async def _run(parsed: Parsed) -> int:
     text, name = type_and_name(parsed.arguments)
-    async with command_connection(parsed, Env(), "pilothouse-history") as (client, _info, own):
+    async with command_connection(parsed, Env(), "pilothouse-history") as (client, info, own):
         resource = find_resource(await client.discover(), text)
         if not resource.supports("list", "watch"):
             raise UserError(f"{resource.group_resource} can't be watched, so there is no history of them")
@@ -155,7 +157,9 @@ async def _run(parsed: Parsed) -> int:
             raise UserError(str(error)) from error
     if not documents:
         place = f" in namespace {namespace}" if namespace else ""
-        raise UserError(f"there is no {resource.group_resource} {name}{place}, and was none since {oldest}")
+        raise UserError(
+            f"there is no {resource.group_resource} {name}{place} ({info.title}), and was none since {oldest}"
+        )
     if documents[0][0] == "EXISTED":
         print(f"The history that the API server keeps begins at resourceVersion {oldest}.", file=sys.stderr)
     for version in described(documents, time_of, origins):

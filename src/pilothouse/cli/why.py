@@ -1,7 +1,8 @@
 """``pilothouse why``: why an object is as it is, or is gone."""
 
 import datetime
-from collections.abc import AsyncIterator, Sequence
+import sys
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.machinery.times import parse_time
 from pilothouse.why import NOT_FOUND, Evidence, Reference, ServerEvidence, explain, text_lines
+from pilothouse.why.evidence import NO_ORIGINS
+from pilothouse.why.names import names_alike
 
 if TYPE_CHECKING:
     from pilothouse.client import Client
@@ -93,7 +96,7 @@ def run(program: str, words: Sequence[str]) -> int:
 
 async def _run(parsed: Parsed) -> int:
     text, name = type_and_name(parsed.arguments)
-    async with command_connection(parsed, Env(), "pilothouse-why") as (client, _info, own):
+    async with command_connection(parsed, Env(), "pilothouse-why") as (client, info, own):
         try:
             discovery = await client.discover()
             resource = find_resource(discovery, text)
@@ -102,13 +105,30 @@ async def _run(parsed: Parsed) -> int:
             revision, time = await _asked(parsed, client)
             async with _evidence(parsed, client, discovery, revision) as evidence:
                 explanation = await explain(evidence, reference, time=time)
+                alike = await names_alike(evidence, reference) if explanation.state == NOT_FOUND else []
         except ApiError as error:
             raise UserError(str(error)) from error
     if parsed["output"] == "json":
         print(escaped_json(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode()))
     else:
         print("\n".join(map(escaped, text_lines(explanation))))
-    return 1 if explanation.state == NOT_FOUND else 0
+    if explanation.state != NOT_FOUND:
+        return 0
+    for line in not_found_lines(reference, info.title, alike, unseen=explanation.unseen):
+        print(escaped(line), file=sys.stderr)
+    return 1
+
+
+def not_found_lines(
+    reference: Reference, cluster: str, alike: Sequence[str], *, unseen: Collection[str] = ()
+) -> Iterator[str]:
+    """Where was looked, and how the name is found that was meant."""
+    yield f"Looked in {cluster}{f', namespace {reference.namespace}' if reference.namespace else ''}."
+    if alike:
+        yield f"Names that begin alike: {', '.join(alike)}"
+    if NO_ORIGINS not in unseen:
+        place = f" -n {reference.namespace}" if reference.namespace else ""
+        yield f"`pilothouse get {reference.resource}{place} --at 10m` lists those of ten minutes ago."
 
 
 async def _asked(parsed: Parsed, client: "Client") -> tuple[int, datetime.datetime | None]:

@@ -32,8 +32,15 @@ class ConnectionInfo(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     namespace: str = ""
     """The context's namespace, "" when it names none."""
+    context: str = ""
+    """The name of the kubeconfig's context; "" where there is none."""
     origin: str = ""
     """Where all this comes from, for the log."""
+
+    @property
+    def title(self) -> str:
+        """The cluster, for messages: by its context, else by its address."""
+        return f"context {self.context}" if self.context else f"{self.endpoint.host}:{self.endpoint.port}"
 
     def with_authority_as_it_is(self) -> "ConnectionInfo":
         """The same, with the certificate authority that its file holds now: later changes of the file do not count.
@@ -164,6 +171,7 @@ def _from_files(
         proxy=proxy,
         headers=tuple(selected.impersonation()),
         namespace=selected.namespace,
+        context=selected.context,
         origin=", ".join(map(str, paths)),
     )
 

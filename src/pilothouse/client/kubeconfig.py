@@ -159,6 +159,7 @@ class Kubeconfig(msgspec.Struct, frozen=True):
             cluster=cluster,
             user=user,
             namespace=found.namespace,
+            context=name,
             cluster_origin=f"{cluster_path}: cluster {found.cluster!r}",
             user_origin=f"{user_path}: user {found.user!r}",
             cluster_folder=cluster_path.parent,
@@ -172,6 +173,7 @@ class Selected(msgspec.Struct, frozen=True):
     cluster: Cluster
     user: User
     namespace: str
+    context: str
     cluster_origin: str
     user_origin: str
     cluster_folder: Path
