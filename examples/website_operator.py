@@ -16,6 +16,8 @@ from pilothouse.operator import App, Column, Condition, Context, CustomResource,
 
 
 class WebsiteSpec(View, frozen=True):
+    """What the site shows, and in how many pods."""
+
     html: str
     replicas: Annotated[int, msgspec.Meta(ge=0, le=10)] = 1
     theme: str = ""

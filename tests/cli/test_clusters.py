@@ -170,7 +170,14 @@ def test_a_copy_of_the_data_is_a_backup(user: User) -> None:
 @posix
 @pytest.mark.slow
 def test_a_cluster_in_memory_is_deleted_rather_than_stopped(user: User) -> None:
-    user.run("create", "cluster", "quick", "--in-memory", "--no-context", "--nodes=0")
+    (user.home / "my site.yaml").write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: No_Name}}")
+    flags = ("--in-memory", "--no-context", "--nodes=0", "-f", "my site.yaml")
+    printed = user.run("create", "cluster", "quick", *flags, code=1)
+    assert 'metadata.name: Invalid value: "No_Name"' in printed
+    assert (
+        "The cluster \"quick\" runs. Correct the manifests and `pilothouse load quick -f 'my site.yaml'`, or "
+        "`pilothouse delete cluster quick`."
+    ) in printed
     assert not user.kubeconfig.exists()
     assert "pilothouse delete cluster quick" in user.run("stop", code=1)
     assert yaml.safe_load(user.run("kubeconfig"))["current-context"] == "pilothouse-quick"

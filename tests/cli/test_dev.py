@@ -321,13 +321,15 @@ async def test_a_file_that_never_loads_is_given_up(tmp_path: Path, monkeypatch: 
 
 
 def test_changes_of_files(tmp_path: Path) -> None:
-    for name in ("a.py", "b.txt", "package/c.py", "tests/d.py", ".hidden/e.py", "env/f.py", "env/pyvenv.cfg"):
+    left_out = ("tests/d.py", ".hidden/e.py", "env/f.py", "env/pyvenv.cfg", "test_a.py", "a_test.py", "conftest.py")
+    for name in ("a.py", "b.txt", "package/c.py", *left_out):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     watched = [Watched(tmp_path / "a.py"), Watched(tmp_path, (".py",), recursive=True)]
     before = stamps(watched)
     assert sorted(path.relative_to(tmp_path).as_posix() for path in before) == ["a.py", "package/c.py"]
     assert list(stamps([Watched(tmp_path, (".txt",))])) == [tmp_path / "b.txt"]
+    assert list(stamps([Watched(tmp_path / "test_a.py")])) == [tmp_path / "test_a.py"], "an operator of that name"
     (tmp_path / "a.py").write_text("1")
     (tmp_path / "package/c.py").unlink()
     (tmp_path / "new.py").write_text("")

@@ -4,6 +4,7 @@ They are polled. A hundred calls of ``stat`` take a tenth of a millisecond; noti
 library (watchdog, watchfiles) with compiled parts and do not arrive from network, container and virtual machine mounts.
 """
 
+import fnmatch
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ _MOST_ENTRIES = 10_000
 """How many entries of folders are read to find them: the folder of an operator may be a home folder."""
 _NOT_MODULES = ("__pycache__", "node_modules", "site-packages", "tests")
 _ENVIRONMENT = "pyvenv.cfg"
+_TESTS = ("test_*.py", "*_test.py", "conftest.py")
+"""What pytest reads by itself, beside the operator: it runs none of it."""
 Stamp = tuple[int, int, int]
 """Inode, modification time in nanoseconds, size."""
 
@@ -23,7 +26,8 @@ Stamp = tuple[int, int, int]
 class Watched(msgspec.Struct, frozen=True):
     """A file, or the files of a folder whose names have one of the ``endings``.
 
-    ``recursive``: in its folders too, except for hidden ones, environments, ``tests`` and what installers make.
+    ``recursive``: in its folders too, except for hidden ones, environments, ``tests`` and what installers make. Modules
+    of tests are left out; the file itself is watched whatever it is called.
     """
 
     path: Path
@@ -66,8 +70,12 @@ def _files(watched: Watched) -> Iterator[Path]:
             if entry.is_dir(follow_symlinks=False):
                 if watched.recursive and _has_modules(entry):
                     folders.append(Path(entry.path))
-            elif entry.name.endswith(watched.endings):
+            elif entry.name.endswith(watched.endings) and not _is_test(entry.name):
                 yield Path(entry.path)
+
+
+def _is_test(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _TESTS)
 
 
 def _has_modules(folder: "os.DirEntry[str]") -> bool:

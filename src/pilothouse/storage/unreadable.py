@@ -6,6 +6,8 @@ They are no JSON, so that nothing takes them for an object; whoever fails to rea
 import msgspec
 
 _MARK = b"\xffunreadable:"
+_MOST_SHOWN = 200
+"""Characters: Kubernetes' own keys are seldom longer, and one that another program wrote may have a megabyte."""
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -14,6 +16,11 @@ class Unreadable(msgspec.Struct, frozen=True):
 
     reason: str
     storage_key: str = ""
+
+
+def shown_key(key: str) -> str:
+    """The key of such a value, short enough for a log line or an error."""
+    return key if len(key) <= _MOST_SHOWN else f"{key[:_MOST_SHOWN]}... ({len(key)} characters)"
 
 
 def encrypted_value(storage_key: str, reason: str) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,9 @@ from pilothouse.machinery.times import format_time, parse_time
 
 CHOSEN_HERE = ("data-dir", "write-kubeconfig", "wait", "filename", "recursive", "timeout", "kubeconfig", "help", "v")
 """Flags of ``up`` that mean something else for a cluster in the background, or nothing."""
+
+_MOST_SHOWN = 3
+"""Manifests that are named in the hint of how to apply them again."""
 
 CREATE_USAGE = """Creates a cluster that runs in the background, and adds its context to the kubeconfig of the user.
 
@@ -206,7 +210,26 @@ def _create(parsed: Parsed) -> int:
         cluster.remove()
         raise
     _say_ready(cluster, url)
-    return _load(cluster, manifests, parsed["timeout"]) if manifests else 0
+    code = _load(cluster, manifests, parsed["timeout"]) if manifests else 0
+    if code:
+        print(
+            f'The cluster "{name}" runs. Correct the manifests and `pilothouse load {name} {_shown_sources(parsed)}`, '
+            f"or `pilothouse delete cluster {name}`.",
+            file=sys.stderr,
+        )
+    return code
+
+
+def _shown_sources(parsed: Parsed) -> str:
+    """The flags that name the manifests, as they were given unless they are many."""
+    words = [f"-f {shlex.quote(path)}" for path in parsed["filename"]]
+    if len(words) > _MOST_SHOWN:
+        words = ["-f FILE"]
+    if parsed["kustomize"]:
+        words.append(f"-k {shlex.quote(parsed['kustomize'])}")
+    if parsed["recursive"]:
+        words.append("-R")
+    return escaped(" ".join(words))
 
 
 def _say_ready(cluster: Cluster, url: str) -> None:

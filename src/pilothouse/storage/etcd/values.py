@@ -9,7 +9,7 @@ from pilothouse.env import Log
 from pilothouse.storage.encryption.identity import plain
 from pilothouse.storage.encryption.transformer import TransformError
 from pilothouse.storage.etcd.codecs import Codec
-from pilothouse.storage.unreadable import damaged_value, encrypted_value
+from pilothouse.storage.unreadable import damaged_value, encrypted_value, shown_key
 
 if TYPE_CHECKING:
     from pilothouse.storage.encryption.at_rest import EncryptionAtRest
@@ -94,5 +94,4 @@ class Values:
 
 
 def _shown(pair: Any) -> str:
-    shown: str = pair.key.decode(errors="replace")
-    return shown
+    return shown_key(pair.key.decode(errors="replace"))

@@ -9,6 +9,7 @@ from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.env import Log
 from pilothouse.storage import Change
+from pilothouse.storage.unreadable import shown_key
 
 GROUP = "admissionregistration.k8s.io"
 EXEMPT = (
@@ -67,7 +68,7 @@ class Configurations(Generic[T]):
             self._made[key] = self._make(decode(value))
         except (StatusError, RecursionError, AttributeError, TypeError, ValueError) as error:
             # The write itself has happened, and all others must be notified.
-            _log.error("A stored configuration of admission can't be read", key=key, err=error)
+            _log.error("A stored configuration of admission can't be read", key=shown_key(key), err=error)
             return False
         self._unread.discard(key)
         return True

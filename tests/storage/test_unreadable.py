@@ -1,0 +1,44 @@
+"""Values that a store has and can't read."""
+
+from typing import NamedTuple
+
+import pytest
+
+from pilothouse.storage.etcd.values import Values
+from pilothouse.storage.unreadable import shown_key, why_unreadable
+
+
+class Pair(NamedTuple):
+    key: bytes
+    value: bytes
+    mod_revision: int = 7
+
+
+class NoCodec:
+    """Of values that are no objects."""
+
+    def encode(self, key: str, value: bytes) -> bytes:
+        raise NotImplementedError
+
+    def decode(self, key: str, data: bytes, revision: int) -> bytes:
+        raise ValueError("it is no object")
+
+    def with_revision(self, value: bytes, old: int, new: int) -> bytes:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("value", [b"damaged", b"k8s:enc:aescbc:v1:key1:data"])
+def test_log_lines_have_the_beginning_of_a_key_that_another_program_wrote(
+    value: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = "/registry/configmaps/default/" + "x" * 300_000
+    found = Values(NoCodec()).decode_blocking(key, Pair(key.encode() + b"\xff", value))
+    (line,) = caplog.messages
+    assert f'key="{key[:200]}... (300030 characters)"' in line
+    assert len(line) < 500
+    assert why_unreadable(found) is not None
+
+
+def test_usual_keys_are_shown_whole() -> None:
+    key = f"/registry/configmaps/{'n' * 63}/{'x' * 100}"
+    assert shown_key(key) == key
