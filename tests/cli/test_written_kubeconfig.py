@@ -66,10 +66,38 @@ async def test_a_file_of_its_own_comes_and_goes(tmp_path: Path) -> None:
         assert (mode(path), mode(path.parent)) == (0o600, 0o700)
         assert path.read_text().startswith(f"{MARK}\n")
         assert [entry.name for entry in path.parent.iterdir()] == ["kubeconfig"]
-    assert not path.exists()
+    assert not path.parent.exists()
     async with own_kubeconfig(path, server(GONE), kept=True):
         pass
     assert url_in(path) == GONE
+
+
+async def test_a_directory_that_another_program_removes_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a" / "kubeconfig"
+    opened = os.open
+
+    def removed_once(name: Path, *rest: int) -> int:
+        monkeypatch.setattr(os, "open", opened)
+        path.parent.rmdir()
+        return opened(name, *rest)
+
+    monkeypatch.setattr(os, "open", removed_once)
+    async with own_kubeconfig(path, server(GONE)):
+        assert url_in(path) == GONE
+    assert not path.parent.exists()
+
+
+async def test_a_directory_that_was_there_or_is_used_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "kubeconfig"
+    path.parent.mkdir()
+    await entered_and_left(own_kubeconfig(path, server(GONE)))
+    assert list(path.parent.iterdir()) == []
+    path.parent.rmdir()
+    async with own_kubeconfig(path, server(GONE)):
+        (path.parent / "other").write_text("")
+    assert [entry.name for entry in path.parent.iterdir()] == ["other"]
 
 
 async def test_the_file_of_a_server_that_is_gone_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

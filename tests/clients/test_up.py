@@ -138,6 +138,10 @@ def test_waiting_for_manifests(tmp_path: Path) -> None:
     assert "replicasets.apps/a in shop: 3 of 3 ready" in lines
     assert "replicasets.apps/c in default: 1 of 1 ready" in lines
     assert lines[-1] == "all manifests are ready"
+    assert lines[0].startswith("pilothouse is ready: API server https://127.0.0.1:")
+    assert "kubectl" not in done.stdout
+    assert "Ctrl-C" not in done.stdout
+    assert not (tmp_path / ".pilothouse").exists()
 
 
 def test_with_rbac_every_part_may_do_its_own(tmp_path: Path) -> None:

@@ -140,7 +140,9 @@ async def _up(parsed: Parsed) -> int:
     ]
     try:
         async with running_plane(parsed) as running:
-            print(f"{running.greeting}\nCtrl-C stops it.", flush=True)
+            # With --wait it is gone when the manifests are ready: too soon for anybody to use it.
+            line, *_ = running.greeting.split("\n")
+            print(line if parsed["wait"] else f"{running.greeting}\nCtrl-C stops it.", flush=True)
             code = await apply_manifests.apply_all(
                 running.plane.client(agent="pilothouse-up"),
                 manifests,

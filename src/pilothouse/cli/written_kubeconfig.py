@@ -49,9 +49,11 @@ async def own_kubeconfig(
     """Write a kubeconfig, and yield its path.
 
     If the file belongs to a server that still runs, a file next to it is used, unless the path was ``given`` by the
-    user. The file is removed at the end unless ``kept``, for a server that comes back. Raises ``UserError``.
+    user. The file is removed at the end unless ``kept``, for a server that comes back, and so is its directory if it
+    was made for it and nothing else is in it. Raises ``UserError``.
     """
     path = _home(path)
+    is_new = not path.parent.exists()
     async with _locked(path):
         path = _free_path(path, server, given=given, flag=flag)
         document = kubeconfig_text.marked(server.document(NAME))
@@ -64,6 +66,9 @@ async def own_kubeconfig(
                 async with _locked(path):
                     if _is_written_here(path) and _server_of(path) == server.url:
                         path.unlink()
+            if is_new:
+                with contextlib.suppress(OSError):  # others have files in it
+                    path.parent.rmdir()
 
 
 @contextlib.asynccontextmanager
@@ -302,6 +307,9 @@ async def _locked(path: Path) -> AsyncIterator[None]:
                     break
                 except FileExistsError:
                     await asyncio.sleep(_LOCK_PAUSE_SECONDS)
+                except FileNotFoundError:  # another program has just ended, and removed its directory
+                    await asyncio.sleep(_LOCK_PAUSE_SECONDS)
+                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except TimeoutError:
         raise UserError(
             f"{lock} exists: another program is changing {path}, or crashed while doing so; if it crashed, remove it"
