@@ -136,7 +136,8 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
         ),
         "a budget of a workload in another namespace": (
             "  expect: {budgets: [{workload: deployment/web, namespace: shop, timeToReady: {p50: 1h}}]}\n",
-            "budget timeToReady deployment/web: deployment/web never existed in the run",
+            "budget timeToReady deployment/web: no such workload in namespace shop: deployment/web; "
+            "there is one in default: `namespace: default`",
         ),
         "a budget of a Job that existed": (
             "  timeline: [{at: 1m, apply: {apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: "

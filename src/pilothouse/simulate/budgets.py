@@ -25,6 +25,8 @@ _JOBS = "batch/jobs/"
 _PODS = "/pods/"
 _PODS_NAMED = 20
 """So many of the pods that were never ready are named."""
+_NAMESPACES_NAMED = 5
+"""So many of the namespaces that have a workload of the same name."""
 _SLOWEST_NAMED = 5
 """So many of the pods that have exceeded a time to ready are named."""
 Workload = tuple[str, str, str]
@@ -111,6 +113,8 @@ class Usage(Invariant):
         self._budgets = budgets
         self._missing = set() if partial else {workload_of(each) for each in budgets if each.workload}
         """Workloads that have a budget and were never there."""
+        self._elsewhere: dict[tuple[str, str], set[str]] = {(kind, name): set() for kind, _, name in self._missing}
+        """By kind and name: the namespaces in which workloads that are called as these are."""
         self._simulation: Simulation | None = None
         self._began = 0.0
         self._replicasets: dict[str, Workload] = {}
@@ -176,12 +180,18 @@ class Usage(Invariant):
 
     def _job_added(self, key: str) -> None:
         namespace, _slash, name = key.removeprefix(_JOBS).partition("/")
-        self._missing.discard(("Job", namespace, name))
+        self._exists(("Job", namespace, name))
+
+    def _exists(self, workload: Workload) -> None:
+        self._missing.discard(workload)
+        kind, namespace, name = workload
+        if (namespaces := self._elsewhere.get((kind, name))) is not None:
+            namespaces.add(namespace)
 
     def _workload_changed(self, kind: str, type_: str, value: bytes) -> None:
         found = _workload(value)
         name = (kind, found.metadata.namespace, found.metadata.name)
-        self._missing.discard(name)
+        self._exists(name)
         if type_ == "DELETED":
             if name not in self._of_budget:
                 self._workloads.pop(name, None)
@@ -307,8 +317,19 @@ class Usage(Invariant):
     def _results(self, number: int, budget: Budget, all_waits: dict[Workload | None, Waits]) -> list[BudgetResult]:
         owner = workload_of(budget) if budget.workload else None
         name = budget.name or budget_name(budget)
-        if owner in self._missing:
-            return [BudgetResult(name=name, measured=0, limit=0, held=False, missing=budget.workload)]
+        if owner is not None and owner in self._missing:
+            places = sorted(self._elsewhere[owner[0], owner[2]])
+            return [
+                BudgetResult(
+                    name=name,
+                    measured=0,
+                    limit=0,
+                    held=False,
+                    missing=budget.workload,
+                    namespace=owner[1],
+                    elsewhere=tuple(places[:_NAMESPACES_NAMED]),
+                )
+            ]
         if budget.max_unavailable is not None and owner is not None:
             usage = self._workloads.get(owner) or _Usage()
             at = usage.exceeded_at.get(number)
@@ -381,6 +402,12 @@ def budget_name(budget: Budget) -> str:
 def failure_of(results: tuple[BudgetResult, ...], at: float) -> Failure | None:
     """Of the first budget that was exceeded."""
     for each in results:
+        if each.missing and each.elsewhere:
+            message = (
+                f"no such workload in namespace {each.namespace}: {each.missing}; there is one in "
+                f"{', '.join(each.elsewhere)}: `namespace: {each.elsewhere[0]}`"
+            )
+            return Failure(kind="budget", name=each.name, message=message, at=at)
         if each.missing:
             message = (
                 f"{each.missing} never existed in the run, so that the budget measures nothing; correct workload or "

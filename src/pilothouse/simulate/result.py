@@ -59,6 +59,10 @@ class BudgetResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is in seconds."""
     missing: str = ""
     """The workload, if it never existed in the run."""
+    namespace: str = ""
+    """In which it never existed."""
+    elsewhere: tuple[str, ...] = ()
+    """Namespaces in which there was one of that name."""
     pods: tuple[PodWait, ...] = ()
     """Of a time to ready that was exceeded: the slowest pods."""
 

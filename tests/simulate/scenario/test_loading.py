@@ -47,6 +47,14 @@ def error_of(folder: Path, text: str) -> str:
             "  timeline:\n  - at: 1m\n    scale:\n      deployment: web\n      replicas: many\n",
             "s.yaml:9: spec.timeline[0].scale.replicas: expected a whole number, got text",
         ),
+        "a name in place of a mapping": (
+            "  timeline:\n  - {at: 1m, drain: web-0}\n",
+            "s.yaml:6: spec.timeline[0].drain: expected a mapping, got text; write {name: web-0}",
+        ),
+        "text in place of a mapping": (
+            "  timeline:\n  - {at: 1m, scale: web}\n",
+            "s.yaml:6: spec.timeline[0].scale: expected a mapping, got text",
+        ),
         "a missing field": (
             "  timeline:\n  - at: 1m\n    scale: {deployment: web}\n",
             "s.yaml:7: spec.timeline[0].scale: the field replicas is missing",

@@ -64,7 +64,9 @@ def positioned(
     elif expected := _EXPECTED.match(message):
         wanted = " or ".join(_WORDS.get(word, word) for word in expected[1].split(" | ") if word != "null")
         got = f", got {_WORDS.get(expected[2], expected[2])}" if expected[2] else ""
-        message = f"expected {wanted}{got}{expected[3]}"
+        value = _value(document, path)
+        named = "a mapping" in wanted and isinstance(value, str) and "name" in field_types.field_names(root, path)
+        message = f"expected {wanted}{got}{expected[3]}{f'; write {{name: {value[:60]}}}' if named else ''}"
     else:
         value = _value(document, path)
         if message.startswith("Invalid enum value"):
