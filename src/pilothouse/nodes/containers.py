@@ -32,6 +32,7 @@ KILLED_CODE = 137
 LOST_CODE = 255
 """The exit code of containers that were terminated by a reboot."""
 CRASH_LOOP = "CrashLoopBackOff"
+CONFIG_ERROR = "CreateContainerConfigError"
 
 
 class Termination(msgspec.Struct, frozen=True):
@@ -96,6 +97,8 @@ class RuntimeContainer(msgspec.Struct, kw_only=True):
     pull_seconds: float = 0.0
     """How long before the pod's ``starts_at`` its image begins to be pulled, 0 if it is there."""
     pulling: bool = False
+    environment_error: str = ""
+    """Why it can't be started: something that its environment refers to is missing (``configuration``)."""
 
     @property
     def restartable(self) -> bool:
@@ -255,6 +258,12 @@ def update_behaviour(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
                 container.startup_at = max(now, container.since + script.startup.first(True))
 
 
+def retry_start(pod: RuntimePod, container: RuntimeContainer, now: float) -> None:
+    """Start a container that could not be started, no sooner than now."""
+    container.reason = container.message = ""
+    pod.starts_at = max(pod.starts_at, now)
+
+
 # When
 
 
@@ -291,6 +300,8 @@ def _due(pod: RuntimePod, container: RuntimeContainer, may_start_at: float) -> f
         return container.restart_at
     if container.script.pull is not None and container.reason:
         return container.pull_at
+    if container.environment_error and container.reason == CONFIG_ERROR:
+        return math.inf
     if container.pull_seconds and not container.pulling:
         return pod.starts_at - container.pull_seconds
     return math.inf if container.script.waiting and container.reason == container.script.waiting else may_start_at
@@ -338,6 +349,10 @@ def _change(pod: RuntimePod, index: int, at: float) -> None:
     elif container.script.waiting:
         container.reason = container.script.waiting
         pod.events.append(ContainerEvent(index, "Failed", f"Error: {container.reason}", warning=True))
+    elif container.environment_error:
+        pod.sandbox = True
+        container.reason, container.message = CONFIG_ERROR, container.environment_error
+        pod.events.append(ContainerEvent(index, "Failed", f"Error: {container.message}", warning=True))
     else:
         _start(pod, container, index, at)
 

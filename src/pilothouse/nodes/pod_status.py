@@ -121,7 +121,7 @@ def describe(pod: NodePod, runtime_pod: RuntimePod, phase: str, failure: PodFail
     if pod.metadata.deletion_timestamp is not None:
         parts.append(f"being deleted, grace period {pod.metadata.deletion_grace_period_seconds or 0} s")
     if runtime_pod.starts_at == math.inf and not runtime_pod.stopping:
-        parts.append("volumes are not attached yet")
+        parts.append("volumes are not mounted yet")
     parts += map(_describe_container, runtime_pod.all_containers)
     return "; ".join(parts)
 
@@ -170,7 +170,7 @@ def fingerprint(runtime_pod: RuntimePod, failure: PodFailure | None) -> tuple[An
         runtime_pod.sandbox,
         runtime_pod.stopping and not runtime_pod.alive,
         failure is not None and not runtime_pod.alive,
-        *[(c.state, c.reason, c.restarts, c.ready, c.started) for c in runtime_pod.all_containers],
+        *[(c.state, c.reason, c.message, c.restarts, c.ready, c.started) for c in runtime_pod.all_containers],
     )
 
 

@@ -26,6 +26,7 @@ from pilothouse.nodes.containers import (
 )
 from pilothouse.nodes.pod_status import PodFailure
 from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.references import Configuration
 from pilothouse.nodes.views import NodeContainerStatus, NodePod, Terminated
 from pilothouse.semantics.pods import is_terminal
 
@@ -41,6 +42,8 @@ class PodSyncStatus(msgspec.Struct, kw_only=True):
     seen_at: float
     runtime_pod: RuntimePod | None = None
     """None until the node has admitted the pod."""
+    configuration: Configuration | None = None
+    """None for pods that need no ConfigMap or Secret."""
     written: tuple[Any, ...] | None = None
     """The fingerprint of the last write."""
     version: str = ""
@@ -156,6 +159,8 @@ def decide(pod: NodePod, sync_status: PodSyncStatus, now: float, profile: Profil
         if now >= at:
             return WRITE_STATUS
         due = min(due, at)
+    if sync_status.configuration is not None and not deleted and sync_status.failure is None:
+        due = min(due, max(now, sync_status.configuration.retry_at))
     due = min(due, next_change(runtime_pod), sync_status.deadline_at if sync_status.failure is None else math.inf)
     return IDLE if math.isinf(due) else Wait(due - now)
 

@@ -21,6 +21,7 @@ from pilothouse.nodes import containers, pod_status
 from pilothouse.nodes.addresses import PodAddresses, node_address
 from pilothouse.nodes.admission import NodeInfo, admit, new_pod_info
 from pilothouse.nodes.behaviour import Behaviour, DeriveBehaviour, behaviour_of
+from pilothouse.nodes.configuration import Configurator
 from pilothouse.nodes.containers import RUNNING, ContainerEvent, advance, new_runtime_pod, reboot, update_behaviour
 from pilothouse.nodes.eviction_manager import EvictionManager
 from pilothouse.nodes.outages import Outages
@@ -39,6 +40,7 @@ from pilothouse.nodes.pod_steps import (
 )
 from pilothouse.nodes.profile import KUBELET, Profile
 from pilothouse.nodes.recording import NodeEventRecorder
+from pilothouse.nodes.references import configuration_of
 from pilothouse.nodes.views import NODE_PODS, NodePod
 from pilothouse.nodes.volume_manager import VolumeManager
 from pilothouse.runtime import (
@@ -89,6 +91,7 @@ class PodWorkers:
         self._outages = outages
         self._pressures = pressures
         self._record_event = record_event
+        self._configurator = Configurator(clients, record_event)
         self._sync_statuses: dict[str, PodSyncStatus] = {}
         self._on_node: dict[str, dict[str, None]] = {name: {} for name in index}
         self._node_infos: dict[str, NodeInfo] = {}
@@ -238,10 +241,13 @@ class PodWorkers:
             runtime_pod=recover(pod, behaviour, profile, now),
             address=pod.status.pod_ip,
         )
+        recovered = sync_status.runtime_pod
+        begun = recovered is not None and (recovered.sandbox or recovered.ran)
+        sync_status.configuration = configuration_of(pod, mounted=begun)
         if sync_status.runtime_pod is not None:
             sync_status.deadline_at = deadline_of(pod, now)
             sync_status.written = pod_status.fingerprint(sync_status.runtime_pod, None)
-            if not self._mount(pod) and not sync_status.runtime_pod.ran:
+            if self._lacks_volumes(pod, sync_status) and not sync_status.runtime_pod.ran:
                 sync_status.runtime_pod.starts_at = math.inf
         self._record_invalid_annotations(pod, sync_status)
         return sync_status
@@ -278,12 +284,14 @@ class PodWorkers:
             self._record_killing(pod, sync_status)
         runtime_pod = sync_status.runtime_pod
         waits = runtime_pod is not None and runtime_pod.starts_at == math.inf and not runtime_pod.stopping
-        if waits and pod.metadata.deletion_timestamp is None and not is_terminal(pod) and self._mount(pod):
+        if waits and pod.metadata.deletion_timestamp is None and not is_terminal(pod):
             assert runtime_pod is not None, "it waits"
-            runtime_pod.starts_at = self._env.monotonic() + sync_status.behaviour.start_delay
+            if await self._set_up_volumes(pod, sync_status):
+                runtime_pod.starts_at = self._env.monotonic() + sync_status.behaviour.start_delay
         profile = self._profiles[pod.spec.node_name]
         while True:
             now = self._env.monotonic()
+            await self._resolve_environments(pod, sync_status, now)
             observe(pod, sync_status, now)
             match decide(pod, sync_status, now, profile):
                 case Idle():
@@ -319,10 +327,11 @@ class PodWorkers:
             )
             sync_status.deadline_at = deadline_of(pod, now)
             sync_status.runtime_pod.stopping = pod.metadata.deletion_timestamp is not None
-            if not sync_status.runtime_pod.stopping and not self._mount(pod):
+            if not sync_status.runtime_pod.stopping and not await self._set_up_volumes(pod, sync_status):
                 sync_status.runtime_pod.starts_at = math.inf
             if sync_status.runtime_pod.starts_at > now.loop and not sync_status.runtime_pod.stopping:
                 return await self._write(key, pod, sync_status)
+            await self._resolve_environments(pod, sync_status, now.loop)
             observe(pod, sync_status, now.loop)
             advance(sync_status.runtime_pod, now.loop)
             return await self._write(key, pod, sync_status)
@@ -335,6 +344,26 @@ class PodWorkers:
         """Whether the pod's volumes are attached; if not, the pod is enqueued when they may be."""
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         return self.volume_manager is None or self.volume_manager.mount(key, pod)
+
+    def _lacks_volumes(self, pod: NodePod, sync_status: PodSyncStatus) -> bool:
+        attached = self._mount(pod)
+        return not attached or (sync_status.configuration is not None and bool(sync_status.configuration.mounts))
+
+    async def _set_up_volumes(self, pod: NodePod, sync_status: PodSyncStatus) -> bool:
+        """Whether the pod's volumes are attached and what they are made of is there."""
+        configuration = sync_status.configuration
+        if not self._mount(pod):
+            if configuration is not None:
+                configuration.retry_at = math.inf  # the volume manager enqueues the pod
+            return False
+        return configuration is None or await self._configurator.set_up_volumes(
+            pod, configuration, self._env.monotonic()
+        )
+
+    async def _resolve_environments(self, pod: NodePod, sync_status: PodSyncStatus, now: float) -> None:
+        configuration, runtime_pod = sync_status.configuration, sync_status.runtime_pod
+        if configuration is not None and runtime_pod is not None and pod.metadata.deletion_timestamp is None:
+            await self._configurator.resolve_environments(pod, runtime_pod, configuration, now)
 
     def _unmount(self, node: str, key: str) -> None:
         if self.volume_manager is not None:

@@ -16,6 +16,70 @@ class Probe(View, frozen=True):
     initial_delay_seconds: int = 0
 
 
+class KeyReference(View, frozen=True):
+    """One key of a ConfigMap or Secret, or all of them where ``key`` is not asked for."""
+
+    name: str = ""
+    key: str = ""
+    optional: bool | None = None
+
+
+class ValueSource(View, frozen=True):
+    """Where the value of a variable comes from."""
+
+    config_map_key_ref: KeyReference | None = None
+    secret_key_ref: KeyReference | None = None
+
+
+class Variable(View, frozen=True):
+    """A variable of a container; the value itself does not matter."""
+
+    value_from: ValueSource | None = None
+
+
+class VariablesSource(View, frozen=True):
+    """An object all keys of which become variables."""
+
+    config_map_ref: KeyReference | None = None
+    secret_ref: KeyReference | None = None
+
+
+class KeyToPath(View, frozen=True):
+    """A key of an object that becomes a file."""
+
+    key: str = ""
+
+
+class ObjectSource(View, frozen=True):
+    """A ConfigMap or Secret in a volume. Secret volumes have ``secret_name``, all others ``name``."""
+
+    name: str = ""
+    secret_name: str = ""
+    items: tuple[KeyToPath, ...] | None = ()
+    optional: bool | None = None
+
+
+class ProjectedSource(View, frozen=True):
+    """One of the things that are put together in a projected volume."""
+
+    config_map: ObjectSource | None = None
+    secret: ObjectSource | None = None
+
+
+class ProjectedVolume(View, frozen=True):
+    """Several sources in one volume."""
+
+    sources: tuple[ProjectedSource, ...] | None = ()
+
+
+class NodeVolume(core.Volume, frozen=True):
+    """A volume with the objects that it is made of."""
+
+    config_map: ObjectSource | None = None
+    secret: ObjectSource | None = None
+    projected: ProjectedVolume | None = None
+
+
 class NodeContainer(Container, frozen=True):
     """A container with its command and its probes."""
 
@@ -25,6 +89,8 @@ class NodeContainer(Container, frozen=True):
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None
     startup_probe: Probe | None = None
+    env: tuple[Variable, ...] | None = ()
+    env_from: tuple[VariablesSource, ...] | None = ()
 
 
 class Waiting(View, frozen=True):
@@ -71,6 +137,7 @@ class NodePodSpec(PodSpec, frozen=True):
     containers: tuple[NodeContainer, ...] = ()
     init_containers: tuple[NodeContainer, ...] = ()
     ephemeral_containers: tuple[NodeContainer, ...] = ()
+    volumes: tuple[NodeVolume, ...] = ()
     active_deadline_seconds: int | None = None
 
 
@@ -91,3 +158,14 @@ class NodePod(Pod, frozen=True):
 
 
 NODE_PODS = Kind("", "v1", "pods", "Pod", True, NodePod)
+
+
+class Contents(View, frozen=True):
+    """The keys of a ConfigMap or Secret."""
+
+    data: dict[str, msgspec.Raw] | None = None
+    binary_data: dict[str, msgspec.Raw] | None = None
+
+
+CONFIG_MAP_CONTENTS = Kind("", "v1", "configmaps", "ConfigMap", True, Contents)
+SECRET_CONTENTS = Kind("", "v1", "secrets", "Secret", True, Contents)
