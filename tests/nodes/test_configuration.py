@@ -73,6 +73,15 @@ async def test_a_key_that_an_object_lacks(w: World, variable: dict[str, Any], ki
     assert ("Failed", f"Error: {message}") in await _warnings(w)
 
 
+async def test_an_object_that_comes_a_little_late_costs_no_ten_seconds(w: World) -> None:
+    await w.create_pod(node="node-0", containers=[{"name": "c", "image": "app:v1", "env": [_KEY_OF_MAP]}])
+    await asyncio.sleep(0.7)
+    assert (await _waiting(w))["reason"] == "CreateContainerConfigError"
+    await _create(w, CONFIG_MAPS, a="1")
+    await asyncio.sleep(1.5)
+    assert is_ready(await w.existing())
+
+
 @cases(
     "volume, kind, message",
     {
@@ -119,7 +128,7 @@ async def test_tries_are_few_and_end_with_the_pod(w: World) -> None:
     await w.create_pod("m", node="node-0", volumes=[{"name": "x", "secret": {"secretName": "nope"}}])
     await w.create_pod("e", node="node-0", containers=[{"name": "c", "image": "app:v1", "env": [_KEY_OF_MAP]}])
     await asyncio.sleep(605)
-    # At 0, 0.5, 1.5, 3.5, 7.5, 15.5, 31.5, 63.5 and 127.5 s, then every 122 s; and every ten seconds.
+    # At 0, 0.5, 1.5, 3.5, 7.5, 15.5, 31.5, 63.5 and 127.5 s, then every 122 s; and at 0 and 1 s, then every ten.
     assert mounts.matched == 12
     assert 60 <= starts.matched <= 63
     await w.delete("m")

@@ -1,9 +1,9 @@
 """Waits for the ConfigMaps and Secrets of the pods on simulated nodes, as a kubelet does.
 
 Volumes come before the sandbox, tried again after 0.5 s doubling to two minutes; the environment of a container when it
-is about to start, tried again every ten seconds. A pod without references costs nothing, any other one read of each
-object, by its node. Kubelet v1.36: ``pkg/util/goroutinemap/exponentialbackoff``, ``workerBackOffPeriod`` in
-``pkg/kubelet/pod_workers.go``.
+is about to start, tried again after a second and then every ten. A pod without references costs nothing, any other one
+read of each object, by its node. Kubelet v1.36: ``pkg/util/goroutinemap/exponentialbackoff``, ``workerBackOffPeriod``
+in ``pkg/kubelet/pod_workers.go``.
 
 Unlike with a kubelet, a container that has run once is restarted whatever has become of the objects.
 """
@@ -31,7 +31,9 @@ from pilothouse.runtime import object_reference
 
 _MOUNT_SECONDS = (0.5, 122.0)
 """First and longest pause between two tries to set up a volume."""
-_START_SECONDS = 10.0
+_START_SECONDS = (1.0, 10.0)
+"""The pause after the first try to start a container, and after any other: that the sandbox is there makes the kubelet
+sync once more (``plegRelistPeriod``)."""
 
 
 class Configurator:
@@ -95,7 +97,9 @@ class Configurator:
                 event = ContainerEvent(index, "Failed", f"Error: {container.message}", warning=True)
                 runtime_pod.events.append(event)
         waits = any(runtime_pod.containers[index].environment_error for index in configuration.containers)
-        configuration.retry_at = now + _START_SECONDS if waits else math.inf
+        first, later = _START_SECONDS
+        configuration.retry_at = now + (later if configuration.tried else first) if waits else math.inf
+        configuration.tried = waits
 
     async def _read(self, pod: NodePod, references: Iterable[Reference]) -> dict[ObjectId, Content]:
         found: dict[ObjectId, Content] = {}

@@ -79,6 +79,8 @@ class Configuration(msgspec.Struct):
     retry_at: float = math.inf
     """When to try again, in loop time."""
     mount_pause: float = 0.0
+    tried: bool = False
+    """Whether an environment has been found incomplete."""
 
 
 def configuration_of(pod: NodePod, *, mounted: bool) -> Configuration | None:
