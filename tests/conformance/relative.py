@@ -65,6 +65,9 @@ class RelativeStream:
             self._client._pairs(event.kv for event in response.events)
         return response
 
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self._stream.add_done_callback(callback)
+
     def cancel(self) -> None:
         self._stream.cancel()
 

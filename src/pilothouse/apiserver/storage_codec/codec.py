@@ -37,8 +37,14 @@ _BEFORE_REVISION = ("name", "generateName", "namespace", "uid")
 
 
 _UNDECODABLE = (
-    ProtobufError, DecodeError, msgspec.DecodeError, LookupError, TypeError, AttributeError, RecursionError,
-)  # fmt: skip
+    ProtobufError,
+    DecodeError,
+    msgspec.DecodeError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
 
 
 class CodecError(ValueError):
@@ -73,15 +79,7 @@ class ObjectCodec:
         """The object as this server stores it, with that revision as its resource version. Raises ``CodecError``."""
         try:
             return self._decode(key, data, revision)
-        except (
-            ProtobufError,
-            msgspec.DecodeError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            DecodeError,
-        ) as error:
+        except _UNDECODABLE as error:
             raise CodecError(f"{key} can't be decoded: {error}") from error
 
     def with_revision(self, value: bytes, old: int, new: int) -> bytes:
