@@ -318,7 +318,7 @@ class Usage(Invariant):
         owner = workload_of(budget) if budget.workload else None
         name = budget.name or budget_name(budget)
         if owner is not None and owner in self._missing:
-            places = sorted(self._elsewhere[owner[0], owner[2]])
+            namespaces = sorted(self._elsewhere[owner[0], owner[2]])
             return [
                 BudgetResult(
                     name=name,
@@ -327,7 +327,7 @@ class Usage(Invariant):
                     held=False,
                     missing=budget.workload,
                     namespace=owner[1],
-                    elsewhere=tuple(places[:_NAMESPACES_NAMED]),
+                    elsewhere=tuple(namespaces[:_NAMESPACES_NAMED]),
                 )
             ]
         if budget.max_unavailable is not None and owner is not None:

@@ -124,7 +124,7 @@ class _Run:
         self._timeline: Timeline | None = None
         self._rested = False
         self._unfinished: tuple[str, ...] = ()
-        """Entries of the time line that had not ended when the run did."""
+        """Entries of the time line that something still kept from their end when the run ended."""
         self._never_ready: tuple[str, ...] = ()
         self._deleted_unready: tuple[str, ...] = ()
 
@@ -204,7 +204,7 @@ class _Run:
         async with TaskGroup("scenario") as group:
             timeline.start(group, self._entries, self._faults)
             await self._until_end(simulation, timeline)
-            self._unfinished = tuple(timeline.unfinished())
+            self._unfinished = tuple(timeline.unfinished(blocked=True))
             group.cancel()
         if self._failure is None:
             self._expectations.finish()

@@ -68,10 +68,13 @@ class Timeline:
             name = f'the entry "{entry.name}"' if entry.name else f"{self._scenario.where(path)}: the entry"
             yield f"{name} never began: its condition (when) never held"
 
-    def unfinished(self) -> Iterator[str]:
-        """Entries that have begun and not ended, each with what keeps it from that."""
+    def unfinished(self, *, blocked: bool = False) -> Iterator[str]:
+        """Entries that have begun and not ended, each with what keeps it from that; ``blocked``: only those of which
+        that is known. Others may be meant to last as long as the run."""
         for number in +self._active:
             obstacles = self.actions.obstacles(number)
+            if blocked and not obstacles:
+                continue
             more = [f"{len(obstacles) - _NAMED} more"] if len(obstacles) > _NAMED else []
             yield ": ".join(
                 filter(None, (f"{self._title(number)}: not finished", "; ".join([*obstacles[:_NAMED], *more])))
