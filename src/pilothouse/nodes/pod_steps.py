@@ -6,7 +6,7 @@ or ends. ``pod_workers`` executes the steps: one write per change of the status.
 
 import datetime
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,9 +26,11 @@ from pilothouse.nodes.containers import (
 )
 from pilothouse.nodes.pod_status import PodFailure
 from pilothouse.nodes.profile import Profile
-from pilothouse.nodes.references import Configuration
 from pilothouse.nodes.views import NodeContainerStatus, NodePod, Terminated
 from pilothouse.semantics.pods import is_terminal
+
+if TYPE_CHECKING:
+    from pilothouse.nodes.references import Configuration
 
 DEADLINE = PodFailure("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 
@@ -42,7 +44,7 @@ class PodSyncStatus(msgspec.Struct, kw_only=True):
     seen_at: float
     runtime_pod: RuntimePod | None = None
     """None until the node has admitted the pod."""
-    configuration: Configuration | None = None
+    configuration: "Configuration | None" = None
     """None for pods that need no ConfigMap or Secret."""
     written: tuple[Any, ...] | None = None
     """The fingerprint of the last write."""

@@ -21,7 +21,6 @@ from pilothouse.nodes import containers, pod_status
 from pilothouse.nodes.addresses import PodAddresses, node_address
 from pilothouse.nodes.admission import NodeInfo, admit, new_pod_info
 from pilothouse.nodes.behaviour import Behaviour, DeriveBehaviour, behaviour_of
-from pilothouse.nodes.configuration import Configurator
 from pilothouse.nodes.containers import RUNNING, ContainerEvent, advance, new_runtime_pod, reboot, update_behaviour
 from pilothouse.nodes.eviction_manager import EvictionManager
 from pilothouse.nodes.outages import Outages
@@ -40,7 +39,6 @@ from pilothouse.nodes.pod_steps import (
 )
 from pilothouse.nodes.profile import KUBELET, Profile
 from pilothouse.nodes.recording import NodeEventRecorder
-from pilothouse.nodes.references import configuration_of
 from pilothouse.nodes.views import NODE_PODS, NodePod
 from pilothouse.nodes.volume_manager import VolumeManager
 from pilothouse.runtime import (
@@ -56,7 +54,7 @@ from pilothouse.runtime.cache import Cache
 from pilothouse.semantics.pods import is_terminal
 
 with lazy_imports():
-    from pilothouse.nodes import image_pulls
+    from pilothouse.nodes import configuration, image_pulls, references
 
 _WORKERS = 16
 _RETRY_SECONDS = (0.05, 10.0)
@@ -91,7 +89,8 @@ class PodWorkers:
         self._outages = outages
         self._pressures = pressures
         self._record_event = record_event
-        self._configurator = Configurator(clients, record_event)
+        self._configurator: configuration.Configurator | None = None
+        """Made for the first pod that needs a ConfigMap or Secret."""
         self._sync_statuses: dict[str, PodSyncStatus] = {}
         self._on_node: dict[str, dict[str, None]] = {name: {} for name in index}
         self._node_infos: dict[str, NodeInfo] = {}
@@ -243,7 +242,8 @@ class PodWorkers:
         )
         recovered = sync_status.runtime_pod
         begun = recovered is not None and (recovered.sandbox or recovered.ran)
-        sync_status.configuration = configuration_of(pod, mounted=begun)
+        if _may_refer(pod):
+            sync_status.configuration = references.configuration_of(pod, mounted=begun)
         if sync_status.runtime_pod is not None:
             sync_status.deadline_at = deadline_of(pod, now)
             sync_status.written = pod_status.fingerprint(sync_status.runtime_pod, None)
@@ -351,19 +351,22 @@ class PodWorkers:
 
     async def _set_up_volumes(self, pod: NodePod, sync_status: PodSyncStatus) -> bool:
         """Whether the pod's volumes are attached and what they are made of is there."""
-        configuration = sync_status.configuration
+        needs = sync_status.configuration
         if not self._mount(pod):
-            if configuration is not None:
-                configuration.retry_at = math.inf  # the volume manager enqueues the pod
+            if needs is not None:
+                needs.retry_at = math.inf  # the volume manager enqueues the pod
             return False
-        return configuration is None or await self._configurator.set_up_volumes(
-            pod, configuration, self._env.monotonic()
-        )
+        return needs is None or await self._configure().set_up_volumes(pod, needs, self._env.monotonic())
 
     async def _resolve_environments(self, pod: NodePod, sync_status: PodSyncStatus, now: float) -> None:
-        configuration, runtime_pod = sync_status.configuration, sync_status.runtime_pod
-        if configuration is not None and runtime_pod is not None and pod.metadata.deletion_timestamp is None:
-            await self._configurator.resolve_environments(pod, runtime_pod, configuration, now)
+        needs, runtime_pod = sync_status.configuration, sync_status.runtime_pod
+        if needs is not None and runtime_pod is not None and pod.metadata.deletion_timestamp is None:
+            await self._configure().resolve_environments(pod, runtime_pod, needs, now)
+
+    def _configure(self) -> "configuration.Configurator":
+        if self._configurator is None:
+            self._configurator = configuration.Configurator(self._clients, self._record_event)
+        return self._configurator
 
     def _unmount(self, node: str, key: str) -> None:
         if self.volume_manager is not None:
@@ -463,6 +466,12 @@ class PodWorkers:
                 path, container = _container_at(pod, index)
                 about = object_reference(NODE_PODS, pod.metadata, field_path=path)
                 self._record_event(pod.spec.node_name, about, "Killing", f"Stopping container {container.name}")
+
+
+def _may_refer(pod: NodePod) -> bool:
+    """Whether the pod may need ConfigMaps or Secrets: ``references``, which most clusters never load, finds out."""
+    spec = pod.spec
+    return bool(spec.volumes) or any(each.env or each.env_from for each in (*spec.init_containers, *spec.containers))
 
 
 def _container_at(pod: NodePod, index: int) -> tuple[str, Container]:
