@@ -103,6 +103,7 @@ NOT_RUN = {
     "pip install 'pilothouse[": "the extras are installed",
     "docker ": "containers",
     "python deploy/ha/ha.py": "tests/robustness",
+    "pytest tests/robustness": "runs of half an hour",
     "kubectl --kubeconfig ha/kubeconfig": "tests/robustness",
     "kubectl events": "not in kubectl v1.20",
     "$ kubectl --client-certificate": "`auth whoami` is not in kubectl v1.20",

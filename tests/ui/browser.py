@@ -169,11 +169,18 @@ class Tab:
         self.wait(f"Boolean(({_FIND})({json.dumps(selector)}, {json.dumps(text)}))")
 
     def click(self, selector: str, text: str = "") -> None:
-        """Click on the first element that fits the selector and has the text, once it does not move any more."""
+        """Click on the first element that fits the selector and has the text, once it does not move any more.
+
+        What is live may move at the last moment all the same: then the click is repeated.
+        """
         self.find(selector, text)
-        x, y = self.run(f"({_POINT})({json.dumps(selector)}, {json.dumps(text)})")
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        for _try in range(5):
+            x, y = self.run(f"({_POINT})({json.dumps(selector)}, {json.dumps(text)})")
+            for kind in ("mousePressed", "mouseReleased"):
+                self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            if self.run("window.hit !== false"):
+                return
+        raise AssertionError(f"never hit: {selector}")
 
     def press(self, key: str) -> None:
         """Press a key."""
@@ -219,7 +226,11 @@ _POINT = f"""async (selector, text) => {{
     const box = found?.getBoundingClientRect();
     const point = box && [box.x + box.width / 2, box.y + box.height / 2];
     const hit = point && document.elementFromPoint(...point);
-    if (hit && (found.contains(hit) || hit.contains(found)) && last === String(point)) return point;
+    if (hit && (found.contains(hit) || hit.contains(found)) && last === String(point)) {{
+      window.hit = false;
+      found.addEventListener("click", () => {{ window.hit = true; }}, {{once: true, capture: true}});
+      return point;
+    }}
     last = String(point);
     await new Promise((done) => setTimeout(done, 40));
   }}
