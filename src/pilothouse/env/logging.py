@@ -19,7 +19,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol, TextIO, runtime_checkable
 
@@ -327,3 +327,15 @@ def flush() -> None:
 def set_verbosity(v: int) -> None:
     """Another verbosity for everybody from now on."""
     _verbosity.set(v)
+
+
+@contextmanager
+def without_log() -> Iterator[None]:
+    """No log lines of the package in a block: under faults there are thousands, and all are expected."""
+    logger = logging.getLogger("pilothouse")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -17,6 +17,7 @@ from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.env import Env, virtual
+from pilothouse.env.logging import without_log
 from pilothouse.machinery.labels import parse_selector
 from pilothouse.sim import Simulation, SimulationOptions
 from pilothouse.sim import running as simulated
@@ -30,7 +31,6 @@ from pilothouse.simulate.scenario.actions import Drain
 from pilothouse.simulate.scenario.scalars import Duration
 from pilothouse.snapshots.restoring import Restored
 from pilothouse.storage import Change
-from pilothouse.testing.exploration_runs import without_log
 
 REST_SECONDS = 60.0
 """Before and after the drain the cluster is at rest when nothing but heartbeats was written for so long."""

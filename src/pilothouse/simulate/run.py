@@ -11,6 +11,7 @@ import msgspec
 from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.env.clock import processor_seconds
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.logging import without_log
 from pilothouse.sim import Simulation, Violation
 from pilothouse.sim import running as simulated
 from pilothouse.sim.invariants import Invariant
@@ -22,7 +23,6 @@ from pilothouse.simulate.result import BudgetResult, Failure, Part, Result
 from pilothouse.simulate.scenario import Scenario, ScenarioError
 from pilothouse.simulate.scenario.scalars import counted, shown_seconds
 from pilothouse.simulate.timeline import Timeline, entry_text, fault_text
-from pilothouse.testing.exploration_runs import without_log
 
 with lazy_imports():
     from pilothouse.simulate import programs, recording

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -13,6 +12,7 @@ import msgspec
 from pilothouse.env import Env, virtual
 from pilothouse.env.chance import Chance
 from pilothouse.env.clock import SystemClock
+from pilothouse.env.logging import without_log
 from pilothouse.sim.faults import Fault, FaultPlan, draw_for_program
 from pilothouse.sim.invariants import Invariant
 from pilothouse.sim.process import Program as SimulatedProgram
@@ -243,15 +243,3 @@ def announcement(runs: int, points: int, seconds: float, options: SimulationOpti
 
 def _say(text: str) -> None:
     sys.stderr.write(f"explore: {text}\n")
-
-
-@contextlib.contextmanager
-def without_log() -> Iterator[None]:
-    """No log lines: under faults there are thousands, and all are expected."""
-    logger = logging.getLogger("pilothouse")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

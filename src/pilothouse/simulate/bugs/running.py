@@ -1,7 +1,6 @@
 """Runs a scenario of a known bug, with the guard or without, and says whether it went as declared."""
 
 import contextlib
-import logging
 import re
 from collections.abc import Iterator, Sequence
 
@@ -9,6 +8,7 @@ import msgspec
 
 from pilothouse.env import Env, virtual
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.logging import without_log
 from pilothouse.sim import Simulation, running
 from pilothouse.simulate.bugs.declaration import Bug, Patch, Patches, Scenario
 
@@ -99,7 +99,7 @@ def _run(
 
     failure = ""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_quiet())
+        stack.enter_context(without_log())
         stack.enter_context(patched(scenario.patches))
         if without is not None:
             stack.enter_context(patched(without.patches))
@@ -150,15 +150,3 @@ def _restore(target: object, name: str, before: object, own: bool) -> None:
         setattr(target, name, before)
     else:
         delattr(target, name)  # it was inherited
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """No log lines: under faults there are many, and all are expected."""
-    logger = logging.getLogger("pilothouse")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
