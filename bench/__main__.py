@@ -42,6 +42,7 @@ BENCHMARKS: dict[str, tuple[str, dict[str, int]]] = {
     "virtual-time": ("bench.virtual_time", {}),
     "creates": ("bench.durable_creates", {}),
     "server": ("bench.api_server", {}),
+    "server-etcd": ("bench.api_server", {"on_etcd": True}),
     "micro": ("bench.micro", {}),
 }
 

@@ -49,6 +49,12 @@ class Etcd:
         """For ``--etcd-servers``."""
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """Of the process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def root(self) -> str:
         """A prefix that nothing else uses."""
         return f"/test-{next(self._names)}"

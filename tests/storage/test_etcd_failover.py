@@ -63,6 +63,10 @@ async def test_a_member_that_hangs_is_left(env: Env, monkeypatch: pytest.MonkeyP
             await store.close()
 
 
+async def _receive(_events: list[Any]) -> int:
+    return 0
+
+
 async def test_a_stream_that_ends_before_it_is_used_is_a_watch_that_ended() -> None:
     """gRPC then says that its caller is in the wrong state, which must not be the end of following."""
     client = etcd_client.EtcdClient(EtcdOptions(servers=("http://127.0.0.1:1",)))
@@ -73,7 +77,7 @@ async def test_a_stream_that_ends_before_it_is_used_is_a_watch_that_ended() -> N
         def watch(self) -> Any:
             return stream
 
-    follower = Follower(cast(etcd_client.EtcdClient, Client()), b"/t/", lambda _events: None, lambda _revision: None)
+    follower = Follower(cast(etcd_client.EtcdClient, Client()), b"/t/", _receive, lambda _revision: None)
     with pytest.raises(etcd_client.EtcdError, match="code = Unavailable"):
         await follower.follow(1)
     await client.close()

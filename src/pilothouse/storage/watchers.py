@@ -141,9 +141,11 @@ def size_of(changes: list[Change]) -> int:
 class WatcherIndex:
     """Watchers by prefix. Within a prefix, and between prefixes, they are served in the order in which they came."""
 
-    __slots__ = ("_by_prefix", "_narrow", "_wide")
+    __slots__ = ("_by_prefix", "_narrow", "_wide", "deliveries")
 
     def __init__(self) -> None:
+        self.deliveries = 0
+        """How many batches were delivered, each to one watcher."""
         self._by_prefix: dict[str, dict[Watcher, None]] = {}
         self._narrow: dict[str, int] = {}
         """How many watchers read less than a resource, by the resource's prefix."""
@@ -191,6 +193,7 @@ class WatcherIndex:
             served = by_prefix.get(resources[0])
             if served is not None:
                 size = len(changes[0].value)
+                self.deliveries += len(served)
                 for watcher in list(served):
                     watcher.deliver(changes, size)
             return
@@ -205,7 +208,9 @@ class WatcherIndex:
                         batch.append(change)
         for prefix, batch in batches.items():
             size = size_of(batch)
-            for watcher in list(by_prefix[prefix]):
+            served = by_prefix[prefix]
+            self.deliveries += len(served)
+            for watcher in list(served):
                 watcher.deliver(batch, size)
 
     def _prefixes(self, key: str, resource: str) -> list[str]:

@@ -197,64 +197,73 @@ def _message_encoder(message: str, *, exactly: bool = False) -> _Value:
 
 
 def _exact_encoder(rows: Sequence[FieldRow]) -> _Value:
-    fields = [_exact_field(row) for row in sorted(rows, key=lambda row: row.number)]
+    rows = sorted(rows, key=lambda row: row.number)
+    compiled: tuple[list[bytes], Callable[[str], tuple[int, _Value] | None], list[tuple[int, _Value]]] | None = None
 
     def encode(value: Any) -> bytes:
-        pieces: _Pieces = []
-        for field in fields:
-            field(value, pieces)
-        return b"".join(pieces)
+        nonlocal compiled
+        if compiled is None:  # messages refer to each other and to themselves, so this waits for the first value
+            compiled = _compiled(rows)
+        empty, find, inlined = compiled
+        fields = empty.copy()
+        for name, item in value.items():
+            if item is not None and (field := find(name)) is not None:
+                fields[field[0]] = field[1](item)
+        for at, encode_inlined in inlined:
+            fields[at] = encode_inlined(value)
+        return b"".join(fields)
 
     return encode
 
 
-def _exact_field(row: FieldRow) -> _Field:
-    """Adds a field of the object that it is given."""
-    name = row.name
-    if row.inlined:
-        head = tag(row.number, _BYTES)
-        encode_inlined = _lazy(row.type, exactly=True)
+def _compiled(
+    rows: Sequence[FieldRow],
+) -> tuple[list[bytes], Callable[[str], tuple[int, _Value] | None], list[tuple[int, _Value]]]:
+    """The fields of an empty message, how a field is found by its name in JSON, and the inlined structs: those are
+    messages of their own on the wire, while their fields stand among the parent's in JSON."""
+    return (
+        [b"" if row.inlined else _absent(row) for row in rows],
+        {row.name: (at, _exact_field(row)) for at, row in enumerate(rows) if not row.inlined}.get,
+        [(at, _exact_field(row)) for at, row in enumerate(rows) if row.inlined],
+    )
 
-        def add_inlined(value: Any, pieces: _Pieces) -> None:
-            data = encode_inlined(value)
-            pieces += (head, varint(len(data)), data)
 
-        return add_inlined
-    field = _field(row, exactly=True)
+def _exact_field(row: FieldRow) -> _Value:
+    """A value that is there to the whole field: tag, length, data. An inlined one gets the object that it stands in."""
+    wire_type, encode = _SCALARS.get(row.type, (_BYTES, None))
+    head = tag(row.number, wire_type)
+    if encode is None:
+        encode = _message_encoder(row.type, exactly=True)
+    if row.is_map or row.repeated:
+        add = _map_field(row.number, wire_type, encode) if row.is_map else _repeated_field(head, wire_type, encode)
+
+        def encode_all(values: Any) -> bytes:
+            pieces: _Pieces = []
+            add(values, pieces)
+            return b"".join(pieces)
+
+        return encode_all
+    if wire_type != _BYTES:
+        return lambda value: head + encode(value)
+
+    def encode_delimited(value: Any) -> bytes:
+        data = encode(value)
+        size = len(data)
+        return head + (_SMALL[size] if size < 0x80 else varint(size)) + data
+
+    return encode_delimited
+
+
+def _absent(row: FieldRow) -> bytes:
+    """What stands for a field without a value: nothing for pointers and lists, else the zero value of its Go type."""
     if row.pointer or row.repeated or row.is_map or row.type == "bytes":
-
-        def add_optional(value: Any, pieces: _Pieces) -> None:
-            item = value.get(name)
-            if item is not None:
-                field(item, pieces)
-
-        return add_optional
-    zero = _zero(row)
-
-    def add(value: Any, pieces: _Pieces) -> None:
-        item = value.get(name)
-        if item is None:
-            pieces.append(zero())
-        else:
-            field(item, pieces)
-
-    return add
-
-
-def _zero(row: FieldRow) -> Callable[[], bytes]:
-    """A field with the zero value of its Go type."""
+        return b""
     scalar = _SCALARS.get(row.type)
     if scalar is not None:
         wire_type = scalar[0]
-        data = tag(row.number, wire_type) + bytes(8 if wire_type == _FIXED64 else 1)
-        return lambda: data
-    number, special = row.number, _ZEROS.get(row.type)
-    if special is not None:
-        of_special = delimited(number, special)
-        return lambda: of_special
-    encode = _lazy(row.type, exactly=True)
-    # Structs contain each other, so the empty one is encoded when it is needed first.
-    return cache(lambda: delimited(number, encode({})))
+        return tag(row.number, wire_type) + bytes(8 if wire_type == _FIXED64 else 1)
+    special = _ZEROS.get(row.type)
+    return delimited(row.number, _message_encoder(row.type, exactly=True)({}) if special is None else special)
 
 
 _ZEROS = {
@@ -269,13 +278,13 @@ _ZEROS = {
 }
 
 
-def _field(row: FieldRow, *, exactly: bool = False) -> _Field:
+def _field(row: FieldRow) -> _Field:
     scalar = _SCALARS.get(row.type)
     wire_type, encode = scalar if scalar is not None else (_BYTES, None)
     head = tag(row.number, wire_type)
     if encode is None:
         # Messages refer to each other and to themselves, so the encoder is looked up when the first value comes.
-        encode = _lazy(row.type, exactly=exactly)
+        encode = _lazy(row.type)
     if row.is_map:
         return _map_field(row.number, wire_type, encode)
     if row.repeated:

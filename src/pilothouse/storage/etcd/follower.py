@@ -2,10 +2,13 @@
 
 A stream that breaks is taken up again where it ended, on the next member. Where that is not possible, since etcd has
 been compacted meanwhile, ``Stale`` is raised.
+
+etcd reports each change by itself. Where many watchers follow, waking all of them for each change would cost more than
+anything else, so that what comes meanwhile is handed on together.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc.aio
@@ -16,6 +19,13 @@ from pilothouse.storage.etcd.client import CLOSED, REQUEST_TIMEOUT, EtcdClient, 
 
 _ASK_AGAIN = 0.05
 """Seconds without an answer to a progress request."""
+_WATCHER_SECONDS = 50e-6
+"""How long to wait for further events, for each watcher that was woken: about twice what it takes to wake it and to
+send what has changed, whether one event or a few."""
+_LEAST_PAUSE = 0.001
+_MOST_PAUSE = 0.01
+_MOST_WAITING = 10_000
+"""Events that are read ahead of those who receive them."""
 
 _log = Log("etcd")
 
@@ -25,14 +35,14 @@ class Stale(Exception):
 
 
 class Follower:
-    """Hands on what etcd reports: ``receive`` gets the events of whole revisions, ``advance`` a revision up to which
-    everything was reported."""
+    """Hands on what etcd reports: ``receive`` gets the events of whole revisions, and says how many watchers it has
+    woken; ``advance`` a revision up to which everything was reported."""
 
     def __init__(
         self,
         client: EtcdClient,
         root: bytes,
-        receive: Callable[[list[Any]], "asyncio.Future[None] | Any"],
+        receive: Callable[[list[Any]], Awaitable[int]],
         advance: Callable[[int], None],
     ) -> None:
         self._client = client
@@ -41,12 +51,23 @@ class Follower:
         self._advance = advance
         self._stream: Any = None
         self._asked_at = -1.0
+        self._waiting: list[Any] = []
+        """Events that were read and not received yet."""
+        self._progress = 0
+        """The revision up to which they are everything."""
+        self._changed = asyncio.Event()
+        """Set when there is something to receive, or the stream has ended."""
+        self._received = asyncio.Event()
+        """Set when nothing waits."""
 
     async def follow(self, revision: int) -> None:
         """Report what came after a revision, until the stream breaks (``EtcdError``) or can't go on (``Stale``)."""
         stream = self._client.watch()
+        self._waiting, self._progress = [], 0
+        reading = asyncio.ensure_future(self._read(stream, revision))
+        reading.add_done_callback(self._read_ended)
         try:
-            await self._read(stream, revision)
+            await self._hand_on(reading)
         except grpc.aio.AioRpcError as error:
             raise EtcdError(error.code().name.title().replace("_", ""), error.details() or "") from None
         except asyncio.CancelledError:
@@ -55,7 +76,34 @@ class Follower:
             raise EtcdError("Unavailable", CLOSED) from None
         finally:
             self._stream = None
+            reading.cancel()
             stream.cancel()
+
+    def _read_ended(self, reading: "asyncio.Task[None]") -> None:
+        if not reading.cancelled():
+            reading.exception()  # raised by ``_hand_on``, unless that has ended before
+        self._changed.set()
+
+    async def _hand_on(self, reading: "asyncio.Task[None]") -> None:
+        """Hand on what is read, until reading fails, with what failed."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._waiting:
+                events, self._waiting = self._waiting, []
+                woken = await self._receive(events)
+                pause = woken * _WATCHER_SECONDS
+                if pause >= _LEAST_PAUSE:
+                    await asyncio.sleep(min(pause, _MOST_PAUSE))
+            if self._waiting:
+                self._changed.set()
+                continue
+            self._received.set()
+            if self._progress:
+                progress, self._progress = self._progress, 0
+                self._advance(progress)
+            if reading.done():
+                return await reading
 
     async def _read(self, stream: Any, revision: int) -> None:
         create = messages.WatchCreateRequest(
@@ -82,11 +130,17 @@ class Follower:
             if response.events:
                 fragments += response.events
                 if not response.fragment:
-                    events, fragments = fragments, []
-                    await self._receive(events)
+                    self._waiting += fragments
+                    self._progress = 0
+                    fragments = []
+                    self._changed.set()
+                    while len(self._waiting) > _MOST_WAITING:
+                        self._received.clear()
+                        await self._received.wait()
             elif not fragments:
                 self._asked_at = -1.0
-                self._advance(response.header.revision)
+                self._progress = response.header.revision
+                self._changed.set()
 
     async def ask_progress(self) -> None:
         """Have etcd report how far it is (``RequestWatchProgress``); answered by ``advance``."""

@@ -110,6 +110,11 @@ class EtcdStore(Store):
         """Whether the watch is up."""
         self._checks: dict[str, tuple[float, bool]] = {}
         """When etcd was asked last for a check of health, and whether it has answered."""
+        self._catching_up: dict[asyncio.Future[None], float] = {}
+        """Those who wait for a revision that etcd has, and since when."""
+        self._asking: asyncio.TimerHandle | None = None
+        self._questions: set[asyncio.Task[None]] = set()
+        """About the progress of the watch."""
         self._retry = asyncio.Event()
         """Set when what could not be decrypted may be now."""
 
@@ -218,8 +223,9 @@ class EtcdStore(Store):
         assert transaction.task is not None, "everything that is staged is sent"
         failure = await asyncio.shield(transaction.task)
         for other in sent:
-            # Nobody has asked for these: they go with this one, whatever becomes of them.
-            await asyncio.wait([other])
+            if not other.done():
+                # Nobody has asked for these: they go with this one, whatever becomes of them.
+                await asyncio.wait([other])
         if failure is not None:
             raise failure
 
@@ -389,7 +395,8 @@ class EtcdStore(Store):
                 self._give_up(transaction, self._mismatch(transaction) if own else earlier_failure)
         for earlier in transaction.after:
             assert earlier.task is not None, "it was staged, and so sent, before"
-            await asyncio.wait([earlier.task])
+            if not earlier.task.done():
+                await asyncio.wait([earlier.task])
         transaction.after.clear()  # or each would hold all before it
         transaction.belongs_to = None
         if transaction.failure is not None:
@@ -505,25 +512,40 @@ class EtcdStore(Store):
     async def _reach(self, revision: int) -> None:
         """Wait until a revision that etcd has is visible here."""
         if self.revision >= revision:
-            return None
-        reached = asyncio.ensure_future(self.reached(revision))
-        reached.add_done_callback(_observed)
+            return
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self._awaited.append((revision, waiter))
+        self._catching_up[waiter] = loop.time()
+        if self._asking is None:
+            self._asking = loop.call_later(_ASK_AGAIN / 20, self._ask_progress)
+        patience = loop.call_later(_CATCH_UP_SECONDS, self._lags, waiter, revision)
         try:
-            async with asyncio.timeout(_CATCH_UP_SECONDS):
-                while True:
-                    done, _ = await asyncio.wait([reached], timeout=_ASK_AGAIN / 20)
-                    if not done:
-                        # Nothing under the root may have changed: then no event will say so.
-                        await self._follower.ask_progress()
-                        done, _ = await asyncio.wait([reached], timeout=_ASK_AGAIN)
-                    if done:
-                        return reached.result()
-        except TimeoutError:
-            raise StoreUnavailable(
-                f"Timeout: Too large resource version: {revision}, current: {self.revision}"
-            ) from None
+            await waiter
         finally:
-            reached.cancel()
+            patience.cancel()
+            self._catching_up.pop(waiter, None)
+
+    def _lags(self, waiter: "asyncio.Future[None]", revision: int) -> None:
+        if not waiter.done():
+            message = f"Timeout: Too large resource version: {revision}, current: {self.revision}"
+            waiter.set_exception(StoreUnavailable(message))
+
+    def _ask_progress(self) -> None:
+        """Ask etcd how far its watch is, for those who have been waiting: nothing under the root may have changed, and
+        then no event will say so."""
+        self._asking = None
+        if not self._catching_up:
+            return
+        loop = asyncio.get_running_loop()
+        left = next(iter(self._catching_up.values())) + _ASK_AGAIN / 20 - loop.time()
+        if left > 0:
+            self._asking = loop.call_later(left, self._ask_progress)
+            return
+        self._asking = loop.call_later(_ASK_AGAIN, self._ask_progress)
+        asking = loop.create_task(self._follower.ask_progress())
+        self._questions.add(asking)
+        asking.add_done_callback(self._questions.discard)
 
     def _watch_ended(self, task: "asyncio.Task[None]") -> None:
         """It goes on until the store is closed, unless there is a bug: then nothing is shown any more, and nothing must
@@ -589,8 +611,9 @@ class EtcdStore(Store):
         for watcher in self._watchers:
             watcher.close()
 
-    async def _receive(self, events: list[Any]) -> None:
-        """Show what etcd reports, in its order, each revision as a whole."""
+    async def _receive(self, events: list[Any]) -> int:
+        """Show what etcd reports, in its order, each revision as a whole; how many watchers were woken."""
+        delivered = self._watchers.deliveries
         group: dict[str, Staged] = {}
         began = self._env.monotonic()
         last = 0
@@ -613,6 +636,7 @@ class EtcdStore(Store):
                 group[key] = self._staged(key, pair, own, value)
         self._show(group)
         self._advance(last)
+        return self._watchers.deliveries - delivered
 
     def _show(self, group: dict[str, Staged]) -> None:
         if group:
@@ -670,18 +694,15 @@ class EtcdStore(Store):
             self.start()
             await self.flush()
         await super().close()
-        for task in self.tasks:
+        if self._asking is not None:
+            self._asking.cancel()
+        tasks = [*self.tasks, *self._questions]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self.values.encryption is not None:
             await self.values.encryption.close()
         await self.client.close()
-
-
-def _observed(future: "asyncio.Future[None]") -> None:
-    """Whoever waits for it may have given up."""
-    if not future.cancelled():
-        future.exception()
 
 
 class _Gone(msgspec.Struct):

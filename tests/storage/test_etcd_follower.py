@@ -1,0 +1,139 @@
+"""How what etcd reports is handed on: in its order, together where many watchers follow, and never without bound."""
+
+import asyncio
+from typing import Any, cast
+
+import grpc.aio
+import pytest
+
+from pilothouse.env import Env
+from pilothouse.storage.etcd import follower as module
+from pilothouse.storage.etcd import messages
+from pilothouse.storage.etcd.client import EtcdClient, EtcdError
+from pilothouse.storage.etcd.follower import Follower
+
+
+class Stream:
+    """What etcd sends, as a test says it."""
+
+    def __init__(self) -> None:
+        self.responses: asyncio.Queue[Any] = asyncio.Queue()
+        self.reads = 0
+
+    def send(self, *revisions: int) -> None:
+        """One response with an event of each revision; without any, how far etcd is."""
+        response = messages.WatchResponse()
+        for revision in revisions:
+            event = response.events.add()
+            event.kv.key, event.kv.mod_revision = b"/t/a", revision
+        self.responses.put_nowait(response)
+
+    def progress(self, revision: int) -> None:
+        response = messages.WatchResponse()
+        response.header.revision = revision
+        self.responses.put_nowait(response)
+
+    def end(self) -> None:
+        self.responses.put_nowait(grpc.aio.EOF)
+
+    async def read(self) -> Any:
+        self.reads += 1
+        return await self.responses.get()
+
+    async def write(self, _request: Any) -> None:
+        self.responses.put_nowait(messages.WatchResponse(created=True))
+
+    def add_done_callback(self, _callback: Any) -> None:
+        """It ends when the test says so."""
+
+    def cancel(self) -> None:
+        """It is over."""
+
+
+class Received:
+    """A follower of such a stream, and what it hands on."""
+
+    def __init__(self, woken: int = 0) -> None:
+        self.stream = Stream()
+        self.woken = woken
+        self.found: list[Any] = []
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+        stream = self.stream
+
+        class Client:
+            def watch(self) -> Stream:
+                return stream
+
+        self.follower = Follower(cast(EtcdClient, Client()), b"/t/", self._receive, self._advance)
+
+    async def _receive(self, events: list[Any]) -> int:
+        self.found.append([event.kv.mod_revision for event in events])
+        await self.may_go_on.wait()
+        return self.woken
+
+    def _advance(self, revision: int) -> None:
+        if revision:
+            self.found.append(revision)
+
+
+async def _ended(received: Received) -> list[Any]:
+    with pytest.raises(EtcdError, match="the watch has ended"):
+        await received.follower.follow(1)
+    return received.found
+
+
+async def test_what_came_before_the_end_is_received_first(env: Env) -> None:
+    received = Received()
+    for revision in (2, 3):
+        received.stream.send(revision)
+    received.stream.progress(9)
+    received.stream.end()
+    found = await _ended(received)
+    assert [revision for part in found if isinstance(part, list) for revision in part] == [2, 3]
+    assert found[-1] == 9
+
+
+async def test_progress_that_events_have_overtaken_is_dropped(env: Env) -> None:
+    """It would be older than what was received."""
+    received = Received()
+    received.may_go_on.clear()
+    following = asyncio.ensure_future(_ended(received))
+    received.stream.send(2)
+    await asyncio.sleep(0.1)
+    received.stream.progress(3)
+    received.stream.send(4)
+    received.stream.end()
+    await asyncio.sleep(0.1)
+    received.may_go_on.set()
+    assert await following == [[2], [4]]
+
+
+@pytest.mark.parametrize(("watchers", "batches"), [(1, 5), (200, 2)])
+async def test_events_come_together_where_many_watchers_follow(env: Env, watchers: int, batches: int) -> None:
+    """A millisecond lies between the events: less than it takes to wake two hundred watchers."""
+    received = Received(woken=watchers)
+    following = asyncio.ensure_future(_ended(received))
+    for revision in range(2, 7):
+        received.stream.send(revision)
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.1)
+    received.stream.end()
+    found = await following
+    assert [revision for batch in found for revision in batch] == [2, 3, 4, 5, 6]
+    assert len(found) == batches
+
+
+async def test_no_more_is_read_ahead_than_may_wait(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_WAITING", 3)
+    received = Received()
+    received.may_go_on.clear()
+    following = asyncio.ensure_future(_ended(received))
+    for revision in range(2, 30):
+        received.stream.send(revision)
+    received.stream.end()
+    await asyncio.sleep(1)
+    assert received.stream.reads < 10
+    received.may_go_on.set()
+    found = await following
+    assert [revision for batch in found for revision in batch] == [*range(2, 30)]
