@@ -15,6 +15,7 @@ import msgspec
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ListMeta, Object, ObjectList
 from pilothouse.client.errors import UndecodableObject
+from pilothouse.client.shared_parts import SharedParts, shared_parts_of
 from pilothouse.machinery.nulls import without_nulls
 
 T = TypeVar("T")
@@ -67,6 +68,17 @@ class Decoders(Generic[T]):
             ObjectList[view]  # type: ignore[valid-type]  # msgspec makes a decoder of the view given at run time
         )
 
+    @cached_property
+    def _shared_parts(self) -> SharedParts | None:
+        return None if self.is_raw else shared_parts_of(self.view)
+
+    def share(self, obj: T) -> T:
+        """An object that is to be kept, and that nobody has seen yet: what it has in common with others is shared."""
+        parts = self._shared_parts
+        if parts is not None:
+            parts.share(obj)
+        return obj
+
     def one(self, body: bytes | memoryview, what: Callable[[], str]) -> T:
         """One object. ``what`` names it should it not fit."""
         try:
@@ -103,7 +115,7 @@ class Decoders(Generic[T]):
                     raise
                 on_undecodable(error)
                 continue
-            entries.append(Entry(found, copy if keep_raw else b""))
+            entries.append(Entry(self.share(found), copy if keep_raw else b""))
         return Page(raw_list.metadata, entries)
 
     def _item(self, kind: Kind[Any], item: msgspec.Raw) -> T:

@@ -19,7 +19,7 @@ class DecodeMemo:
 
     __slots__ = ("_by_view", "capacity", "hits", "misses")
 
-    def __init__(self, capacity: int = 4096) -> None:
+    def __init__(self, capacity: int = 1024) -> None:
         self.capacity = capacity
         self.hits = 0
         self.misses = 0

@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, get_args
+from typing import Any, Generic, Literal, Self, TypeVar, cast, get_args
 
 import msgspec
 
@@ -19,6 +19,7 @@ from pilothouse.api.meta import Object, ObjectMeta, Status
 from pilothouse.client.decode import UNREADABLE, Decoders, OnUndecodable, name_of
 from pilothouse.client.errors import ConnectionLost, UndecodableObject, error_for
 from pilothouse.client.memo import DecodeMemo
+from pilothouse.machinery.names import object_key
 
 T = TypeVar("T")
 
@@ -30,12 +31,14 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One change, or a bookmark.
 
     The object of a BOOKMARK has only metadata. ``raw`` is the object's JSON in a copy of its own when the watch was
-    opened with ``keep_raw``, else empty.
+    opened with ``keep_raw``, else empty. ``key`` is the object's ``object_key``, one string for all programs of a
+    process; empty for a bookmark and where nothing is decoded.
     """
 
     type: EventType
     object: T
     raw: bytes = b""
+    key: str = ""
 
 
 class _Envelope(msgspec.Struct, frozen=True, gc=False):
@@ -252,8 +255,13 @@ class Watch(Generic[T]):
             if found is not None:
                 return found
         event = self._decode(line)
-        if memo is not None and event is not None:
-            memo.put(self._decoders.view, self._keep_raw, line, event)
+        if event is not None:
+            if not self._decoders.is_raw:
+                self._decoders.share(event.object)
+                meta = cast("Object", event.object).metadata  # every view has it
+                msgspec.structs.force_setattr(event, "key", object_key(meta))
+            if memo is not None:
+                memo.put(self._decoders.view, self._keep_raw, line, event)
         return event
 
     def _decode(self, line: bytes) -> WatchEvent[T] | None:

@@ -23,24 +23,24 @@ class PodAddresses:
     def __init__(self) -> None:
         self._last = 0
         self._holders: dict[str, str] = {}
-        self._held: dict[str, dict[str, None]] = {}
+        self._held: dict[str, tuple[str, ...]] = {}
         """What each uid was given, to be given back at its end whatever became known of it."""
 
     def hold(self, address: str, uid: str) -> None:
         """The pod with this uid has the address."""
         if self._holders.get(address) != uid:
             self._holders[address] = uid
-            self._held.setdefault(uid, {})[address] = None
+            self._held[uid] = (*self._held.get(uid, ()), address)
 
     def release(self, address: str, uid: str) -> None:
         """The pod with this uid has it no more. Does nothing when another has the address by now."""
         if self._holders.get(address) == uid:
             del self._holders[address]
-            del self._held[uid][address]
+            self._held[uid] = tuple(held for held in self._held[uid] if held != address)
 
     def release_all(self, uid: str) -> None:
         """The pod with this uid is gone."""
-        for address in list(self._held.get(uid, ())):
+        for address in self._held.get(uid, ()):
             self.release(address, uid)
         self._held.pop(uid, None)
 

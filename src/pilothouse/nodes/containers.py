@@ -12,6 +12,7 @@ image cannot be pulled waits (``image_pulls``).
 """
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -116,7 +117,7 @@ class RuntimePod(msgspec.Struct, kw_only=True):
     """The containers of a pod, in the order init containers, containers, and what applies to all of them."""
 
     containers: list[RuntimeContainer]
-    ephemeral: list[RuntimeContainer] = msgspec.field(default_factory=list)
+    ephemeral: Sequence[RuntimeContainer] = ()
     inits: int
     starts_at: float
     """When the first container may start: images are there, volumes mounted."""
@@ -129,7 +130,7 @@ class RuntimePod(msgspec.Struct, kw_only=True):
     events: list[ContainerEvent] = msgspec.field(default_factory=list)
 
     @property
-    def all_containers(self) -> list[RuntimeContainer]:
+    def all_containers(self) -> Sequence[RuntimeContainer]:
         """Ephemeral containers included. An ``index`` counts in this order."""
         return [*self.containers, *self.ephemeral] if self.ephemeral else self.containers
 
@@ -173,13 +174,13 @@ def new_runtime_pod(pod: NodePod, behaviour: Behaviour, profile: Profile, starts
 def _add_ephemeral(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
     """Add new ones, at any position; none is ever removed."""
     known = {container.name: container for container in pod.ephemeral}
-    pod.ephemeral = [
+    pod.ephemeral = tuple(
         known.get(name)
         or RuntimeContainer(
             name=name, script=script, init=False, sidecar=False, policy="Never", ephemeral=True, added_at=now
         )
         for name, script in behaviour.ephemeral
-    ]
+    )
 
 
 def advance(pod: RuntimePod, now: float) -> None:

@@ -9,6 +9,7 @@ continue meanwhile.
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from pilothouse.api.core import Container, Node
 from pilothouse.client import Client, strategic_merge_patch
@@ -17,11 +18,20 @@ from pilothouse.env import Env, Log
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import is_newer
+from pilothouse.machinery.shared_values import SharedValues
 from pilothouse.nodes import containers, pod_status
 from pilothouse.nodes.addresses import PodAddresses, node_address
-from pilothouse.nodes.admission import NodeInfo, admit, new_pod_info
+from pilothouse.nodes.admission import NodeInfo, PodInfo, admit, new_pod_info
 from pilothouse.nodes.behaviour import Behaviour, DeriveBehaviour, behaviour_of
-from pilothouse.nodes.containers import RUNNING, ContainerEvent, advance, new_runtime_pod, reboot, update_behaviour
+from pilothouse.nodes.containers import (
+    RUNNING,
+    ContainerEvent,
+    RuntimePod,
+    advance,
+    new_runtime_pod,
+    reboot,
+    update_behaviour,
+)
 from pilothouse.nodes.eviction_manager import EvictionManager
 from pilothouse.nodes.outages import Outages
 from pilothouse.nodes.pod_status import Instant, PodFailure
@@ -95,6 +105,9 @@ class PodWorkers:
         self._on_node: dict[str, dict[str, None]] = {name: {} for name in index}
         self._node_infos: dict[str, NodeInfo] = {}
         self._addresses = PodAddresses()
+        self._behaviours: SharedValues[Behaviour] = SharedValues()
+        self._pod_infos: SharedValues[PodInfo] = SharedValues()
+        self._fingerprints: SharedValues[tuple[Any, ...]] = SharedValues()
         self._pods = informers.informer(NODE_PODS)
         self._queue: WorkQueue[str] = WorkQueue(env, "node pods", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
         self._pool = WorkerPool("node pods", self._queue, self._reconcile, workers=_WORKERS, log=log, component=KUBELET)
@@ -175,7 +188,7 @@ class PodWorkers:
                 self._node_info(node).drop(key)
                 self._unmount(node, key)
             elif (old is None or not old.spec.node_name) and pod.status.start_time is not None:
-                self._node_info(node).add(key, new_pod_info(pod))
+                self._node_info(node).add(key, self._pod_info(pod))
             self._queue.add(key)
 
     def _on_delete(self, pod: NodePod) -> None:
@@ -231,7 +244,7 @@ class PodWorkers:
     def _new_sync_status(self, pod: NodePod) -> PodSyncStatus:
         now = self._now()
         profile = self._profiles[pod.spec.node_name]
-        behaviour = self._derive_behaviour(pod, profile)
+        behaviour = self._behaviour_of(pod, profile)
         sync_status = PodSyncStatus(
             uid=pod.metadata.uid,
             behaviour=behaviour,
@@ -246,7 +259,7 @@ class PodWorkers:
             sync_status.configuration = references.configuration_of(pod, mounted=begun)
         if sync_status.runtime_pod is not None:
             sync_status.deadline_at = deadline_of(pod, now)
-            sync_status.written = pod_status.fingerprint(sync_status.runtime_pod, None)
+            sync_status.written = self._fingerprint(sync_status.runtime_pod, None)
             if self._lacks_volumes(pod, sync_status) and not sync_status.runtime_pod.ran:
                 sync_status.runtime_pod.starts_at = math.inf
         self._record_invalid_annotations(pod, sync_status)
@@ -265,7 +278,7 @@ class PodWorkers:
 
     def _update_behaviour(self, pod: NodePod, sync_status: PodSyncStatus) -> None:
         sync_status.annotations = pod.metadata.annotations
-        behaviour = self._derive_behaviour(pod, self._profiles[pod.spec.node_name])
+        behaviour = self._behaviour_of(pod, self._profiles[pod.spec.node_name])
         if behaviour != sync_status.behaviour:
             sync_status.behaviour = behaviour
             if sync_status.runtime_pod is not None:
@@ -315,7 +328,7 @@ class PodWorkers:
 
     async def _admit(self, key: str, pod: NodePod, sync_status: PodSyncStatus) -> NodePod:
         name, now = pod.spec.node_name, self._now()
-        node_info, pod_info = self._node_info(name), new_pod_info(pod)
+        node_info, pod_info = self._node_info(name), self._pod_info(pod)
         node = self._nodes.get(name)
         failure = None
         if node is not None and pod.metadata.deletion_timestamp is None:
@@ -387,7 +400,7 @@ class PodWorkers:
             sync_status.address = host if pod.spec.host_network else self._addresses.take(pod.metadata.uid)
         address = host if pod.spec.host_network else sync_status.address
         body = pod_status.status(pod, runtime_pod, self._now(), host, address, sync_status.failure)
-        written = pod_status.fingerprint(runtime_pod, sync_status.failure)
+        written = self._fingerprint(runtime_pod, sync_status.failure)
         record_decision(pod_status.describe(pod, runtime_pod, body["status"]["phase"], sync_status.failure))
         events, runtime_pod.events = runtime_pod.events, []
         try:
@@ -421,6 +434,18 @@ class PodWorkers:
     def _forget(self, key: str, sync_status: PodSyncStatus) -> None:
         del self._sync_statuses[key]
         self._addresses.release_all(sync_status.uid)
+
+    def _behaviour_of(self, pod: NodePod, profile: Profile) -> Behaviour:
+        behaviour = self._derive_behaviour(pod, profile)
+        return self._behaviours.share((behaviour.scripts, behaviour.start_delay), behaviour)
+
+    def _pod_info(self, pod: NodePod) -> PodInfo:
+        pod_info = new_pod_info(pod)
+        return self._pod_infos.share((*pod_info.requests.items(), *pod_info.ports), pod_info)
+
+    def _fingerprint(self, runtime_pod: RuntimePod, failure: PodFailure | None) -> tuple[Any, ...]:
+        fingerprint = pod_status.fingerprint(runtime_pod, failure)
+        return self._fingerprints.share(fingerprint, fingerprint)
 
     def _node_info(self, node: str) -> NodeInfo:
         node_info = self._node_infos.get(node)

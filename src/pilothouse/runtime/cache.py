@@ -38,10 +38,12 @@ class _Bucket(Generic[T]):
     sorting a list whose front is sorted already is linear.
     """
 
-    __slots__ = ("_order", "_removed", "_unsorted", "items")
+    __slots__ = ("_order", "_removed", "_unsorted", "items", "values")
 
-    def __init__(self) -> None:
+    def __init__(self, values: tuple[str, ...] = ()) -> None:
         self.items: dict[str, T] = {}
+        self.values = values
+        """What the index function gave for the first object here; every object with equal values shares it."""
         self._order: list[str] | None = None
         self._removed: set[str] = set()  # never iterated
         self._unsorted = False
@@ -109,7 +111,9 @@ class _Index(Generic[T]):
         for value in values:
             bucket = buckets.get(value)
             if bucket is None:
-                bucket = buckets[value] = _Bucket()
+                bucket = buckets[value] = _Bucket(values)
+            elif bucket.values == values:
+                values = bucket.values
             bucket.put(key, obj)
         if values:
             self._given[key] = values

@@ -333,7 +333,7 @@ class SharedInformer(Generic[T]):
             handlers = self._handlers  # a handler may add another one, which was given what is cached
             obj = event.object
             meta = obj.metadata
-            key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+            key = event.key or object_key(meta)
             if record_version:
                 cache.resource_version = meta.resource_version
             old = None

@@ -1,0 +1,97 @@
+"""Equal parts of decoded objects are one object, and nothing else about them changes."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.core import Node, Pod
+from pilothouse.client import shared_parts
+from pilothouse.client.decode import decoders_of
+from pilothouse.nodes.views import NodePod
+
+
+def pod(number: int, *, volumes: list[Any] | None = None, **status: Any) -> bytes:
+    return msgspec.json.encode(
+        {
+            "metadata": {
+                "name": f"web-{number}",
+                "namespace": "default",
+                "uid": f"uid-{number}",
+                "labels": {"app": "web"},
+                "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "owner", "controller": True}],
+            },
+            "spec": {
+                "nodeName": f"node-{number}",
+                "containers": [{"name": "main", "image": "app:v1", "resources": {"requests": {"cpu": "1"}}}],
+                "tolerations": [{"key": "a", "operator": "Exists"}],
+                "volumes": volumes if volumes is not None else [{"name": f"token-{number}", "secret": {"items": []}}],
+            },
+            "status": {
+                "phase": "Running",
+                "conditions": [
+                    {"type": "Ready", "status": "True", "lastTransitionTime": f"2026-01-01T00:00:{number % 60:02}Z"},
+                    {"type": "PodScheduled", "status": "True"},
+                ],
+                **status,
+            },
+        }
+    )
+
+
+def read(view: type[Any], *bodies: bytes) -> list[Any]:
+    parts = shared_parts.shared_parts_of(view)
+    assert parts is not None
+    found = []
+    for body in bodies:
+        obj = decoders_of(view).one(body, lambda: "")
+        parts.share(obj)
+        assert obj == msgspec.json.decode(body, type=view)
+        found.append(obj)
+    return found
+
+
+@pytest.mark.parametrize("view", [Pod, NodePod])
+def test_pods_of_one_owner_share_what_is_equal(view: type[Any]) -> None:
+    one, two = read(view, pod(1), pod(2))
+    assert two.metadata.labels is one.metadata.labels
+    assert two.metadata.owner_references is one.metadata.owner_references
+    assert two.spec.containers is one.spec.containers
+    assert two.spec.tolerations is one.spec.tolerations
+    assert two.status.conditions[0].type is one.status.conditions[0].type
+    assert two.status.conditions[1] is one.status.conditions[1]
+
+
+def test_what_changes_is_not_what_it_was() -> None:
+    pods = read(NodePod, pod(1), pod(2, phase="Failed"), pod(3, conditions=[]), pod(4, volumes=[]), pod(5))
+    assert [each.metadata.name for each in pods] == ["web-1", "web-2", "web-3", "web-4", "web-5"]
+    assert [len(each.spec.volumes) for each in pods] == [1, 1, 1, 0, 1]
+
+
+def test_what_may_hold_any_json_is_left_alone() -> None:
+    """In Python ``1``, ``1.0`` and ``True`` are equal."""
+    templates = [1, 1.0, True]
+    volumes = [[{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": each}}}] for each in templates]
+    pods = read(NodePod, *(pod(1, volumes=each) for each in volumes))
+    found = [each.spec.volumes[0].ephemeral.volume_claim_template["spec"] for each in pods]
+    assert list(map(repr, found)) == list(map(repr, templates))
+
+
+def test_nodes_share_what_is_equal() -> None:
+    bodies = [
+        msgspec.json.encode(
+            {"metadata": {"name": name}, "status": {"allocatable": {"cpu": "4"}, "conditions": [{"type": "Ready"}]}}
+        )
+        for name in ("a", "b")
+    ]
+    one, two = read(Node, *bodies)
+    assert two.status.allocatable is one.status.allocatable
+    assert two.metadata.name == "b"
+
+
+def test_so_many_models_are_kept_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_parts, "_MODELS", 8)
+    parts = shared_parts.SharedParts(lambda obj: obj.metadata.name)
+    for number in range(100):
+        parts.share(msgspec.json.decode(pod(number), type=Pod))
+        assert len(parts._models) + len(parts._older) <= 8
