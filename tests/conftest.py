@@ -12,8 +12,15 @@ from tests.coroutines import env, pytest_fixture_setup, pytest_pyfunc_call
 from tests.golden import Golden
 from tests.real_cluster import RealCluster, missing_programs
 from tests.timeouts import pytest_timeout_set_timer
+from tests.work_units import pytest_xdist_make_scheduler
 
-__all__ = ["env", "pytest_fixture_setup", "pytest_pyfunc_call", "pytest_timeout_set_timer"]
+__all__ = [
+    "env",
+    "pytest_fixture_setup",
+    "pytest_pyfunc_call",
+    "pytest_timeout_set_timer",
+    "pytest_xdist_make_scheduler",
+]
 
 # gRPC's handlers of fork end the child (SIGABRT) where another thread uses gRPC at that moment, and ``preexec_fn`` of
 # ``tests.programs`` needs a fork. Nothing here uses gRPC in a forked child. Before gRPC is imported.

@@ -1,0 +1,91 @@
+"""How tests are handed to workers."""
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+from tests.work_units import WorkUnits, work_units
+from xdist.remote import Producer
+
+
+def ids(module: str, count: int) -> list[str]:
+    return [f"tests/{module}.py::test_{number}[a@b]" for number in range(count)]
+
+
+GROUP = ["tests/c.py::test_up@the cluster", "tests/d.py::test_down[x]@the cluster"]
+
+
+def test_groups_stay_whole_and_modules_are_cut_into_stretches_that_get_shorter() -> None:
+    tests = [GROUP[0], *ids("a", 3000), *ids("b", 5), GROUP[1]]
+    found = work_units(tests)
+    assert list(found) == tests
+    assert found[GROUP[0]] == found[GROUP[1]] == "the cluster"
+    stretches = Counter(found[test] for test in ids("a", 3000))
+    sizes = list(stretches.values())
+    assert sizes == sorted(sizes, reverse=True)
+    assert (sizes[0], sizes[-1]) == (16, 1)
+    assert not set(stretches) & {found[test] for test in ids("b", 5)}
+    assert [stretch for stretch, _size in stretches.items() if stretch not in tests] == []
+
+
+class Worker:
+    """What a scheduler sees of a worker."""
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+        self.shutting_down = False
+        self.gateway = SimpleNamespace(id="gw")
+
+    def send_runtest_some(self, places: list[int]) -> None:
+        self.given += places
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def scheduling(tests: list[str], workers: list[Any]) -> WorkUnits:
+    config: Any = SimpleNamespace(
+        getvalue=lambda _name: ["popen"] * len(workers), option=SimpleNamespace(loadscopereorder=False)
+    )
+    found = WorkUnits(config, Producer("tests", enabled=False))
+    for worker in workers:
+        found.add_node(worker)
+        found.add_node_collection(worker, tests)
+    found.schedule()
+    return found
+
+
+def run(found: WorkUnits, workers: list[Any], done: Counter[Worker]) -> None:
+    """Each worker in turn runs one test, until none is left."""
+    while any(done[worker] < len(worker.given) for worker in workers):
+        for worker in workers:
+            if done[worker] < len(worker.given):
+                done[worker] += 1
+                found.mark_test_complete(worker, worker.given[done[worker] - 1])
+
+
+def test_every_test_runs_once_and_a_group_on_one_worker() -> None:
+    tests = [GROUP[0], *ids("a", 500), *ids("b", 77), GROUP[1], *ids("c", 3)]
+    workers = [Worker(), Worker(), Worker()]
+    found = scheduling(tests, workers)
+    run(found, workers, Counter())
+    assert sorted(place for worker in workers for place in worker.given) == list(range(len(tests)))
+    assert found.tests_finished
+    assert not found.has_pending
+    assert all(worker.shutting_down for worker in workers)
+    group = {place for place, test in enumerate(tests) if test in GROUP}
+    assert [group <= set(worker.given) for worker in workers if group & set(worker.given)] == [True]
+    counts = [len(worker.given) for worker in workers]
+    assert max(counts) - min(counts) <= 4, "none has much left when the others have nothing"
+
+
+def test_what_a_worker_that_dies_was_about_to_run_is_run_by_another() -> None:
+    tests = ids("a", 100)
+    workers = [Worker(), Worker()]
+    found = scheduling(tests, workers)
+    dead, alive = workers
+    found.mark_test_complete(dead, dead.given[0])
+    crashed = found.remove_node(dead)
+    assert crashed == tests[dead.given[1]]
+    run(found, [alive], Counter())
+    assert sorted([dead.given[0], *alive.given]) == list(range(100))

@@ -1,0 +1,75 @@
+"""How ``make test`` hands tests to its workers: groups whole, other tests in stretches of a module, in the order of the
+collection.
+
+pytest-xdist's own ``loadgroup`` makes a unit of every test that is in no group. Of 19,000 tests its scheduler then goes
+through all that a worker has had whenever one ends, and looks for the place of each in the list of all. And the tests
+of one module are dealt out to all workers, each of which imports and caches what they need.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
+from xdist.workermanage import WorkerController
+
+_MOST = 16
+"""Tests of a unit."""
+_LAST = 64
+"""The more tests are left, in these, the longer a unit: at the end no worker has many while the others have none."""
+
+
+def work_units(nodeids: Sequence[str]) -> dict[str, str]:
+    """The unit of each test, by its id: its group, or the stretch of tests of its module that it begins or goes on."""
+    found: dict[str, str] = {}
+    module, unit, space = "", "", 0
+    for place, nodeid in enumerate(nodeids):
+        group = _group(nodeid)
+        if group:
+            found[nodeid] = group
+            continue
+        if space == 0 or module != nodeid.partition("::")[0]:
+            module, unit = nodeid.partition("::")[0], nodeid
+            space = min(_MOST, (len(nodeids) - place) // _LAST + 1)
+        found[nodeid] = unit
+        space -= 1
+    return found
+
+
+def _group(nodeid: str) -> str:
+    """What pytest-xdist has added to the id for ``xdist_group``. Values of parameters may have an ``@``, too."""
+    place = nodeid.rfind("@")
+    return nodeid[place + 1 :] if place > nodeid.rfind("]") else ""
+
+
+class WorkUnits(LoadGroupScheduling):
+    """Hands them out in the order of the collection, the next one to whoever has nearly done the last."""
+
+    def schedule(self) -> None:
+        """Begin; or go on with another worker in place of one that has died."""
+        if self.collection is None:
+            nodeids = next(iter(self.registered_collections.values()))
+            self._units = work_units(nodeids)
+            self._places = {nodeid: place for place, nodeid in enumerate(nodeids)}
+        super().schedule()
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._units[nodeid]
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        work = self.assigned_work[node]
+        for done in [unit for unit, tests in work.items() if all(tests.values())]:
+            del work[done]
+        unit, tests = self.workqueue.popitem(last=False)
+        work[unit] = tests
+        node.send_runtest_some([self._places[nodeid] for nodeid, completed in tests.items() if not completed])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WorkUnits | None:
+    """For ``--dist loadgroup``; other ways are pytest-xdist's own."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    # The longest come first by ``pytest_collection_modifyitems``, and not those of the most tests.
+    config.option.loadscopereorder = False
+    return WorkUnits(config, log)
