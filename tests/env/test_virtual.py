@@ -9,6 +9,7 @@ import pytest
 
 from pilothouse.env import Env, Log
 from pilothouse.env.logging import configure
+from pilothouse.env.periodic import repeat
 from pilothouse.env.virtual import START, Stuck, VirtualClock, VirtualLoop, run
 
 
@@ -169,3 +170,49 @@ def test_log_lines_carry_the_time_of_the_run() -> None:
     assert began.startswith("I0101 00:00:00.000000 ")
     assert finished.startswith("I0102 01:01:01.500000 ")
     assert json.loads(again)["ts"] == datetime.datetime(2026, 1, 2, 1, 1, 1, 500000, datetime.UTC).timestamp() * 1000
+
+
+async def test_a_pass_that_has_nothing_to_do_does_not_keep_the_caller_from_being_alone(env: Env) -> None:
+    loop = asyncio.get_running_loop()
+    ran: list[object] = []
+    at_rest = True
+
+    def leap() -> bool:
+        if at_rest:
+            ran.append("leap")
+        return at_rest
+
+    def set_pass(at: float) -> None:
+        env.mark_pass(loop.call_at(at, ran.append, "woken"), leap)
+
+    for at in (1.0, 2.0):
+        loop.call_at(at, lambda: ran.append(env.is_alone()))
+        set_pass(at)
+    await asyncio.sleep(1.5)
+    assert ran == ["leap", True], "it is made before what the caller writes, and once"
+    at_rest = False
+    await asyncio.sleep(1.0)
+    assert ran == ["leap", True, False, "woken"]
+
+
+def test_without_leaps_nobody_is_alone() -> None:
+    async def main(env: Env) -> bool:
+        return env.is_alone()
+
+    assert run(main)
+    assert not run(main, leaps=False)
+
+
+async def test_repeat_calls_in_the_timer_and_ends_with_what_is_raised(env: Env) -> None:
+    at: list[float] = []
+
+    def act() -> None:
+        at.append(env.monotonic())
+        if len(at) == 3:
+            raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        await repeat(env, 30.0, act)
+    assert at == [30.0, 60.0, 90.0]
+    await asyncio.sleep(60.0)
+    assert len(at) == 3

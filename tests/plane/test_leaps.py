@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 from tests.tables import cases
 
+from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.apps import DEPLOYMENTS
-from pilothouse.api.core import NODES
+from pilothouse.api.core import CONFIG_MAPS, NODES, RESOURCE_QUOTAS
 from pilothouse.apiserver.endpoints.renewal import RenewalAtOnce
 from pilothouse.client import merge_patch
 from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.controllers.shared.monitors import ResourceMonitors
 from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.nodes.behaviour import PREFIX
 from pilothouse.plane import Plane, PlaneOptions
+from pilothouse.runtime import WorkQueue
 from pilothouse.sim import Simulation, SimulationOptions, simulate
 from pilothouse.storage import MemoryStore
 from pilothouse.storage.store import Changes
@@ -36,6 +39,30 @@ def _deployment(replicas: int) -> dict[str, Any]:
 
 async def _rest(plane: Plane) -> None:
     await asyncio.sleep(900)
+
+
+async def _definitions(plane: Plane) -> None:
+    """What the garbage collector and quotas watch changes, and what their caches lead to."""
+    client = plane.client()
+    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    definition = {"metadata": {"name": "things.example.com"}, "spec": spec}
+    await asyncio.sleep(33.3)
+    await client.create(CUSTOM_RESOURCE_DEFINITIONS.raw, definition, "")
+    await asyncio.sleep(40)
+    thing = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "gone", "uid": "no-such-uid"}
+    owned = {"metadata": {"name": "owned", "namespace": "default", "ownerReferences": [thing]}}
+    await client.create(CONFIG_MAPS.raw, owned, "default")
+    quota = {"metadata": {"name": "few", "namespace": "default"}, "spec": {"hard": {"pods": "10"}}}
+    await client.create(RESOURCE_QUOTAS.raw, quota, "default")
+    await client.create(DEPLOYMENTS.raw, _deployment(4), "default")
+    await asyncio.sleep(70)
+    await client.delete(CUSTOM_RESOURCE_DEFINITIONS, "things.example.com")
+    await asyncio.sleep(65.5)
+    await client.delete(DEPLOYMENTS, "web", "default")
+    await asyncio.sleep(400)
 
 
 async def _work(plane: Plane) -> None:
@@ -84,6 +111,28 @@ def _writes(what: Any, *, leaps: bool) -> list[Write]:
 
 
 @pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The passes that had nothing to do and were made in their timers, in this thread as well."""
+    made: list[str] = []
+    thread = threading.get_ident()
+
+    def count(owner: Any, name: str) -> None:
+        leap = getattr(owner, name)
+
+        def counted(self: Any) -> bool:
+            leapt: bool = leap(self)
+            if leapt and threading.get_ident() == thread:
+                made.append(owner.__name__)
+            return leapt
+
+        monkeypatch.setattr(owner, name, counted)
+
+    count(WorkQueue, "_leap")
+    count(ResourceMonitors, "_leap")
+    return made
+
+
+@pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The times of the renewals that were made without a request: in this thread, for a plane that other tests share
     may still be running in its own."""
@@ -100,13 +149,19 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-@cases("what", {"at rest": _rest, "pods, and nodes that fall silent and go": _work})
-def test_the_writes_are_the_same(what: Any, at_once: list[str]) -> None:
+@cases(
+    "what",
+    {"at rest": _rest, "pods, and nodes that fall silent and go": _work, "definitions, quotas": _definitions},
+)
+def test_the_writes_are_the_same(what: Any, at_once: list[str], passes: list[str]) -> None:
     with_leaps = _writes(what, leaps=True)
     assert len(at_once) > 300
+    assert passes.count("WorkQueue") > 40
+    assert passes.count("ResourceMonitors") > 5
     at_once.clear()
+    passes.clear()
     without = _writes(what, leaps=False)
-    assert at_once == []
+    assert at_once == passes == []
     for one, other in zip(with_leaps, without, strict=False):
         assert one == other
     assert len(with_leaps) == len(without)

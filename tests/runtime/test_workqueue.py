@@ -279,3 +279,42 @@ async def test_it_says_when_a_key_is_due(env: Env) -> None:
     assert (queue.seconds_until_due("a"), queue.is_processing("a")) == (None, True)
     queue.done("a")
     assert not queue.is_processing("a")
+
+
+async def test_a_key_at_rest_comes_again_without_a_worker_and_is_counted(env: Env) -> None:
+    metrics = Registry()
+    queue: WorkQueue[str] = WorkQueue(env, "passes", metrics)
+    rests = True
+    asked: list[float] = []
+
+    def at_rest(_key: str) -> float | None:
+        asked.append(env.monotonic())
+        return 5.0 if rests else None
+
+    queue.at_rest = at_rest
+    taken: list[float] = []
+
+    async def work() -> None:
+        while True:
+            key = await queue.get()
+            taken.append(env.monotonic())
+            await asyncio.sleep(0)
+            queue.done(key)
+            queue.add_after(key, 5.0)
+
+    worker = asyncio.create_task(work())
+    queue.add("pass")
+    await asyncio.sleep(17.0)
+    assert (taken, asked) == ([0.0], [5.0, 10.0, 15.0])
+    text = metrics.exposition()
+    assert 'workqueue_adds_total{name="passes"} 4' in text
+    assert 'workqueue_retries_total{name="passes"} 4' in text
+    assert 'workqueue_work_duration_seconds_count{name="passes"} 4' in text
+    rests = False
+    await asyncio.sleep(10.0)
+    assert taken == [0.0, 20.0, 25.0], "at the times at which it would have been due"
+    rests = True
+    queue.add("pass")
+    await asyncio.sleep(1.0)
+    assert taken[-1] == 27.0, "who adds it has it worked on"
+    worker.cancel()

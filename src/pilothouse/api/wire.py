@@ -56,6 +56,16 @@ class RenewsAtOnce(Protocol):
         ...
 
 
+@runtime_checkable
+class AnswersAtOnce(Protocol):
+    """A transport to a server in the same process, which has the documents of discovery at hand."""
+
+    def answer_at_once(self, request: Request) -> Response | None:
+        """The answer to a GET of such a document, without waiting; None, having done nothing, where that is not
+        possible."""
+        ...
+
+
 class Transport(Protocol):
     """A way to an API server."""
 

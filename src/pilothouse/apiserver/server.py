@@ -118,6 +118,7 @@ _VIRTUAL: dict[tuple[str, str, str], Handler] = {
 }
 
 _REMOVED = re.compile(r"unavailable in v(\d+\.\d+)\+").search
+_DISCOVERY = ("/api", "/apis")
 _READS = ("GET", "HEAD")
 _INTO_A_POD = ("attach", "exec", "portforward")
 """Subresources that open a connection into a pod and require the permission to create it."""
@@ -197,7 +198,9 @@ class ApiServer:
         handle: Handle = self.handle if self.audit is None else self._handle_audited
         if self.tracing is not None:
             handle = self.tracing.local(handle, self.core.requests.read)
-        return LocalTransport(handle, Identity(user, tuple(groups)), user_agent, self.core, metrics, self.renewal)
+        return LocalTransport(
+            handle, Identity(user, tuple(groups)), user_agent, self.core, metrics, self.renewal, self.document
+        )
 
     async def _handle_audited(self, request: Request, identity: Identity) -> Response | Stream:
         """Requests from the same process are recorded as those from outside are, where the handler chain does it."""
@@ -398,6 +401,21 @@ class ApiServer:
             return None if value is None else Response(200, JSON_HEADERS, value)
 
         return renew
+
+    def document(self, request: Request, identity: Identity) -> Response | None:
+        """``handle`` for a GET of what the server serves (``/api``, ``/apis``), which does not wait for anything. None
+        for other requests, for those that are refused, and where requests are recorded or traced."""
+        if self.audit is not None or self.tracing is not None or self._unsettled is not None:
+            return None
+        request_info = self.core.requests.read(request.method, request.target)
+        if request.method != "GET" or request_info.path not in _DISCOVERY or request_info.query is TOO_MANY:
+            return None
+        try:
+            if self.authorize is not None:
+                self.authorize(identity, request_info)
+            return self.documents.answer(request, request_info)
+        except (StatusError, PlainNotFound):
+            return None
 
     async def settle(self) -> None:
         """Make the objects of the start visible. The first to come does it, all others wait for the same commit."""

@@ -46,11 +46,13 @@ class LocalTransport:
         core: Core,
         client: ClientMetrics | None = None,
         find_renewal: Callable[[Request, Identity], Renew | None] = lambda _request, _identity: None,
+        find_document: Callable[[Request, Identity], Response | None] = lambda _request, _identity: None,
     ) -> None:
         """``client`` counts the requests if the server counts any."""
         self._handle = handle
         self._client = client
         self._find_renewal = find_renewal
+        self._find_document = find_document
         self._core = core
         self._identity = identity
         self._agent = {"user-agent": user_agent} if user_agent else {}
@@ -91,6 +93,24 @@ class LocalTransport:
             return answer.body
 
         return counted
+
+    def answer_at_once(self, request: Request) -> Response | None:
+        """``wire.AnswersAtOnce``."""
+        if self._agent and "user-agent" not in request.headers:
+            request = Request(request.method, request.target, {**request.headers, **self._agent}, request.body)
+        metrics = self._core.metrics
+        if metrics is None:
+            return self._find_document(request, self._identity)
+        requests = metrics.requests
+        began = requests.clock()
+        answer = self._find_document(request, self._identity)
+        if answer is None:
+            return None
+        requests.reading.enter(began)
+        requests.reading.leave()
+        info, seconds = self._core.requests.read(request.method, request.target), requests.clock() - began
+        requests.observe(request, info, answer.status, seconds, len(answer.body), self._client)
+        return answer
 
     async def open(self, request: Request) -> Stream:
         """Ask and return once the status is known."""

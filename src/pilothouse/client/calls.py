@@ -39,6 +39,7 @@ class Calls:
     ) -> None:
         self._transport = transport
         self._renewing = transport if isinstance(transport, wire.RenewsAtOnce) else None
+        self._answering = transport if isinstance(transport, wire.AnswersAtOnce) else None
         self._env = env
         # client-go rest.RESTClientForConfigAndClient: a qps without a burst means the default burst, 10.
         self._limiter = RateLimiter(env, qps, burst or 10) if qps > 0 else None
@@ -64,6 +65,7 @@ class Calls:
         moved = copy(self)
         moved._transport = transport
         moved._renewing = transport if isinstance(transport, wire.RenewsAtOnce) else None
+        moved._answering = transport if isinstance(transport, wire.AnswersAtOnce) else None
         return moved
 
     async def send(self, method: str, target: str, headers: FixedHeaders, body: bytes = b"") -> bytes:
@@ -78,6 +80,17 @@ class Calls:
         if self._limit:
             target = f"{target}{'&' if '?' in target else '?'}{self._limit}"
         return transport.renewal(wire.Request("PUT", target, headers))
+
+    def answer_at_once(self, target: str, headers: FixedHeaders) -> wire.Response | None:
+        """The answer to a GET of a document of a server in this process, without waiting; None where that takes a
+        request."""
+        transport = self._answering
+        if transport is None or self._limiter is not None or self._metrics is not None:
+            return None
+        if self._limit:
+            target = f"{target}{'&' if '?' in target else '?'}{self._limit}"
+        response = transport.answer_at_once(wire.Request("GET", target, headers))
+        return response if response is not None and 200 <= response.status < 300 else None
 
     async def exchange(self, method: str, target: str, headers: FixedHeaders, body: bytes) -> wire.Response:
         """The whole answer, when its status is 2xx, or its error."""

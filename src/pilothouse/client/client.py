@@ -408,6 +408,11 @@ class Client:
         """What the server serves; see ``client.discovery``. Parts that could not be fetched are in its ``failures``."""
         return await discovery.discover(self)
 
+    def discover_at_once(self) -> "Discovery | None":
+        """``discover``, from a server in this process, without waiting; None where that takes requests."""
+        headers = self._header_set(discovery.ACCEPT, "")
+        return discovery.discover_at_once(lambda path: self._calls.answer_at_once(path, headers))
+
     async def server_version(self) -> dict[str, str]:
         """``/version``: ``gitVersion``, ``major``, ``minor`` and more."""
         body = await self._calls.send("GET", "/version", self._plain)

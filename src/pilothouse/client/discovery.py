@@ -6,7 +6,7 @@ says what is missing, so that a broken aggregated API server does not stop garba
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from pilothouse.client.errors import ApiError, NotFound, UndecodableObject
 from pilothouse.machinery.api_resources import Discovery, GroupVersion, Resource
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+ACCEPT = f"{_AGGREGATED},application/json"
 
 
 class Requester(Protocol):
@@ -56,6 +57,17 @@ async def discover(client: Requester) -> Discovery:
         else:
             failures[name] = answer
     return Discovery(tuple(versions), failures)
+
+
+def discover_at_once(answer: Callable[[str], wire.Response | None]) -> Discovery | None:
+    """``discover``, without waiting, as far as ``answer`` gives the documents at ``/api`` and ``/apis`` and there is
+    nothing else to ask for; else None."""
+    core = answer("/api")
+    named = None if core is None else answer("/apis")
+    if core is None or named is None:
+        return None
+    roots = _root_of(core, "/api"), _root_of(named, "/apis")
+    return None if roots[0].unfetched or roots[1].unfetched else _united(*roots)
 
 
 class RestMapper:
@@ -199,9 +211,13 @@ def _united(core: _Root, named: _Root) -> Discovery:
 
 async def _root(client: Requester, path: str) -> _Root:
     try:
-        response = await client.request("GET", path, headers={"accept": f"{_AGGREGATED},application/json"})
+        response = await client.request("GET", path, headers={"accept": ACCEPT})
     except NotFound:
         return _Root()  # a server that has only one of the two (aggregated API servers lack /api)
+    return _root_of(response, path)
+
+
+def _root_of(response: wire.Response, path: str) -> _Root:
     # The answer's type says which form came, not what was asked for.
     if "as=apigroupdiscoverylist" in response.headers.get("content-type", "").lower().replace(" ", ""):
         return _aggregated(response.body)

@@ -22,6 +22,7 @@ from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.selection import Selection
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.periodic import repeat
 from pilothouse.machinery.api_resources import Discovery
 from pilothouse.machinery.metrics import Registry
 from pilothouse.runtime import EventRecorder, InformerFactory
@@ -227,7 +228,7 @@ class Manager:
         if ready is not None:
             ready.set()
         async with TaskGroup("informers") as outer:
-            outer.start(self._reset_mapper(mapper), name="REST mapper")
+            outer.start(repeat(self._env, MAPPER_RESET_SECONDS, mapper.reset), name="REST mapper")
             informers.start(outer)
             metadata.start(outer)
             await self._work(controllers, informers)
@@ -340,12 +341,6 @@ class Manager:
             raise
         finally:
             running.set(0)
-
-    async def _reset_mapper(self, mapper: RestMapper) -> None:
-        """The next lookup after each period sees what is served by then."""
-        while True:
-            await asyncio.sleep(MAPPER_RESET_SECONDS)
-            mapper.reset()
 
 
 def _first_complaint(electors: "Sequence[LeaderElector]") -> str | None:

@@ -37,6 +37,10 @@ class Env(msgspec.Struct, frozen=True):
     is_alone: Callable[[], bool] = lambda: True
     """Whether what is done now, instead of by a task of its own that would have to be woken first, overtakes nothing:
     on the virtual loop, that nothing else is ready at this instant. In real time no order is promised."""
+    mark_pass: Callable[[asyncio.TimerHandle, Callable[[], bool]], None] = lambda _timer, _leap: None
+    """Say of a timer that it begins a periodic pass. ``leap`` is called when it is due, by whoever asks ``is_alone`` at
+    that instant: it makes the pass, sets the timer of the next one and returns true, if the pass only reads, finds
+    nothing to do and wakes nobody; else it has done nothing and returns false."""
     tracing: Any = None
     """Starts the spans of the program (a ``Tracing``, of ``tracing.provider``). None where nothing is traced."""
 

@@ -60,6 +60,8 @@ class _Timer(_Handle, eq=False):
     loop: "VirtualLoop"
     waits: bool = True
     """Whether its time has not come yet."""
+    leap: Callable[[], bool] | None = None
+    """``VirtualLoop.mark_pass``."""
 
     def when(self) -> float:
         return self.at
@@ -90,7 +92,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.clock: VirtualClock | None = None
         """The wall clock of the run, for code that has only the loop."""
         self.leaps = True
-        """Whether renewals may be made in their timers (``is_alone``). Off, to show that this changes nothing."""
+        """Whether renewals and passes may be made in their timers (``is_alone``). Off, to show that this changes
+        nothing."""
 
     # Time
 
@@ -98,8 +101,27 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._time
 
     def is_alone(self) -> bool:
-        """Whether nothing is ready to run but the caller: ``Env.is_alone``."""
-        return self.leaps and not self._ready
+        """Whether nothing is ready to run but the caller: ``Env.is_alone``.
+
+        What is due at the same instant may be passes that have nothing to do (``mark_pass``). They are made now, before
+        what the caller writes, as they read before it would be written by a task that has to be woken.
+        """
+        return self.leaps and (not self._ready or self._made_passes())
+
+    def _made_passes(self) -> bool:
+        for handle in tuple(self._ready):
+            if handle.callback is None:
+                continue
+            leap = handle.leap if isinstance(handle, _Timer) else None
+            if leap is None or not handle.context.run(leap):
+                return False
+            handle.callback, handle.args = None, ()
+        return True
+
+    def mark_pass(self, timer: asyncio.TimerHandle, leap: Callable[[], bool]) -> None:
+        """``Env.mark_pass``."""
+        assert isinstance(timer, _Timer), "of this loop"
+        timer.leap = leap
 
     # Scheduling
 
@@ -348,7 +370,7 @@ def run(
     loop = VirtualLoop()  # type: ignore[abstract]  # what needs sockets or processes is absent on purpose
     loop.leaps = leaps
     clock = loop.clock = VirtualClock(loop, start)
-    env = Env(clock=clock, chance=Chance(seed), loop_time=loop.time, is_alone=loop.is_alone)
+    env = Env(clock=clock, chance=Chance(seed), loop_time=loop.time, is_alone=loop.is_alone, mark_pass=loop.mark_pass)
     try:
         with seldom_collecting():
             return _run_and_drain(loop, main(env))

@@ -196,6 +196,11 @@ class Cache(Generic[T]):
         bucket = self._indexes[name].buckets.get(value)
         return bucket.listing() if bucket is not None else []
 
+    def count(self, name: str, value: str) -> int:
+        """How many objects ``by_index`` would give."""
+        bucket = self._indexes[name].buckets.get(value)
+        return len(bucket.items) if bucket is not None else 0
+
     def index_values(self, name: str) -> builtins.list[str]:
         """Every value that some object has in that index, sorted."""
         return sorted(self._indexes[name].buckets)

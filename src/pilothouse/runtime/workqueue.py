@@ -113,7 +113,12 @@ class WorkQueue(Generic[K]):
         self, env: Env, name: str = "", metrics: Registry | None = None, *, limiter: RateLimiter[K] | None = None
     ) -> None:
         self.name = name
+        self._env = env
         self._loop = asyncio.get_running_loop()
+        self.at_rest: Callable[[K], float | None] | None = None
+        """For a key that comes again and again, as the only one: asked in the timer when it is due. The seconds until
+        it is due again, if a sync would find nothing to do; it counts as having been worked on. None: it goes to a
+        worker."""
         self._limiter = limiter if limiter is not None else cast("RateLimiter[K]", default_controller_limiter(env))
         self._queue: deque[K] = deque()
         self._dirty: set[K] = set()  # must be worked on; never iterated
@@ -348,10 +353,42 @@ class WorkQueue(Generic[K]):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = when
-        self._timer = self._loop.call_at(when, self._on_due)
+        self._timer = timer = self._loop.call_at(when, self._on_due)
+        if self.at_rest is not None:
+            self._env.mark_pass(timer, self._leap)
+
+    def _leap(self) -> bool:
+        """Have the one key that is due come again, if ``at_rest`` says so. Otherwise nothing is done."""
+        at_rest, heap = self.at_rest, self._heap
+        if at_rest is None or len(heap) != 1 or not self._getters or self._dirty or self._processing:
+            return False
+        when, _sequence, key = heap[0]
+        if self.tracing is not None or self._waiting.get(key) != when:
+            return False
+        measured = self._measured
+        began = 0.0 if measured is None else measured.now()
+        delay = at_rest(key)
+        if delay is None or delay <= 0:
+            return False
+        if measured is not None:
+            measured.adds.value += 1.0
+            measured.retries.value += 1.0
+            measured.waited = 0.0
+            measured.queue_duration.observe(0.0)
+            measured.work_duration.observe(measured.now() - began)
+        self._triggers.pop(key, None)
+        self._limiter.forget(key)
+        when = self._waiting[key] = self._loop.time() + delay
+        self._sequence += 1
+        heap[0] = (when, self._sequence, key)
+        self._timer = None  # it is the one that is due
+        self._set_timer(when)
+        return True
 
     def _on_due(self) -> None:
         """Add everything whose time has come. An entry that an earlier one for its key overtook is stale: skip it."""
+        if self.at_rest is not None and self._env.is_alone() and self._leap():
+            return
         self._timer = None
         heap, waiting = self._heap, self._waiting
         # uvloop fires up to a clock tick early; whatever is due within that tick must not cost another timer.

@@ -20,6 +20,7 @@ from pilothouse.client.errors import ApiError, Conflict, NotFound, Timeout
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.env.environment import perf_counter_of
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.periodic import repeat
 from pilothouse.machinery.causes import begin_sync, record_decision
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.metrics import Registry
@@ -123,7 +124,14 @@ class Scheduler:
             await self._default_selectors.wait_synced()
             await self._volume_binder.wait_synced()
             await self._watch_pdbs()
-            group.start(self._flush_unschedulable_pods_leftover(), name="scheduler flush")
+            queue = self._queue
+            flushing = repeat(
+                self._env,
+                _FLUSH_SECONDS,
+                queue.flush_unschedulable_pods_leftover,
+                at_rest=lambda: not queue.has_unschedulable_pods(),
+            )
+            group.start(flushing, name="scheduler flush")
             cycle = self._scheduling_cycle if self._env.tracing is None else self._traced_cycle(self._env.tracing)
             while True:
                 # A write slot and room for events first, the pod last: of the pods that come while this waits, the one
@@ -161,11 +169,6 @@ class Scheduler:
                 break
         self._pdbs = self._informers.informer(POD_DISRUPTION_BUDGETS)
         await self._pdbs.wait_synced()
-
-    async def _flush_unschedulable_pods_leftover(self) -> None:
-        while True:
-            await asyncio.sleep(_FLUSH_SECONDS)
-            self._queue.flush_unschedulable_pods_leftover()
 
     # Scheduling cycle
 

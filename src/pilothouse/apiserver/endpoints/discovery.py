@@ -19,6 +19,7 @@ from pilothouse.apiserver.resources import ResourceInfo, ResourceTable, Subresou
 from pilothouse.apiserver.serializers import negotiation
 from pilothouse.apiserver.serializers.json import JSON_HEADERS
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.bounded_cache import bounded_cache
 
 with lazy_imports():
     from pilothouse.apiserver.serializers import protobuf
@@ -239,12 +240,8 @@ class Discovery:
             self._aggregated.clear()
 
     def _root(self, request: Request, *, core: bool) -> Response:
-        for clause in negotiation.parse_accept(request.headers.get("accept", "")):
-            if clause.parameter("as") == "APIGroupDiscoveryList":
-                if clause.media == negotiation.JSON and clause.parameter("v") == "v2":
-                    return self._aggregated_root(request, core=core)
-                continue
-            break
+        if _wants_aggregated(request.headers.get("accept", "")):
+            return self._aggregated_root(request, core=core)
         if core:
             document: dict[str, Any] = {
                 "kind": "APIVersions",
@@ -266,6 +263,16 @@ class Discovery:
         if request.headers.get("if-none-match", "") == etag:
             return Response(304, headers)
         return Response(200, {**headers, "content-type": AGGREGATED}, body)
+
+
+@bounded_cache(64)
+def _wants_aggregated(accept: str) -> bool:
+    for clause in negotiation.parse_accept(accept):
+        if clause.parameter("as") != "APIGroupDiscoveryList":
+            return False
+        if clause.media == negotiation.JSON and clause.parameter("v") == "v2":
+            return True
+    return False
 
 
 def _shown(request: Request, document: dict[str, Any]) -> Response:

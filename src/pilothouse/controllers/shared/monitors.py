@@ -10,6 +10,7 @@ import asyncio
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
-from pilothouse.env import Log
+from pilothouse.env import Env, Log
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.context import ControllerContext
@@ -64,6 +65,9 @@ class Monitor(msgspec.Struct, frozen=True):
     """The informer is ours, of metadata; otherwise it is another controller's, of whole objects."""
 
 
+_is_stopped = attrgetter("informer.stopped")
+
+
 class ResourceMonitors(ABC):
     """The informers, by resource. ``subject`` names the controller in the log; ``count_failure`` is called after each
     failure to read discovery or to sync, ``on_discovery`` when informers for its resources are started."""
@@ -75,6 +79,7 @@ class ResourceMonitors(ABC):
         whole: InformerFactory,
         *,
         subject: str,
+        env: Env,
         log: Log,
         count_failure: Callable[[], object] = lambda: None,
         on_discovery: Callable[[], object] = lambda: None,
@@ -83,6 +88,7 @@ class ResourceMonitors(ABC):
         self._factory = factory
         self._whole = whole
         self._subject = subject
+        self._env = env
         self._log = log
         self._count_failure = count_failure
         self._on_discovery = on_discovery
@@ -96,6 +102,10 @@ class ResourceMonitors(ABC):
         """Definitions that discovery should show, and since when."""
         self._sync_at = math.inf
         self._rests_until = 0.0
+        self._next_sync = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._settled = False
+        """Whether the informers are those of the discovery that was read last."""
         self._rescheduled = asyncio.Event()
         self.ready = asyncio.Event()
         """Set after discovery was first read and the informers of what it lists were waited for, successful or not."""
@@ -127,8 +137,8 @@ class ResourceMonitors(ABC):
         while True:
             await self.sync()
             self.ready.set()
-            next_sync = loop.time() + SYNC_SECONDS
-            while await self._sync_is_due(next_sync):
+            self._next_sync = loop.time() + SYNC_SECONDS
+            while await self._sync_is_due():
                 await self._sync_monitors()
 
     async def sync(self) -> None:
@@ -147,17 +157,47 @@ class ResourceMonitors(ABC):
             self._sync_at = at
             self._rescheduled.set()
 
-    async def _sync_is_due(self, next_sync: float) -> bool:
+    async def _sync_is_due(self) -> bool:
         """Wait until discovery is to be read; whether that is sooner than usual."""
         loop = asyncio.get_running_loop()
-        while (due := min(max(self._sync_at, self._rests_until), next_sync)) > loop.time():
+        while (due := min(max(self._sync_at, self._rests_until), self._next_sync)) > loop.time():
             self._rescheduled.clear()
-            timer = loop.call_at(due, self._rescheduled.set)
+            self._set_timer(due)
             try:
                 await self._rescheduled.wait()
             finally:
-                timer.cancel()
-        return due < next_sync
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
+        return due < self._next_sync
+
+    def _set_timer(self, due: float) -> None:
+        self._timer = timer = asyncio.get_running_loop().call_at(due, self._on_due)
+        if due == self._next_sync:
+            self._env.mark_pass(timer, self._leap)
+
+    def _on_due(self) -> None:
+        if not (self._env.is_alone() and self._leap()):
+            self._rescheduled.set()
+
+    def _leap(self) -> bool:
+        """Make the periodic sync that is due, if it finds what the last one has found; else nothing is done."""
+        now = asyncio.get_running_loop().time()
+        if not self._settled or self._next_sync > now or self._rescheduled.is_set() or self._sync_at != math.inf:
+            return False
+        if self._definitions is not None and self._definitions.stopped:
+            return False
+        if any(map(_is_stopped, self._monitors.values())):
+            return False
+        if (
+            self._discovery is None
+            or self._discovery.failures
+            or self._client.discover_at_once() is not self._discovery
+        ):
+            return False
+        self._next_sync = now + SYNC_SECONDS
+        self._set_timer(self._next_sync)
+        return True
 
     async def _sync_monitors(self) -> None:
         self._sync_at = math.inf
@@ -174,6 +214,7 @@ class ResourceMonitors(ABC):
                 self._schedule(again)
 
     async def _follow(self, *, stops: bool) -> None:
+        self._settled = False
         try:
             discovery = await self._client.discover()
         except (ApiError, ConnectionError, TimeoutError, ValueError) as error:
@@ -197,6 +238,7 @@ class ResourceMonitors(ABC):
         for key in added:
             self._start(key, desired[key])
         self._on_discovery()
+        self._settled = not (removed or added)
         if removed or added:
             await self._wait_synced()
 

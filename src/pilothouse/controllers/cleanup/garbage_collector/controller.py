@@ -19,6 +19,7 @@ from pilothouse.controllers.cleanup.garbage_collector.live import Live, Unserved
 from pilothouse.controllers.cleanup.garbage_collector.monitors import SYNC_SECONDS, Monitors
 from pilothouse.controllers.cleanup.garbage_collector.waiting import WaitingKeys
 from pilothouse.env import TaskGroup
+from pilothouse.env.periodic import repeat
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.controller import WorkerPool
 from pilothouse.runtime.events import EventRecorder
@@ -37,6 +38,7 @@ class GarbageCollector:
         self._options = options
         self._log = log
         self._absent = AbsentOwners()
+        self._env = env
         self._recorder = EventRecorder(context.client, env, DESCRIPTOR.name)
         self.monitors = Monitors(
             context.client,
@@ -47,6 +49,7 @@ class GarbageCollector:
             ignored=options.ignored,
             on_discovery=self._discovered,
             metrics=metrics,
+            env=env,
             log=log,
         )
         self._waiting = WaitingKeys(
@@ -93,7 +96,7 @@ class GarbageCollector:
             async with TaskGroup(self.name) as group:
                 group.start(self._recorder.run(), name=f"{self.name}-events")
                 group.start(self.monitors.run(), name=f"{self.name}-monitors")
-                group.start(self._review(), name=f"{self.name}-waiting")
+                group.start(repeat(self._env, SYNC_SECONDS, self._waiting.review), name=f"{self.name}-waiting")
                 try:
                     async with asyncio.timeout(SYNC_SECONDS):
                         await self.monitors.ready.wait()
@@ -144,11 +147,6 @@ class GarbageCollector:
 
     def _discovered(self) -> None:
         self._waiting.release()
-
-    async def _review(self) -> None:
-        while True:
-            await asyncio.sleep(SYNC_SECONDS)
-            self._waiting.review()
 
     async def _try_delete(self, uid: str) -> None:
         node = self.graph.get(uid)

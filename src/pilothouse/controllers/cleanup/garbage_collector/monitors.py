@@ -9,7 +9,7 @@ from pilothouse.client import Client
 from pilothouse.controllers.cleanup.garbage_collector.graph import Graph, Identity, Instructions
 from pilothouse.controllers.shared.monitors import SYNC_SECONDS, Monitor, ResourceKey, ResourceMonitors
 from pilothouse.controllers.shared.monitors import monitored_resources as resources_where
-from pilothouse.env import Log
+from pilothouse.env import Env, Log
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.names import object_key
@@ -44,6 +44,7 @@ class Monitors(ResourceMonitors):
         ignored: Sequence[str],
         on_discovery: Callable[[], None],
         metrics: Registry,
+        env: Env,
         log: Log,
     ) -> None:
         errors = metrics.counter(
@@ -55,6 +56,7 @@ class Monitors(ResourceMonitors):
             factory,
             whole,
             subject="garbage collector",
+            env=env,
             log=log,
             count_failure=errors.inc,
             on_discovery=on_discovery,

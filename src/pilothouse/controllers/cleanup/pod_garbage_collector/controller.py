@@ -59,6 +59,7 @@ class PodGarbageCollector(ManagedController):
             "started.",
             labels,
         )
+        self.queue.at_rest = self._at_rest
         self.queue.add(PASS)
 
     async def run(self) -> None:
@@ -78,6 +79,20 @@ class PodGarbageCollector(ManagedController):
         for pod in self._pods.by_index(GARBAGE_INDEX, UNSCHEDULED):
             await self._remove(pod, "unscheduled")
         return Requeue(self._options.period)
+
+    def _at_rest(self, _key: str) -> float | None:
+        """The period, if a pass would find no pod to look after."""
+        pods, nodes = self._pods, self._nodes
+        terminated = pods.count(GARBAGE_INDEX, TERMINATED)
+        if (
+            (terminated and terminated > self._options.terminated_threshold)
+            or pods.count(GARBAGE_INDEX, LEAVING)
+            or pods.count(GARBAGE_INDEX, UNSCHEDULED)
+            or len(self._quarantine)
+            or any(name not in nodes for name in pods.index_values(NODE_INDEX))
+        ):
+            return None
+        return self._options.period
 
     async def _out_of_service(self) -> None:
         doomed = []

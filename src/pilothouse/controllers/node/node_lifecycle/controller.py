@@ -83,11 +83,15 @@ class NodeLifecycleController(ManagedController):
             lambda node, _unknown: self._monitor.node_gone(node.metadata.name),
         )
         pods.add_handler(lambda pod, _initial: self._pod_updated(None, pod), self._pod_updated)
+        self.queue.at_rest = self._at_rest
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:
         await self._monitor.monitor_node_health()
         return Requeue(pause(self._options.monitor_period))
+
+    def _at_rest(self, _key: str) -> float | None:
+        return pause(self._options.monitor_period) if self._monitor.is_at_rest() else None
 
     # One node, as soon as it changes
 

@@ -92,21 +92,37 @@ class NodeMonitor:
             self._metrics.evictions.labels(zone)
         return queue
 
-    async def monitor_node_health(self) -> None:
-        began = self._env.perf_counter()
-        nodes = self._nodes.list()
-        if not nodes and not self._known and not self._states and self.has_weighed:
+    def is_at_rest(self) -> bool:
+        """Make a pass, if it has nothing to do."""
+        if not len(self._nodes) and not self._known and not self._states and self.has_weighed:
             # There are no nodes, and were none in the last pass.
             self._metrics.pass_duration.observe(0.0)
-            return
+            return True
+        if self._settled is None:
+            return False
+        began = self._env.perf_counter()
+        nodes = self._nodes.list()
+        if len(self._known) != len(nodes):
+            return False
         restless, ready = self._calm.part(nodes, self._now())
-        calm = len(nodes) - len(restless)
+        if restless or ready != self._settled:
+            return False
+        # Everything that the rest of a pass reads is as in the last one, which had nothing to do.
+        self._observe_calm(len(nodes), began)
+        self._metrics.pass_duration.observe(self._env.perf_counter() - began)
+        return True
+
+    def _observe_calm(self, calm: int, began: float) -> None:
         if calm:
             self._metrics.node_duration.observe((self._env.perf_counter() - began) / calm, calm)
-        if not restless and ready == self._settled and len(self._known) == len(nodes):
-            # Everything that the rest of a pass reads is as in the last one, which had nothing to do.
-            self._metrics.pass_duration.observe(self._env.perf_counter() - began)
+
+    async def monitor_node_health(self) -> None:
+        if self.is_at_rest():
             return
+        began = self._env.perf_counter()
+        nodes = self._nodes.list()
+        restless, ready = self._calm.part(nodes, self._now())
+        self._observe_calm(len(nodes) - len(restless), began)
         await self._compare(nodes, restless)
         self._conditions = {}
         checked = 0

@@ -53,9 +53,9 @@ class Monitors(ResourceMonitors):
             context.metadata_informers,
             context.informers,
             subject="resource quota controller",
+            env=context.env,
             log=context.log,
         )
-        self._env = context.env
         self._replenish = replenish
         self._added = added
         self._is_limited = is_limited
