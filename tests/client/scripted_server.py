@@ -1,6 +1,8 @@
 """An HTTP server for client tests that does what the test says, down to the byte and the moment."""
 
 import asyncio
+import contextlib
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 
@@ -100,6 +102,8 @@ class ScriptedServer:
         self.connections: list[ServerConnection] = []
         self.tasks: list[asyncio.Future[None]] = []
         self._tls = tls
+        self._greeted: dict[socket.socket, asyncio.Future[None]] = {}
+        """Those that are in the handshake."""
 
     @property
     def open_connections(self) -> int:
@@ -112,17 +116,34 @@ class ScriptedServer:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> "ScriptedServer":
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: ServerConnection(self), "127.0.0.1", 0, ssl=self._tls)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
+        self.tasks.append(asyncio.ensure_future(self._accept()))
         return self
+
+    async def _accept(self) -> None:
+        while True:
+            taken, _address = await asyncio.get_running_loop().sock_accept(self._listener)
+            self._greeted[taken] = asyncio.ensure_future(self._greet(taken))
+
+    async def _greet(self, taken: socket.socket) -> None:
+        # Not by ``create_server``: whoever is in the handshake when that is closed stays in the loop, which then can't
+        # be closed. It need not be a client of the test: a program that has lost its server tries its port again.
+        with contextlib.suppress(OSError):
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: ServerConnection(self), taken, ssl=self._tls)
+        del self._greeted[taken]
 
     async def __aexit__(self, *_: object) -> None:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+        self._listener.close()
+        for taken in self._greeted:
+            with contextlib.suppress(OSError):
+                taken.shutdown(socket.SHUT_RDWR)
+        await asyncio.gather(*self._greeted.values())
         for connection in self.connections:
             if connection.open:
                 connection.drop()
-        self._server.close()
-        await self._server.wait_closed()
