@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from tests.coroutines import env, pytest_fixture_setup, pytest_pyfunc_call
 from tests.golden import Golden
+from tests.logs_of_tests import pytest_runtest_protocol
 from tests.real_cluster import RealCluster, missing_programs
 from tests.timeouts import pytest_timeout_set_timer
 from tests.work_units import pytest_xdist_make_scheduler
@@ -18,6 +19,7 @@ __all__ = [
     "env",
     "pytest_fixture_setup",
     "pytest_pyfunc_call",
+    "pytest_runtest_protocol",
     "pytest_timeout_set_timer",
     "pytest_xdist_make_scheduler",
 ]
@@ -49,6 +51,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = any("seed" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "seed" in metafunc.fixturenames and not named:
         metafunc.parametrize("seed", _seeds(metafunc.config))
+
+
+_LONGEST_ID = 200
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A text of a megabyte would be a name of a megabyte, which goes through every report of the test."""
+    if isinstance(val, str) and len(val) > _LONGEST_ID:
+        return f"{val[:50].encode('unicode_escape').decode()} ({len(val)} characters)"
+    return None
 
 
 def _seeds(config: pytest.Config) -> range:

@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator
 
 import pytest
 from tests.tables import cases
@@ -14,9 +13,8 @@ from pilothouse.env.logging import configure, flush, set_verbosity
 
 
 @pytest.fixture
-def stream() -> Iterator[io.StringIO]:
-    yield io.StringIO()
-    configure()
+def stream() -> io.StringIO:
+    return io.StringIO()
 
 
 HEAD = r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w-]+\] "

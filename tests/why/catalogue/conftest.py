@@ -30,8 +30,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _is_scenario(item: pytest.Item) -> bool:
     # Other directories have fixtures of that name, too.
-    here = Path(__file__).parent in item.path.parents
-    return here and isinstance(item, pytest.Function) and "scene" in item.fixturenames
+    if not isinstance(item, pytest.Function) or "scene" not in item.fixturenames:
+        return False
+    return Path(__file__).parent in item.path.parents
 
 
 class Scenarios:
