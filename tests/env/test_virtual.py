@@ -195,12 +195,46 @@ async def test_a_pass_that_has_nothing_to_do_does_not_keep_the_caller_from_being
     assert ran == ["leap", True, False, "woken"]
 
 
-def test_without_leaps_nobody_is_alone() -> None:
-    async def main(env: Env) -> bool:
-        return env.is_alone()
+async def test_renewals_of_one_instant_are_alone_and_what_follows_from_them_comes_later(env: Env) -> None:
+    loop = asyncio.get_running_loop()
+    ran: list[object] = []
+    others_renew = True
 
-    assert run(main)
-    assert not run(main, leaps=False)
+    def renew(number: int) -> None:
+        ran.append((number, env.is_alone()))
+        loop.call_soon(ran.append, f"follows {number}")
+        env.mark_what_follows()
+
+    for number in (1, 2):
+        env.mark_renewal(loop.call_at(1.0, renew, number), lambda: others_renew)
+    await asyncio.sleep(1.5)
+    assert ran == [(1, True), (2, True), "follows 1", "follows 2"]
+
+    ran.clear()
+    others_renew = False
+    for number in (1, 2):
+        env.mark_renewal(loop.call_at(2.0, renew, number), lambda: others_renew)
+    await asyncio.sleep(1.0)
+    assert ran[0] == (1, False), "the other one is going to do more than that"
+
+
+async def test_a_pass_before_a_renewal_reads_alone(env: Env) -> None:
+    loop = asyncio.get_running_loop()
+    ran: list[bool] = []
+    loop.call_at(1.0, lambda: ran.extend((env.is_reading_alone(), env.is_alone())))
+    env.mark_renewal(loop.call_at(1.0, lambda: None), lambda: False)
+    loop.call_at(2.0, lambda: ran.append(env.is_reading_alone()))
+    loop.call_at(2.0, lambda: None)
+    await asyncio.sleep(3.0)
+    assert ran == [True, False, False]
+
+
+def test_without_leaps_nobody_is_alone() -> None:
+    async def main(env: Env) -> tuple[bool, bool]:
+        return env.is_alone(), env.is_reading_alone()
+
+    assert run(main) == (True, True)
+    assert run(main, leaps=False) == (False, False)
 
 
 async def test_repeat_calls_in_the_timer_and_ends_with_what_is_raised(env: Env) -> None:

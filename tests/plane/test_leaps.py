@@ -176,6 +176,7 @@ def test_a_simulation_has_the_same_story(at_once: list[str], monkeypatch: pytest
     assert len(at_once) > 10
     at_once.clear()
     monkeypatch.setattr(virtual.VirtualLoop, "is_alone", lambda _loop: False)
+    monkeypatch.setattr(virtual.VirtualLoop, "is_reading_alone", lambda _loop: False)
     without = simulate(rest, seed=7, options=options)
     assert at_once == []
     assert (with_leaps.writes, with_leaps.digest) == (without.writes, without.digest)

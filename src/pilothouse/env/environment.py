@@ -37,6 +37,13 @@ class Env(msgspec.Struct, frozen=True):
     is_alone: Callable[[], bool] = lambda: True
     """Whether what is done now, instead of by a task of its own that would have to be woken first, overtakes nothing:
     on the virtual loop, that nothing else is ready at this instant. In real time no order is promised."""
+    is_reading_alone: Callable[[], bool] = lambda: True
+    """``is_alone``, for a caller that only reads, and sets a timer."""
+    mark_renewal: Callable[[asyncio.TimerHandle, Callable[[], bool]], None] = lambda _timer, _renews: None
+    """Say of a timer that it renews something, and wakes a task for it unless ``is_alone``. The function says whether
+    it is going to do nothing but that."""
+    mark_what_follows: Callable[[], None] = lambda: None
+    """To be called after a renewal that ``is_alone`` has allowed: what is ready now follows from it."""
     mark_pass: Callable[[asyncio.TimerHandle, Callable[[], bool]], None] = lambda _timer, _leap: None
     """Say of a timer that it begins a periodic pass. ``leap`` is called when it is due, by whoever asks ``is_alone`` at
     that instant: it makes the pass, sets the timer of the next one and returns true, if the pass only reads, finds

@@ -42,6 +42,8 @@ class _Handle(msgspec.Struct, eq=False):
     """None once it is cancelled."""
     args: tuple[Any, ...]
     context: contextvars.Context
+    follows: bool
+    """``VirtualLoop.mark_what_follows``."""
 
     def cancel(self) -> None:
         self.callback, self.args = None, ()
@@ -62,6 +64,8 @@ class _Timer(_Handle, eq=False):
     """Whether its time has not come yet."""
     leap: Callable[[], bool] | None = None
     """``VirtualLoop.mark_pass``."""
+    renews: Callable[[], bool] | None = None
+    """``VirtualLoop.mark_renewal``."""
 
     def when(self) -> float:
         return self.at
@@ -103,19 +107,31 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def is_alone(self) -> bool:
         """Whether nothing is ready to run but the caller: ``Env.is_alone``.
 
-        What is due at the same instant may be passes that have nothing to do (``mark_pass``). They are made now, before
-        what the caller writes, as they read before it would be written by a task that has to be woken.
+        What is due at the same instant may be renewals that will be made in their timers as well: they come in the same
+        order, and before what follows from those made already, which tasks that have to be woken would only see when
+        all of them are made. It may be passes that have nothing to do: they are made now, before what the caller
+        writes, as they read before it would be written by a task that has to be woken.
         """
-        return self.leaps and (not self._ready or self._made_passes())
+        return self.leaps and (not self._ready or self._is_alone(writes=True))
 
-    def _made_passes(self) -> bool:
+    def is_reading_alone(self) -> bool:
+        """``Env.is_reading_alone``: renewals that are due as well are made after what a task that has to be woken
+        reads."""
+        return self.leaps and (not self._ready or self._is_alone(writes=False))
+
+    def _is_alone(self, *, writes: bool) -> bool:
         for handle in tuple(self._ready):
-            if handle.callback is None:
+            if handle.callback is None or (writes and handle.follows):
                 continue
-            leap = handle.leap if isinstance(handle, _Timer) else None
-            if leap is None or not handle.context.run(leap):
+            if not isinstance(handle, _Timer):
                 return False
-            handle.callback, handle.args = None, ()
+            if (renews := handle.renews) is not None:
+                if writes and not renews():
+                    return False
+            elif (leap := handle.leap) is None or not handle.context.run(leap):
+                return False
+            else:
+                handle.callback, handle.args = None, ()
         return True
 
     def mark_pass(self, timer: asyncio.TimerHandle, leap: Callable[[], bool]) -> None:
@@ -123,12 +139,23 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         assert isinstance(timer, _Timer), "of this loop"
         timer.leap = leap
 
+    def mark_renewal(self, timer: asyncio.TimerHandle, renews: Callable[[], bool]) -> None:
+        """``Env.mark_renewal``."""
+        assert isinstance(timer, _Timer), "of this loop"
+        timer.renews = renews
+
+    def mark_what_follows(self) -> None:
+        """``Env.mark_what_follows``."""
+        for handle in self._ready:
+            if not isinstance(handle, _Timer):
+                handle.follows = True
+
     # Scheduling
 
     def call_soon(  # type: ignore[override]  # typeshed ties args to the callback with a TypeVarTuple
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = _Handle(callback, args, contextvars.copy_context() if context is None else context)
+        handle = _Handle(callback, args, contextvars.copy_context() if context is None else context, False)
         self._ready.append(handle)
         return handle  # type: ignore[return-value]  # it does what one does
 
@@ -146,7 +173,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _set_timer(
         self, at: float, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
     ) -> asyncio.TimerHandle:
-        timer = _Timer(callback, args, contextvars.copy_context() if context is None else context, at, self)
+        timer = _Timer(callback, args, contextvars.copy_context() if context is None else context, False, at, self)
         self._timer_count += 1
         heapq.heappush(self._timers, (at, self._timer_count, timer))
         return timer  # type: ignore[return-value]  # it does what one does
@@ -370,7 +397,16 @@ def run(
     loop = VirtualLoop()  # type: ignore[abstract]  # what needs sockets or processes is absent on purpose
     loop.leaps = leaps
     clock = loop.clock = VirtualClock(loop, start)
-    env = Env(clock=clock, chance=Chance(seed), loop_time=loop.time, is_alone=loop.is_alone, mark_pass=loop.mark_pass)
+    env = Env(
+        clock=clock,
+        chance=Chance(seed),
+        loop_time=loop.time,
+        is_alone=loop.is_alone,
+        is_reading_alone=loop.is_reading_alone,
+        mark_pass=loop.mark_pass,
+        mark_renewal=loop.mark_renewal,
+        mark_what_follows=loop.mark_what_follows,
+    )
     try:
         with seldom_collecting():
             return _run_and_drain(loop, main(env))

@@ -454,6 +454,7 @@ class Heartbeats:
         waiting = self._turns.get(due)
         if waiting is None:
             timer = asyncio.get_running_loop().call_at(due, self._take_turn, due)
+            self._env.mark_renewal(timer, functools.partial(self._turn_only_renews, due))
             self._turns[due] = timer, [node_state.name]
         else:
             waiting[1].append(node_state.name)
@@ -471,8 +472,13 @@ class Heartbeats:
                 if not self._renew_at_once(node_state):
                     break
                 renewed += 1
+            self._env.mark_what_follows()
         for name in names[renewed:]:
             self._queue.add_due(name)
+
+    def _turn_only_renews(self, due: float) -> bool:
+        states = (self._states[name] for name in self._turns[due][1])
+        return all(node_state.turn == due and self._only_renews(node_state) for node_state in states)
 
     def _only_renews(self, node_state: _NodeState) -> bool:
         """Whether ``_reconcile`` would do nothing but renew the Lease that was written last."""

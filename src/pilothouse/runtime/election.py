@@ -345,11 +345,17 @@ class LeaderElector:
                 due.set_exception(error)
                 return
             if renewed:
-                timer = loop.call_later(self._period, renew)
+                self._env.mark_what_follows()
+                wait()
             else:
                 due.set_result(None)
 
-        timer = loop.call_later(self._period, renew)
+        def wait() -> None:
+            nonlocal timer
+            timer = loop.call_later(self._period, renew)
+            self._env.mark_renewal(timer, self._only_renews)
+
+        wait()
         try:
             await due
         finally:
@@ -358,14 +364,7 @@ class LeaderElector:
     def _renew_at_once(self) -> bool:
         """``_try`` as far as it is the usual renewal and does not wait; False: nothing was done."""
         now, observed = self._env.monotonic(), self._observed
-        if (
-            observed is None
-            or observed.holder != self.identity
-            or self._reported != self.identity
-            or not self._is_valid(now)
-            or not self._has_labels()
-            or not self._env.is_alone()
-        ):
+        if observed is None or not self._only_renews() or not self._env.is_alone():
             return False
         renew = self._at_once
         if renew is None:
@@ -388,6 +387,17 @@ class LeaderElector:
         self._held(record, now)
         self._log.info("Successfully renewed lease", v=5, lock=self._lock)
         return True
+
+    def _only_renews(self) -> bool:
+        """Whether the next attempt is the usual renewal."""
+        observed = self._observed
+        return (
+            observed is not None
+            and observed.holder == self.identity
+            and self._reported == self.identity
+            and self._is_valid(self._env.monotonic())
+            and self._has_labels()
+        )
 
     # One attempt
 

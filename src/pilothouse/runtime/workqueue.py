@@ -387,7 +387,7 @@ class WorkQueue(Generic[K]):
 
     def _on_due(self) -> None:
         """Add everything whose time has come. An entry that an earlier one for its key overtook is stale: skip it."""
-        if self.at_rest is not None and self._env.is_alone() and self._leap():
+        if self.at_rest is not None and self._env.is_reading_alone() and self._leap():
             return
         self._timer = None
         heap, waiting = self._heap, self._waiting

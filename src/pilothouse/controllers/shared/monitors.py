@@ -177,7 +177,7 @@ class ResourceMonitors(ABC):
             self._env.mark_pass(timer, self._leap)
 
     def _on_due(self) -> None:
-        if not (self._env.is_alone() and self._leap()):
+        if not (self._env.is_reading_alone() and self._leap()):
             self._rescheduled.set()
 
     def _leap(self) -> bool:
