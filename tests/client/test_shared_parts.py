@@ -1,12 +1,13 @@
 """Equal parts of decoded objects are one object, and nothing else about them changes."""
 
+import itertools
 from typing import Any
 
 import msgspec
 import pytest
 
 from pilothouse.api.core import Node, Pod
-from pilothouse.client import shared_parts
+from pilothouse.client import decode, shared_parts
 from pilothouse.client.decode import decoders_of
 from pilothouse.nodes.views import NodePod
 
@@ -60,6 +61,14 @@ def test_pods_of_one_owner_share_what_is_equal(view: type[Any]) -> None:
     assert two.spec.tolerations is one.spec.tolerations
     assert two.status.conditions[0].type is one.status.conditions[0].type
     assert two.status.conditions[1] is one.status.conditions[1]
+
+
+def test_parts_are_shared_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "_FEW", 3)
+    decoders = decode.Decoders(Pod)
+    kept = [decoders.share(decoders.one(pod(number), lambda: "")) for number in range(6)]
+    shared = [two.spec.containers is one.spec.containers for one, two in itertools.pairwise(kept)]
+    assert shared == [False, False, False, True, True]
 
 
 def test_what_changes_is_not_what_it_was() -> None:

@@ -1,5 +1,6 @@
 """Large blocks go back to the system, and Python looks for cycles seldom."""
 
+import ast
 import ctypes
 import gc
 import subprocess
@@ -100,3 +101,47 @@ def test_a_run_in_virtual_time_collects_seldom_and_restores_the_threshold(thresh
     gc.set_threshold(700, 10, 10)
     assert virtual.run(main) == 10_000
     assert gc.get_threshold() == (700, 10, 10)
+
+
+PROGRAM = """
+import gc, sys
+from pilothouse.env import memory
+found = [gc.get_threshold()]
+memory.begin_start()
+found.append(gc.get_threshold())
+with memory.seldom_collecting(older=False):
+    found.append(gc.get_threshold())
+    memory.end_start()
+    found += [gc.get_threshold(), gc.get_freeze_count() > 1000]
+    memory.end_start()
+found.append(gc.get_threshold())
+print(found)
+"""
+
+
+STAYS = """
+import gc
+from pilothouse.env import memory
+found = []
+gc.callbacks.append(lambda phase, info: found.append(phase))
+with memory.making_what_stays():
+    made = [[number] for number in range(100_000)]
+del gc.callbacks[:]
+print([found, gc.get_count()[0] < 700, gc.get_freeze_count(), gc.get_threshold(), gc.is_tracked(made)])
+"""
+
+
+@cases(
+    "program, found",
+    {
+        "until it has started, a program looks for no cycles": (
+            PROGRAM,
+            [(700, 10, 10), (200_000, 10, 10), (200_000, 10, 10), (10_000, 10, 10), True, (700, 10, 10)],
+        ),
+        "what stays is old at once, without being looked through": (STAYS, [[], True, 0, (700, 10, 10), True]),
+    },
+)
+def test_what_a_start_makes(program: str, found: list[object]) -> None:
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert ast.literal_eval(done.stdout) == found

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pilothouse
 from pilothouse.cli.commands import COMMANDS
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.memory import begin_start
 
 with lazy_imports():
     from pilothouse.cli import (
@@ -75,7 +76,7 @@ _PROGRAMS: Mapping[str, Callable[[str, Sequence[str]], int]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """``pilothouse``. Returns the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = _words(argv)
     if not words or words[0] in {"-h", "--help", "help"}:
         print(usage())
         return 0 if words else 2
@@ -93,10 +94,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _run(name, rest)
 
 
+def _words(argv: Sequence[str] | None) -> list[str]:
+    if argv is not None:
+        return list(argv)
+    begin_start()  # the process is this program's
+    return sys.argv[1:]
+
+
 def kube_controller_manager(argv: Sequence[str] | None = None) -> int:
     """``kube-controller-manager``: the manager under upstream's name, and with its exit codes, which know one kind of
     failure."""
-    code = _run("manager", list(sys.argv[1:] if argv is None else argv), program="kube-controller-manager")
+    code = _run("manager", _words(argv), program="kube-controller-manager")
     return 1 if code == 2 else code
 
 

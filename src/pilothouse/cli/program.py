@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import TaskGroup, logging, loops
-from pilothouse.env.memory import seldom_collecting
+from pilothouse.env.memory import end_start, seldom_collecting
 from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
@@ -62,6 +62,8 @@ def print_text(
     return 0
 
 
+_START_SECONDS = 2.0
+"""After which a program has started, on most machines. What comes later is collected as usual."""
 _NEW_OBJECTS = 5_000
 """After so many new objects a program looks for cycles, and after ten times as many among those as well. What cycles
 an outage leaves may stay until then: 50,000 objects, some megabytes."""
@@ -138,6 +140,7 @@ def _print_error(message: str, program: str, code: int) -> None:
 
 async def _until_signal(work: Coroutine[Any, Any, int], stopped: int) -> int:
     loop = asyncio.get_running_loop()
+    loop.call_later(_START_SECONDS, end_start)
     task = loop.create_task(work, name="program")
     stopping = False
 

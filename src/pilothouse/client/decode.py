@@ -8,17 +8,26 @@ An object that still does not fit becomes ``UndecodableObject``, which names it.
 import re
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ListMeta, Object, ObjectList
 from pilothouse.client.errors import UndecodableObject
-from pilothouse.client.shared_parts import SharedParts, shared_parts_of
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.nulls import without_nulls
 
+if TYPE_CHECKING:
+    from pilothouse.client import shared_parts
+
+with lazy_imports():
+    from pilothouse.client import shared_parts
+
 T = TypeVar("T")
+
+_FEW = 200
+"""Objects of a view: sharing parts of so few would save less than what it needs itself."""
 
 OnUndecodable = Callable[[UndecodableObject], None]
 """Called with an object that was left out because it does not fit its view."""
@@ -56,6 +65,7 @@ class Decoders(Generic[T]):
     def __init__(self, view: type[T]) -> None:
         self.view = view
         self.is_raw = view is msgspec.Raw
+        self._kept = 0
 
     @cached_property
     def _one(self) -> msgspec.json.Decoder[T]:
@@ -69,13 +79,15 @@ class Decoders(Generic[T]):
         )
 
     @cached_property
-    def _shared_parts(self) -> SharedParts | None:
-        return None if self.is_raw else shared_parts_of(self.view)
+    def _shared_parts(self) -> "shared_parts.SharedParts | None":
+        return None if self.is_raw else shared_parts.shared_parts_of(self.view)
 
     def share(self, obj: T) -> T:
-        """An object that is to be kept, and that nobody has seen yet: what it has in common with others is shared."""
-        parts = self._shared_parts
-        if parts is not None:
+        """An object that is to be kept, and that nobody has seen yet: what it has in common with others is shared, as
+        soon as there are many."""
+        if self._kept < _FEW:
+            self._kept += 1
+        elif (parts := self._shared_parts) is not None:
             parts.share(obj)
         return obj
 

@@ -2,7 +2,7 @@
 collected seldom.
 
 ``pilothouse manager`` asks for the former; every program, every run in virtual time and the start of a test's plane for
-the latter.
+the latter. What a start makes (modules, classes, first caches) stays, and is not looked through for cycles at all.
 """
 
 import contextlib
@@ -44,6 +44,17 @@ def give_back_large_blocks() -> None:
 
 _NEW_OBJECTS = 10_000
 _CHECKS = 100
+_START_OBJECTS = 200_000
+"""A program that has just become ready has made 150,000."""
+
+_Thresholds = tuple[int, int, int]
+
+
+class _Start:
+    """The start of this program."""
+
+    thresholds_then: _Thresholds | None = None
+    """While it lasts: what the thresholds will be when it is over."""
 
 
 @contextlib.contextmanager
@@ -58,12 +69,50 @@ def seldom_collecting(*, older: bool = True, new_objects: int = _NEW_OBJECTS) ->
     manager that lives through outages that adds up: programs that go on do without ``older``. A threshold that
     somebody has set higher, or a collector that is switched off, stays as it is.
     """
-    before = gc.get_threshold()
+    before = _Start.thresholds_then or gc.get_threshold()
     if not gc.isenabled() or not 0 < before[0] < new_objects:
         yield
         return
-    gc.set_threshold(new_objects, max(before[1], _CHECKS) if older else before[1], before[2])
+    _set((new_objects, max(before[1], _CHECKS) if older else before[1], before[2]))
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        _set(before)
+
+
+def _set(thresholds: _Thresholds) -> None:
+    if _Start.thresholds_then is None:
+        gc.set_threshold(*thresholds)
+    else:
+        _Start.thresholds_then = thresholds
+
+
+def begin_start() -> None:
+    """Look for no cycles while this program starts, or until there are 200,000 new objects: of the 0.25 seconds until
+    ``up`` answers a twentieth was that."""
+    thresholds = gc.get_threshold()
+    if gc.isenabled() and _Start.thresholds_then is None and 0 < thresholds[0] < _START_OBJECTS:
+        _Start.thresholds_then = thresholds
+        gc.set_threshold(_START_OBJECTS, *thresholds[1:])
+
+
+def end_start() -> None:
+    """The program has started: what it has made stays, and is never looked through (``gc.freeze``). Without
+    ``begin_start``, and the second time, nothing happens."""
+    if _Start.thresholds_then is not None:
+        gc.freeze()
+        gc.set_threshold(*_Start.thresholds_then)
+        _Start.thresholds_then = None
+
+
+@contextlib.contextmanager
+def making_what_stays() -> Iterator[None]:
+    """The same in a process that is not ours, until this ends. What was made counts as old from then on, as if it had
+    been looked through twice: it is looked through with everything else that is old, seldom."""
+    with seldom_collecting(new_objects=_START_OBJECTS):
+        try:
+            yield
+        finally:
+            if gc.isenabled() and not gc.get_freeze_count():  # somebody else's frozen objects stay so
+                gc.freeze()
+                gc.unfreeze()

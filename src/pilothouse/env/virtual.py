@@ -19,7 +19,7 @@ import msgspec
 from pilothouse.env.chance import Chance
 from pilothouse.env.clock import LoopClock
 from pilothouse.env.environment import Env
-from pilothouse.env.memory import seldom_collecting
+from pilothouse.env.memory import end_start, seldom_collecting
 
 T = TypeVar("T")
 
@@ -407,6 +407,7 @@ def run(
         mark_renewal=loop.mark_renewal,
         mark_what_follows=loop.mark_what_follows,
     )
+    end_start()  # such a run may be long, and is one of many
     try:
         with seldom_collecting():
             return _run_and_drain(loop, main(env))

@@ -12,13 +12,14 @@ import functools
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pilothouse.client import Client
 from pilothouse.env import Env, loops
-from pilothouse.env.memory import seldom_collecting
+from pilothouse.env.memory import making_what_stays, seldom_collecting
 from pilothouse.env.movable import MovableClock, MovableLoop
 from pilothouse.nodes import Profile
 from pilothouse.testing.asynchronous import (
@@ -222,6 +223,9 @@ class Cluster:
 class PlaneThread:
     """Runs one plane on a loop of its own from ``start`` to ``stop``."""
 
+    _started = False
+    """Whether this process has started one."""
+
     def __init__(self, settings: Mapping[str, Any], *, movable_clock: bool = False) -> None:
         self._settings = settings
         self._clock = MovableClock() if movable_clock else None
@@ -234,10 +238,17 @@ class PlaneThread:
 
     def start(self) -> AsyncCluster:
         """Start, and return once the plane is ready. Raises what kept it from becoming so."""
-        # Modules, classes and caches are what a start makes: nothing that is looked through for cycles in vain.
-        with seldom_collecting():
+        with self._in_starting():
             self._thread.start()
             return self._ready.result()
+
+    @classmethod
+    def _in_starting(cls) -> AbstractContextManager[None]:
+        """Modules, classes and caches are what a start makes, the first one most: they hold no cycles to look for."""
+        if cls._started:
+            return seldom_collecting()
+        cls._started = True
+        return making_what_stays()
 
     def stop(self) -> None:
         """End the plane and its thread. Raises the failure that ended it before, if one did."""
@@ -300,6 +311,9 @@ class PlaneThread:
 
 class PlaneContext:
     """What ``plane`` gives back: a context manager and a decorator."""
+
+    _started = False
+    """Whether this process has started one."""
 
     def __init__(self, settings: Mapping[str, Any], *, movable_clock: bool) -> None:
         self._settings = settings
