@@ -299,17 +299,14 @@ class Watch(Generic[T]):
         kept = raw if self._keep_raw else b""
         if self._decoders.is_raw:
             return WatchEvent(envelope.type, msgspec.Raw(raw), kept)  # type: ignore[arg-type]
-        body = raw
         if envelope.type == "BOOKMARK":
             # Typed bookmarks of a Go server show zero values such as ``"spec":{"containers":null}``: nothing in them
-            # but the metadata means anything.
+            # but the metadata means anything, and a view may have fields that only real objects have.
             body = b'{"metadata":' + bytes(_only_metadata.decode(raw).metadata) + b"}"
+            return WatchEvent(envelope.type, _bookmark.decode(body), kept)  # type: ignore[arg-type]
         try:
-            return WatchEvent(envelope.type, self._decoders.one(body, lambda: name_of(self._kind, raw)), kept)
+            return WatchEvent(envelope.type, self._decoders.one(raw, lambda: name_of(self._kind, raw)), kept)
         except UndecodableObject as error:
-            if envelope.type == "BOOKMARK":
-                # The view has required fields, which only real objects have.
-                return WatchEvent(envelope.type, _bookmark.decode(body), kept)  # type: ignore[arg-type]
             if envelope.type != "DELETED":
                 raise
             self._failure = error

@@ -17,7 +17,6 @@ from pilothouse.runtime.events import WARNING
 from pilothouse.semantics.pods import ready_condition
 
 _POD_META = PODS.read_as(Object)
-_pod = msgspec.json.Decoder(Pod)
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -49,7 +48,7 @@ class PodWrites:
         """Change the live pod. Reason and message stay, as upstream."""
         meta = pod.metadata
         raw = await self._client.get(PODS.raw, meta.name, meta.namespace)
-        live = _pod.decode(raw)
+        live = msgspec.json.decode(raw, type=Pod)
         if live.metadata.uid != meta.uid or not needs_mark(live):
             return
         conditions = _raw_list.decode(take_field(raw, "status.conditions") or b"[]")
