@@ -256,7 +256,7 @@ class Watch(Generic[T]):
                 return found
         event = self._decode(line)
         if event is not None:
-            if not self._decoders.is_raw:
+            if event.type != "BOOKMARK" and not self._decoders.is_raw:
                 self._decoders.share(event.object)
                 meta = cast("Object", event.object).metadata  # every view has it
                 msgspec.structs.force_setattr(event, "key", object_key(meta))

@@ -14,12 +14,6 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.apply import apply as server_side_apply
 from pilothouse.apiserver.endpoints.object_names import check_name
-from pilothouse.apiserver.endpoints.patched_text import (
-    json_patched_text,
-    merge_patched_text,
-    sort_untyped,
-    strategic_patch_text,
-)
 from pilothouse.apiserver.endpoints.request_objects import check_patched, check_patched_kind
 from pilothouse.apiserver.endpoints.update import Change, Transform, apply_change
 from pilothouse.apiserver.objects import Object
@@ -28,11 +22,15 @@ from pilothouse.apiserver.registry.generic.managed_fields import split
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.bodies import check_size
 from pilothouse.apiserver.serializers.results import ObjectResult
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.bodies import DecodeError, decode_untyped
-from pilothouse.machinery.json_patch import apply_json_patch
 from pilothouse.machinery.merge_patch import apply_merge_patch
 from pilothouse.machinery.patches import PatchError
 from pilothouse.machinery.strategic_merge import apply_strategic_merge
+
+with lazy_imports():
+    from pilothouse.apiserver.endpoints import patched_text
+    from pilothouse.machinery import json_patch
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -122,7 +120,7 @@ def patch_function(
         before, uid = (old.get("kind") or "", old.get("apiVersion") or ""), old["metadata"].get("uid")
         try:
             if content_type == JSON_PATCH:
-                result = apply_json_patch(old, document)
+                result = json_patch.apply_json_patch(old, document)
             elif content_type == MERGE_PATCH:
                 result = apply_merge_patch(old, document)
             else:
@@ -131,7 +129,7 @@ def patch_function(
         except PatchError as error:
             raise _status_error(error) from None
         if untyped and isinstance(result, dict):
-            sort_untyped(result, old, document, untyped)
+            patched_text.sort_untyped(result, old, document, untyped)
         strategic = document if content_type == STRATEGIC_MERGE_PATCH else None
         shown = None if definition is None else lambda: _shown(content_type, old, document, owners)
         if strategic is None and isinstance(result, dict):
@@ -155,11 +153,12 @@ def patch_function(
 def _shown(content_type: str, old: Object, document: Any, owners: Callable[[], list[Any]]) -> str:
     """How an error shows what a patch has made of an object."""
     if content_type == STRATEGIC_MERGE_PATCH:
-        return strategic_patch_text(old, document)
+        return patched_text.strategic_patch_text(old, document)
     meta = old["metadata"]
     if "managedFields" not in meta and (entries := owners()):
         old = {**old, "metadata": {**meta, "managedFields": entries}}
-    return (merge_patched_text if content_type == MERGE_PATCH else json_patched_text)(old, document)
+    is_merge = content_type == MERGE_PATCH
+    return (patched_text.merge_patched_text if is_merge else patched_text.json_patched_text)(old, document)
 
 
 def _read_patch(body: bytes, prefix: str) -> tuple[Any, list[str]]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pilothouse.api.core import ObjectReference
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR, GarbageCollectorOptions
 from pilothouse.controllers.cleanup.garbage_collector.attempts import AbsentOwners, Attempts
-from pilothouse.controllers.cleanup.garbage_collector.dump import to_dot
 from pilothouse.controllers.cleanup.garbage_collector.graph import (
     CacheAbsentOwner,
     Graph,
@@ -19,11 +18,15 @@ from pilothouse.controllers.cleanup.garbage_collector.live import Live, Unserved
 from pilothouse.controllers.cleanup.garbage_collector.monitors import SYNC_SECONDS, Monitors
 from pilothouse.controllers.cleanup.garbage_collector.waiting import WaitingKeys
 from pilothouse.env import TaskGroup
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.periodic import repeat
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.controller import WorkerPool
 from pilothouse.runtime.events import EventRecorder
 from pilothouse.runtime.workqueue import WorkQueue
+
+with lazy_imports():
+    from pilothouse.controllers.cleanup.garbage_collector import dump
 
 
 class GarbageCollector:
@@ -113,7 +116,7 @@ class GarbageCollector:
 
     def graph_as_dot(self, uids: Sequence[str] = ()) -> str:
         """The graph, or what is connected with these uids, for the debug endpoint."""
-        return to_dot(self.graph, uids)
+        return dump.to_dot(self.graph, uids)
 
     def _apply(self, instructions: Instructions) -> None:
         for instruction in instructions:
