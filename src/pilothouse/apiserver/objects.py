@@ -163,7 +163,7 @@ class Timestamps:
         second = self._timestamp() // 1.0
         if second != self._second:
             self._second = second
-            self._text = format_seconds(datetime.datetime.fromtimestamp(second, datetime.UTC))
+            self._text = datetime.datetime.fromtimestamp(second, datetime.UTC).isoformat()[:19] + "Z"
         return self._text
 
     def after(self, seconds: int) -> str:

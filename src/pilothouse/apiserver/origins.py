@@ -40,6 +40,18 @@ def begin_writes(call: Call, env: Env) -> Token[Origin | None]:
     return _set(_origin(call, env))
 
 
+def repeat_writes(last: Origin, env: Env) -> Token[Origin | None]:
+    """``begin_writes`` for a request like the last one, which has no header with a cause and is not audited."""
+    cause, time = current_cause(), env.timestamp()
+    agent, verb, manager = last.user_agent, last.verb, last.field_manager
+    return _set(Origin(last.user, agent, verb, last.subresource, manager, "", cause, last.command, time))
+
+
+def current_origin() -> Origin | None:
+    """Of what this task stages."""
+    return _get()
+
+
 end_writes = _current.reset
 
 COMPONENT = "kube-apiserver"

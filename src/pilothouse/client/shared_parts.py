@@ -8,6 +8,7 @@ so whatever may hold any JSON stays as it is).
 """
 
 import datetime
+import operator
 import types
 import typing
 from collections.abc import Callable, Hashable
@@ -53,9 +54,8 @@ class SharedParts:
 
 def _share(new: Any, like: Any) -> None:
     kind = type(new)
-    exact, mixed = _fields.get(kind) or _fields_of(kind)
-    for name in exact:
-        mine, theirs = getattr(new, name), getattr(like, name)
+    exact, values_of, mixed = _fields.get(kind) or _fields_of(kind)
+    for name, mine, theirs in zip(exact, values_of(new), values_of(like), strict=True):
         if mine is theirs:
             continue
         if mine == theirs:
@@ -83,18 +83,25 @@ def _shared_item(mine: Any, theirs: Any) -> Any:
     return mine
 
 
-_fields: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+_Values = Callable[[Any], tuple[Any, ...]]
+_fields: dict[type, tuple[tuple[str, ...], _Values, tuple[str, ...]]] = {}
 
 
-def _fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fields of a struct in which equal values are the same JSON, and those with structs that have such fields and
-    others."""
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, ...], _Values, tuple[str, ...]]:
+    """The fields of a struct in which equal values are the same JSON, what reads all of them, and the fields with
+    structs that have such fields and others."""
     hints = typing.get_type_hints(kind)
     names = [name for name in kind.__struct_fields__ if name not in _UNLIKE]
     exact = tuple(name for name in names if _is_exact(hints[name]))
     mixed = tuple(name for name in names if name not in exact and _has_struct(hints[name]))
-    _fields[kind] = exact, mixed
-    return exact, mixed
+    found = _fields[kind] = exact, _reader(exact), mixed
+    return found
+
+
+def _reader(names: tuple[str, ...]) -> _Values:
+    if len(names) > 1:
+        return operator.attrgetter(*names)  # all of them in one call
+    return lambda of: tuple(getattr(of, name) for name in names)
 
 
 def _has_struct(hint: Any) -> bool:

@@ -42,6 +42,8 @@ class Asked(Protocol):
     def __call__(self, operation: str, kind: str, seconds: float, failed: bool) -> None: ...
 
 
+_EXPIRY_SECONDS = 10.0
+"""While there are writes, history is checked for what is too old so often; whoever reads it checks it anew."""
 _MARKS = 3600
 """As many marks are shown."""
 
@@ -326,7 +328,7 @@ class Store(ABC):
             self._shrink(retention.total_bytes)
         now = self._env.monotonic()
         self._marks.add(now, self.revision)
-        if now - self._checked_at >= marks.SECONDS:
+        if now - self._checked_at >= _EXPIRY_SECONDS:
             self._expire()
         if self.on_commit:
             self._call_hooks(self.on_commit, changes)

@@ -17,9 +17,10 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core, Owner
 from pilothouse.apiserver.objects import with_revision
 from pilothouse.apiserver.options import WriteOptions
-from pilothouse.apiserver.origins import begin_writes, end_writes
+from pilothouse.apiserver.origins import begin_writes, current_origin, end_writes, repeat_writes
 from pilothouse.apiserver.registry.generic.managed_fields import manager_of
 from pilothouse.apiserver.serializers.results import ObjectResult
+from pilothouse.machinery.causes import HEADER, Origin
 from pilothouse.storage import Mismatch, Record, Staged
 
 _SPEC = b',"spec":{'
@@ -98,6 +99,7 @@ class RenewalAtOnce:
         self._owner = owner
         self._revision = record.revision
         self._write = _write_of(call)
+        self._origin: Origin | None = None
         self._parts: tuple[bytes, bytes, bytes, bytes] | None = _split(record, owner)
 
     def renew(self, renewed: str) -> bytes | None:
@@ -115,7 +117,10 @@ class RenewalAtOnce:
         def make(revision: int) -> bytes:
             return b"%b%d%b%b%b%b%b" % (head, revision, between, now.encode(), middle, renewed.encode(), end)
 
-        origin = begin_writes(call, core.env)
+        last = self._origin
+        origin = begin_writes(call, core.env) if last is None else repeat_writes(last, core.env)
+        if last is None and HEADER not in call.request.headers:
+            self._origin = current_origin()
         try:
             staged = core.store.stage(record.key, make, expected=record.revision)
             value = core.commit_at_once(staged)
