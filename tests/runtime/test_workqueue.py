@@ -318,3 +318,40 @@ async def test_a_key_at_rest_comes_again_without_a_worker_and_is_counted(env: En
     await asyncio.sleep(1.0)
     assert taken[-1] == 27.0, "who adds it has it worked on"
     worker.cancel()
+
+
+def test_events_that_come_while_the_process_is_busy_are_one_sync() -> None:
+    """In real time: nobody waits for a clock here, only for turns of the loop."""
+
+    async def main() -> tuple[list[str], list[str]]:
+        queue: WorkQueue[str] = WorkQueue(Env(), turns=8)
+        taken: list[str] = []
+
+        async def work() -> None:
+            while True:
+                key = await queue.get()
+                taken.append(key)
+                queue.done(key)
+
+        worker = asyncio.create_task(work())
+        for _turn in range(4):
+            queue.add("busy")
+            await asyncio.sleep(0)
+        queue.add("other")
+        for _turn in range(12):
+            await asyncio.sleep(0)
+        first = [*taken]
+        queue.add("busy")
+        queue.shut_down()
+        await asyncio.gather(worker, return_exceptions=True)
+        return first, taken
+
+    first, all_of_them = asyncio.run(main())
+    assert first == ["busy", "other"]
+    assert all_of_them == ["busy", "other", "busy"], "what is held back is handed out at the end"
+
+
+async def test_in_virtual_time_a_key_is_handed_out_at_once(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env, turns=8)
+    queue.add("a")
+    assert len(queue) == 1

@@ -21,8 +21,12 @@ def _is_coarse(loop: asyncio.AbstractEventLoop) -> bool:
 def perf_counter_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
     """``Env.perf_counter`` for frequent callers that know the loop."""
     # asyncio's loops go by the same clock, with a call more.
-    real = _is_coarse(loop) or type(loop).time is asyncio.BaseEventLoop.time
-    return time.monotonic if real else loop.time
+    return time.monotonic if is_real(loop) else loop.time
+
+
+def is_real(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the loop's time is that of the machine: neither virtual, nor moved by a test."""
+    return _is_coarse(loop) or type(loop).time is asyncio.BaseEventLoop.time
 
 
 class Env(msgspec.Struct, frozen=True):

@@ -43,6 +43,9 @@ K = TypeVar("K", bound=Hashable)
 
 __all__ = ["Controller", "Requeue", "RetryLater", "TerminalError", "WorkerPool"]
 
+COALESCING_TURNS = 32
+"""``turns`` for those who sum up pods: where a process is busy with starting pods, a set would otherwise report each
+one that becomes ready in a write of its own. Where it is not, the turns take less than a tenth of a millisecond."""
 STOP_SECONDS = 10.0
 """How long running reconciles get to finish when the controller is stopped."""
 
@@ -201,7 +204,7 @@ class Controller(ABC):
     """A controller with one queue. Subclass it, add keys to ``queue`` from event handlers, write ``reconcile``.
 
     ``waits_for`` are informers whose caches must be filled before the first key is worked on. Create it on the
-    running loop.
+    running loop. ``turns``: see ``WorkQueue``.
     """
 
     def __init__(
@@ -214,13 +217,14 @@ class Controller(ABC):
         metrics: Registry | None = None,
         limiter: RateLimiter[str] | None = None,
         queue_name: str = "",
+        turns: int = 0,
         log: Log | None = None,
         stop_seconds: float = STOP_SECONDS,
     ) -> None:
         self.name = name
         self.env = env
         self.log = log if log is not None else Log(name)
-        self.queue: WorkQueue[str] = WorkQueue(env, queue_name or name, metrics, limiter=limiter)
+        self.queue: WorkQueue[str] = WorkQueue(env, queue_name or name, metrics, limiter=limiter, turns=turns)
         self._waits_for: Sequence[Syncing] = tuple(waits_for)
         self._runnables: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = []
         self._pool = WorkerPool(
@@ -287,6 +291,7 @@ class ManagedController(Controller):
         workers: int = 1,
         limiter: RateLimiter[str] | None = None,
         queue_name: str = "",
+        turns: int = 0,
     ) -> None:
         super().__init__(
             name,
@@ -294,6 +299,7 @@ class ManagedController(Controller):
             workers=workers,
             metrics=context.metrics,
             limiter=limiter,
+            turns=turns,
             queue_name=queue_name,
             log=context.log,
         )

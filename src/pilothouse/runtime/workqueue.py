@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from pilothouse.env import Env
-from pilothouse.env.environment import perf_counter_of
+from pilothouse.env.environment import is_real, perf_counter_of
 from pilothouse.machinery.causes import TIMER, Triggers, current_triggers
 from pilothouse.machinery.metrics import Counter, Histogram, Registry, exponential_buckets
 from pilothouse.runtime.dispatch import DISPATCH
@@ -106,11 +106,20 @@ class _Measured:
 class WorkQueue(Generic[K]):
     """A work queue of hashable keys. Create it on the running loop.
 
-    ``name`` labels its metrics; without a name or a registry it has none.
+    ``name`` labels its metrics; without a name or a registry it has none. With ``turns`` a key is handed out so many
+    turns of the loop after it has become due. Where there is little to do they take microseconds. Where the process is
+    busy, further events of the key come meanwhile, and are one sync with the first. In virtual time nothing is ever
+    late, and a key is handed out at once.
     """
 
     def __init__(
-        self, env: Env, name: str = "", metrics: Registry | None = None, *, limiter: RateLimiter[K] | None = None
+        self,
+        env: Env,
+        name: str = "",
+        metrics: Registry | None = None,
+        *,
+        limiter: RateLimiter[K] | None = None,
+        turns: int = 0,
     ) -> None:
         self.name = name
         self._env = env
@@ -120,6 +129,9 @@ class WorkQueue(Generic[K]):
         it is due again, if a sync would find nothing to do; it counts as having been worked on. None: it goes to a
         worker."""
         self._limiter = limiter if limiter is not None else cast("RateLimiter[K]", default_controller_limiter(env))
+        self._held_back: deque[list[K]] = deque([] for _ in range(turns if is_real(self._loop) else 0))
+        """Due keys by the turn of the loop in which they are handed out; empty where they are handed out at once."""
+        self._turning = False
         self._queue: deque[K] = deque()
         self._dirty: set[K] = set()  # must be worked on; never iterated
         self._processing: set[K] = set()  # is being worked on; never iterated
@@ -168,9 +180,31 @@ class WorkQueue(Generic[K]):
             measured.added_at[key] = measured.now()
         self._dirty.add(key)
         if key not in self._processing:
+            self._make_ready(key)
+
+    def _make_ready(self, key: K) -> None:
+        if self._held_back and not self._shutting_down:
+            self._held_back[-1].append(key)
+            if not self._turning:
+                self._turning = True
+                self._loop.call_soon(self._turn)
+            return
+        self._queue.append(key)
+        if self._getters:
+            self._notify_one()
+
+    def _turn(self) -> None:
+        """One turn of the loop has passed."""
+        held_back = self._held_back
+        due = held_back.popleft()
+        held_back.append([])
+        for key in due:
             self._queue.append(key)
             if self._getters:
                 self._notify_one()
+        self._turning = any(held_back)
+        if self._turning:
+            self._loop.call_soon(self._turn)
 
     async def get(self) -> K:
         """Wait for the next key and mark it as being worked on.
@@ -218,9 +252,7 @@ class WorkQueue(Generic[K]):
         self._processing.discard(key)
         self._taken.pop(key, None)
         if key in self._dirty:
-            self._queue.append(key)
-            if self._getters:
-                self._notify_one()
+            self._make_ready(key)
         elif not self._processing and self._idle is not None and not self._queue:
             self._idle.set_result(None)
             self._idle = None
@@ -306,6 +338,9 @@ class WorkQueue(Generic[K]):
         """Take no new keys. Ready keys are still handed out, then ``get`` raises ``QueueClosed``. May be called
         twice."""
         self._shutting_down = True
+        for due in self._held_back:
+            self._queue.extend(due)
+            due.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

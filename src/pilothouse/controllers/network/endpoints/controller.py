@@ -29,6 +29,7 @@ from pilothouse.runtime import (
     object_key,
     object_reference,
 )
+from pilothouse.runtime.controller import COALESCING_TURNS
 from pilothouse.semantics.services import is_selecting
 from pilothouse.semantics.subsets import Subsets, is_lock
 
@@ -65,6 +66,7 @@ class EndpointsController(ManagedController):
             workers=options.workers,
             limiter=MaxOfLimiter[str](ExponentialFailureLimiter(0.005, 1000.0), BucketLimiter(context.env, 10.0, 100)),
             queue_name="endpoint",
+            turns=COALESCING_TURNS,
         )
         self._client = context.client
         self._services = services.cache

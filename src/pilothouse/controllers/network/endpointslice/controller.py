@@ -40,6 +40,7 @@ from pilothouse.runtime import (
     object_key,
     object_reference,
 )
+from pilothouse.runtime.controller import COALESCING_TURNS
 from pilothouse.semantics.services import address_types, is_selecting
 
 SLICE_DELAY_SECONDS = 1.0
@@ -65,6 +66,7 @@ class EndpointSliceController(ManagedController):
             workers=options.workers,
             limiter=MaxOfLimiter[str](ExponentialFailureLimiter(1.0, 1000.0), BucketLimiter(context.env, 10.0, 100)),
             queue_name="endpoint_slice",
+            turns=COALESCING_TURNS,
         )
         self._options = options
         self._services = services.cache

@@ -36,6 +36,7 @@ from pilothouse.runtime import (
     read_versions,
 )
 from pilothouse.runtime.claims import CONTROLLER_INDEX
+from pilothouse.runtime.controller import COALESCING_TURNS
 
 QUEUE_NAME = "deployment"
 
@@ -46,7 +47,13 @@ class DeploymentController(ManagedController):
         deployments = context.informer(DEPLOYMENTS)
         sets = context.informer(REPLICA_SETS, indexes={CONTROLLER_INDEX: index_by_controller})
         pods = context.informer(PODS, indexes={CONTROLLER_INDEX: index_by_controller})
-        super().__init__(context, "deployment-controller", workers=options.workers, queue_name=QUEUE_NAME)
+        super().__init__(
+            context,
+            "deployment-controller",
+            workers=options.workers,
+            queue_name=QUEUE_NAME,
+            turns=COALESCING_TURNS,
+        )
         self._options = options
         self._client = context.client
         self._deployments = deployments.cache

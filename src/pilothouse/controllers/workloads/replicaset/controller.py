@@ -47,6 +47,7 @@ from pilothouse.runtime import (
 )
 from pilothouse.runtime.batches import INITIAL_BATCH, Futile
 from pilothouse.runtime.claims import CONTROLLER_INDEX
+from pilothouse.runtime.controller import COALESCING_TURNS
 from pilothouse.semantics.pods import is_active, is_terminating, seconds_until_next_available
 
 CONTROLLER_UID_INDEX = "controllerUID"
@@ -76,7 +77,7 @@ class ReplicaSetController(ManagedController):
     ) -> None:
         owners = context.informer(kind, indexes={CONTROLLER_UID_INDEX: index_by_controller_uid})
         pods = context.informer(PODS, indexes={CONTROLLER_INDEX: index_by_controller})
-        super().__init__(context, name, workers=options.workers, queue_name=queue_name)
+        super().__init__(context, name, workers=options.workers, queue_name=queue_name, turns=COALESCING_TURNS)
         self._kind = kind
         self._options = options
         self._client = context.client
