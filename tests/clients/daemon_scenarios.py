@@ -12,9 +12,11 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.clients.reading import Reading
 from tests.programs import until
 from tests.workloads import pod_spec, workload
 
@@ -29,6 +31,8 @@ class Ground:
         self._command = list(command)
         self._environment = dict(environment)
         self.nodes = sorted(nodes)
+        flags = dict(word.split("=", 1) for word in self._command[1:])
+        self._reading = Reading(Path(flags["--kubeconfig"]), flags.get("-n", "default"))
 
     def __call__(self, *words: str, stdin: Any = None) -> str:
         """What kubectl prints."""
@@ -52,7 +56,7 @@ class Ground:
 
     def get(self, *words: str) -> Any:
         """An object or a list."""
-        return json.loads(self("get", *words, "-o", "json"))
+        return self._reading.get(*words)
 
     def clear(self) -> None:
         """No daemons, no labels, no taints, and all nodes there."""

@@ -3,7 +3,6 @@
 The manager runs beside, because a look every second is a flag of its own.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,7 +93,7 @@ def test_a_load_comes_and_goes_and_the_size_follows(terminal: Terminal) -> None:
     until(lambda: "TooManyReplicas" in terminal("describe", "hpa", "web"), "more is wanted than may be")
     terminal("annotate", "deployment", "web", f"{LOAD}-")
     terminal.until_ready(1)
-    found = json.loads(terminal("get", "hpa", "web", "-o", "json"))["status"]
+    found = terminal.get("hpa", "web")["status"]
     assert (found["currentReplicas"], found["desiredReplicas"]) in {(5, 1), (1, 1)}
     terminal("delete", "hpa", "web")
     terminal("delete", "deployment", "web")

@@ -4,7 +4,6 @@ The disruption controller keeps the budget, the API server asks it at each evict
 up the successors. A pod takes a second to be ready here, so that a drain that did not wait would take all at once.
 """
 
-import json
 import subprocess
 import threading
 import time
@@ -56,6 +55,7 @@ class Lookout:
             healthy = [pod for pod in self._kubectl.pods().values() if is_ready(pod)]
             self.fewest = min(self.fewest, len(healthy))
             self.looks += 1
+            time.sleep(0.02)
 
 
 def is_ready(pod: Any) -> bool:
@@ -63,7 +63,7 @@ def is_ready(pod: Any) -> bool:
 
 
 def budget(kubectl: Terminal) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(kubectl("get", "pdb", "web", "-o", "json"))["status"]
+    found: dict[str, Any] = kubectl.get("pdb", "web")["status"]
     return found
 
 

@@ -35,11 +35,10 @@ AVAILABLE, WANTED = 2, 3
 class Town(Terminal):
     """kubectl in the namespace of the application."""
 
-    def __call__(self, *words: str, stdin: Any = None) -> str:
-        return super().__call__("--namespace=guestbook", *words, stdin=stdin)
+    namespace = "guestbook"
 
-    def get(self, *words: str) -> Any:
-        return json.loads(self("get", *words, "-o", "json"))
+    def __call__(self, *words: str, stdin: Any = None) -> str:
+        return super().__call__(f"--namespace={self.namespace}", *words, stdin=stdin)
 
     def items(self, *words: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.get(*words)["items"]

@@ -39,8 +39,10 @@ CRON_TAB = {
 class Desk(Terminal):
     """kubectl in the namespace of the scenario."""
 
+    namespace = "typical"
+
     def __call__(self, *words: str, stdin: Any = None) -> str:
-        return super().__call__("--namespace=typical", *words, stdin=stdin)
+        return super().__call__(f"--namespace={self.namespace}", *words, stdin=stdin)
 
     def get(self, *words: str) -> Any:
         return json.loads(self("get", *words, "-o", "json"))

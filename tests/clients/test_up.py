@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clients.daemon_scenarios import is_ready
+from tests.clients.reading import Reading
 from tests.clients.test_kubectl import KUBECTL
 from tests.programs import Program, environment, free_port, pilothouse, run_pilothouse, until
 from tests.tables import cases
@@ -35,8 +37,11 @@ def start(directory: Path, *flags: str) -> Program:
 class Terminal:
     """The second terminal: kubectl with the kubeconfig that ``up`` has written."""
 
+    namespace = "default"
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._reading = Reading(directory / ".pilothouse/kubeconfig", self.namespace)
 
     def __call__(self, *words: str, stdin: Any = None) -> str:
         assert KUBECTL is not None
@@ -53,13 +58,16 @@ class Terminal:
         assert done.returncode == 0, f"kubectl {words}: {done.stdout}{done.stderr}"
         return done.stdout
 
+    def get(self, *words: str) -> Any:
+        """An object or a list, without a kubectl."""
+        return self._reading.get(*words)
+
     def pods(self) -> dict[str, dict[str, Any]]:
-        items = json.loads(self("get", "pods", "-o", "json"))["items"]
+        items = self.get("pods")["items"]
         return {pod["metadata"]["name"]: pod for pod in items if "deletionTimestamp" not in pod["metadata"]}
 
     def ready(self) -> set[str]:
-        rows = self("get", "pods", "--no-headers").splitlines()
-        return {row.split()[0] for row in rows if row.split()[1:3] == ["1/1", "Running"]}
+        return {name for name, pod in self.pods().items() if is_ready(pod)}
 
     def until_ready(self, count: int) -> set[str]:
         until(lambda: len(self.ready()) == count == len(self.pods()), f"{count} pods are Running and Ready")
