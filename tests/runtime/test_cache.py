@@ -115,10 +115,14 @@ def test_the_exposition_is_prometheus_text() -> None:
     for value in (0.1, 0.5, 3.0):
         seconds.labels().observe(value)
     registry.counter("never_touched", "Nothing")
+    registry.counter("never_touched_total", "Nothing of any code", ("code",))
     assert registry.exposition() == (
         "# HELP depth Depth\n"
         "# TYPE depth gauge\n"
         "depth 7\n"
+        "# HELP never_touched Nothing\n"
+        "# TYPE never_touched counter\n"
+        "never_touched 0\n"
         '# HELP requests_total Requests, with "quotes"\\nand lines\n'
         "# TYPE requests_total counter\n"
         'requests_total{code="200",path="a\\"b\\\\c\\nd"} 2.5\n'

@@ -265,3 +265,9 @@ async def test_a_deletion_that_cannot_be_read_is_found_by_a_new_list(env: Env) -
     assert server.transcript == [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=6", "WATCH rv=9"]
     assert handled.lines == ["add a@1 initial", "add b@3 initial", "update b@3 -> b@6", "delete a@1 unknown"]
     assert [p.metadata.name for p in informer.cache.list()] == ["b"]
+
+
+async def test_a_version_that_is_not_served_is_named(env: Env, caplog: pytest.LogCaptureFixture) -> None:
+    await play(env, [refused(404, "NotFound")], seconds=0.5)
+    [line] = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    assert 'type="pods" version="v1" hint="the API server does not serve this version of the kind' in line

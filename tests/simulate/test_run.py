@@ -302,6 +302,23 @@ def test_the_root_of_an_eviction_is_the_action_behind_the_taint(tmp_path: Path) 
     assert found.why.splitlines()[-1].endswith('node/node-0 goes silent, entry "zone outage"')
 
 
+@cases(
+    "selection, expected",
+    {
+        "drawn from those that are there": ("count: 2", ""),
+        "of a selector": ("selector: kubernetes.io/os=linux", ""),
+        "the one that was named": ("name: node-1", 'node node-1: nodes "node-1" not found'),
+    },
+)
+def test_nodes_that_have_vanished_are_not_meant(tmp_path: Path, selection: str, expected: str) -> None:
+    spec = "  cluster: {nodeGroups: [{name: node, count: 3}]}\n  until: {time: 10m}\n  timeline:\n"
+    spec += "  - {at: 1m, nodes: {names: [node-0, node-1], vanish: true}}\n"
+    spec += f"  - {{at: 5m, taint: {{{selection}, taint: 'spot=gone:NoSchedule'}}}}\n"
+    spec += "  - {at: 6m, nodes: {count: 3, revive: true}}\n"
+    assert failure(tmp_path, spec).endswith(expected)
+    assert bool(expected) == bool(failure(tmp_path, spec))
+
+
 def test_the_same_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
     spec = WEB + "  timeline: [{at: 1m, nodes: {count: 1, silence: true, for: 2m}}]\n"
     spec += "  faults: {count: 4, within: 4m, of: [manager, nodes, pods]}\n"

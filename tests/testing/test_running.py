@@ -10,6 +10,7 @@ from tests.tables import cases
 from pilothouse.api.batch import JOBS
 from pilothouse.api.core import CONFIG_MAPS, SECRETS
 from pilothouse.api.meta import Condition, ObjectMeta, View
+from pilothouse.api.rbac import ROLES
 from pilothouse.client import Client
 from pilothouse.client.errors import Forbidden, NotFound
 from pilothouse.client.interceptor import Rule, conflict
@@ -140,6 +141,27 @@ async def test_a_missing_right_fails_the_test(env: Env, greet: str, right: str) 
         with pytest.raises(MissingRight, match=f"^{re.escape(right)}$"):  # noqa: PT012  # leaving the block raises
             async with cluster.running(app, as_=ACCOUNT):
                 await cluster.apply(thing("ada", greet))
+                await asyncio.sleep(1)
+
+
+async def test_a_role_that_grants_more_than_its_writer_has_is_a_missing_right(env: Env) -> None:
+    app = App("greeter")
+
+    @app.controller(THINGS, name="greet", owns=(ROLES,))
+    async def sync(found: Thing, ctx: Context[Thing]) -> None:
+        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+        await ctx.apply(
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "a"}, "rules": rules}
+        )
+
+    right = (
+        f"{ACCOUNT} may not patch roles in namespace default that grant what it has not: "
+        '{APIGroups:[""], Resources:["pods"], Verbs:["get"]}; add that, or the verb escalate on it, to rights='
+    )
+    async with async_plane(env=env, nodes=0, controllers=(), authorization="RBAC") as cluster:
+        with pytest.raises(MissingRight, match=f"^{re.escape(right)}$"):  # noqa: PT012  # leaving the block raises
+            async with cluster.running(app, as_=ACCOUNT):
+                await cluster.apply(thing("ada", "role"))
                 await asyncio.sleep(1)
 
 

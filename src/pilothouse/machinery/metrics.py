@@ -298,6 +298,8 @@ class Registry:
             _check(name, labels, buckets)
             family = self._families[name] = of(name, kind, help_text, labels, buckets)
             family.allowed = self._allowed.get(name, {})
+            if not labels:
+                family.labels()  # exposed from the start, as 0, so that rates include the first increment
         return _checked(family, of, labels)
 
     def on_collect(self, refresh: Callable[[], None]) -> Callable[[], None]:

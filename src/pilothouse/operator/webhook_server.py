@@ -333,7 +333,7 @@ class WebhookServer:
             try:
                 return await call()
             except (ApiError, OSError) as error:
-                self._log.error("Cannot set up the webhooks, will be retried", error=error)
+                self._log.error("Cannot install definitions or set up the webhooks, will be retried", error=error)
                 await asyncio.sleep(backoff)
                 backoff = min(backoff * 2, CHECK_SECONDS)
 

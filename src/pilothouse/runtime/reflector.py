@@ -504,6 +504,9 @@ class Reflector(Generic[T]):
             self._log.info("Warning: watch ended with error", type=self._type, err=error)
         elif isinstance(error, NotFound) and self._has_just_gone():
             self._log.info("The kind is no longer served", type=self._type, err=error)
+        elif isinstance(error, NotFound):
+            version = self._kind.version
+            self._log.error(f"Failed to {doing}", error=error, type=self._type, version=version, hint=_NOT_SERVED)
         else:
             self._log.error(f"Failed to {doing}", error=error, type=self._type)
 
@@ -518,6 +521,7 @@ class Reflector(Generic[T]):
         return now - self._missing_since < GONE_SECONDS
 
 
+_NOT_SERVED = "the API server does not serve this version of the kind, or its definition is not established"
 _metadata_only = msgspec.json.Decoder(Object)
 
 

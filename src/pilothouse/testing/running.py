@@ -35,6 +35,9 @@ _ACCOUNT = "system:serviceaccount:"
 _OF_AN_ACCOUNT = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 _DENIED = " cannot "
 """In the message of a 403 of the authorizer (``authorizer.forbidden``); admission words its own differently."""
+_ESCALATES = " is attempting to grant RBAC permissions not currently held:\n"
+"""In the message about a role or a binding that grants more than its writer has (``escalation_check``)."""
+_MOST_SHOWN = 200
 
 
 class MissingRight(AssertionError):
@@ -76,6 +79,8 @@ class ProgramUnderTest:
             self.webhooks = self.app.webhook_handler(self.client())
         self._missing: dict[RequestInfo, int] = {}
         """Requests that were forbidden, without names, and how often they were."""
+        self._escalations: dict[RequestInfo, str] = {}
+        """Roles and bindings that were forbidden, without names, and what they would have granted."""
 
     def run(self) -> Coroutine[Any, Any, object]:
         """The program, until it is cancelled."""
@@ -96,13 +101,16 @@ class ProgramUnderTest:
     def _observe(self, seen: "interceptor.Observation") -> None:
         match seen:
             case interceptor.Answered(call=call, response=response, injected=False) if response.status == 403:
-                if _DENIED in msgspec.json.decode(response.body, type=_Status).message:
+                message = msgspec.json.decode(response.body, type=_Status).message
+                if _ESCALATES in message:
+                    self._escalations[_unnamed(call)] = message.partition(_ESCALATES)[2]
+                elif _DENIED in message:
                     self._forbidden(call)
             case interceptor.Opened(call=call, status=403):
                 self._forbidden(call)
 
     def _forbidden(self, call: RequestInfo) -> None:
-        call = msgspec.structs.replace(call, name="", path="" if call.resource else call.path)
+        call = _unnamed(call)
         self._missing[call] = self._missing.get(call, 0) + 1
 
     # Rights
@@ -124,7 +132,19 @@ class ProgramUnderTest:
     @property
     def missing_rights(self) -> list[str]:
         """Each right that was missing, in one line: verb, resource, and what declares it."""
-        return [self._missing_right(call, times) for call, times in self._missing.items()]
+        return [
+            *(self._missing_right(call, times) for call, times in self._missing.items()),
+            *(self._escalation(call, rules) for call, rules in self._escalations.items()),
+        ]
+
+    def _escalation(self, call: RequestInfo, rules: str) -> str:
+        way = "escalate on it" if call.resource in ("roles", "clusterroles") else "bind on its role"
+        where = f" in namespace {call.namespace}" if call.namespace else ""
+        shown = rules.replace("\n", " ")[:_MOST_SHOWN]
+        return (
+            f"{self.user} may not {call.verb} {call.resource}{where} that grant what it has not: {shown}; "
+            f"add that, or the verb {way}, to rights="
+        )
 
     def _missing_right(self, call: RequestInfo, times: int) -> str:
         resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
@@ -168,6 +188,10 @@ def _account(user: str) -> tuple[str, str]:
     if not namespace or not colon or not name:
         raise ValueError(f"the user of a service account is {_ACCOUNT}NAMESPACE:NAME, got {user!r}")
     return namespace, name
+
+
+def _unnamed(call: RequestInfo) -> RequestInfo:
+    return msgspec.structs.replace(call, name="", path="" if call.resource else call.path)
 
 
 def _declared(grants: "Iterable[Grant]", group: str, resource: str) -> str:

@@ -60,8 +60,9 @@ class Nodes:
             raise ActionError("the cluster has no nodes")
         return self._simulation.plane.nodes
 
-    def select(self, selection: actions.NodeSelection, chance: random.Random) -> list[str]:
-        """The nodes that are meant, in their order. Raises ``ActionError`` if there is none."""
+    def select(self, selection: actions.NodeSelection, chance: random.Random, *, vanished: bool = False) -> list[str]:
+        """The nodes that are meant, in their order. Those without a Node object are not, unless they are named or
+        ``vanished`` is set. Raises ``ActionError`` if there is none."""
         named = {*selection.names, *([selection.name] if selection.name else [])}
         if missing := named - set(self._groups):
             raise ActionError(f"there is no node {sorted(missing)[0]}")
@@ -72,6 +73,9 @@ class Nodes:
             and selection.group in ("", group)
             and selection.zone in ("", self._zones[name])
         ]
+        if not named and not vanished:
+            labels = self._labels()
+            found = [name for name in found if name in labels]
         if selection.selector:
             labels, matches = self._labels(), parse_selector(selection.selector).matches
             found = [name for name in found if name in labels and matches(labels[name])]

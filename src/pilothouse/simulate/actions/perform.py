@@ -56,7 +56,8 @@ class Actions:
                 return
             if entry.nodes is not None:
                 by = f'entry "{entry.name}"' if entry.name else f"spec.timeline[{number}]"
-                await self.nodes.fault(entry.nodes, self.nodes.select(entry.nodes, chance), by)
+                names = self.nodes.select(entry.nodes, chance, vanished=entry.nodes.effect == "revive")
+                await self.nodes.fault(entry.nodes, names, by)
                 return
             if entry.drain is not None:
                 await self._drain(number, entry.drain, chance)

@@ -125,7 +125,8 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class NodeSelection(_Strict, frozen=True, kw_only=True):
-    """Nodes: those that fit everything that is given."""
+    """Nodes: those that fit everything that is given. Those that have vanished are not meant, unless they are named, or
+    revived."""
 
     name: str = ""
     """One node."""
