@@ -77,7 +77,8 @@ async def create(client: Client, size: Size) -> None:
     await asyncio.gather(*(some() for _ in range(_CONNECTIONS)))
 
 
-async def _fill(kubeconfig: Path, pid: int, size: Size) -> Seen:
+async def fill(kubeconfig: Path, pid: int, size: Size) -> Seen:
+    """Create everything and wait until all pods are ready."""
     env = Env()
     client = Client(connect(env, kubeconfig=str(kubeconfig)), env)
     began, cpu = time.perf_counter(), cpu_seconds(pid)
@@ -110,6 +111,13 @@ def _cpu_between(seen: Seen, first: float, last: float) -> float | None:
     return (end[1] - begin[1]) / (end[2] - begin[2]) if end[2] > begin[2] else None
 
 
+def at_rest(pid: int) -> float:
+    """What a process takes that has nothing to do, in per cent of a core."""
+    before = cpu_seconds(pid)
+    time.sleep(_REST_SECONDS)
+    return (cpu_seconds(pid) - before) / _REST_SECONDS * 100
+
+
 def measure(size: Size) -> dict[str, float | None]:
     """One life of ``pilothouse up``."""
     with tempfile.TemporaryDirectory(prefix="pilothouse-bench-") as name:
@@ -118,11 +126,10 @@ def measure(size: Size) -> dict[str, float | None]:
         with started(pilothouse("up", f"--nodes={size.nodes}", "--port=0"), log, cwd=directory) as process:
             wait_for_line(process, "is ready", log)
             empty = resident_bytes(process.pid)
-            seen = loops.run(_fill(kubeconfig, process.pid, size))
+            seen = loops.run(fill(kubeconfig, process.pid, size))
             memory = resident_bytes(process.pid)
             time.sleep(_SETTLE_SECONDS)
-            before = cpu_seconds(process.pid)
-            time.sleep(_REST_SECONDS)
+            rest = at_rest(process.pid)
             return {
                 "seconds": seen[-1][0],
                 "cpu": seen[-1][1] / seen[-1][2] * 1e3,
@@ -130,7 +137,7 @@ def measure(size: Size) -> dict[str, float | None]:
                 "memory": memory / 1e6,
                 "peak": peak_bytes_of(process.pid) / 1e6,
                 "each": (memory - empty) / size.pods / 1e3,
-                "rest": (cpu_seconds(process.pid) - before) / _REST_SECONDS * 100,
+                "rest": rest,
             }
 
 

@@ -4,7 +4,7 @@ PodTopologySpread uses it for the constraints of the system. As ``DefaultSelecto
 (``plugins/helper/spread.go``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pilothouse.api.core import Pod
 from pilothouse.api.kinds import Kind
@@ -52,6 +52,7 @@ class DefaultSelectors:
 
     def __init__(self, informers: InformerFactory) -> None:
         self._services = informers.informer(SERVICES)
+        self._services.cache.add_index(_PAIR_INDEX, _pair_of)
         self._controllers = informers.informer(REPLICATION_CONTROLLERS)
         self._sets = {
             ("apps", "ReplicaSet"): informers.informer(REPLICA_SETS),
@@ -68,8 +69,7 @@ class DefaultSelectors:
     def default_selector(self, pod: Pod) -> Selector | None:
         """The selector, or None for a pod without Services and controller."""
         meta = pod.metadata
-        services = self._services.cache.list(meta.namespace)
-        pairs = _merged(meta.labels, [service.spec.selector for service in services])
+        pairs = _merged(meta.labels, [service.spec.selector for service in self._candidates(meta)])
         owner = controller_of(meta)
         if owner is None:
             return _of_pairs(pairs) if pairs else None
@@ -86,6 +86,27 @@ class DefaultSelectors:
         if own.empty or own.selects_nothing:
             return _of_pairs(pairs) if pairs else None
         return Selector((*_of_pairs(pairs).requirements, *own.requirements)) if pairs else own
+
+    def _candidates(self, meta: ObjectMeta) -> list[MapSelectorObject]:
+        """The Services that may select a pod, by name: upstream goes through all of the namespace, for each pod."""
+        by_index = self._services.cache.by_index
+        found = [
+            service for pair in meta.labels.items() for service in by_index(_PAIR_INDEX, _pair(meta.namespace, *pair))
+        ]
+        return sorted(found, key=lambda service: service.metadata.name)
+
+
+_PAIR_INDEX = "pair of the selector"
+
+
+def _pair_of(service: MapSelectorObject) -> Iterable[str]:
+    """One pair that the pods of a Service have."""
+    selector = service.spec.selector
+    return (_pair(service.metadata.namespace, *min(selector.items())),) if selector else ()
+
+
+def _pair(namespace: str, name: str, value: str) -> str:
+    return f"{namespace}/{name}={value}"
 
 
 def _merged(labels: Mapping[str, str], selectors: Sequence[Mapping[str, str]]) -> dict[str, str]:
