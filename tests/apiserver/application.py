@@ -47,6 +47,10 @@ class Exchange:
         await self._application(self.scope, self._incoming.get, self._send)
         return b"".join([self.events.get_nowait() for _ in range(self.events.qsize())])
 
+    def receive(self, data: bytes) -> None:
+        """The client sends more."""
+        self._incoming.put_nowait({"type": "http.request", "body": data})
+
     def leave(self) -> None:
         self._incoming.put_nowait({"type": "http.disconnect"})
 

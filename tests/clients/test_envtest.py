@@ -56,6 +56,12 @@ def test_programs_print_their_version(program: str, printed: str, capsys: pytest
     assert capsys.readouterr().out.startswith(printed)
 
 
+def test_etcds_flags_may_have_one_dash(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are those of Go's ``flag``; fabric8's kube-api-test passes ``-data-dir``."""
+    assert stand_in("etcd", ["-data-dir", "/nonexistent/etcd", "-wal-dir", "/nonexistent/wal", "-version"]) == 0
+    assert capsys.readouterr().out.startswith("etcd Version: 3.")
+
+
 def test_kubectl_is_the_one_of_the_path_or_says_where_to_get_it(tmp_path: Path) -> None:
     bare = run_pilothouse(tmp_path, "envtest-assets", "--dir", "bare", PATH="/nonexistent")
     missing = subprocess.run(

@@ -32,6 +32,28 @@ async def test_a_body_in_chunks_is_put_together_and_its_trailers_are_dropped() -
             assert (await exchange(reader, writer, CHUNKED + body))[2] == b"POST /? abc"
 
 
+async def test_after_101_both_sides_send_what_they_like() -> None:
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"upgrade", b"echo"), (b"connection", b"Upgrade")]
+        await send({"type": "http.response.start", "status": 101, "headers": headers})
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        body = b""
+        while not body.endswith(b"end"):
+            body = (await receive())["body"]
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b"."})
+
+    async with Server(app) as server, connected(server) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nhost: here\r\nupgrade: echo\r\nconnection: Upgrade\r\n\r\n")
+        status, headers = await read_head(reader)
+        assert (status, headers["connection"]) == (101, "Upgrade")
+        assert "transfer-encoding" not in headers
+        writer.write(b"\x00GET / HTTP/1.1\r\n\r\n")
+        assert await reader.readexactly(19) == b"\x00GET / HTTP/1.1\r\n\r\n"
+        writer.write(b"end")
+        assert await rest(reader) == b"end."
+
+
 async def test_a_body_that_breaks_off_is_a_bad_request_and_its_application_hears_of_it() -> None:
     heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 

@@ -3,7 +3,8 @@
 ``serving`` runs it. Requests are authenticated and authorized by their heads; their bodies are read after that
 (``request_bodies``). It limits how long an answer may take, until its client has it; compresses large ones for those
 who ask, and sends them in pieces, so that a client that reads slowly has few of them waiting; and streams watches:
-headers at once, events in the batches in which they come, nothing compressed. The peer's certificate, where it was
+headers at once, events in the batches in which they come, nothing compressed, over WebSocket for those who ask
+(``websockets``). The peer's certificate, where it was
 verified, comes with the scope (``serving.peer_of``).
 """
 
@@ -14,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from pilothouse.api.wire import Request, Response, Stream
-from pilothouse.apiserver import errors
+from pilothouse.apiserver import errors, websockets
 from pilothouse.apiserver.authentication.authenticator import unauthorized
 from pilothouse.apiserver.endpoints.impersonation import PREFIX, SEPARATOR
 from pilothouse.apiserver.errors import StatusError
@@ -46,6 +47,8 @@ in pieces of about this length, each once its client has read most of the one be
 UNSENT_BYTES = 64 * 1024 * 1024
 """What long answers and events hold together that are on their way. Plain lists are not among them: they are made as
 they are sent, from what is stored."""
+_NORMAL = (1000).to_bytes(2)
+"""The status of a WebSocket that has served its purpose."""
 _PATIENCE_SECONDS = _LEAST_SECONDS = 5.0
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -176,6 +179,9 @@ class Application:
         long_running = self._handler_chain.long_running(request)
         long_running.inc()
         try:
+            if websockets.is_websocket_request(request.headers) and _is_json(stream):
+                await self._stream_messages(request, stream, receive, send)
+                return
             async with TaskGroup("watch") as group:
                 listener = group.start(_close_when_gone(stream, receive), name="watch-listener")
                 await send(self._start(request, stream.status, dict(stream.headers)))
@@ -192,6 +198,27 @@ class Application:
             long_running.inc(-1.0)
             del self._streams[number]
             await stream.close()
+
+    async def _stream_messages(self, request: Request, stream: Stream, receive: Receive, send: Send) -> None:
+        """Each event is a message of text."""
+        accepted = websockets.handshake(request.headers)
+        if isinstance(accepted, websockets.Rejected):
+            plain = {"content-type": "text/plain; charset=utf-8"}
+            rejection = Response(accepted.status, plain, accepted.message.encode())
+            await self._send(request, rejection, send, self._env.monotonic())
+            return
+        async with TaskGroup("watch") as group:
+            await send(self._start(request, 101, accepted))
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
+            listener = group.start(_answer_frames(stream, receive, send), name="watch-listener")
+            rest = b""
+            async for piece in _pieces(stream):
+                *events, rest = (rest + piece).split(b"\n")
+                for event in events:
+                    for frame in websockets.text_frames(event + b"\n", LONG_BYTES):
+                        await send({"type": "http.response.body", "body": frame, "more_body": True})
+            listener.cancel()
+            await send({"type": "http.response.body", "body": websockets.control_frame(websockets.CLOSE, _NORMAL)})
 
     async def _send_event(self, piece: bytes, send: Send) -> None:
         async with self._holding(len(piece)):
@@ -222,6 +249,27 @@ async def _pieces(stream: Stream) -> Any:
     else:
         async for piece in stream:
             yield piece
+
+
+def _is_json(stream: Stream) -> bool:
+    return stream.headers.get("content-type", "").partition(";")[0] == "application/json"
+
+
+async def _answer_frames(stream: Stream, receive: Receive, send: Send) -> None:
+    """Answer the client's pings, and end the stream when it wants to close, or is gone."""
+    frames = websockets.ClientFrames()
+    while (message := await receive())["type"] != "http.disconnect":
+        try:
+            found = frames.feed(message["body"])
+        except websockets.FrameError:
+            break
+        for kind, payload in found:
+            if kind == websockets.PING:
+                pong = websockets.control_frame(websockets.PONG, payload)
+                await send({"type": "http.response.body", "body": pong, "more_body": True})
+        if any(kind == websockets.CLOSE for kind, _payload in found):
+            break
+    await stream.close()
 
 
 async def _close_when_gone(stream: Stream, receive: Receive) -> None:

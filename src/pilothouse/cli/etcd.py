@@ -6,6 +6,7 @@ server asks ``DATA_PATH`` where the data is. Nothing here speaks etcd's protocol
 """
 
 import json
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -49,7 +50,7 @@ def flag_set(program: str) -> FlagSet:
 def run(program: str, words: Sequence[str]) -> int:
     """Answer until a signal."""
     flags = flag_set(program)
-    known, unknown = known_words(flags, words)
+    known, unknown = known_words(flags, [_with_two_dashes(word) for word in words])
     parsed = parse(flags, program, known)
     if isinstance(parsed, int):
         return parsed
@@ -73,6 +74,11 @@ def run(program: str, words: Sequence[str]) -> int:
         signal.signal(number, _end)
     server.serve_forever()
     return 0
+
+
+def _with_two_dashes(word: str) -> str:
+    """etcd takes flags as Go's ``flag`` does, ``-data-dir`` for ``--data-dir``; fabric8's kube-api-test passes both."""
+    return f"-{word}" if re.match(r"-[a-z]{2}", word) else word
 
 
 def _listen(urls: Sequence[str]) -> ThreadingHTTPServer:

@@ -77,6 +77,7 @@ class Exchange:
         "keep_alive",
         "scope",
         "streaming",
+        "upgraded",
         "written",
     )
 
@@ -90,6 +91,8 @@ class Exchange:
         """Whether the client is gone."""
         self.streaming: asyncio.Task[Any] | None = None
         """The task that is streaming a response."""
+        self.upgraded = False
+        """Whether the response was 101: what follows on both sides is no HTTP, and is passed on as it is."""
         self.written = False
         """Whether the client may have seen a part of the response."""
         self._wire = wire
@@ -191,7 +194,8 @@ class Exchange:
             raise RuntimeError("a body must follow the start of the response and precede its end")
         more = message.get("more_body", False)
         if more:
-            self.streaming = asyncio.current_task()
+            # Of several tasks that send, as with pongs between events, it is the first.
+            self.streaming = self.streaming or asyncio.current_task()
             if self.disconnected:
                 raise ConnectionResetError("the client is gone")
         if not self._wire.writable.is_set() and not self.disconnected:
@@ -228,7 +232,10 @@ class Exchange:
                 says_close = True
                 self.keep_alive = False
             lines.append(b"%b: %b\r\n" % (name, value))
-        if self.scope["method"] == "HEAD" or status in _WITHOUT_BODY:
+        if status == http.HTTPStatus.SWITCHING_PROTOCOLS:
+            self.upgraded = True
+            self.keep_alive = False
+        elif self.scope["method"] == "HEAD" or status in _WITHOUT_BODY:
             length = 0
         elif length is None:
             if self.scope["http_version"] == "1.0":
@@ -237,7 +244,7 @@ class Exchange:
                 self._chunked = True
                 lines.append(b"transfer-encoding: chunked\r\n")
         self._expected = length
-        if not (self.keep_alive or says_close):
+        if not (self.keep_alive or says_close or self.upgraded):
             lines.append(b"connection: close\r\n")
         lines.append(b"\r\n")
         return b"".join(lines)

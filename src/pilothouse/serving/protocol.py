@@ -363,14 +363,17 @@ class Connection(asyncio.Protocol):
     def _parse(self, data: bytes) -> None:
         parser = self._parser
         if parser is None:
-            return  # what it sends is no HTTP any more
+            # What it sends is no HTTP any more.
+            if self._active is not None and self._active.upgraded and not self._active.feed(data):
+                self._pause_reading()
+            return
         between = self._read is None and not self._in_head
         self._begun = 0
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # What follows is in a protocol that is not supported; the application responds to the request itself.
-            _log.info("Upgrade of the connection is not supported", v=4, path=self._url.decode("latin-1"))
+            # The application changes the protocol, or responds to the request itself. What follows is its own matter.
+            _log.info("The client asks for another protocol", v=4, path=self._url.decode("latin-1"))
             self._stop_parsing()
         except httptools.HttpParserError:
             # A client that speaks TLS to a plain port, or the other way round, ends here.

@@ -62,6 +62,13 @@ def test_a_client_certificate_names_user_and_groups() -> None:
     assert certificate_identity(issue_server(authority, ["host"], NOW).certificate) is None, "it is not for clients"
 
 
+def test_a_certificate_without_extended_key_usages_is_for_any_usage() -> None:
+    """As Go's ``x509.Certificate.Verify``; ``openssl x509 -req`` and fabric8's kube-api-test make such ones."""
+    identity = certificate_identity(make_authority("jane", NOW).certificate)
+    assert identity is not None
+    assert identity.user == "jane"
+
+
 def test_a_certificate_whose_name_cannot_be_read_is_nobodys() -> None:
     authority = make_authority("ca", NOW)
     certificate = x509.load_pem_x509_certificate(issue_client(authority, "janejane", (), NOW).certificate)

@@ -80,14 +80,7 @@ def _certificate_identity(certificate: bytes) -> Identity | None:
         parsed = x509.load_pem_x509_certificate(certificate)
     else:
         parsed = x509.load_der_x509_certificate(certificate)
-    try:
-        usages = parsed.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return None
-    if (
-        oid.ExtendedKeyUsageOID.CLIENT_AUTH not in usages
-        and oid.ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE not in usages
-    ):
+    if not _is_for_clients(parsed):
         return None
     names = parsed.subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)
     if not names or not names[0].value:
@@ -101,6 +94,14 @@ def _certificate_identity(certificate: bytes) -> Identity | None:
         str(uids[0].value) if uids else "",
         {"authentication.kubernetes.io/credential-id": (f"X509SHA256={digest}",)},
     )
+
+
+def _is_for_clients(certificate: "x509.Certificate") -> bool:
+    try:
+        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True  # without the extension it is for any usage (Go's x509.Certificate.Verify)
+    return not {oid.ExtendedKeyUsageOID.CLIENT_AUTH, oid.ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}.isdisjoint(usages)
 
 
 class Authenticator:

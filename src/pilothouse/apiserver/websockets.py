@@ -1,0 +1,127 @@
+"""Watches over WebSocket (RFC 6455), for clients that ask for it: fabric8's, and pages in browsers.
+
+``asgi`` asks whether a request wants one, sends the head, and puts each event into a message of text. The rules are
+those of ``golang.org/x/net/websocket``, which serves upstream's watches (apiserver ``endpoints/handlers/watch.go``,
+v0.36): only version 13, an Origin must be named, at most one subprotocol. What clients send is read and dropped, but
+for pings and their wish to close.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+PING, PONG, CLOSE = 0x9, 0xA, 0x8
+_CONTINUATION, _TEXT = 0x0, 0x1
+_FINAL = _MASKED = 0x80
+_LONGEST_CONTROL = 125
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_UPGRADES = re.compile(r"(^|.*,\s*)upgrade($|\s*,)", re.IGNORECASE).match
+"""``connectionUpgradeRegex`` (apimachinery ``util/httpstream/wsstream``)."""
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """No handshake with this client."""
+
+    status: int
+    message: str
+
+
+class FrameError(ValueError):
+    """The client does not send frames as clients must."""
+
+
+def is_websocket_request(headers: Mapping[str, str]) -> bool:
+    """Whether the client wants to change to WebSocket (``wsstream.IsWebSocketRequest``)."""
+    return headers.get("upgrade", "").lower() == "websocket" and bool(_UPGRADES(headers.get("connection", "")))
+
+
+def handshake(headers: Mapping[str, str]) -> dict[str, str] | Rejected:
+    """The headers of the 101 (``hybiServerHandshaker``), or why there is none."""
+    key = headers.get("sec-websocket-key", "")
+    if not key:
+        return Rejected(400, "missing or bad challenge response")
+    if headers.get("sec-websocket-version") != "13":
+        return Rejected(400, "missing or bad WebSocket Version")
+    if not headers.get("origin"):
+        return Rejected(403, "null origin")
+    protocol = headers.get("sec-websocket-protocol", "").strip()
+    if "," in protocol:
+        return Rejected(400, "missing or bad WebSocket-Protocol")
+    digest = hashlib.sha1(key.encode("latin-1") + _GUID, usedforsecurity=False).digest()
+    accepted = {
+        "upgrade": "websocket",
+        "connection": "Upgrade",
+        "sec-websocket-accept": base64.b64encode(digest).decode(),
+    }
+    return {**accepted, "sec-websocket-protocol": protocol} if protocol else accepted
+
+
+def text_frames(message: bytes, longest: int) -> Iterator[bytes]:
+    """One message of text, in frames of at most so many bytes: between two of them a pong may be sent."""
+    for start in range(0, len(message) or 1, longest):
+        piece = message[start : start + longest]
+        last = start + longest >= len(message)
+        yield _frame((_FINAL if last else 0) | (_CONTINUATION if start else _TEXT), piece)
+
+
+def control_frame(kind: int, payload: bytes = b"") -> bytes:
+    """A pong, or a close frame."""
+    return _frame(_FINAL | kind, payload)
+
+
+def _frame(first: int, payload: bytes) -> bytes:
+    size = len(payload)
+    if size < 126:
+        return bytes((first, size)) + payload
+    if size < 1 << 16:
+        return bytes((first, 126)) + size.to_bytes(2) + payload
+    return bytes((first, 127)) + size.to_bytes(8) + payload
+
+
+class ClientFrames:
+    """Finds the control frames in what a client sends. Holds at most one of them: messages are dropped as they come."""
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._skipped = 0
+        """Bytes of a message that are still to come."""
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Kind and payload of the control frames that are complete. Raises ``FrameError``."""
+        found = []
+        data = self._held + data
+        while True:
+            dropped = min(self._skipped, len(data))
+            data, self._skipped = data[dropped:], self._skipped - dropped
+            head = _head(data)
+            if head is None:
+                break
+            kind, size, start = head
+            if kind < CLOSE:
+                data, self._skipped = data[start:], size
+                continue
+            if len(data) < start + size:
+                break
+            mask, payload = data[start - 4 : start], data[start : start + size]
+            found.append((kind, bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))))
+            data = data[start + size :]
+        self._held = data
+        return found
+
+
+def _head(data: bytes) -> tuple[int, int, int] | None:
+    """Kind, size and start of the payload of the frame that begins here; None while its head is not complete."""
+    if len(data) < 2:
+        return None
+    kind, size = data[0] & 0xF, data[1] & ~_MASKED
+    if not data[1] & _MASKED:
+        raise FrameError("a client's frames must be masked")
+    if kind >= CLOSE and size > _LONGEST_CONTROL:
+        raise FrameError("a control frame is longer than 125 bytes")
+    more = {126: 2, 127: 8}.get(size, 0)
+    if len(data) < 2 + more + 4:
+        return None
+    return kind, int.from_bytes(data[2 : 2 + more]) if more else size, 2 + more + 4
