@@ -93,8 +93,11 @@ def test_the_version_that_was_decided_from_is_not_kept() -> None:
     for status in ({}, {"phase": "Running"}):
         confirmed = bound(pod("p", "1", status=status), "a")
         assert cache.add_pod(confirmed) == (None, None)
-        assert state.pod is confirmed
-        assert state.pod_info.pod is confirmed
+        kept = state.pod_info.pod
+        assert (state.pod, kept.spec.node_name) == (confirmed, "")
+        assert kept.metadata is confirmed.metadata
+        assert kept.status is confirmed.status
+        assert kept.spec.containers is confirmed.spec.containers
 
 
 POOL: list[dict[str, Any]] = [

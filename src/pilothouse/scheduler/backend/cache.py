@@ -13,6 +13,8 @@ nodes; ``topology_version`` changes with labels, taints and ``unschedulable`` of
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from pilothouse.api.core import Node, Pod
 from pilothouse.scheduler.backend.match_counts import MatchCountIndex, MatchCounts, Topologies, Topology
 from pilothouse.scheduler.backend.nominator import Nominator
@@ -175,9 +177,12 @@ class Cache:
                 and known.terminating == (meta.deletion_timestamp is not None)
             ):
                 known.pod = pod
-                # What was decided from is the pod without a node. It must not keep the version of then in memory, which
-                # is as large as the one that everybody has; of a pod on a node nobody asks for it.
-                known.pod_info.pod = pod
+                # What was decided from is the pod without a node, and filters ask it for pods of the same kind that are
+                # scheduled later. It must not keep the version of then in memory, which is as large as the one that
+                # everybody has.
+                known.pod_info.pod = msgspec.structs.replace(
+                    pod, spec=msgspec.structs.replace(pod.spec, node_name=known.pod_info.pod.spec.node_name)
+                )
                 known.assumed = False
                 return None, None
         pod_state = PodState(PodInfo(pod), node_name, assumed=False)
