@@ -10,6 +10,7 @@ from tests.remembered import by_type, remembered
 from tests.scenarios.users import Doc, User, replica_set
 
 from pilothouse.apiserver.serializers.results import WatchEvent
+from pilothouse.client import shared_parts
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.cleanup.garbage_collector import attempts
 from pilothouse.runtime import events, pod_control
@@ -101,6 +102,7 @@ def few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memories that have a bound are full soon."""
     monkeypatch.setattr(events, "CACHE_ENTRIES", FEW)
     monkeypatch.setattr(pod_control, "_BODIES", FEW)
+    monkeypatch.setattr(shared_parts, "_MODELS", FEW)
     monkeypatch.setattr(attempts.AbsentOwners.__init__, "__defaults__", (FEW,))
 
 

@@ -43,7 +43,8 @@ class _Bucket(Generic[T]):
     def __init__(self, values: tuple[str, ...] = ()) -> None:
         self.items: dict[str, T] = {}
         self.values = values
-        """What the index function gave for the first object here; every object with equal values shares it."""
+        """What the index function gave for an object here; every object with equal values shares it. Empty if that one
+        has left: in a bucket that stays it would be remembered for ever."""
         self._order: list[str] | None = None
         self._removed: set[str] = set()  # never iterated
         self._unsorted = False
@@ -112,6 +113,8 @@ class _Index(Generic[T]):
             bucket = buckets.get(value)
             if bucket is None:
                 bucket = buckets[value] = _Bucket(values)
+            elif not bucket.values:
+                bucket.values = values
             elif bucket.values == values:
                 values = bucket.values
             bucket.put(key, obj)
@@ -128,7 +131,11 @@ class _Index(Generic[T]):
     def _leave(self, key: str, values: tuple[str, ...], stays: tuple[str, ...]) -> None:
         for value in values:
             bucket = self.buckets.get(value)
-            if bucket is not None and value not in stays:
+            if bucket is None:
+                continue
+            if bucket.values is values:
+                bucket.values = ()
+            if value not in stays:
                 bucket.drop(key)
                 if not bucket.items:
                     del self.buckets[value]
