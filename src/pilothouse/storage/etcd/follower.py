@@ -20,7 +20,7 @@ from pilothouse.storage.etcd.client import CLOSED, REQUEST_TIMEOUT, EtcdClient, 
 _ASK_AGAIN = 0.05
 """Seconds without an answer to a progress request."""
 _WATCHER_SECONDS = 50e-6
-"""How long to wait for further events, for each watcher that was enqueued: about twice what it takes to wake it and to
+"""How long to wait for further events, for each watcher that was notified: about twice what it takes to wake it and to
 send what has changed, whether one event or a few."""
 _LEAST_PAUSE = 0.001
 _MOST_PAUSE = 0.01
@@ -36,7 +36,7 @@ class Stale(Exception):
 
 class Follower:
     """Hands on what etcd reports: ``receive`` gets the events of whole revisions, and says how many watchers it has
-    enqueued; ``advance`` a revision up to which everything was reported."""
+    notified; ``advance`` a revision up to which everything was reported."""
 
     def __init__(
         self,
@@ -91,8 +91,8 @@ class Follower:
             self._changed.clear()
             if self._waiting:
                 events, self._waiting = self._waiting, []
-                enqueued = await self._receive(events)
-                pause = enqueued * _WATCHER_SECONDS
+                notified = await self._receive(events)
+                pause = notified * _WATCHER_SECONDS
                 if pause >= _LEAST_PAUSE:
                     await asyncio.sleep(min(pause, _MOST_PAUSE))
             if self._waiting:

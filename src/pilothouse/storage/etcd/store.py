@@ -612,7 +612,7 @@ class EtcdStore(Store):
             watcher.close()
 
     async def _receive(self, events: list[Any]) -> int:
-        """Show what etcd reports, in its order, each revision as a whole; how many watchers were woken."""
+        """Show what etcd reports, in its order, each revision as a whole; how many watchers were notified."""
         delivered = self._watchers.deliveries
         group: dict[str, Staged] = {}
         began = self._env.monotonic()
