@@ -14,6 +14,7 @@ Not guaranteed: that a delayed key can be taken back, or that ``len`` counts del
 """
 
 import asyncio
+import contextvars
 import heapq
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -124,6 +125,7 @@ class WorkQueue(Generic[K]):
         self.name = name
         self._env = env
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
         self.at_rest: Callable[[K], float | None] | None = None
         """For a key that comes again and again, as the only one: asked in the timer when it is due. The seconds until
         it is due again, if a sync would find nothing to do; it counts as having been worked on. None: it goes to a
@@ -388,7 +390,8 @@ class WorkQueue(Generic[K]):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = when
-        self._timer = timer = self._loop.call_at(when, self._on_due)
+        # Not in the context of the sync that sets it, which a key at rest would keep for ever.
+        self._timer = timer = self._loop.call_at(when, self._on_due, context=self._context)
         if self.at_rest is not None:
             self._env.mark_pass(timer, self._leap)
 
