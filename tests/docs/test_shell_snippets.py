@@ -121,7 +121,10 @@ ELSEWHERE = {
     "docs/releasing.md": "tests/packaging",
     "docs/simulate-scenarios.md": "tests/simulate runs the scenarios",
     "docs/top.md": "tests/cli/screen: it needs a terminal",
+    "examples/go/README.md": "tests/clients/test_example_suites.py",
+    "examples/java/README.md": "tests/clients/test_example_suites.py",
     "examples/javascript/README.md": "tests/clients",
+    "examples/rust/README.md": "tests/clients/test_example_suites.py",
 }
 """Pages whose snippets are run by other tests."""
 _PRELUDE = r"""
