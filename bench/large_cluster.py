@@ -203,9 +203,11 @@ def figures(size: Size = SIZE) -> list[Figure]:
             rows: list[Row] = [
                 ("to ready", "s", seen[-1][0]),
                 ("CPU per pod", "ms", seen[-1][1] / size.pods * 1e3),
-                ("CPU per pod, last fifth by first", "", growth(seen) or 0.0),
                 ("resident memory", "MB", resident_bytes(process.pid) / 1e6),
             ]
+            pace = growth(seen)
+            if pace is not None:
+                rows.append(("CPU per pod, last fifth by first", "", pace))
             time.sleep(_SETTLE_SECONDS)
             rows.append(("at rest", "% of a core", at_rest(process.pid)))
             rows += loops.run(use(kubeconfig, process.pid, size))

@@ -79,7 +79,10 @@ class EndpointSliceController(ManagedController):
         self._topology = TopologyCache()
         self._metrics = Metrics(context.metrics, options.max_endpoints)
         self._writes = SliceWrites(context.client, self._tracker, self._metrics.changes)
-        self._node_queue: WorkQueue[str] = WorkQueue(context.env, "endpoint_slice_topology", context.metrics)
+        # Each of its syncs goes through all nodes, as upstream's.
+        self._node_queue: WorkQueue[str] = WorkQueue(
+            context.env, "endpoint_slice_topology", context.metrics, turns=COALESCING_TURNS
+        )
         node_pool = WorkerPool(
             f"{DESCRIPTOR.name}-topology", self._node_queue, self._sync_nodes, metrics=context.metrics, log=self.log
         )
