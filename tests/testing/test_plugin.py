@@ -54,25 +54,28 @@ def test_the_examples_with_an_operator_pass(name: str, tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "context",
-        "decorator",
-        "advance",
-        "asynchronous",
-        "lag",
-        "compact",
-        "virtual",
-        "simulation",
-        "explore",
-        "strategies",
-    ],
+_PROGRAMS = (
+    "context",
+    "decorator",
+    "advance",
+    "asynchronous",
+    "lag",
+    "compact",
+    "virtual",
+    "simulation",
+    "explore",
+    "strategies",
 )
-def test_the_other_examples_run(name: str, tmp_path: Path) -> None:
+
+
+def test_the_other_examples_run(tmp_path: Path) -> None:
+    """One after the other in a process: each is a program of its own, but none needs one to itself."""
     (tmp_path / "website_operator.py").write_text((_ROOT / "examples/website_operator.py").read_text())
-    (tmp_path / "example.py").write_text(_EXAMPLES[name])
-    done = _python("-W", "error", "example.py", cwd=tmp_path)
+    for name in _PROGRAMS:
+        (tmp_path / f"{name}_example.py").write_text(_EXAMPLES[name])
+    files = [f"{name}_example.py" for name in _PROGRAMS]
+    program = f"import runpy\nfor file in {files}: runpy.run_path(file, run_name='__main__')"
+    done = _python("-W", "error", "-c", program, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
