@@ -131,10 +131,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = item.path.name
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
-    # What has to stay together takes longest and mostly waits: begun last, one worker would sit idle beside it.
-    items.sort(
-        key=lambda item: (item.get_closest_marker("xdist_group") is None, item.get_closest_marker("real") is None)
-    )
+    # What has to stay together takes longest and mostly waits: begun last, one worker would sit idle beside it. Other
+    # long tests are begun before short ones for the same reason.
+    items.sort(key=lambda item: [item.get_closest_marker(mark) is None for mark in ("xdist_group", "real", "slow")])
 
 
 @pytest.fixture(scope="session")

@@ -229,7 +229,7 @@ def test_every_page_with_snippets_is_known() -> None:
     assert [line for line in NOT_RUN if f"\n{line}" not in f"\n{text}"] == []
 
 
-@pytest.mark.real
+@pytest.mark.real(cluster="none")  # pages start what they need
 @pytest.mark.slow
 @pytest.mark.skipif(not (ASSETS / "kubectl").is_file(), reason="no kubectl in KUBEBUILDER_ASSETS")
 @pytest.mark.parametrize("page", PAGES)
