@@ -32,13 +32,13 @@ class Suite(NamedTuple):
 
 GO = Suite(
     ("go", "list", "-deps", "-test", "./..."),
-    r".*(errors parsing go.mod|go.mod requires go|no required module|missing go.sum|module lookup disabled).*",
+    r".*(errors parsing go.mod:\n|go.mod requires go|no required module|missing go.sum|module lookup disabled).*",
     ("go", "test", "-count=1", "-v", "./..."),
     "--- PASS: TestServiceIsDeletedWithTheDeployment",
     (("GOPROXY", "off"), ("GOSUMDB", "off"), ("GOTOOLCHAIN", "local")),
 )
 JAVA = Suite(
-    ("mvn", "--offline", "--batch-mode", "test-compile"),
+    ("mvn", "--offline", "--batch-mode", "-DskipTests", "test"),
     r".*(Could not resolve dependencies|could not be resolved).*",
     ("mvn", "--offline", "--batch-mode", "test"),
     "Tests run: 5, Failures: 0, Errors: 0, Skipped: 0",
