@@ -207,3 +207,7 @@ def test_reports(path: str, tmp_path: Path, words: tuple[str, ...], expected: st
 def test_a_report_that_cannot_be_written(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", path, *HOLDS, "--report", "/nowhere/r.html", *HERE]) == 2
     assert "/nowhere/r.html: No such file or directory" in capsys.readouterr().err
+    assert main(["simulate", path, *HOLDS, "--report", path.rpartition("/")[0], *HERE]) == 2
+    done = capsys.readouterr()
+    assert ": Is a directory" in done.err
+    assert not done.out, "it is refused before the runs"

@@ -213,6 +213,16 @@ def test_what_did_not_happen_is_noticed(tmp_path: Path) -> None:
     assert next(search_lines("s", [(Job(number=0, seed=0), found)], 1)).startswith("s: 1 run, ")
 
 
+def test_a_limit_in_percent_is_of_the_replicas_at_that_moment(tmp_path: Path) -> None:
+    spec = WEB + "  timeline:\n  - {at: 1m, crash: {selector: app=web}}\n"
+    spec += "  - {at: 3m, scale: {deployment: web, replicas: 1}}\n"
+    spec += "  expect: {budgets: [{workload: deployment/web, maxUnavailable: 100%}]}\n"
+    found = result(tmp_path, spec)
+    (budget,) = found.budgets
+    assert (budget.measured, budget.limit, budget.held) == (3, 3, True)
+    assert "budget maxUnavailable deployment/web  3 of 3" in "\n".join(run_lines(found))
+
+
 def test_entries_that_are_left_out_are_not_missed(tmp_path: Path) -> None:
     spec = WEB + "  timeline:\n  - {name: one, at: 1m, scale: {deployment: web, replicas: 5}}\n"
     spec += "  expect:\n    eventually: [{cel: 'false', within: 1m, after: one}]\n"

@@ -122,6 +122,8 @@ class _Command:
         for name in ("record", "report", "plot", "junit"):
             if parsed[name] and not Path(parsed[name]).parent.is_dir():  # rather than after an hour
                 raise ValueError(f"{parsed[name]}: No such file or directory")
+            if parsed[name] and Path(parsed[name]).is_dir():
+                raise ValueError(f"--{name} {parsed[name]}: Is a directory")
         self._replay = replay.Replay(program=program, path=self._path, settings=parsed["set"])
 
     def run(self) -> int:

@@ -187,7 +187,8 @@ def _explained(host: str, port: int) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(
-                f"can't listen on {place}: another program does; stop it, or choose another port (0 takes a free one)"
+                f"can't listen on {place}: another program does; "
+                "stop it, or choose another port (port 0 takes a free one)"
             ) from error
         if error.errno == errno.EACCES:
             raise CannotListen(f"can't listen on {place}: ports below 1024 need privileges") from error

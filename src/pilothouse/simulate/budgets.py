@@ -98,6 +98,9 @@ class _Usage(msgspec.Struct):
     share: float = 0.0
     exceeded_at: dict[int, float] = {}
     """By the number of the budget: when first."""
+    closest: dict[int, tuple[int, int]] = {}
+    """By the number of the budget: what was missing, and the limit then, when the budget came closest to its limit or
+    exceeded it most. A limit in percent changes with the replicas."""
 
 
 class _PodUsage(msgspec.Struct):
@@ -268,9 +271,15 @@ class Usage(Invariant):
             usage.most = missing
             usage.share = missing / usage.required
         for number in self._of_budget.get(name, ()):
-            limit = self._budgets[number].max_unavailable
-            if limit is not None and missing > limit.of(usage.required):
+            share = self._budgets[number].max_unavailable
+            if share is None or not missing:
+                continue
+            limit = share.of(usage.required)
+            if missing > limit:
                 usage.exceeded_at.setdefault(number, self._now() - self._began)
+            known = usage.closest.get(number)
+            if known is None or (missing - limit, missing) > (known[0] - known[1], known[0]):
+                usage.closest[number] = missing, limit
 
     def _now(self) -> float:
         assert self._simulation is not None, "the run has begun"
@@ -333,8 +342,9 @@ class Usage(Invariant):
         if budget.max_unavailable is not None and owner is not None:
             usage = self._workloads.get(owner) or _Usage()
             at = usage.exceeded_at.get(number)
-            limit = budget.max_unavailable.of(max(usage.required, usage.desired))
-            return [BudgetResult(name=name, measured=usage.most, limit=limit, held=at is None, at=at)]
+            nothing_missing = 0, budget.max_unavailable.of(max(usage.required, usage.desired))
+            missing, limit = usage.closest.get(number, nothing_missing)
+            return [BudgetResult(name=name, measured=missing, limit=limit, held=at is None, at=at)]
         if budget.time_to_ready is not None:
             waits = all_waits.get(owner, Waits())
             times = waits.ordered()

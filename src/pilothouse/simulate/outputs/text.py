@@ -73,7 +73,7 @@ def _budget_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
         yield (
             f"budget {first.name}",
             f"{spread([one.measured for one in each], is_time=first.is_time)} of "
-            f"{shown_number(first.limit, is_time=first.is_time)}",
+            f"{spread([one.limit for one in each], is_time=first.is_time)}",
             state,
         )
 
