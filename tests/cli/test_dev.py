@@ -295,6 +295,7 @@ def test_the_operator_ends_with_a_session_that_is_killed(tmp_path: Path) -> None
         (["--nodes=1"], "--nodes needs --dev"),
         (["--data-dir=x"], "--data-dir needs --dev"),
         (["--dev", "--apply=nowhere.yaml"], "unable to read manifest nowhere.yaml"),
+        (["--dev", "--metrics-bind-address=:8o"], '--metrics-bind-address must be HOST:PORT, :PORT or 0, got ":8o"'),
     ],
 )
 def test_wrong_flags(tmp_path: Path, words: list[str], message: str) -> None:
@@ -307,6 +308,8 @@ def test_wrong_flags(tmp_path: Path, words: list[str], message: str) -> None:
 def test_a_file_that_there_is_not(tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "run", "nowhere.py", "--dev")
     assert (done.returncode, "nowhere.py: no such file" in done.stderr) == (2, True)
+    done = run_pilothouse(tmp_path, "run", ".", "--dev")
+    assert (done.returncode, "got .: a directory" in done.stderr) == (2, True)
 
 
 # Parts

@@ -117,13 +117,13 @@ def run(program: str, words: Sequence[str]) -> int:
         return 2
     try:
         json_lines = writes_json(parsed)
+        for flag in _ADDRESSES:
+            _address(parsed, flag)
         if parsed["dev"]:
             return _develop(program, words, parsed)
         if wrong := sorted(_DEV_FLAGS.intersection(parsed.given)):
             raise UserError(f"--{wrong[0]} needs --dev", code=2)
         app = load_app(parsed.arguments[0])
-        for flag in _ADDRESSES:
-            _address(parsed, flag)
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         return error.code
