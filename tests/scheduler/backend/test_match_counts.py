@@ -5,12 +5,17 @@ The naive filters follow the documentation of affinity and topology spread, not 
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.scheduler.build import HOSTNAME, ZONE, affinity, anti_affinity, cluster, fitting, node, pod, spread, term
+from tests.tables import cases
 
 from pilothouse.api.core import Node, Pod
-from pilothouse.scheduler.framework.types import PodInfo
+from pilothouse.machinery.labels import parse_selector
+from pilothouse.scheduler.backend import match_counts
+from pilothouse.scheduler.backend.match_counts import SelectorMatchCounts
+from pilothouse.scheduler.framework.types import PodInfo, PodState
 
 KEYS = (HOSTNAME, ZONE)
 APPS = ("web", "db")
@@ -123,3 +128,39 @@ def _fitting(cache: Any, wanted: Pod) -> list[str]:
 def _naive(wanted: Pod, crowd: list[tuple[Pod, int]], nodes: list[Node]) -> list[str]:
     placed = [(one, nodes[number]) for one, number in crowd]
     return [one.metadata.name for one in nodes if is_fine(wanted, one, placed, nodes)]
+
+
+class Counted(SelectorMatchCounts):
+    """Counts the pods that it is compared with."""
+
+    compared = 0
+
+    def matches(self, pod_state: PodState) -> bool:
+        Counted.compared += 1
+        return super().matches(pod_state)
+
+
+@cases(
+    "selector, expected, compared",
+    {
+        "of a ReplicaSet: its own pods only": ("app=web,pod-template-hash=b", {"n0": 2}, 2),
+        "of one without pods": ("app=web,pod-template-hash=x", {}, 0),
+        "across ReplicaSets: all of the namespace": ("app=web", {"n0": 5}, 5),
+        "of pods without a template": ("app=db", {}, 5),
+    },
+)
+def test_what_a_new_selector_is_compared_with(
+    monkeypatch: pytest.MonkeyPatch, selector: str, expected: dict[str, int], compared: int
+) -> None:
+    """At 150,000 pods of 3,000 Deployments in one namespace, all of them were a quarter of a decision."""
+    monkeypatch.setattr(match_counts, "SelectorMatchCounts", Counted)
+    Counted.compared = 0
+    cache = cluster([node("n0")])
+    for number, template in enumerate(("a", "b", "a", "b", "", "gone")):
+        labels = {"app": "web", **({"pod-template-hash": template} if template else {})}
+        cache.assume_pod(PodInfo(pod(f"p{number}", labels=labels)), "n0")
+    cache.assume_pod(PodInfo(pod("elsewhere", namespace="other", labels={"app": "web"})), "n0")
+    cache.remove_pod("ns/p5")
+    matchers = ((frozenset({"ns"}), parse_selector(selector)),)
+    assert cache.match_counts.get(matchers, include_terminating=False).by_node == expected
+    assert Counted.compared == compared

@@ -10,13 +10,14 @@ removed or change their zone, so that positions mean other nodes; ``changed_sinc
 nodes; ``topology_version`` changes with labels, taints and ``unschedulable`` of nodes.
 """
 
+import itertools
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from pilothouse.api.core import Node, Pod
-from pilothouse.scheduler.backend.match_counts import MatchCountIndex, MatchCounts, Topologies, Topology
+from pilothouse.scheduler.backend.match_counts import TEMPLATE_HASH, MatchCountIndex, MatchCounts, Topologies, Topology
 from pilothouse.scheduler.backend.nominator import Nominator
 from pilothouse.scheduler.framework.types import AffinityTerm, NodeInfo, PodInfo, PodState
 
@@ -41,7 +42,8 @@ class Cache:
         self._changes: list[int] = []
         self._changes_before = 0
         self._pod_states: dict[str, PodState] = {}
-        self._pod_states_by_namespace: dict[str, dict[str, PodState]] = {}
+        self._pod_states_by_namespace: dict[str, dict[str, dict[str, PodState]]] = {}
+        """By namespace and ``pod-template-hash``: a new ReplicaSet's selector looks at its own pods only."""
         self._pods_without_node: dict[str, dict[str, PodState]] = {}
         """Pods of nodes that are not in the cache, by node name."""
         self._label_values: dict[str, list[str | None]] = {}
@@ -204,9 +206,13 @@ class Cache:
         if known is None:
             return None
         namespace = self._pod_states_by_namespace[known.pod_info.namespace]
-        del namespace[key]
-        if not namespace:
-            del self._pod_states_by_namespace[known.pod_info.namespace]
+        template = known.pod_info.labels.get(TEMPLATE_HASH, "")
+        alike = namespace[template]
+        del alike[key]
+        if not alike:
+            del namespace[template]
+            if not namespace:
+                del self._pod_states_by_namespace[known.pod_info.namespace]
         self.update_match_counts(known, -1)
         node_info = self.nodes.get(known.node_name)
         if node_info is not None:
@@ -222,7 +228,9 @@ class Cache:
     def _set_pod_state(self, pod_state: PodState) -> None:
         self.remove_pod(pod_state.key)
         self._pod_states[pod_state.key] = pod_state
-        self._pod_states_by_namespace.setdefault(pod_state.pod_info.namespace, {})[pod_state.key] = pod_state
+        info = pod_state.pod_info
+        namespace = self._pod_states_by_namespace.setdefault(info.namespace, {})
+        namespace.setdefault(info.labels.get(TEMPLATE_HASH, ""), {})[pod_state.key] = pod_state
         self.update_match_counts(pod_state, 1)
         node_info = self.nodes.get(pod_state.node_name)
         if node_info is not None:
@@ -242,9 +250,13 @@ class Cache:
             for score_term in terms.score_terms:
                 _update_term(self.existing_score_terms, score_term, pod_state.node_name, sign)
 
-    def _assigned_pods(self, namespace: str | None) -> Iterable[PodState]:
-        pods = self._pod_states if namespace is None else self._pod_states_by_namespace.get(namespace, {})
-        return pods.values()
+    def _assigned_pods(self, namespace: str | None, template: str) -> Iterable[PodState]:
+        if namespace is None:
+            return self._pod_states.values()
+        by_template = self._pod_states_by_namespace.get(namespace, {})
+        if template:
+            return by_template.get(template, {}).values()
+        return itertools.chain.from_iterable(pods.values() for pods in by_template.values())
 
     # Labels of nodes
 

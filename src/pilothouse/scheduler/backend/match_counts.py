@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from pilothouse.machinery.labels import Selector
 from pilothouse.scheduler.framework.types import PodState
 
+TEMPLATE_HASH = "pod-template-hash"
 _MAX_SELECTORS = 4096
 _MAX_TOPOLOGIES = 64
 _MAX_DOMAINS = 32
@@ -152,9 +153,10 @@ class SelectorMatchCounts(MatchCounts):
 
 
 class MatchCountIndex:
-    """The match counts of every selector in use. ``assigned_pods`` lists the pods on nodes, of one namespace or all."""
+    """The match counts of every selector in use. ``assigned_pods`` lists the pods on nodes: those of a namespace, or of
+    all with None, and in a namespace those with that value of ``TEMPLATE_HASH``, or with any if it is empty."""
 
-    def __init__(self, assigned_pods: Callable[[str | None], Iterable[PodState]]) -> None:
+    def __init__(self, assigned_pods: Callable[[str | None, str], Iterable[PodState]]) -> None:
         self._assigned_pods = assigned_pods
         self._counts: dict[Hashable, SelectorMatchCounts] = {}
         self._by_label: dict[tuple[str, str, str], list[SelectorMatchCounts]] = {}
@@ -199,11 +201,14 @@ class MatchCountIndex:
 
     def _register(self, match_counts: SelectorMatchCounts) -> None:
         namespaces, selector = match_counts.matchers[0]
+        template = ""
         if namespaces is None:
             self._in_all_namespaces.append(match_counts)
             sources: list[str | None] = [None]
         else:
             pair = _required_label(selector)
+            if pair is not None and pair[0] == TEMPLATE_HASH:
+                template = pair[1]
             for namespace in sorted(namespaces):
                 if pair is not None:
                     self._by_label.setdefault((namespace, *pair), []).append(match_counts)
@@ -212,7 +217,7 @@ class MatchCountIndex:
             sources = [*sorted(namespaces)]
         by_node = match_counts.by_node
         for source in sources:
-            for pod_state in self._assigned_pods(source):
+            for pod_state in self._assigned_pods(source, template):
                 if match_counts.matches(pod_state):
                     by_node[pod_state.node_name] = by_node.get(pod_state.node_name, 0) + 1
 
@@ -229,6 +234,6 @@ def _required_label(selector: Selector) -> tuple[str, str] | None:
     for requirement in selector.requirements:
         if requirement.operator in ("=", "==", "in") and len(requirement.values) == 1:
             found = requirement.key, requirement.values[0]
-            if requirement.key == "pod-template-hash":
+            if requirement.key == TEMPLATE_HASH:
                 break
     return found
