@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.output_files import why_unwritable
 from pilothouse.cli.program import parse
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, INT32, STRING, Flag, FlagSet, FlagType, Parsed
@@ -81,8 +82,8 @@ def _usage_error(verb: str, names: list[str], parsed: Parsed) -> str:
         return f'-o is text or json, got "{parsed["output"]}"'
     if verb not in {"list", "run"}:
         return f'"{verb}" is neither list nor run' if verb else "list or run?"
-    if parsed["report"] and not Path(parsed["report"]).parent.is_dir():
-        return f"{parsed['report']}: No such file or directory"
+    if parsed["report"] and (reason := why_unwritable(parsed["report"])):
+        return f"--report {parsed['report']}: {reason}"
     if parsed["report"] and parsed["all"]:
         return "--report is of one run: leave --all out"
     if verb == "list":

@@ -3,6 +3,7 @@
 Errors of ``load`` name the file and document. ``apply_manifest`` creates an object, or merges into an existing one.
 """
 
+import os
 import pathlib
 import sys
 from typing import Any
@@ -54,7 +55,7 @@ def load(path: str, *, recursive: bool = False) -> list[Manifest]:
     """The objects of a file, or of all manifests in a folder, in the order of their names, as kubectl takes them; ``-``
     is standard input. Lists (``kind: List``) are taken apart. Raises ``UserError``."""
     files = [path]
-    if path != "-" and pathlib.Path(path).is_dir():
+    if path != "-" and os.path.isdir(path):
         files = [str(file) for file in _files_in(pathlib.Path(path), recursive=recursive)]
         if not files:
             raise UserError(f"no manifests found in {path}; the names of manifests end with {', '.join(ENDINGS)}")

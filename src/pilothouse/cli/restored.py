@@ -1,5 +1,6 @@
 """A cluster that ``up`` goes on with: that of a snapshot, or of a data directory that was made of one."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,8 +99,8 @@ def _read_etcd_snapshot(path: str, parsed: Parsed) -> "Restored":
 
 
 def _origin(directory: str) -> "Origin | None":
-    # The module is only loaded for what comes of a snapshot.
-    if not directory or not (Path(directory) / "snapshot.json").exists():
+    # The module is only loaded for what comes of a snapshot. A directory that can't be read is named when it is opened.
+    if not directory or not os.path.exists(Path(directory) / "snapshot.json"):
         return None
     try:
         return data_directory.origin_of(directory)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.output_files import why_unwritable
 from pilothouse.cli.program import parse
 from pilothouse.cli.terminal import escaped
 from pilothouse.env.lazy import lazy_imports
@@ -120,10 +121,8 @@ class _Command:
         if len(self._seeds) * len(self._variants) > seeds.MAX_SEEDS:
             raise ValueError(f"at most {seeds.MAX_SEEDS} runs at a time")
         for name in ("record", "report", "plot", "junit"):
-            if parsed[name] and not Path(parsed[name]).parent.is_dir():  # rather than after an hour
-                raise ValueError(f"{parsed[name]}: No such file or directory")
-            if parsed[name] and Path(parsed[name]).is_dir():
-                raise ValueError(f"--{name} {parsed[name]}: Is a directory")
+            if parsed[name] and (reason := why_unwritable(parsed[name])):  # rather than after an hour
+                raise ValueError(f"--{name} {parsed[name]}: {reason}")
         self._replay = replay.Replay(program=program, path=self._path, settings=parsed["set"])
 
     def run(self) -> int:

@@ -117,11 +117,22 @@ def find(
         return in_pod(environ)
     home = environ.get("HOME", "")
     default = Path(home) / ".kube" / "config"
-    if home and default.exists():
+    if home and _may_be_there(default):
         return _from_files([default], context, "", environ, explicit=True)
     raise ConfigError(
         "no way to an API server: give --kubeconfig FILE or --master URL, set KUBECONFIG, or run in a pod"
     )
+
+
+def _may_be_there(path: Path) -> bool:
+    """Also if that can't be seen: reading it then fails with the reason."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def in_pod(environ: Mapping[str, str] = os.environ, folder: Path = in_cluster.FOLDER) -> ConnectionInfo:
