@@ -11,7 +11,7 @@ from typing import Any
 from tests.tables import cases
 
 from pilothouse.api.schema import load
-from pilothouse.apiserver.registry.generic.object_meta import without_duplicate_owners
+from pilothouse.apiserver.registry.generic.object_meta import dedup_owner_references
 from pilothouse.machinery.json_patch import apply_json_patch
 from pilothouse.machinery.strategic_merge import apply_strategic_merge
 
@@ -75,7 +75,7 @@ _PORTS = [{"containerPort": number} for number in range(_MANY)]
         "JSON patch: copies of little into much": lambda: apply_json_patch(
             {"data": dict.fromkeys(_OTHERS, "")}, [{"op": "copy", "from": "/data/b", "path": "/data/a"}] * 10_000
         ),
-        "owner references": lambda: without_duplicate_owners({"ownerReferences": _named("a")}, admitted=False),
+        "owner references": lambda: dedup_owner_references({"ownerReferences": _named("a")}, admitted=False),
     },
 )
 def test_work_grows_with_the_size_of_what_is_sent(work: Callable[[], Any]) -> None:

@@ -1,4 +1,4 @@
-"""``flowcontrol.apiserver.k8s.io/v1``: which requests wait for which."""
+"""``flowcontrol.apiserver.k8s.io/v1``: API Priority and Fairness."""
 
 import datetime
 

@@ -41,7 +41,7 @@ def pod_security_of(path: str) -> "PodSecurityOptions":
             if settings is None and plugin.get("path"):
                 settings = yaml_file.read_mapping(str(Path(path).parent / plugin["path"]))
             if settings is not None:
-                found = configuration.options_from(settings)
+                found = configuration.to_pod_security_options(settings)
         return found
     except OSError as error:
         raise UserError(f"failed to read plugin config: --{FLAG} {path}: {error.strerror}", code=2) from error

@@ -34,7 +34,7 @@ with lazy_imports():
     from pilothouse.apiserver.authentication import authenticator
     from pilothouse.apiserver.controllers import identity_lease
     from pilothouse.apiserver.encryption_config import types as encryption_config
-    from pilothouse.apiserver.registry.core.services import address_pools
+    from pilothouse.apiserver.registry.core.services import allocators
     from pilothouse.cli import written_kubeconfig
     from pilothouse.controllermanager import feature_gates
     from pilothouse.plane import served
@@ -189,7 +189,7 @@ def open_server(
     gates = gates_of(parsed)
     ranges = parsed["service-cluster-ip-range"]
     try:
-        address_pools.ranges_of(ranges)
+        allocators.ranges_of(ranges)
     except ValueError as error:
         raise UserError(f"--service-cluster-ip-range {ranges}: {error}", code=2) from error
     _check_tokens(parsed["token-auth-file"])

@@ -258,8 +258,8 @@ def ephemeral_claim_name(pod: Named, volume: Listed) -> str:
     return f"{pod.metadata.name}-{volume.name}"
 
 
-def is_made_for(claim: PersistentVolumeClaim, pod: Named) -> bool:
-    """Whether the claim was made for the pod. That it has the name proves nothing (``VolumeIsForPod``, v1.36
+def is_claim_for_pod(claim: PersistentVolumeClaim, pod: Named) -> bool:
+    """Whether the pod owns the claim. The name is not sufficient (``VolumeIsForPod``, v1.36
     component-helpers ``storage/ephemeral/ephemeral.go``)."""
     return is_controlled_by(claim.metadata, pod.metadata.uid)
 
@@ -270,7 +270,7 @@ def volume_for(
     find_claim: Callable[[str], PersistentVolumeClaim | None],
     find_volume: Callable[[str], PersistentVolume | None],
 ) -> PersistentVolume | None:
-    """What a pod's volume is, if it is one that is claimed, and the claim has it.
+    """The PersistentVolume of a pod's volume; None if the volume has no claim or the claim is not bound.
 
     Claims are found by namespace and name, volumes by name (``CreateVolumeSpec``, v1.36
     ``pkg/controller/volume/attachdetach/util/util.go``).
@@ -284,7 +284,7 @@ def volume_for(
     claim = find_claim(f"{pod.metadata.namespace}/{name}")
     if claim is None or claim.status.phase != "Bound" or not claim.spec.volume_name:
         return None
-    if volume.ephemeral is not None and not is_made_for(claim, pod):
+    if volume.ephemeral is not None and not is_claim_for_pod(claim, pod):
         return None
     found = find_volume(claim.spec.volume_name)
     if found is None or found.spec.claim_ref is None or found.spec.claim_ref.uid != claim.metadata.uid:

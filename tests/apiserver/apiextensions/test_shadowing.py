@@ -55,5 +55,5 @@ async def test_definitions_that_were_never_validated_are_passed_over(env: Env, s
     key = "apiextensions.k8s.io/customresourcedefinitions/cs.a.b"
     await api.server.core.commit(api.store.stage(key, lambda _revision: msgspec.json.encode(whole), expected=0))
     again = Api(env, store=api.store)
-    await again.server.custom_resources.settle("cs.a.b")
+    await again.server.custom_resources.sync("cs.a.b")
     assert (await again.get("/apis/a.b/v1/cs")).status == 404

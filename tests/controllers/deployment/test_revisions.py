@@ -15,11 +15,11 @@ from pilothouse.controllers.workloads.deployment.annotations import (
     REVISION,
     REVISION_HISTORY,
     ROLLBACK_TO,
+    annotations_for_rollback,
+    append_revision_history,
     last_revision,
-    longer_history,
     max_revision,
-    next_annotations,
-    rolled_back,
+    new_replica_set_annotations,
 )
 from pilothouse.controllers.workloads.deployment.history import doomed, roll_back, rollback_revision
 from pilothouse.controllers.workloads.deployment.template import same_template, set_name, with_hash, without_hash
@@ -43,13 +43,13 @@ from pilothouse.controllers.workloads.deployment.template import same_template, 
 def test_annotations_of_the_new_one(
     owner: dict[str, str], own: dict[str, str], revision: int, expected: dict[str, str] | None
 ) -> None:
-    assert next_annotations(owner, own, revision) == expected
+    assert new_replica_set_annotations(owner, own, revision) == expected
 
 
 def test_the_history_loses_its_oldest_entries_when_it_gets_too_long() -> None:
     history = ",".join(str(number) for number in range(1000, 1400))
     assert len(history) == 1999
-    longer = longer_history(history, "1400")
+    longer = append_revision_history(history, "1400")
     assert longer is not None
     assert len(longer) <= 2000
     assert longer.split(",")[0] == "1001"
@@ -57,7 +57,7 @@ def test_the_history_loses_its_oldest_entries_when_it_gets_too_long() -> None:
 
 
 def test_a_number_that_is_longer_than_any_history_leaves_it() -> None:
-    assert longer_history("1,2", "9" * 2001) is None
+    assert append_revision_history("1,2", "9" * 2001) is None
 
 
 @cases(
@@ -198,4 +198,4 @@ def test_nothing_to_go_back_to(sets: list[ReplicaSet], revision: int, reason: st
 
 
 def test_the_deployments_own_annotations_stay() -> None:
-    assert rolled_back({REVISION: "3", "a": "b"}, {REVISION: "1", "c": "d"}) == {REVISION: "3", "c": "d"}
+    assert annotations_for_rollback({REVISION: "3", "a": "b"}, {REVISION: "1", "c": "d"}) == {REVISION: "3", "c": "d"}

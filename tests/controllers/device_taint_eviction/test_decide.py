@@ -72,7 +72,7 @@ def claim_with(*tolerations: Doc, device: str = "gpu-0", **more: Any) -> Resourc
 def pools_of(*slices: ResourceSlice) -> Pools:
     pools = Pools()
     for each in slices:
-        pools.change(None, each)
+        pools.update(None, each)
     return pools
 
 
@@ -198,7 +198,7 @@ def test_a_rule_without_a_selector_is_about_none() -> None:
 
 
 def changed(pools: Pools, old: ResourceSlice | None, new: ResourceSlice | None) -> list[str]:
-    return [device for _driver, _pool, device in pools.change(old, new)]
+    return [device for _driver, _pool, device in pools.update(old, new)]
 
 
 def test_a_slice_tells_which_devices_are_tainted_otherwise() -> None:

@@ -7,7 +7,12 @@ import msgspec
 from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod
-from pilothouse.controllers.volumes.ephemeral_volume.decide import Make, Reject, decide, has_ephemeral_volumes
+from pilothouse.controllers.volumes.ephemeral_volume.decide import (
+    ClaimConflict,
+    CreateClaim,
+    decide,
+    has_ephemeral_volumes,
+)
 
 Doc = dict[str, Any]
 SPEC: Doc = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "newer": {"than": ["us"]}}
@@ -34,12 +39,12 @@ def claims(*found: tuple[str, list[Doc]]) -> dict[str, PersistentVolumeClaim]:
     }
 
 
-def made(volume: str = "scratch", spec: Doc = SPEC, **metadata: Any) -> Make:
+def made(volume: str = "scratch", spec: Doc = SPEC, **metadata: Any) -> CreateClaim:
     meta = {"name": f"p-{volume}", "namespace": "ns", "ownerReferences": [OWNER], **metadata}
-    return Make(volume, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+    return CreateClaim(volume, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
 
 
-FOREIGN = Reject("scratch", "PVC ns/p-scratch was not created for pod ns/p (pod is not owner)")
+FOREIGN = ClaimConflict("scratch", "PVC ns/p-scratch was not created for pod ns/p (pod is not owner)")
 
 
 @cases(

@@ -18,7 +18,7 @@ from pilothouse.controllers.workloads.replicaset.decide import BURST, CreatePods
         # TestControllerBurstReplicas
         "the burst can be set": (Observed(desired=7, active=0, burst=5), CreatePods(5)),
         # TestSyncReplicaSetDormancy
-        "earlier actions are not seen yet: wait": (Observed(desired=2, active=1, settled=False), None),
+        "earlier actions are not seen yet: wait": (Observed(desired=2, active=1, expectations_satisfied=False), None),
         # TestDoNotAdoptOrCreateIfBeingDeleted
         "an owner being deleted creates nothing": (Observed(desired=2, active=0, being_deleted=True), None),
         "an owner being deleted deletes nothing": (Observed(desired=0, active=2, being_deleted=True), None),

@@ -48,7 +48,7 @@ class Scene:
             prefix="replicaset",
             wait_for_own_writes=wait_for_own_writes,
             selector_of=_selector_of,
-            on_gone=self.forgotten.append,
+            on_deleted=self.forgotten.append,
         )
         self.owners = owners.cache
         self.stop_watching: Callable[[], object] = lambda: None

@@ -1,9 +1,9 @@
-"""Keeps the resource table up to date with stored definitions, and sets their conditions.
+"""Serves the resources of CustomResourceDefinitions, and sets the conditions of the definitions.
 
-The table follows every commit. Conditions are written right after a create or update, before it is answered, so that a
-client that has its 201 finds the resource served (upstream takes some milliseconds, and clients wait for the
-condition). When a definition is deleted, its objects are, by the ordinary rules; the definition goes when the last
-one has gone.
+The resource table is updated with every commit. Conditions are written directly after a create or update, before its
+response, so that the resource is served when the client receives the 201 (upstream takes some milliseconds, and clients
+wait for the condition). When a definition is deleted, its objects are deleted first, with their finalizers and events;
+the definition is removed after the last one.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ RESOURCE = "customresourcedefinitions"
 _PREFIX = f"{GROUP}/{RESOURCE}/"
 _log = Log("apiextensions")
 _RETRY_SECONDS = 10.0
-"""After a deletion that a conversion webhook has failed."""
+"""Delay after a deletion that failed because of a conversion webhook."""
 _SYSTEM = Identity("system:apiserver", (MASTERS,))
 _NAMES = ("plural", "singular", "shortNames", "kind", "listKind")
 _REASONS = {
@@ -58,9 +58,9 @@ _REASONS = {
 }
 
 
-def _is_whole(definition: Object) -> bool:
-    """Whether a definition has what validation requires and others rely on. What another program has written to etcd
-    was not validated."""
+def _is_valid(definition: Object) -> bool:
+    """Whether a definition has the fields that validation requires and this package relies on. Definitions that another
+    program wrote to etcd were not validated here."""
     spec: Object = definition.get("spec") or {}
     names, versions = spec.get("names") or {}, spec.get("versions") or ()
     return (
@@ -80,23 +80,23 @@ class CustomResources:
         self._served: dict[str, tuple[str, int, bool, bool]] = {}
         self._terminating: dict[str, str] = {}
         """Storage prefix of a resource → its definition that is being deleted."""
-        self._due: dict[str, None] = {}
+        self._queue: dict[str, None] = {}
         self._notify: asyncio.Future[None] | None = None
         self._converter_factory: factory.ConverterFactory | None = None
-        core.store.on_commit.append(self._follow)
+        core.store.on_commit.append(self._on_commit)
         for record in core.store.list(_PREFIX).records:
             if is_readable(record.value):
                 self._serve(decode(record.value))
         for verb in ("create", "update", "patch", "delete", "deletecollection"):
             core.special[(GROUP, RESOURCE, "", verb)] = self._handle
         for verb in ("update", "patch"):
-            # What is written there by others is put right.
+            # Conditions that a client changes are corrected.
             core.special[(GROUP, RESOURCE, "status", verb)] = self._handle
 
-    # Requests about definitions
+    # Requests for definitions
 
     async def _handle(self, core: Core, call: Call) -> Result:
-        """The ordinary handlers, and what has to follow a write before it is answered."""
+        """Call the generic handler, then sync the written definitions before the response."""
         handlers = {
             "create": create.create,
             "update": update.update,
@@ -110,20 +110,20 @@ class CustomResources:
         else:
             names = list(self._terminating.values())
         for name in names:
-            if self._may_take_long(name):
+            if self._needs_webhook(name):
                 self._enqueue(name)
             else:
-                await self.settle(name)
+                await self.sync(name)
         return result
 
-    # Following the store
+    # Commits
 
-    def _follow(self, changes: list[Change]) -> None:
+    def _on_commit(self, changes: list[Change]) -> None:
         for change in changes:
             if change.key.startswith(_PREFIX):
                 if change.type == "DELETED":
-                    self._withdraw(change.key.removeprefix(_PREFIX))
-                elif is_readable(change.value):  # otherwise it is served as it was
+                    self._remove(change.key.removeprefix(_PREFIX))
+                elif is_readable(change.value):  # otherwise the previous version is still served
                     self._serve(decode(change.value))
             elif self._terminating and change.type == "DELETED":
                 prefix = change.key[: change.key.index("/", change.key.index("/") + 1) + 1]
@@ -131,16 +131,16 @@ class CustomResources:
                     self._enqueue(self._terminating[prefix])
 
     def _serve(self, definition: Object) -> None:
-        if not _is_whole(definition):
+        if not _is_valid(definition):
             return
         meta, spec = definition["metadata"], definition["spec"]
         name = meta["name"]
-        deleting_now = bool(meta.get("deletionTimestamp"))
-        if deleting_now:
+        terminating = bool(meta.get("deletionTimestamp"))
+        if terminating:
             self._terminating[f"{spec['group']}/{spec['names']['plural']}/"] = name
             self._enqueue(name)
         accepted = serving.is_true(definition, "NamesAccepted") or serving.is_true(definition, "Established")
-        state = (meta["uid"], meta.get("generation") or 0, accepted, deleting_now)
+        state = (meta["uid"], meta.get("generation") or 0, accepted, terminating)
         if self._served.get(name) != state:
             was = self._served.get(name)
             self._served[name] = state
@@ -149,23 +149,23 @@ class CustomResources:
             self._core.table.set_custom(name, infos)
             self._forget(before)
             served = [info.version for info in infos]
-            # Upstream takes down the storage of a definition that has changed, and the watches with it.
+            # Upstream destroys the storage of a definition whose spec changed, which ends its watches.
             changed = was is not None and was[:2] != state[:2]
             self._end_watches([info for info in before if changed or info.version not in served])
 
     @property
     def converter_factory(self) -> "factory.ConverterFactory":
-        """Makes what converts by webhook; there is none before the first definition that has one."""
+        """Creates webhook converters. Created for the first definition with a conversion webhook."""
         if self._converter_factory is None:
             self._converter_factory = factory.ConverterFactory(self._core)
         return self._converter_factory
 
     def metrics(self) -> str:
-        """The series of conversion webhooks, for ``/metrics``."""
+        """The metrics of conversion webhooks, for ``/metrics``."""
         return "" if self._converter_factory is None else self._converter_factory.metrics.registry.exposition()
 
     def _converter(self, definition: Object) -> "converter.Converter | None":
-        """What converts the objects of a definition; None where only their API version differs."""
+        """The converter of a definition's objects; None with strategy ``None``, which only changes apiVersion."""
         if (definition["spec"].get("conversion") or {}).get("strategy") != "Webhook":
             return None
         return self.converter_factory.converter(definition)
@@ -174,7 +174,7 @@ class CustomResources:
         if self._converter_factory is not None:
             self._converter_factory.forget(infos)
 
-    def _withdraw(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         self._terminating = {prefix: each for prefix, each in self._terminating.items() if each != name}
         self._served.pop(name, None)
         gone = self._core.table.custom(name)
@@ -191,63 +191,65 @@ class CustomResources:
     # The controller
 
     def _enqueue(self, name: str) -> None:
-        self._due[name] = None
+        self._queue[name] = None
         if self._notify is not None and not self._notify.done():
             self._notify.set_result(None)
 
     async def run(self) -> None:
-        """Settle definitions as things change, until cancelled."""
+        """Sync definitions from the queue until cancelled."""
         for record in self._core.store.list(_PREFIX).records:
-            self._due[record.key[len(_PREFIX) :]] = None
-        under_way: dict[str, None] = {}
+            self._queue[record.key[len(_PREFIX) :]] = None
+        in_progress: dict[str, None] = {}
 
-        async def settle_slowly(name: str) -> None:
+        async def sync_in_background(name: str) -> None:
             try:
-                await self.settle(name)
+                await self.sync(name)
             finally:
-                del under_way[name]
+                del in_progress[name]
 
         async with TaskGroup("definitions whose webhooks are waited for") as group:
             while True:
-                while self._due:
-                    name = next(iter(self._due))
-                    del self._due[name]
-                    if not self._may_take_long(name):
-                        await self.settle(name)
-                    elif name not in under_way:
-                        under_way[name] = None
-                        group.start(settle_slowly(name), name=f"deletion of the objects of {name}")
+                while self._queue:
+                    name = next(iter(self._queue))
+                    del self._queue[name]
+                    if not self._needs_webhook(name):
+                        await self.sync(name)
+                    elif name not in in_progress:
+                        in_progress[name] = None
+                        group.start(sync_in_background(name), name=f"deletion of the objects of {name}")
                 self._notify = asyncio.get_running_loop().create_future()
                 await self._notify
 
-    async def settle(self, name: str) -> None:
-        """Bring the conditions of one definition up to date; finish its deletion as far as that is possible."""
+    async def sync(self, name: str) -> None:
+        """Update the conditions of one definition, or continue its deletion."""
         record = self._record(name)
         if record is None or not is_readable(record.value):
             return
         definition = decode(record.value)
-        if not _is_whole(definition):
-            _log.warning("A definition is not served: it lacks what validation requires", name=name)
+        if not _is_valid(definition):
+            _log.warning("A definition is not served: required fields are missing or invalid", name=name)
             return
         if definition["metadata"].get("deletionTimestamp"):
-            await self._finish(name, definition)
+            await self._finalize(name, definition)
             return
-        await self._accept(record, definition)
+        await self._sync_conditions(record, definition)
 
     def _record(self, name: str) -> Record | None:
         return self._core.store.staged(_PREFIX + name)
 
-    async def _accept(self, record: Record, definition: Object) -> None:
+    async def _sync_conditions(self, record: Record, definition: Object) -> None:
         names = definition["spec"]["names"]
         status: Object = dict(definition.get("status") or {})
         now = self._core.time.now()
         if status.get("acceptedNames") != names:
             accepted, reason, message = self._check_names(definition)
-            good = not reason
-            set_condition(status, now, "NamesAccepted", good, reason or "NoConflicts", message or "no conflicts found")
-            if not good and not serving.is_true(definition, "Established"):
+            no_conflicts = not reason
+            set_condition(
+                status, now, "NamesAccepted", no_conflicts, reason or "NoConflicts", message or "no conflicts found"
+            )
+            if not no_conflicts and not serving.is_true(definition, "Established"):
                 set_condition(status, now, "Established", False, "NotAccepted", "not all names are accepted")
-            status["acceptedNames"] = dict(names) if good else accepted
+            status["acceptedNames"] = dict(names) if no_conflicts else accepted
         if serving.is_true({"status": status}, "NamesAccepted") and not serving.is_true(definition, "Established"):
             detail = ("InitialNamesAccepted", "the initial names have been accepted")
             usable = not definition_validation.ca_bundle_errors(definition)
@@ -262,7 +264,7 @@ class CustomResources:
         await self._write(record, {**definition, "status": status})
 
     def _check_names(self, definition: Object) -> tuple[Object, str, str]:
-        """The names that may be had; the reason and message of the last conflict."""
+        """The accepted names, and reason and message of the last conflict (upstream ``pkg/controller/status``)."""
         spec, own = definition["spec"], definition["metadata"]["name"]
         taken: dict[str, set[str]] = {"resource": set(), "kind": set()}
         for info in self._core.table:
@@ -277,41 +279,42 @@ class CustomResources:
             if not wanted:
                 continue
             known = taken["kind" if "ind" in field else "resource"]
-            clash = next((name for name in ([wanted] if isinstance(wanted, str) else wanted) if name in known), None)
-            if clash is None:
+            conflict = next((name for name in ([wanted] if isinstance(wanted, str) else wanted) if name in known), None)
+            if conflict is None:
                 accepted[field] = wanted
             else:
-                reason, message = _REASONS[field], f'"{clash}" is already in use'
+                reason, message = _REASONS[field], f'"{conflict}" is already in use'
         return accepted, reason, message
 
-    async def _finish(self, name: str, definition: Object) -> None:
-        """Delete what is left of a definition's objects, then the definition."""
+    async def _finalize(self, name: str, definition: Object) -> None:
+        """Delete the remaining objects of a definition, then remove its finalizer (upstream
+        ``pkg/controller/finalizer``)."""
         if FINALIZER not in (definition["metadata"].get("finalizers") or ()):
             return
         spec = definition["spec"]
         prefix = f"{spec['group']}/{spec['names']['plural']}/"
         infos = self._core.table.custom(name)
         failure = await self._delete_instances(infos[0].custom.strategy.storage, prefix) if infos else ""
-        left = bool(self._core.store.count(prefix)) and bool(infos)
+        remaining = bool(self._core.store.count(prefix)) and bool(infos)
         record_now = self._record(name)
         if record_now is None or read_head(record_now.value).metadata.uid != definition["metadata"]["uid"]:
-            return  # gone meanwhile, and perhaps made anew
+            return  # deleted meanwhile, and perhaps created again
         definition = decode(record_now.value)
         status: Object = dict(definition.get("status") or {})
         now = self._core.time.now()
-        if left and failure:
+        if remaining and failure:
             detail = ("InstanceDeletionFailed", f"could not list instances: {failure}")
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._enqueue, name)
-        elif left:
+        elif remaining:
             detail = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
         elif infos:
             detail = ("InstanceDeletionCompleted", "removed all instances")
         else:
             detail = ("NeverEstablished", "resource was never established")
-        set_condition(status, now, "Terminating", left, *detail)
+        set_condition(status, now, "Terminating", remaining, *detail)
         definition["status"] = status
         meta = definition["metadata"]
-        if not left:
+        if not remaining:
             meta["finalizers"] = [finalizer for finalizer in meta.get("finalizers") or () if finalizer != FINALIZER]
             if not meta["finalizers"]:
                 await self._commit(record_now, lambda: stage_deletion(self._core.store, record_now))
@@ -320,7 +323,7 @@ class CustomResources:
             await self._write(record_now, definition)
 
     async def _delete_instances(self, storage: ResourceInfo, prefix: str) -> str:
-        """Delete the objects of a definition, in the storage version; why that is not possible, "" when it is.
+        """Delete the objects of a definition, in the storage version; returns the error, or "".
 
         Only objects that are stored in another version have to be converted.
         """
@@ -333,8 +336,8 @@ class CustomResources:
             return error.message
         return ""
 
-    def _may_take_long(self, name: str) -> bool:
-        """Whether a webhook has to convert objects of a definition before they can be deleted."""
+    def _needs_webhook(self, name: str) -> bool:
+        """Whether a webhook has to convert objects of a terminating definition before they can be deleted."""
         infos = self._core.table.custom(name)
         if not infos or name not in self._terminating.values():
             return False
@@ -371,5 +374,5 @@ class CustomResources:
                 staged = stage()
             await self._core.commit(staged)
         except Mismatch:
-            # Another write was quicker; its commit triggers the next sync.
+            # A concurrent write; its commit triggers the next sync.
             self._enqueue(record.key[len(_PREFIX) :])

@@ -16,8 +16,8 @@ from pilothouse.apiserver.controllers import post_start_hooks
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, encode_object, stage_object
 from pilothouse.apiserver.origins import own_writes
-from pilothouse.apiserver.registry.core.services.address_pools import family_of, first_address, ranges_of
 from pilothouse.apiserver.registry.core.services.allocation import OWN_RANGE
+from pilothouse.apiserver.registry.core.services.allocators import family_of, first_address, ranges_of
 from pilothouse.apiserver.registry.flowcontrol import bootstrap
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.storage import Staged, resource_prefix

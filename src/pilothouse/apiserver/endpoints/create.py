@@ -79,7 +79,7 @@ async def create_object(
     strategy.set_timestamps(obj, now)
     strategy.prepare_for_create(obj, now)
     if "ownerReferences" in meta:
-        call.warnings += object_meta.without_duplicate_owners(meta, admitted=True)
+        call.warnings += object_meta.dedup_owner_references(meta, admitted=True)
     call.warnings += await core.long_work.run(call.size, _check, call, obj)
     write.name = meta["name"]
     await core.admission.validate(write)
@@ -106,7 +106,7 @@ def _complete(core: Core, call: Call, obj: Object, options: WriteOptions, sent: 
     call.strategy.set_defaults(obj)
     if owners is None:
         if "ownerReferences" in obj["metadata"]:
-            call.warnings += object_meta.without_duplicate_owners(obj["metadata"], admitted=False)
+            call.warnings += object_meta.dedup_owner_references(obj["metadata"], admitted=False)
         core.managed_fields.created(call, obj, options, sent)
     else:
         put_entries(obj, owners)

@@ -271,7 +271,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         object_meta.keep_system_fields(meta, old_meta)
         meta["resourceVersion"] = old_meta["resourceVersion"]
         if call.request.method == "PUT":
-            call.warnings += object_meta.without_duplicate_owners(meta, admitted=False)
+            call.warnings += object_meta.dedup_owner_references(meta, admitted=False)
         if attempt.new_owners is not None:
             return attempt.new_owners
         return core.managed_fields.updated(call, old, obj, known, options) if change.tracked else known
@@ -302,7 +302,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         _prepare_status(core, call, obj, old)
     else:
         _prepare(core, call, obj, old)
-    call.warnings += object_meta.without_duplicate_owners(meta, admitted=True)
+    call.warnings += object_meta.dedup_owner_references(meta, admitted=True)
     link = obj["metadata"].get("selfLink") if options.dry_run else None
     meta = obj["metadata"] = ordered_metadata(obj["metadata"])
     if attempt.uid:

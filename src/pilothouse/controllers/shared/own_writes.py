@@ -1,4 +1,4 @@
-"""What a controller has written to the pods of its owners.
+"""A controller's own writes to the pods of its owners.
 
 Three things are kept per owner: the versions of the consistency store, the newest pod that was created, and whether a
 request is without a response. Needed for pods with generated names, which could be created twice; for fixed names the
@@ -25,7 +25,7 @@ Versions = Callable[[], str]
 
 
 class OwnWrites:
-    """The writes of one controller. ``pods_read`` gives the version that the pod cache has read."""
+    """The writes of one controller. ``pods_read`` returns the resourceVersion up to which the pod cache has read."""
 
     def __init__(
         self,
@@ -54,23 +54,25 @@ class OwnWrites:
         self.wrote(key, uid, PODS.group_resource, pod.resource_version)
 
     def wrote(self, key: str, uid: str, group_resource: str, version: str) -> None:
-        """Any object was written that a cache will show."""
+        """Record the write of an object that the controller also watches."""
         if self._consistency_store is not None:
             self._consistency_store.wrote_at(key, uid, group_resource, version)
 
     def failed(self, key: str, error: Exception) -> None:
-        """A create or delete failed. If the server may have carried it out, the next sync lists the pods first."""
+        """A create or delete failed. If the server may have carried it out nevertheless, the next sync lists the pods
+        first."""
         if self._consistency_store is not None and may_have_happened(error):
             self._undecided[key] = None
 
     def owner_missing(self, key: str, owner: ObjectMeta, error: NotFound | None = None) -> None:
-        """The owner is gone from the server. A 404 that does not name it proves nothing: it may come from a proxy."""
+        """The owner was deleted from the server. A 404 whose details do not name it is ignored, because it may come
+        from a proxy."""
         if error is None or (error.status.details is not None and error.status.details.name == owner.name):
             self._gone[key] = owner.uid
 
     async def read_owner(self, kind: Kind[Any], key: str, owner: ObjectMeta) -> ObjectMeta:
-        """The live owner, for adoptions. If that is another one of its name, or none, this one is known to be gone.
-        Raises what the request raises."""
+        """The live owner, for adoptions. If it does not exist or has another uid, the owner is recorded as deleted.
+        Raises the error of the request."""
         try:
             live = (await self._client.get(kind.read_as(Object), owner.name, owner.namespace)).metadata
         except NotFound as error:
@@ -83,14 +85,13 @@ class OwnWrites:
     # Before acting
 
     def is_undecided(self, key: str) -> bool:
-        """Whether some request for the owner has had no response."""
+        """Whether a request for the owner had no response."""
         return key in self._undecided
 
     async def find_out(self, key: str, owner: Owner | None, selector_of: Callable[[Owner], Selector | None]) -> None:
-        """Record the live pods of the owner, after requests without a response, so that the next check waits for the
-        cache to show them. Upstream tries again at once, and may create one pod too many for each lost response. Raises
-        what the list raises.
-        """
+        """Record the live pods of the owner after requests without a response, so that the next check waits until they
+        are in the cache. Upstream retries at once, and may create one pod too many for each lost response. Raises the
+        error of the list."""
         selector = selector_of(owner) if owner is not None else None
         if owner is not None and selector is not None:
             meta = owner.metadata
@@ -101,15 +102,16 @@ class OwnWrites:
         self._undecided.pop(key, None)
 
     def check(self, key: str) -> None:
-        """Raise ``StaleCache`` while a cache is behind what was written for the owner. Once it is not, stop waiting for
-        creations that it has passed."""
+        """Raise ``StaleCache`` while a cache is older than a write for the owner. Otherwise lower the expectations of
+        creations that the cache has passed."""
         if self._consistency_store is not None:
             self._consistency_store.ensure_ready(key)
             self._lower_passed_creations(key)
 
     def _lower_passed_creations(self, key: str) -> None:
-        """Once the pod cache has read the last pod created for the owner, a creation that is still expected was of a
-        pod that was deleted between two lists, and has no event (kubernetes#129795). Upstream waits five minutes."""
+        """Lower expectations of pods whose creation will never be observed. If the pod cache is newer than the last pod
+        created for the owner and a creation is still expected, that pod was deleted between two lists and caused no
+        event (kubernetes#129795). Upstream waits five minutes."""
         newest = self._newest_created.get(key)
         if newest is None:
             return
@@ -122,8 +124,8 @@ class OwnWrites:
             self._expectations.lower(key, expected.adds, 0)
 
     def is_known_gone(self, key: str, uid: str) -> bool:
-        """Whether the owner that the cache still shows is known to be gone. Otherwise its pods would be created as fast
-        as the garbage collector deletes them."""
+        """Whether the owner was deleted although it is still in the cache. Its pods would be created as fast as the
+        garbage collector deletes them."""
         return self._gone.get(key) == uid
 
     def forget(self, key: str) -> None:
@@ -143,8 +145,8 @@ def may_have_happened(error: Exception) -> bool:
 
 
 def _is_name_conflict(error: ApiError) -> bool:
-    """Whether a generated name was taken, so that nothing was created. Servers before v1.23 answer like this
-    (kubernetes#104699), newer ones with 409; a timeout of the store is similar, but has ``retryAfterSeconds``. It
-    happens to about fourteen of 20,000 pods of one ReplicaSet."""
+    """Whether a generated name was in use, so that nothing was created. Servers before v1.23 return this error
+    (kubernetes#104699), newer ones 409. A timeout of the storage is similar, but has ``retryAfterSeconds``. About 14 of
+    20,000 pods of one ReplicaSet are affected."""
     prefix = "The POST operation against "
     return error.reason == "ServerTimeout" and not error.retry_after_seconds and str(error).startswith(prefix)

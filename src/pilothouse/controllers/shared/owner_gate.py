@@ -1,7 +1,7 @@
-"""The checks at the start of a sync that all owners of pods share, and the writes that they share.
+"""The checks at the start of a sync, and the writes, that all controllers of pod owners have in common.
 
-Used by ReplicaSets (and with them ReplicationControllers), Jobs, DaemonSets and StatefulSets. Upstream repeats the
-checks at the head of ``syncReplicaSet``, ``syncJob``, ``syncDaemonSet`` and ``StatefulSetController.sync`` (v1.36
+Used for ReplicaSets, ReplicationControllers, Jobs, DaemonSets and StatefulSets. Upstream repeats the checks at the
+start of ``syncReplicaSet``, ``syncJob``, ``syncDaemonSet`` and ``StatefulSetController.sync`` (v1.36
 ``pkg/controller``).
 """
 
@@ -34,24 +34,24 @@ O = TypeVar("O", bound=Cached)  # noqa: E741  # the owner
 
 
 class ReplacedOwner(RetryLater):
-    """The owner that this sync is about is gone, and another one has its name."""
+    """The owner of this sync was deleted, and another one with its name exists."""
 
 
 class OwnerSnapshot(msgspec.Struct, Generic[O], frozen=True):
-    """An owner as the cache had it when its sync began."""
+    """An owner as it was in the cache when its sync started."""
 
     owner: O
     raw: bytes
-    """Its JSON, into which the status is written."""
+    """Its JSON, in which ``put_status`` replaces the status."""
     expectations_satisfied: bool
 
 
 class OwnerGate(Generic[O]):
-    """What one controller knows of its own writes, and the checks before each sync.
+    """The expectations and own writes of one controller, and the checks before each sync.
 
-    ``read`` are the informers whose caches the controller acts upon; the consistency store compares them in this order.
-    ``prefix`` names its metric. ``selector_of`` gives what an owner selects, or ``None`` if its selector is invalid.
-    ``on_gone`` gets the key of an owner that the cache has no longer.
+    ``read`` are the informers that the controller reads; the consistency store compares their versions in this order.
+    ``prefix`` is that of its metric. ``selector_of`` returns the selector of an owner, or ``None`` if it is invalid.
+    ``on_deleted`` is called with the key of an owner that is no longer in the cache.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class OwnerGate(Generic[O]):
         prefix: str,
         wait_for_own_writes: bool,
         selector_of: Callable[[O], Selector | None],
-        on_gone: Callable[[str], None],
+        on_deleted: Callable[[str], None],
     ) -> None:
         self._client = context.client
         self.kind = kind
         self.owners = owners.cache
         self.selector_of = selector_of
-        self._on_gone = on_gone
+        self._on_deleted = on_deleted
         self.expectations = UidTrackingExpectations(context.env)
         self.consistency_store = (
             ConsistencyStore(read_versions(*read), prefix=prefix, metrics=context.metrics)
@@ -83,12 +83,13 @@ class OwnerGate(Generic[O]):
         )
 
     async def enter(self, key: str) -> OwnerSnapshot[O] | None:
-        """The owner to sync, or ``None`` when there is nothing to do. In this order:
+        """The owner to sync, or ``None`` if there is nothing to do. The checks, in this order:
 
-        1. Requests without an answer: the API server is asked what became of them. Raises what the list raises.
+        1. Requests without a response: the pods are listed live to find out whether they were carried out. Raises the
+           error of the list.
         2. Own writes: ``StaleCache`` is raised while a cache is behind one of them.
-        3. Deletion: everything kept for an owner that the cache has no longer is forgotten. One that the API server no
-           longer has is not synced, although the cache still shows it; the event of its deletion brings the key back.
+        3. Deletion: the state of an owner that is no longer in the cache is dropped. An owner that was deleted from the
+           API server but is still in the cache is not synced; the event of its deletion enqueues the key.
         4. Expectations: whether they are satisfied. If not, only the status is updated.
         """
         writes = self.writes
@@ -98,18 +99,18 @@ class OwnerGate(Generic[O]):
         owner = self.owners.get(key)
         if owner is None:
             writes.forget(key)
-            self._on_gone(key)
+            self._on_deleted(key)
             return None
         if writes.is_known_gone(key, owner.metadata.uid):
             return None
         raw = self.owners.raw(key)
-        assert raw is not None, "what is written back whole is cached with its JSON"
+        assert raw is not None, "the informer of the owners must keep the JSON (keep_raw)"
         return OwnerSnapshot(owner, raw, self.expectations.satisfied(key))
 
     def pod_claims(
         self, key: str, owner: ObjectMeta, selector: Selector, *, finalizers: tuple[str, ...] = ()
     ) -> Claims[Pod]:
-        """Adopts and releases pods. Adopted ones get the finalizers."""
+        """A manager that adopts and releases pods (``PodControllerRefManager``). Adopted pods get the finalizers."""
         return Claims(
             self._client,
             PODS,
@@ -122,7 +123,8 @@ class OwnerGate(Generic[O]):
         )
 
     async def delete_pod(self, control: PodControl, key: str, pod: str, about: ObjectReference) -> None:
-        """Delete the pod with this key, whose deletion is expected. One that is gone already is as good."""
+        """Delete the pod with this key, for whose deletion an expectation is set. A pod that does not exist is not an
+        error."""
         namespace, _slash, name = pod.partition("/")
         deleted = False
         try:
@@ -138,16 +140,15 @@ class OwnerGate(Generic[O]):
                 self.expectations.deletion_observed(key, pod)
 
     async def put_status(self, key: str, owner: ObjectMeta, raw: bytes, status: bytes) -> O:
-        """Write the owner with another status. ``raw`` is its JSON."""
+        """Update the status of the owner, whose JSON is ``raw``."""
         whole = replace_fields(raw, {"status": status, "metadata.managedFields": None})
         answer = await self._client.update(self.kind, owner.name, whole, owner.namespace, subresource="status")
         self.writes.wrote(key, owner.uid, self.kind.group_resource, answer.metadata.resource_version)
         return answer
 
     async def read_for_status(self, key: str, owner: ObjectMeta) -> bytes | None:
-        """The JSON of the owner as the server has it, for a status that could not be written on the cached object;
-        ``None`` if a status of a newer generation has been written. Raises ``ReplacedOwner``, ``NotFound`` and what the
-        request raises."""
+        """The JSON of the live owner, to retry an update of the status after a conflict; ``None`` if a status for a
+        newer generation was written meanwhile. Raises ``ReplacedOwner``, ``NotFound`` and the error of the request."""
         try:
             live = await self._client.get(self.kind.raw, owner.name, owner.namespace)
         except NotFound as error:
@@ -155,8 +156,8 @@ class OwnerGate(Generic[O]):
             raise
         uid = take_field(live, "metadata.uid")
         if uid is None or msgspec.json.decode(uid) != owner.uid:
-            # What was counted is not about this one.
+            # The status was computed for the previous owner.
             self.writes.owner_missing(key, owner)
-            raise ReplacedOwner(f"{self.kind.kind} {key} was replaced by another one of its name")
+            raise ReplacedOwner(f"{self.kind.kind} {key} was replaced by another one with the same name")
         observed = take_field(live, "status.observedGeneration")
         return None if observed is not None and int(bytes(observed)) > owner.generation else bytes(live)

@@ -1,4 +1,4 @@
-"""The pods that a service selects, and the services that an event of a pod concerns.
+"""The pods that a Service selects, and the Services that must be reconciled after an event of a pod.
 
 Used by the controllers of Endpoints and of EndpointSlices. Upstream (v1.36
 ``staging/src/k8s.io/endpointslice/util/controller_utils.go``) lists all services of a namespace for every event of a
@@ -14,11 +14,12 @@ from pilothouse.runtime import Cache, SharedInformer, object_key
 from pilothouse.semantics.pods import is_ready, is_terminal
 
 SELECTOR_INDEX = "firstSelectorLabel"
-"""Services by one of the labels that they ask for; see ``index_by_selector``."""
+"""Index of Services by one label of their selector; see ``index_by_selector``."""
 
 
 def index_by_selector(service: Service) -> tuple[str, ...]:
-    """The index function of ``SELECTOR_INDEX``: a pod that matches has this label, among others."""
+    """The index function of ``SELECTOR_INDEX``: the first label of the selector. Every pod that the Service selects has
+    it."""
     if not service.spec.selector:
         return ()
     key, value = min(service.spec.selector.items())
@@ -26,10 +27,10 @@ def index_by_selector(service: Service) -> tuple[str, ...]:
 
 
 class ServicePods:
-    """Both directions, on the caches of two informers.
+    """Finds pods of Services and Services of pods in the caches of two informers.
 
-    ``enqueue`` gets the key of every service that an event of a pod concerns. An event that cannot change endpoints is
-    ignored: readiness, addresses, labels, names and terminal phases are compared.
+    ``enqueue`` is called with the key of every Service whose endpoints an event of a pod may change. An update that
+    changes neither readiness, addresses, labels, hostname, subdomain nor a terminal phase is ignored.
     """
 
     def __init__(
@@ -40,12 +41,12 @@ class ServicePods:
         self._enqueue = enqueue
         self._services.add_index(SELECTOR_INDEX, index_by_selector)
         self._pods.add_index(LABEL_INDEX, index_by_label)
-        pods.add_handler(self._added, self._changed, self._gone)
+        pods.add_handler(self._on_add, self._on_update, self._on_delete)
 
     def selected_by(self, service: Service) -> list[Pod]:
-        """The pods that carry every label of the selector, sorted by name."""
+        """The pods that match the selector of the Service, sorted by name."""
         selector = service.spec.selector
-        assert selector, "who selects nothing is left alone"
+        assert selector, "callers skip Services without a selector"
         namespace = service.metadata.namespace
         # Start from the label with the fewest pods: one like ``tier=web`` may be on all of them.
         found = min(
@@ -59,42 +60,44 @@ class ServicePods:
         return [pod for pod in found if desired <= pod.metadata.labels.items()]
 
     def selecting(self, meta: ObjectMeta) -> list[str]:
-        """The keys of the services that select a pod with this metadata, sorted."""
-        carried = meta.labels.items()
+        """The keys of the Services that select a pod with this metadata, sorted."""
+        labels = meta.labels.items()
         keys: list[str] = []
-        for key, value in carried:
+        for key, value in labels:
             for service in self._services.by_index(SELECTOR_INDEX, labelled(meta.namespace, key, value)):
-                if service.spec.selector and service.spec.selector.items() <= carried:
+                if service.spec.selector and service.spec.selector.items() <= labels:
                     keys.append(object_key(service.metadata))
         return sorted(keys)
 
-    def _added(self, pod: Pod, _initial: bool) -> None:
+    def _on_add(self, pod: Pod, _initial: bool) -> None:
         for key in self.selecting(pod.metadata):
             self._enqueue(key)
 
-    def _gone(self, pod: Pod, _unknown: bool) -> None:
+    def _on_delete(self, pod: Pod, _unknown: bool) -> None:
         for key in self.selecting(pod.metadata):
             self._enqueue(key)
 
-    def _changed(self, old: Pod, new: Pod) -> None:
+    def _on_update(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
             return
-        changed, renamed = _has_changed(old, new), _is_renamed(old, new)
-        if not (changed or renamed):
+        changed, relabeled = _pod_endpoints_changed(old, new), _selection_may_change(old, new)
+        if not (changed or relabeled):
             return
         after = self.selecting(new.metadata)
-        if renamed:
+        if relabeled:
             before = self.selecting(old.metadata)
-            # An otherwise unchanged pod concerns services that gained or lost it. A changed hostname or subdomain also
-            # concerns those that keep it; upstream leaves these out (docs/controllers/endpointslice.md).
+            # If only labels changed, Services that newly select the pod or no longer do are enqueued. After a change of
+            # hostname or subdomain so are those that still select it; upstream omits these
+            # (docs/controllers/endpointslice.md).
             moved = old.metadata.labels == new.metadata.labels
             after = sorted({*before, *after} if changed or moved else {*before} ^ {*after})
         for key in after:
             self._enqueue(key)
 
 
-def _has_changed(old: Pod, new: Pod) -> bool:
-    """Upstream's ``podEndpointsChanged``; every update of a pod on its way out counts there, the pointers differ."""
+def _pod_endpoints_changed(old: Pod, new: Pod) -> bool:
+    """Upstream's ``podEndpointsChanged``, which treats every update of a terminating pod as a change, because it
+    compares pointers to the deletion timestamps."""
     if new.metadata.deletion_timestamp is not None or old.metadata.deletion_timestamp is not None:
         return True
     if is_ready(old) != is_ready(new) or is_terminal(old) != is_terminal(new):
@@ -102,7 +105,7 @@ def _has_changed(old: Pod, new: Pod) -> bool:
     return old.status.pod_ip != new.status.pod_ip or old.status.pod_ips != new.status.pod_ips
 
 
-def _is_renamed(old: Pod, new: Pod) -> bool:
+def _selection_may_change(old: Pod, new: Pod) -> bool:
     return (
         old.metadata.labels != new.metadata.labels
         or old.spec.hostname != new.spec.hostname

@@ -1,4 +1,4 @@
-"""The writes of slices, for both controllers of slices."""
+"""Creates, updates and deletes EndpointSlices, for the EndpointSlice and EndpointSliceMirroring controllers."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ _encode = msgspec.json.encode
 
 
 def triggered(each: EndpointSlice, trigger_time: str) -> EndpointSlice:
-    """The slice with the annotation of the trigger time, or without it if there is none."""
+    """The slice with the annotation ``endpoints.kubernetes.io/last-change-trigger-time``; an empty time removes it."""
     annotations = {key: value for key, value in each.metadata.annotations.items() if key != TRIGGER_TIME}
     if trigger_time:
         annotations[TRIGGER_TIME] = trigger_time
@@ -26,7 +26,7 @@ def triggered(each: EndpointSlice, trigger_time: str) -> EndpointSlice:
 
 
 def new_body(each: EndpointSlice) -> bytes:
-    """The body of a slice that is created or replaced."""
+    """The request body of a create."""
     return _encode(
         {
             "apiVersion": ENDPOINT_SLICES.api_version,
@@ -40,7 +40,7 @@ def new_body(each: EndpointSlice) -> bytes:
 
 
 def changed_body(raw: bytes, each: EndpointSlice) -> bytes:
-    """The slice as it was read, with our fields."""
+    """The request body of an update: the JSON of the cached slice with the fields that the controllers set."""
     annotations = each.metadata.annotations
     return replace_fields(
         raw,
@@ -53,7 +53,7 @@ def changed_body(raw: bytes, each: EndpointSlice) -> bytes:
 
 
 class NotWritten(Exception):
-    """A slice was not written. ``doing`` is upstream's word for the request."""
+    """A request for a slice failed. ``doing`` names it as in upstream's error, such as ``create EndpointSlice``."""
 
     def __init__(self, doing: str, error: ApiError | OSError) -> None:
         super().__init__(f"failed to {doing}: {error}")
@@ -62,7 +62,8 @@ class NotWritten(Exception):
 
 
 class SliceWrites:
-    """The writes of one controller, each for the key of a service (or Endpoints). ``changes`` counts them."""
+    """The writes of one controller. ``key`` is that of the Service or Endpoints. ``changes`` counts successful
+    writes."""
 
     def __init__(self, client: Client, tracker: SliceTracker, changes: CounterFamily) -> None:
         self._client = client
@@ -78,8 +79,9 @@ class SliceWrites:
         *,
         why: str,
     ) -> bool:
-        """Creates, then updates with their bodies, then deletes, up to the first failure. ``why`` is what the slices
-        follow from. False if the namespace is terminating. Raises ``NotWritten``."""
+        """Create, then update (with the request bodies), then delete slices, until the first failure. ``why`` is the
+        reason that is recorded with each write. Returns False if the namespace is terminating. Raises
+        ``NotWritten``."""
         for each in creates:
             record_decision(f"a slice for {len(each.endpoints or ())} {each.address_type} endpoints is created: {why}")
             try:
@@ -114,7 +116,7 @@ class SliceWrites:
         self._changes.labels("update").inc()
 
     async def delete(self, key: str, each: EndpointSlice, *, counted: bool = True) -> None:
-        """Delete a slice. One that is gone already is not counted."""
+        """Delete a slice. A slice that does not exist is not an error, and is not counted."""
         try:
             await self._client.delete(ENDPOINT_SLICES, each.metadata.name, each.metadata.namespace)
         except NotFound:

@@ -1,8 +1,8 @@
-"""Stages as they are written in files: read, checked, and made ready to be applied.
+"""Loads Stages from files: parses and validates them, and compiles their selectors and templates.
 
 The format is KWOK's ``Stage`` (``kwok.x-k8s.io/v1alpha1``, ``pkg/apis/v1alpha1/stage_types.go``), for Nodes and Pods.
-What is not supported is rejected here, with file, stage and field: CEL, ``apply`` steps, impersonation, other kinds,
-and unknown fields. Selectors and templates are compiled, so that errors show at once.
+Unsupported features are rejected with file, stage and field: CEL, ``apply`` steps, impersonation, other kinds, and
+unknown fields. Errors in selectors and templates are reported here, not when a stage is applied.
 """
 
 import pathlib
@@ -25,7 +25,7 @@ Query = Callable[[Any], Results | None]
 
 
 class StageError(ValueError):
-    """A stage that can't be used: file, stage, place, reason."""
+    """An invalid stage. The message has file, stage, field and reason."""
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -37,7 +37,8 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class ValueFrom(msgspec.Struct, frozen=True):
-    """A number (of milliseconds, or a weight), unless the expression finds another in the object."""
+    """A number (milliseconds, or a weight). ``query``, if set and if it finds a value in the object, takes
+    precedence."""
 
     value: int | None
     query: Query | None = None
@@ -60,11 +61,11 @@ class ChangeFinalizers(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Delete the object, at once."""
+    """Delete the object, without a grace period."""
 
 
 class ApplyPatch(msgspec.Struct, frozen=True):
-    """Patch the object with what the template renders to, put under ``root``."""
+    """Patch the object with the rendered template, as the value of the field ``root`` if that is set."""
 
     template: Template
     where: str
@@ -77,7 +78,7 @@ Step = SendEvent | ChangeFinalizers | Delete | ApplyPatch
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """One stage: which objects it is for, how soon and how likely it comes, and what it does."""
+    """One stage: selector, weight, delay and jitter, and the steps to apply."""
 
     source: str
     name: str
@@ -96,7 +97,8 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 def load_stages(paths: Sequence[str]) -> tuple[Stage, ...]:
-    """The stages of files, and of all ``*.yaml`` in folders except ``kustomization.yaml``. Raises ``StageError``."""
+    """Load the stages of files and of directories (all ``*.yaml`` and ``*.yml`` except ``kustomization.yaml``). Raises
+    ``StageError``."""
     stages: list[Stage] = []
     for path in paths:
         for file in _files(pathlib.Path(path).expanduser()):
@@ -145,17 +147,17 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def parse_yaml_documents(text: str) -> list[Any]:
-    """All documents of a text."""
+    """Parse a text with any number of documents."""
     return list(yaml.load_all(text, Loader=_Loader))
 
 
 def parse_yaml(text: str) -> Any:
-    """The one document of a text."""
-    return yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader, see there
+    """Parse a text with one document."""
+    return yaml.load(text, Loader=_Loader)  # noqa: S506  # _Loader is a safe loader
 
 
 def yaml_error_text(error: yaml.YAMLError) -> str:
-    """Where and what, in one line."""
+    """Position and reason of the error, in one line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
     return str(error)
@@ -165,7 +167,8 @@ def yaml_error_text(error: yaml.YAMLError) -> str:
 
 
 class _Node:
-    """A part of a document with its path, for error messages. Every field must be read before ``done``."""
+    """An object in a document with its path, for error messages. ``check_unknown_fields`` rejects fields that were not
+    read before."""
 
     def __init__(self, value: Any, where: str) -> None:
         if value is None:
@@ -174,14 +177,14 @@ class _Node:
             raise StageError(f"{where}: expected an object, got {type(value).__name__}")
         self.value = value
         self.where = where
-        self._asked: set[str] = set()
+        self._read_fields: set[str] = set()
 
     def child(self, name: str) -> "_Node":
-        self._asked.add(name)
+        self._read_fields.add(name)
         return _Node(self.value.get(name), f"{self.where}.{name}")
 
     def has(self, name: str) -> bool:
-        self._asked.add(name)
+        self._read_fields.add(name)
         return self.value.get(name) is not None
 
     def text(self, name: str) -> str:
@@ -210,13 +213,13 @@ class _Node:
         if self.has(name):
             raise StageError(f"{self.where}.{name}: {why}")
 
-    def done(self) -> None:
-        unknown = sorted(set(self.value) - self._asked)
+    def check_unknown_fields(self) -> None:
+        unknown = sorted(set(self.value) - self._read_fields)
         if unknown:
             raise StageError(f"{self.where}.{unknown[0]}: no such field")
 
     def _of(self, name: str, kind: type, default: Any) -> Any:
-        self._asked.add(name)
+        self._read_fields.add(name)
         value = self.value.get(name)
         if value is None:
             return default
@@ -238,13 +241,13 @@ def stage_from(document: Any, source: str) -> Stage | None:
     root.where = f"{source}: stage {name!r}: "
     root.child("status")
     spec = root.child("spec")
-    root.done()
+    root.check_unknown_fields()
     spec.where = f"{source}: stage {name!r}: spec"
     reference = spec.child("resourceRef")
     group, kind = reference.text("apiGroup") or "v1", reference.text("kind")
     if group != "v1" or kind not in KINDS:
         raise StageError(f"{reference.where}: {kind or 'no kind'} of {group} is not supported, only Node and Pod of v1")
-    reference.done()
+    reference.check_unknown_fields()
     selected = spec.has("selector") or "selector" in spec.value
     selector = spec.child("selector")
     delay = spec.child("delay")
@@ -265,7 +268,7 @@ def stage_from(document: Any, source: str) -> Stage | None:
         immediate=spec.flag("immediateNextStage"),
     )
     for node in (selector, delay, spec):
-        node.done()
+        node.check_unknown_fields()
     return stage if selected else None
 
 
@@ -273,7 +276,7 @@ def _requirement(node: _Node) -> Requirement:
     node.reject("cel", "CEL is not supported; write the selector in jq")
     if node.has("jq"):
         jq = node.child("jq")
-        node.done()
+        node.check_unknown_fields()
         node = jq
     operator, values = node.text("operator"), node.items("values")
     if operator not in OPERATORS:
@@ -282,7 +285,7 @@ def _requirement(node: _Node) -> Requirement:
         need = "needs values" if operator in ("In", "NotIn") else "takes no values"
         raise StageError(f"{node.where}.values: {operator} {need}")
     query = _query(node.text("key"), f"{node.where}.key")
-    node.done()
+    node.check_unknown_fields()
     return Requirement(query, operator, frozenset(str(value) for value in values))
 
 
@@ -306,11 +309,11 @@ def _value(node: _Node, constant: str, source: str) -> ValueFrom | None:
     if part.has("jq"):
         jq = part.child("jq")
         query = _query(jq.text("expression"), f"{jq.where}.expression")
-        jq.done()
+        jq.check_unknown_fields()
     else:
         query = _query(part.text("expressionFrom"), f"{part.where}.expressionFrom")
-    part.done()
-    # Without a number of its own a delay is 0, a weight too; a jitter is none at all.
+    part.check_unknown_fields()
+    # Without a constant, delay and weight are 0; without a constant there is no jitter unless the expression finds one.
     return ValueFrom(0 if value is None and not constant.startswith("jitter") else value, query)
 
 
@@ -325,10 +328,10 @@ def _steps(spec: _Node) -> list[Step]:
                 steps.append(Delete())
             if node.has("patch"):
                 steps.append(_patch(node.child("patch")))
-            node.done()
+            node.check_unknown_fields()
         spec.has("next")
         return steps
-    # Order as KWOK converts it (``pkg/apis/internalversion/conversion.go``).
+    # The order of KWOK's conversion (``pkg/apis/internalversion/conversion.go``).
     node = spec.child("next")
     steps = _event_and_finalizers(node)
     patches = node.items("patches")
@@ -342,7 +345,7 @@ def _steps(spec: _Node) -> list[Step]:
         steps.append(ApplyPatch(_template(template, where), where, "status", subresource))
     if node.flag("delete"):
         steps.append(Delete())
-    node.done()
+    node.check_unknown_fields()
     return steps
 
 
@@ -351,7 +354,7 @@ def _event_and_finalizers(node: _Node) -> list[Step]:
     if node.has("event"):
         event = node.child("event")
         steps.append(SendEvent(event.text("type") or "Normal", event.text("reason"), event.text("message")))
-        event.done()
+        event.check_unknown_fields()
     if node.has("finalizers"):
         part = node.child("finalizers")
         add, remove = (
@@ -359,7 +362,7 @@ def _event_and_finalizers(node: _Node) -> list[Step]:
             for field in ("add", "remove")
         )
         steps.append(ChangeFinalizers(add, remove, part.flag("empty")))
-        part.done()
+        part.check_unknown_fields()
     return steps
 
 
@@ -372,7 +375,7 @@ def _patch(node: _Node) -> ApplyPatch:
     patch = ApplyPatch(
         _template(node.text("template"), where), where, node.text("root"), node.text("subresource"), kind
     )
-    node.done()
+    node.check_unknown_fields()
     return patch
 
 

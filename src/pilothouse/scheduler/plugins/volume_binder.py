@@ -24,8 +24,8 @@ from pilothouse.scheduler.plugins.volume_binding import PodVolumeClaims, PodVolu
 from pilothouse.semantics.volumes import (
     SELECTED_NODE,
     claim_class,
+    is_claim_for_pod,
     is_fully_bound,
-    is_made_for,
     is_reachable,
     refers_to,
     volume_class,
@@ -289,7 +289,7 @@ def _validate_claim(claim: PersistentVolumeClaim | None, name: str, *, ephemeral
         return f"persistentvolumeclaim {quote(name)} bound to non-existent persistentvolume {volume}"
     if claim.metadata.deletion_timestamp is not None:
         return f"persistentvolumeclaim {quote(name)} is being deleted"
-    if ephemeral and not is_made_for(claim, pod_info.pod):
+    if ephemeral and not is_claim_for_pod(claim, pod_info.pod):
         meta = pod_info.pod.metadata
         return f"PVC {meta.namespace}/{name} was not created for pod {meta.namespace}/{meta.name} (pod is not owner)"
     return ""

@@ -8,7 +8,7 @@ import msgspec
 from pilothouse.api.core import PersistentVolumeClaim, Pod
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.storage import PersistentVolume
-from pilothouse.semantics.volumes import claim_names, is_made_for
+from pilothouse.semantics.volumes import claim_names, is_claim_for_pod
 from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
@@ -102,7 +102,7 @@ def _uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     ):
         return True
     over = meta.deletion_timestamp is not None and meta.deletion_grace_period_seconds == 0
-    return name in claim_names(pod) and is_made_for(claim, pod) and not over
+    return name in claim_names(pod) and is_claim_for_pod(claim, pod) and not over
 
 
 def _has(obj: PersistentVolumeClaim | PersistentVolume | None, finalizer: str) -> bool:

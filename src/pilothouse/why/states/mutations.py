@@ -1,4 +1,4 @@
-"""Containers that a pod has and its template has not: what adds them when pods are created."""
+"""Containers that are not in the pod template: which mutating webhooks or policies may have added them."""
 
 import json
 
@@ -16,7 +16,7 @@ _GROUP = "admissionregistration.k8s.io"
 _POLICIES = f"mutatingadmissionpolicies.{_GROUP}"
 _BINDINGS = f"mutatingadmissionpolicybindings.{_GROUP}"
 _WEBHOOKS = f"mutatingwebhookconfigurations.{_GROUP}"
-_MOST = 3
+_MAX_CANDIDATES = 3
 
 
 async def added_container(pod: View, container: str) -> Step | None:
@@ -38,32 +38,32 @@ def _names(spec: Document) -> set[str]:
 
 
 async def _mutations(pod: View, container: str) -> list[Step]:
-    """The policies and webhooks that see pods of this namespace before they are created: those that name the container,
-    or all, as a guess."""
+    """The MutatingAdmissionPolicies and webhooks that match the creation of pods in this namespace. If policies contain
+    the container's name, only those; otherwise all, as candidates."""
     namespace = await pod.read("namespaces", pod.reference.namespace, namespace="")
     labels = namespace.metadata.get("labels") or {}
     found: list[tuple[View, bool]] = []
     for document in await pod.evidence.objects(_POLICIES, ""):
         spec = document.get("spec") or {}
-        about = pod.of(_POLICIES, document["metadata"]["name"], document, namespace="")
-        if _sees(spec.get("matchConstraints") or {}, "resourceRules", labels) and await _bindings(about):
-            found.append((about, f'"{container}"' in _plain(spec)))
+        source = pod.of(_POLICIES, document["metadata"]["name"], document, namespace="")
+        if _matches(spec.get("matchConstraints") or {}, "resourceRules", labels) and await _bindings(source):
+            found.append((source, f'"{container}"' in _spec_text(spec)))
     for document in await pod.evidence.objects(_WEBHOOKS, ""):
         hooks = document.get("webhooks") or ()
-        if any(_sees(each, "rules", labels) for each in hooks):
+        if any(_matches(each, "rules", labels) for each in hooks):
             found.append((pod.of(_WEBHOOKS, document["metadata"]["name"], document, namespace=""), False))
-    born = str(pod.metadata.get("creationTimestamp") or "")
-    found = [each for each in found if str(each[0].metadata.get("creationTimestamp") or "") <= born]
+    created = str(pod.metadata.get("creationTimestamp") or "")
+    found = [each for each in found if str(each[0].metadata.get("creationTimestamp") or "") <= created]
     named = [each for each in found if each[1]]
-    return [await _installed(about, names=names) for about, names in (named or found)[:_MOST]]
+    return [await _last_change(source, names=names) for source, names in (named or found)[:_MAX_CANDIDATES]]
 
 
-def _plain(spec: Document) -> str:
-    """The expressions of a policy, with their quotes."""
+def _spec_text(spec: Document) -> str:
+    """The spec of a policy as text, with all quotes as double quotes."""
     return json.dumps(spec).replace('\\"', '"').replace("'", '"')
 
 
-def _sees(rules: Document, field: str, labels: dict[str, str]) -> bool:
+def _matches(rules: Document, field: str, labels: dict[str, str]) -> bool:
     """Whether the rules match the creation of pods in a namespace with these labels."""
     try:
         selector = selector_from(msgspec.convert(rules.get("namespaceSelector") or {}, LabelSelector, strict=False))
@@ -85,11 +85,11 @@ async def _bindings(policy: View) -> list[View]:
     ]
 
 
-async def _installed(about: View, *, names: bool) -> Step:
-    """The last change of a policy or its binding, whichever was later: since then it is in force as it is."""
-    abouts = [about, *(await _bindings(about) if about.reference.resource == _POLICIES else ())]
-    changes = [change for each in abouts if (change := await lifetime.last_change(each)) is not None]
+async def _last_change(source: View, *, names: bool) -> Step:
+    """The last change of a policy or its bindings, whichever was later: since then it has been in force."""
+    sources = [source, *(await _bindings(source) if source.reference.resource == _POLICIES else ())]
+    changes = [change for each in sources if (change := await lifetime.last_change(each)) is not None]
     kind = "names the container" if names else "may add it (a guess): its rules match the creation of pods"
-    step = about.step(kind, root=STATE)
+    step = source.step(kind, root=STATE)
     step.because = sorted(changes, key=lambda each: each.time)[-1:]
     return step

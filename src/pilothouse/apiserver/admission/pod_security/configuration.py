@@ -1,4 +1,4 @@
-"""A ``PodSecurityConfiguration``, as it stands in files, as options. Pure.
+"""Converts a ``PodSecurityConfiguration`` (the plugin's file) to options. Pure.
 
 After pod-security-admission's ``admission/api`` (v0.36).
 """
@@ -41,25 +41,30 @@ class _Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     exemptions: _Exemptions = _Exemptions()
 
 
-def options_from(document: Any) -> PodSecurityOptions:
-    """The options that a configuration means. Raises ``ValueError``."""
+def to_pod_security_options(document: Any) -> PodSecurityOptions:
+    """Decode, default and validate the configuration. Raises ``ValueError`` with all errors."""
     try:
         found = msgspec.convert(document, _Configuration)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
     if found.kind != "PodSecurityConfiguration" or found.api_version not in _VERSIONS:
         raise ValueError(f'no kind "{found.kind}" is registered for version "{found.api_version}"')
-    said = msgspec.to_builtins(found.defaults)
-    # Every mode is said, so that none follows from another, as one does among a namespace's labels.
+    defaults = msgspec.to_builtins(found.defaults)
+    # Every mode and version is set: missing labels of a namespace are derived from others, missing defaults are not.
     labels = {
-        PREFIX + mode: value or ("latest" if mode.endswith("version") else "privileged") for mode, value in said.items()
+        PREFIX + mode: value or ("latest" if mode.endswith("version") else "privileged")
+        for mode, value in defaults.items()
     }
     policy, all_errors = policy_to_evaluate(labels, Policy())
     texts = [str(found).replace(f"metadata.labels[{PREFIX}", "defaults.").replace("]:", ":", 1) for found in all_errors]
     exempt = found.exemptions
-    texts += _wrong("namespaces", ((name, dns_label_errors(name)) for name in exempt.namespaces))
-    texts += _wrong("runtimeClasses", ((name, dns_subdomain_errors(name)) for name in exempt.runtime_classes))
-    texts += _wrong("usernames", ((name, [] if name else ["username must not be empty"]) for name in exempt.usernames))
+    texts += _validate_exemptions("namespaces", ((name, dns_label_errors(name)) for name in exempt.namespaces))
+    texts += _validate_exemptions(
+        "runtimeClasses", ((name, dns_subdomain_errors(name)) for name in exempt.runtime_classes)
+    )
+    texts += _validate_exemptions(
+        "usernames", ((name, [] if name else ["username must not be empty"]) for name in exempt.usernames)
+    )
     if texts:
         raise ValueError(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
     return PodSecurityOptions(
@@ -70,7 +75,7 @@ def options_from(document: Any) -> PodSecurityOptions:
     )
 
 
-def _wrong(field: str, names: Iterable[tuple[str, list[str]]]) -> list[str]:
+def _validate_exemptions(field: str, names: Iterable[tuple[str, list[str]]]) -> list[str]:
     texts, seen = [], set()
     for position, (name, reason) in enumerate(names):
         path = f"exemptions.{field}[{position}]"

@@ -1,7 +1,8 @@
-"""The errors in a pod by one level and version: every check, in upstream's order and words. Pure.
+"""Evaluates a pod against one level and version of the Pod Security Standards, with upstream's order and messages.
+Pure.
 
-After pod-security-admission's ``policy`` (v0.36). A check gets annotations and spec and gives a reason and its
-details; ``baseline`` and ``restricted`` have them.
+After pod-security-admission's ``policy`` (v0.36). A check takes annotations and spec and returns a ``Violation`` or
+None; the checks are in ``baseline`` and ``restricted``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,8 +13,8 @@ from pilothouse.apiserver.admission.pod_security import baseline, restricted
 from pilothouse.apiserver.admission.pod_security.levels import LATEST, LevelVersion
 from pilothouse.apiserver.admission.pod_security.wording import Check, Violation
 
-NEWEST = 36
-"""The newest version whose checks are known; later ones are as this."""
+LATEST_KNOWN = 36
+"""The latest minor version with checks of its own; later versions use these."""
 
 _BASELINE: Mapping[str, tuple[tuple[int, Check], ...]] = {
     "appArmorProfile": ((0, baseline.app_armor),),
@@ -58,30 +59,30 @@ _OVERRIDES = {
     "restrictedVolumes": "hostPathVolumes",
     "seccompProfile_restricted": "seccompProfile_baseline",
 }
-"""Restricted checks that take the place of a baseline one."""
+"""Restricted checks that override a baseline check (``OverrideCheckIDs``)."""
 
 
 @cache
 def checks_of(level: str, version: int) -> tuple[Check, ...]:
-    """The checks of a level in a version: those of baseline by name, then those of restricted by name."""
+    """The checks of a level in a version: baseline sorted by ID, then restricted sorted by ID."""
     if level == "privileged":
         return ()
-    if version == LATEST or version > NEWEST:
-        version = NEWEST
-    mild = _in_force(_BASELINE, version)
+    if version == LATEST or version > LATEST_KNOWN:
+        version = LATEST_KNOWN
+    checks = _checks_at(_BASELINE, version)
     if level == "baseline":
-        return tuple(mild.values())
-    strict = _in_force(_RESTRICTED, version)
+        return tuple(checks.values())
+    restricted_checks = _checks_at(_RESTRICTED, version)
     for name, overridden in _OVERRIDES.items():
-        if name in strict:
-            mild.pop(overridden, None)
-    return (*mild.values(), *strict.values())
+        if name in restricted_checks:
+            checks.pop(overridden, None)
+    return (*checks.values(), *restricted_checks.values())
 
 
-def _in_force(known: Mapping[str, tuple[tuple[int, Check], ...]], version: int) -> dict[str, Check]:
+def _checks_at(versioned: Mapping[str, tuple[tuple[int, Check], ...]], version: int) -> dict[str, Check]:
     found: dict[str, Check] = {}
-    for name in sorted(known):
-        for since, check in known[name]:
+    for name in sorted(versioned):
+        for since, check in versioned[name]:
             if since <= version:
                 found[name] = check
     return found
@@ -95,10 +96,10 @@ def violations(desired: LevelVersion, metadata: Mapping[str, Any], spec: Mapping
 
 
 def forbidden_detail(found: Iterable[Violation]) -> str:
-    """Reasons with their details, as shown to the client that sent the pod."""
+    """Reasons with their details, for the response to a request for a pod (``ForbiddenDetail``)."""
     return ", ".join(f"{one.reason} ({one.detail})" if one.detail else one.reason for one in found)
 
 
 def forbidden_reason(found: Iterable[Violation]) -> str:
-    """Reasons alone, as shown to the client that changed the namespace."""
+    """Reasons only, for warnings about existing pods when a namespace is labeled (``ForbiddenReason``)."""
     return ", ".join(one.reason for one in found)

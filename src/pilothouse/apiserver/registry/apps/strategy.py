@@ -60,7 +60,7 @@ class WorkloadStrategy(Strategy):
 
     def warnings(self, obj: Object) -> Iterable[str]:
         template = (obj.get("spec") or {}).get("template") or {}
-        return warnings.pod_spec_warnings(template.get("spec") or {}, "spec.template.spec")
+        return warnings.warnings_for_pod_spec(template.get("spec") or {}, "spec.template.spec")
 
     def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)

@@ -1,6 +1,5 @@
-"""Validation that several kinds of this group share, and disruption budgets with them. After kubernetes'
-``pkg/apis/apps/validation/validation.go`` (v1.36).
-"""
+"""Validation shared by the kinds of this group and by PodDisruptionBudgets. After kubernetes'
+``pkg/apis/apps/validation/validation.go`` (v1.36)."""
 
 import re
 from collections.abc import Sequence
@@ -36,12 +35,12 @@ def validate_positive_int_or_percent(value: Any, path: str) -> ErrorList:
     return [invalid(path, value, NON_NEGATIVE)] if (value or 0) < 0 else []
 
 
-def validate_count(value: Any, path: str) -> ErrorList:
-    """A number, or a percentage of up to a hundred."""
-    return validate_positive_int_or_percent(value, path) + validate_at_most_all(value, path)
+def validate_count_or_percent(value: Any, path: str) -> ErrorList:
+    """A number, or a percentage of at most 100%."""
+    return validate_positive_int_or_percent(value, path) + is_not_more_than_100_percent(value, path)
 
 
-def validate_at_most_all(value: Any, path: str) -> ErrorList:
+def is_not_more_than_100_percent(value: Any, path: str) -> ErrorList:
     """``IsNotMoreThan100Percent``."""
     percent = _percent(value)
     return [invalid(path, value, "must not be greater than 100%")] if (percent or 0) > 100 else []
@@ -53,16 +52,17 @@ def _percent(value: Any) -> int | None:
 
 
 def is_zero(value: Any) -> bool:
-    """Whether it comes to nothing, as what is neither number nor percentage does (``getIntOrPercentValue``)."""
+    """Whether the value is 0 or ``0%``. A string that is neither number nor percentage counts as 0
+    (``getIntOrPercentValue``)."""
     if isinstance(value, str):
         number = re.fullmatch("[+-]?([0-9]+)%?", value)
         return number is None or not int(number[1])
     return not value
 
 
-def validate_partition(rolling: Object, path: str) -> ErrorList:
-    """How far an update goes, and how fast. Upstream drops ``maxUnavailable`` with its gate off; here it is the
-    manager's gate that says whether it means something."""
+def validate_rolling_update_stateful_set(rolling: Object, path: str) -> ErrorList:
+    """Validate ``partition`` and ``maxUnavailable``. Upstream drops ``maxUnavailable`` if its gate is off; here the
+    field is stored, and the manager's gate determines whether it has an effect."""
     errors = validate_nonnegative_fields(rolling, path, ("partition",))
     unavailable = rolling.get("maxUnavailable")
     if unavailable is None:
@@ -70,14 +70,15 @@ def validate_partition(rolling: Object, path: str) -> ErrorList:
     errors += validate_positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
     if is_zero(unavailable):
         errors.append(invalid(f"{path}.maxUnavailable", unavailable, "cannot be 0"))
-    return errors + validate_at_most_all(unavailable, f"{path}.maxUnavailable")
+    return errors + is_not_more_than_100_percent(unavailable, f"{path}.maxUnavailable")
 
 
 # Status
 
 
 def validate_counts_at_most(status: Object, pairs: Sequence[tuple[str, str, str]]) -> ErrorList:
-    """(field, the field that it may not exceed, what that is called): those that do."""
+    """The errors of counts that exceed another one. ``pairs``: the field, the field that it must not exceed, and the
+    name of that one in the message."""
     return [
         invalid(f"status.{field}", status.get(field) or 0, f"cannot be greater than {detail}")
         for field, most, detail in pairs
@@ -86,11 +87,11 @@ def validate_counts_at_most(status: Object, pairs: Sequence[tuple[str, str, str]
 
 
 def validate_collision_count(status: Object, old: Object) -> ErrorList:
-    """The count of hash collisions only grows."""
+    """``collisionCount`` must not decrease."""
     before, after = old.get("collisionCount"), status.get("collisionCount")
     if before is None or (after is not None and after >= before):
         return []
-    # Absent is zero here.
+    # A missing count is reported as 0.
     return [invalid("status.collisionCount", after or 0, "cannot be decremented")]
 
 
@@ -98,7 +99,7 @@ SELECTOR = "*meta.LabelSelector"
 
 
 def validate_selector(spec: Object, called: str) -> ErrorList:
-    """The selector must be there and select something. ``called`` is the kind as upstream says it."""
+    """The selector is required and must not be empty. ``called`` is the kind as in upstream's message."""
     selector = spec.get("selector")
     if selector is None:
         return [required("spec.selector")]
@@ -109,32 +110,32 @@ def validate_selector(spec: Object, called: str) -> ErrorList:
     return errors
 
 
-def validate_template_of_replica_set(spec: Object) -> ErrorList:
-    """``ValidatePodTemplateSpecForReplicaSet``, for ReplicaSets and Deployments. The template is only validated with a
-    selector to compare it with."""
+def validate_pod_template_spec_for_replica_set(spec: Object) -> ErrorList:
+    """``ValidatePodTemplateSpecForReplicaSet``, for ReplicaSets and Deployments."""
     selector, template = spec.get("selector"), spec["template"]
     if selector and not is_selector(selector):
         return [invalid("spec.selector", internal_value(SELECTOR, selector), "invalid label selector")]
-    errors = validate_labels_of_template(selector, template)
+    errors = validate_template_labels(selector, template)
     errors += validate_pod_template_spec(template, "spec.template")
-    return errors + validate_endless(template, "ReplicaSet")
+    return errors + validate_restart_policy_always(template, "ReplicaSet")
 
 
-def validate_labels_of_template(selector: Object | None, template: Object) -> ErrorList:
+def validate_template_labels(selector: Object | None, template: Object) -> ErrorList:
     labels = (template.get("metadata") or {}).get("labels")
-    # No selector at all selects nothing, an empty one all.
+    # A nil selector matches nothing, an empty one everything.
     if selector is not None and (not selector or selector_matches(selector, labels or {})):
         return []
-    return [wrong_labels(labels)]
+    return [template_labels_mismatch(labels)]
 
 
-def wrong_labels(labels: Object | None) -> FieldError:
+def template_labels_mismatch(labels: Object | None) -> FieldError:
     detail = "`selector` does not match template `labels`"
     return invalid("spec.template.metadata.labels", internal_value("{}string", labels), detail)
 
 
-def validate_endless(template: Object, kind: str) -> ErrorList:
-    """Pods that are replaced when they are gone never end by themselves."""
+def validate_restart_policy_always(template: Object, kind: str) -> ErrorList:
+    """The template of a controller that replaces its pods must have ``restartPolicy: Always`` and no
+    ``activeDeadlineSeconds``."""
     spec: Object = template.get("spec") or {}
     policy = spec.get("restartPolicy") or ""
     path = "spec.template.spec"
@@ -158,7 +159,7 @@ def selector_matches(selector: Object, labels: Object) -> bool:
     try:
         return selector_from(msgspec.convert(selector, LabelSelector)).matches(labels)
     except (SelectorError, msgspec.ValidationError):
-        # It has been rejected already.
+        # The invalid selector is reported elsewhere.
         return True
 
 

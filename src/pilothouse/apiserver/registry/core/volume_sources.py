@@ -1,7 +1,8 @@
-"""Where volumes come from, those of pods and PersistentVolumes: how many sources there are, and what is wrong with one.
+"""Validation of the volume sources of pods and PersistentVolumes.
 
 After ``validateVolumeSource``, ``ValidatePersistentVolumeSpec`` and what they call in kubernetes'
-``pkg/apis/core/validation/validation.go`` (v1.36). Only the first source is validated, in upstream's order.
+``pkg/apis/core/validation/validation.go`` (v1.36). Exactly one source may be set; only the first in upstream's order is
+validated.
 """
 
 import re
@@ -25,22 +26,22 @@ from pilothouse.apiserver.registry.core.validation import validate_csi_driver_na
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
-Check = Callable[[Object, str], ErrorList]
+Validator = Callable[[Object, str], ErrorList]
 
-_OF_PODS = (
+_POD_VOLUME_SOURCES = (
     *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi"),
     *("glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc"),
     *("flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume"),
     *("azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral", "image"),
 )
-_OF_VOLUMES = (
+_PERSISTENT_VOLUME_SOURCES = (
     *("hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte"),
     *("cephfs", "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk"),
     *("portworxVolume", "azureDisk", "scaleIO", "local", "storageos", "csi"),
 )
-_MISSPELT = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-"""What upstream's error about one source too many calls it."""
-_NEEDED: Mapping[str, tuple[str, ...]] = {
+_NAMES_IN_ERRORS = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+"""Field names that upstream misspells in the error about more than one source."""
+_REQUIRED_FIELDS: Mapping[str, tuple[str, ...]] = {
     "hostPath": ("path",),
     "gitRepo": ("repository",),
     "gcePersistentDisk": ("pdName",),
@@ -66,22 +67,22 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "ephemeral": ("volumeClaimTemplate",),
     "image": ("reference",),
 }
-_ONE = "may not specify more than 1 volume type"
-_NONE = "must specify a volume type"
-_BYTE = "must be between 0 and 255, inclusive"
-_FILE_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
+_MORE_THAN_ONE_TYPE = "may not specify more than 1 volume type"
+_NO_TYPE = "must specify a volume type"
+_NOT_A_BYTE = "must be between 0 and 255, inclusive"
+_NOT_A_FILE_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-_HOST_PATHS = (
+_HOST_PATH_TYPES = (
     *("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate"),
     *("File", "FileOrCreate", "Socket"),
 )
-_QUALIFIED = {
+_ISCSI_NAMES = {
     "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([0-9A-Za-z\-.]+)(:[^,;*&$|\s]+)$", re.ASCII),
     "eui": re.compile(r"^eui.[0-9A-Za-z]{16}$"),
     "naa": re.compile(r"^naa.[0-9A-Za-z]{32}$"),
 }
-_PAIRS = "must be a host:port pair or multiple pairs separated by commas"
-_PORTAL = (
+_NOT_HOST_PORT_PAIRS = "must be a host:port pair or multiple pairs separated by commas"
+_PORTAL_TOO_LONG = (
     "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is "
     "specified."
 )
@@ -89,26 +90,25 @@ _ZERO = parse_quantity("0")
 
 
 def validate_volume_source(volume: Object, path: str) -> ErrorList:
-    all_errors = _validate(volume, path, _OF_PODS, _CHECKS)
+    all_errors = _validate_sources(volume, path, _POD_VOLUME_SOURCES, _VALIDATORS)
     if _has_long_portal(volume, volume.get("name") or ""):
-        all_errors.append(invalid(f"{path}.name", volume.get("name") or "", _PORTAL))
+        all_errors.append(invalid(f"{path}.name", volume.get("name") or "", _PORTAL_TOO_LONG))
     return all_errors
 
 
 def validate_persistent_volume_source(spec: Object, name: str, path: str = "spec") -> ErrorList:
-    all_errors = _validate(spec, path, _OF_VOLUMES, _CHECKS_OF_VOLUMES)
-    first = next((source for source in _OF_VOLUMES if spec.get(source) is not None), "")
+    all_errors = _validate_sources(spec, path, _PERSISTENT_VOLUME_SOURCES, _PERSISTENT_VOLUME_VALIDATORS)
+    first = next((source for source in _PERSISTENT_VOLUME_SOURCES if spec.get(source) is not None), "")
     if first == "iscsi" and _has_long_portal(spec, name):
         portal = spec["iscsi"].get("targetPortal") or ""
-        all_errors.append(invalid(f"{path}.iscsi.targetportal", portal, _PORTAL))
+        all_errors.append(invalid(f"{path}.iscsi.targetportal", portal, _PORTAL_TOO_LONG))
     if first == "local" and spec.get("nodeAffinity") is None:
         all_errors.append(required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
     return all_errors
 
 
 def validate_inline_persistent_volume_spec(spec: Object, path: str) -> ErrorList:
-    """The errors in the spec of a volume that stands for one of a pod, in an attachment
-    (``ValidatePersistentVolumeSpec`` for inline volumes)."""
+    """Validate ``inlineVolumeSpec`` of a VolumeAttachment (``ValidatePersistentVolumeSpec`` with ``isInlineSpec``)."""
     context = "in the context of inline volumes"
     all_errors = [
         forbidden(f"{path}.{field}", f"may not be specified {context}")
@@ -140,78 +140,87 @@ def _has_long_portal(holder: Object, name: str) -> bool:
     return len(f"{name}:{iscsi.get('targetPortal') or ''}".encode()) > 64
 
 
-def _validate(holder: Object, path: str, order: Iterable[str], checks: Mapping[str, Check]) -> ErrorList:
+def _validate_sources(
+    holder: Object, path: str, order: Iterable[str], validators: Mapping[str, Validator]
+) -> ErrorList:
     all_errors: ErrorList = []
     seen = False
     for name in order:
-        given = holder.get(name)
-        if given is None:
+        source = holder.get(name)
+        if source is None:
             continue
-        if seen and (name != "flexVolume" or order is _OF_PODS):  # which upstream counts and validates anyway
-            all_errors.append(forbidden(f"{path}.{_MISSPELT.get(name, name)}", _ONE))
+        if seen and (
+            name != "flexVolume" or order is _POD_VOLUME_SOURCES
+        ):  # upstream also validates flexVolume of a second source
+            all_errors.append(forbidden(f"{path}.{_NAMES_IN_ERRORS.get(name, name)}", _MORE_THAN_ONE_TYPE))
             continue
         seen = True
         child_path = f"{path}.{'persistentDisk' if name == 'gcePersistentDisk' else name}"
-        all_errors += _missing(given, child_path, _NEEDED.get(name, ()))
-        if name in checks:
-            all_errors += checks[name](given, child_path)
-    return all_errors if seen else [required(path, _NONE)]
+        all_errors += _validate_required(source, child_path, _REQUIRED_FIELDS.get(name, ()))
+        if name in validators:
+            all_errors += validators[name](source, child_path)
+    return all_errors if seen else [required(path, _NO_TYPE)]
 
 
-def _missing(given: Object, path: str, fields: Iterable[str]) -> ErrorList:
-    return [required(f"{path}.{field}") for field in fields if not given.get(field)]
+def _validate_required(source: Object, path: str, fields: Iterable[str]) -> ErrorList:
+    return [required(f"{path}.{field}") for field in fields if not source.get(field)]
 
 
 # Files and paths ----------------------------------------------------------------------------------------------------
 
 
-def _steps_back(text: str, field: str) -> ErrorList:
+def _validate_path_no_backsteps(text: str, field: str) -> ErrorList:
     return [invalid(field, text, "must not contain '..'")] if ".." in text.split("/") else []
 
 
 def validate_local_descending_path(text: str, field: str) -> ErrorList:
     all_errors = [invalid(field, text, "must be a relative path")] if text.startswith("/") else []
-    return all_errors + _steps_back(text, field)
+    return all_errors + _validate_path_no_backsteps(text, field)
 
 
-def _own_path(text: str, field: str) -> ErrorList:
-    """A path below the volume that is not one of the kubelet's own."""
+def _validate_local_non_reserved_path(text: str, field: str) -> ErrorList:
+    """A relative path that does not start with ``..``, which the kubelet reserves
+    (``validateLocalNonReservedPath``)."""
     all_errors = validate_local_descending_path(text, field)
     if text.startswith("..") and not text.startswith("../"):
         all_errors.append(invalid(field, text, "must not start with '..'"))
     return all_errors
 
 
-def _mode(given: Object, field: str, path: str) -> ErrorList:
-    mode = given.get(field)
-    return [] if mode is None or 0 <= mode <= 0o777 else [invalid(f"{path}.{field}", mode, _FILE_MODE)]
+def _validate_mode(source: Object, field: str, path: str) -> ErrorList:
+    mode = source.get(field)
+    return [] if mode is None or 0 <= mode <= 0o777 else [invalid(f"{path}.{field}", mode, _NOT_A_FILE_MODE)]
 
 
-def _keys(given: Object, path: str) -> ErrorList:
+def _validate_key_to_paths(source: Object, path: str) -> ErrorList:
     all_errors: ErrorList = []
-    for position, item in enumerate(given.get("items") or ()):
+    for position, item in enumerate(source.get("items") or ()):
         at = f"{path}.items[{position}]"
-        all_errors += _missing(item, at, ("key", "path"))
-        all_errors += _own_path(item.get("path") or "", f"{at}.path") + _mode(item, "mode", at)
+        all_errors += _validate_required(item, at, ("key", "path"))
+        all_errors += _validate_local_non_reserved_path(item.get("path") or "", f"{at}.path") + _validate_mode(
+            item, "mode", at
+        )
     return all_errors
 
 
-def _host_path(given: Object, path: str) -> ErrorList:
-    if not given.get("path"):
+def _validate_host_path_volume_source(source: Object, path: str) -> ErrorList:
+    if not source.get("path"):
         return []
-    all_errors = _steps_back(given["path"], f"{path}.path")
-    kind = given.get("type") or ""
-    if kind not in _HOST_PATHS:
-        all_errors.append(not_supported(f"{path}.type", kind, _HOST_PATHS))
+    all_errors = _validate_path_no_backsteps(source["path"], f"{path}.path")
+    kind = source.get("type") or ""
+    if kind not in _HOST_PATH_TYPES:
+        all_errors.append(not_supported(f"{path}.type", kind, _HOST_PATH_TYPES))
     return all_errors
 
 
-def _files(given: Object, path: str) -> ErrorList:
-    return _mode(given, "defaultMode", path) + _keys(given, path)
+def _validate_secret_or_config_map_volume_source(source: Object, path: str) -> ErrorList:
+    return _validate_mode(source, "defaultMode", path) + _validate_key_to_paths(source, path)
 
 
-def _downward_file(item: Object, path: str) -> ErrorList:
-    all_errors = _missing(item, path, ("path",)) + _own_path(item.get("path") or "", f"{path}.path")
+def _validate_downward_api_volume_file(item: Object, path: str) -> ErrorList:
+    all_errors = _validate_required(item, path, ("path",)) + _validate_local_non_reserved_path(
+        item.get("path") or "", f"{path}.path"
+    )
     of_field, of_resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if of_field is not None:
         all_errors += validate_object_field_selector(of_field, f"{path}.fieldRef", VOLUME_FIELD_PATHS)
@@ -224,51 +233,54 @@ def _downward_file(item: Object, path: str) -> ErrorList:
         )
     else:
         all_errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
-    return all_errors + _mode(item, "mode", path)
+    return all_errors + _validate_mode(item, "mode", path)
 
 
-def _downward(given: Object, path: str) -> ErrorList:
-    all_errors = _mode(given, "defaultMode", path)
-    for item in given.get("items") or ():
-        all_errors += _downward_file(item, path)
+def _validate_downward_api_volume_source(source: Object, path: str) -> ErrorList:
+    all_errors = _validate_mode(source, "defaultMode", path)
+    for item in source.get("items") or ():
+        all_errors += _validate_downward_api_volume_file(item, path)
     return all_errors
 
 
-_faultless: list[Object] = [{}]
-"""The last projection that nothing was wrong with. Admission gives the same to pods by the thousand."""
+_last_valid_projection: list[Object] = [{}]
+"""The last valid source. Admission adds an equal one to every pod (the service account token)."""
 
 
-def _projected(given: Object, path: str) -> ErrorList:
-    if given == _faultless[0]:
+def _validate_projected_volume_source(source: Object, path: str) -> ErrorList:
+    if source == _last_valid_projection[0]:
         return []
-    all_errors = _validate_projection(given, path)
+    all_errors = _validate_projection_sources(source, path)
     if not all_errors:
-        _faultless[0] = msgspec.json.decode(msgspec.json.encode(given))
+        _last_valid_projection[0] = msgspec.json.decode(msgspec.json.encode(source))
     return all_errors
 
 
-def _validate_projection(given: Object, path: str) -> ErrorList:
-    all_errors = _mode(given, "defaultMode", path)
+def _validate_projection_sources(projected: Object, path: str) -> ErrorList:
+    all_errors = _validate_mode(projected, "defaultMode", path)
     paths: set[str] = set()
-    for position, source in enumerate(given.get("sources") or ()):
+    for position, source in enumerate(projected.get("sources") or ()):
         at = f"{path}.sources[{position}]"
         for name in ("secret", "configMap"):
-            held = source.get(name)
-            if held is not None:
-                all_errors += _missing(held, f"{at}.{name}", ("name",)) + _keys(held, f"{at}.{name}")
-                all_errors += _once(held.get("items"), paths, path, held.get("name") or "")
+            mounted = source.get(name)
+            if mounted is not None:
+                all_errors += _validate_required(mounted, f"{at}.{name}", ("name",))
+                all_errors += _validate_key_to_paths(mounted, f"{at}.{name}")
+                all_errors += _validate_unique_paths(mounted.get("items"), paths, path, mounted.get("name") or "")
         downward = source.get("downwardAPI")
         if downward is not None:
             for item in downward.get("items") or ():
-                all_errors += _downward_file(item, f"{at}.downwardAPI") + _once([item], paths, path)
+                all_errors += _validate_downward_api_volume_file(item, f"{at}.downwardAPI")
+                all_errors += _validate_unique_paths([item], paths, path)
         if source.get("serviceAccountToken") is not None:
-            all_errors += _token(source["serviceAccountToken"], f"{at}.serviceAccountToken", path)
+            token, field = source["serviceAccountToken"], f"{at}.serviceAccountToken"
+            all_errors += _validate_service_account_token_projection(token, field, path)
         if sum(found is not None for found in source.values()) > 1:
             all_errors.append(forbidden(at, "may not specify more than 1 volume type per source"))
     return all_errors
 
 
-def _once(items: Any, paths: set[str], child_path: str, name: str | None = None) -> ErrorList:
+def _validate_unique_paths(items: Any, paths: set[str], child_path: str, name: str | None = None) -> ErrorList:
     all_errors: ErrorList = []
     for item in items or ():
         path = item.get("path") or ""
@@ -279,53 +291,53 @@ def _once(items: Any, paths: set[str], child_path: str, name: str | None = None)
     return all_errors
 
 
-def _token(given: Object, at: str, path: str) -> ErrorList:
+def _validate_service_account_token_projection(source: Object, at: str, path: str) -> ErrorList:
     all_errors: ErrorList = []
-    seconds = given.get("expirationSeconds") or 0
+    seconds = source.get("expirationSeconds") or 0
     if seconds < 600:
         detail = "may not specify a duration less than 10 minutes"
         all_errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
     if seconds > 1 << 32:
         detail = "may not specify a duration larger than 2^32 seconds"
         all_errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
-    if not given.get("path"):
+    if not source.get("path"):
         return [*all_errors, required(f"{path}.path")]
-    return all_errors + _own_path(given["path"], f"{path}.path")
+    return all_errors + _validate_local_non_reserved_path(source["path"], f"{path}.path")
 
 
 # Disks and what is on the network -----------------------------------------------------------------------------------
 
 
-def _nfs(given: Object, child_path: str) -> ErrorList:
-    path = given.get("path") or ""
+def _validate_nfs_volume_source(source: Object, child_path: str) -> ErrorList:
+    path = source.get("path") or ""
     return [] if path.startswith("/") else [invalid(f"{child_path}.path", path, "must be an absolute path")]
 
 
-def _iscsi_of(started: str) -> Check:
-    def check(given: Object, path: str) -> ErrorList:
+def _validate_iscsi_volume_source(started: str) -> Validator:
+    def check(source: Object, path: str) -> ErrorList:
         all_errors: ErrorList = []
-        if given.get("iqn"):
-            all_errors += _qualified(given["iqn"], f"{path}.iqn", started)
-        if not 0 <= (given.get("lun") or 0) <= 255:
-            all_errors.append(invalid(f"{path}.lun", given["lun"], _BYTE))
-        if (given.get("chapAuthDiscovery") or given.get("chapAuthSession")) and given.get("secretRef") is None:
+        if source.get("iqn"):
+            all_errors += _validate_iscsi_name(source["iqn"], f"{path}.iqn", started)
+        if not 0 <= (source.get("lun") or 0) <= 255:
+            all_errors.append(invalid(f"{path}.lun", source["lun"], _NOT_A_BYTE))
+        if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
             all_errors.append(required(f"{path}.secretRef"))
-        if given.get("initiatorName") is not None:
-            all_errors += _qualified(given["initiatorName"], f"{path}.initiatorname", started)
+        if source.get("initiatorName") is not None:
+            all_errors += _validate_iscsi_name(source["initiatorName"], f"{path}.initiatorname", started)
         return all_errors
 
     return check
 
 
-def _qualified(text: str, field: str, started: str) -> ErrorList:
-    form = next((pattern for prefix, pattern in _QUALIFIED.items() if text.startswith(prefix)), None)
+def _validate_iscsi_name(text: str, field: str, started: str) -> ErrorList:
+    form = next((pattern for prefix, pattern in _ISCSI_NAMES.items() if text.startswith(prefix)), None)
     if form is None:
         return [invalid(field, text, started)]
     return [] if form.search(text) else [invalid(field, text, "must be valid format")]
 
 
-def _channel(given: Object, path: str) -> ErrorList:
-    names, ids, lun = given.get("targetWWNs") or [], given.get("wwids") or [], given.get("lun")
+def _validate_fc_volume_source(source: Object, path: str) -> ErrorList:
+    names, ids, lun = source.get("targetWWNs") or [], source.get("wwids") or [], source.get("lun")
     all_errors: ErrorList = []
     if not names and not ids:
         all_errors.append(required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both"))
@@ -335,19 +347,19 @@ def _channel(given: Object, path: str) -> ErrorList:
     if names and lun is None:
         all_errors.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
     elif names and not 0 <= int(lun or 0) <= 255:
-        all_errors.append(invalid(f"{path}.lun", lun, _BYTE))
+        all_errors.append(invalid(f"{path}.lun", lun, _NOT_A_BYTE))
     return all_errors
 
 
-def _partition(given: Object, path: str) -> ErrorList:
-    partition = given.get("partition") or 0
+def _validate_partition(source: Object, path: str) -> ErrorList:
+    partition = source.get("partition") or 0
     if 0 <= partition <= 255:
         return []
     return [invalid(f"{path}.partition", partition, "must be between 1 and 255, inclusive")]
 
 
-def _flocker(given: Object, path: str) -> ErrorList:
-    name, uuid = given.get("datasetName") or "", given.get("datasetUUID") or ""
+def _validate_flocker_volume_source(source: Object, path: str) -> ErrorList:
+    name, uuid = source.get("datasetName") or "", source.get("datasetUUID") or ""
     all_errors: ErrorList = []
     if not name and not uuid:
         all_errors.append(required(path, "one of datasetName and datasetUUID is required"))
@@ -358,30 +370,30 @@ def _flocker(given: Object, path: str) -> ErrorList:
     return all_errors
 
 
-def _quobyte(given: Object, path: str) -> ErrorList:
-    registry = given.get("registry") or ""
+def _validate_quobyte_volume_source(source: Object, path: str) -> ErrorList:
+    registry = source.get("registry") or ""
     all_errors: ErrorList = []
     if not registry:
-        all_errors.append(required(f"{path}.registry", _PAIRS))
-    elif len((given.get("tenant") or "").encode()) >= 65:
+        all_errors.append(required(f"{path}.registry", _NOT_HOST_PORT_PAIRS))
+    elif len((source.get("tenant") or "").encode()) >= 65:
         all_errors.append(required(f"{path}.tenant", "must be a UUID and may not exceed a length of 64 characters"))
     else:
-        pairs = [pair for pair in registry.split(",") if not _is_pair(pair)]
-        all_errors += [invalid(f"{path}.registry", registry, _PAIRS) for _pair in pairs]
-    return all_errors + _missing(given, path, ("volume",))
+        pairs = [pair for pair in registry.split(",") if not _is_host_port(pair)]
+        all_errors += [invalid(f"{path}.registry", registry, _NOT_HOST_PORT_PAIRS) for _pair in pairs]
+    return all_errors + _validate_required(source, path, ("volume",))
 
 
-def _is_pair(text: str) -> bool:
-    """Whether Go's ``net.SplitHostPort`` would take it apart."""
+def _is_host_port(text: str) -> bool:
+    """Whether Go's ``net.SplitHostPort`` accepts the text."""
     if text.startswith("["):
         host, end, rest = text[1:].partition("]")
         return bool(end) and rest.startswith(":") and not set(host) & set("[]") and not set(rest[1:]) & set("[]:")
     return text.count(":") == 1 and not set(text) & set("[]")
 
 
-def _flex(given: Object, path: str) -> ErrorList:
+def _validate_flex_volume_source(source: Object, path: str) -> ErrorList:
     reserved = []
-    for key in given.get("options") or ():
+    for key in source.get("options") or ():
         namespace = "." + key.partition("/")[0].lower()
         if namespace.endswith((".kubernetes.io", ".k8s.io")):
             reserved.append(key)
@@ -389,8 +401,8 @@ def _flex(given: Object, path: str) -> ErrorList:
     return [invalid(f"{path}.options[{key}]", key, detail) for key in reserved]
 
 
-def _azure_disk(given: Object, path: str) -> ErrorList:
-    caching, kind, uri = given.get("cachingMode"), given.get("kind"), given.get("diskURI") or ""
+def _validate_azure_disk(source: Object, path: str) -> ErrorList:
+    caching, kind, uri = source.get("cachingMode"), source.get("kind"), source.get("diskURI") or ""
     all_errors: ErrorList = []
     modes, kinds = ("None", "ReadOnly", "ReadWrite"), ("Dedicated", "Managed", "Shared")
     if caching is not None and caching not in modes:
@@ -406,83 +418,83 @@ def _azure_disk(given: Object, path: str) -> ErrorList:
     return all_errors
 
 
-def _storage_os(given: Object, path: str) -> ErrorList:
+def _validate_storage_os_volume_source(source: Object, path: str) -> ErrorList:
     all_errors: ErrorList = []
     for field in ("volumeName", "volumeNamespace"):
-        name = given.get(field)
+        name = source.get(field)
         if name:
             all_errors += [invalid(f"{path}.{field}", name, text) for text in dns_label_errors(name)]
     return all_errors
 
 
-def _driver(given: Object, path: str) -> ErrorList:
-    return validate_csi_driver_name(given.get("driver") or "", f"{path}.driver")
+def _validate_csi_driver(source: Object, path: str) -> ErrorList:
+    return validate_csi_driver_name(source.get("driver") or "", f"{path}.driver")
 
 
-def _secret_of(*fields: str, name: str = "secretRef") -> Check:
-    """The reference to a secret, which needs these fields where there is one."""
+def _validate_secret_reference(*fields: str, name: str = "secretRef") -> Validator:
+    """A validator that requires these fields of the reference to a Secret, if it is set."""
 
-    def check(given: Object, path: str) -> ErrorList:
-        reference = given.get(name)
-        return [] if reference is None else _missing(reference, f"{path}.{name}", fields)
+    def check(source: Object, path: str) -> ErrorList:
+        reference = source.get(name)
+        return [] if reference is None else _validate_required(reference, f"{path}.{name}", fields)
 
     return check
 
 
-def _both(*checks: Check) -> Check:
-    return lambda given, path: [error for check in checks for error in check(given, path)]
+def _all_of(*validators: Validator) -> Validator:
+    return lambda source, path: [error for check in validators for error in check(source, path)]
 
 
-def _empty(given: Object, path: str) -> ErrorList:
-    limit = given.get("sizeLimit")
+def _validate_empty_dir_volume_source(source: Object, path: str) -> ErrorList:
+    limit = source.get("sizeLimit")
     try:
         negative = limit is not None and parse_quantity(str(limit)) < _ZERO
     except QuantityError:
-        negative = False  # its type reports that
+        negative = False  # reported when the type is decoded
     return [forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")] if negative else []
 
 
-def _ephemeral(given: Object, path: str) -> ErrorList:
-    template = given.get("volumeClaimTemplate")
+def _validate_ephemeral_volume_source(source: Object, path: str) -> ErrorList:
+    template = source.get("volumeClaimTemplate")
     return (
         [] if template is None else validate_persistent_volume_claim_template(template, f"{path}.volumeClaimTemplate")
     )
 
 
-def _image(given: Object, path: str) -> ErrorList:
-    policy = given.get("pullPolicy")
+def _validate_image_volume_source(source: Object, path: str) -> ErrorList:
+    policy = source.get("pullPolicy")
     if policy in _PULL_POLICIES:
         return []
     return [not_supported(f"{path}.pullPolicy", policy, _PULL_POLICIES)]
 
 
-_CHECKS: Mapping[str, Check] = {
-    "emptyDir": _empty,
-    "hostPath": _host_path,
-    "gitRepo": lambda given, path: validate_local_descending_path(given.get("directory") or "", f"{path}.directory"),
-    "gcePersistentDisk": _partition,
-    "awsElasticBlockStore": _partition,
-    "secret": _files,
-    "configMap": _files,
-    "downwardAPI": _downward,
-    "projected": _projected,
-    "nfs": _nfs,
-    "iscsi": _iscsi_of("must be valid format starting with iqn, eui, or naa"),
-    "flocker": _flocker,
-    "cinder": _secret_of("name"),
-    "quobyte": _quobyte,
-    "fc": _channel,
-    "flexVolume": _flex,
-    "azureDisk": _azure_disk,
-    "storageos": _both(_storage_os, _secret_of("name")),
-    "csi": _both(_driver, _secret_of("name", name="nodePublishSecretRef")),
-    "ephemeral": _ephemeral,
-    "image": _image,
+_VALIDATORS: Mapping[str, Validator] = {
+    "emptyDir": _validate_empty_dir_volume_source,
+    "hostPath": _validate_host_path_volume_source,
+    "gitRepo": lambda source, path: validate_local_descending_path(source.get("directory") or "", f"{path}.directory"),
+    "gcePersistentDisk": _validate_partition,
+    "awsElasticBlockStore": _validate_partition,
+    "secret": _validate_secret_or_config_map_volume_source,
+    "configMap": _validate_secret_or_config_map_volume_source,
+    "downwardAPI": _validate_downward_api_volume_source,
+    "projected": _validate_projected_volume_source,
+    "nfs": _validate_nfs_volume_source,
+    "iscsi": _validate_iscsi_volume_source("must be valid format starting with iqn, eui, or naa"),
+    "flocker": _validate_flocker_volume_source,
+    "cinder": _validate_secret_reference("name"),
+    "quobyte": _validate_quobyte_volume_source,
+    "fc": _validate_fc_volume_source,
+    "flexVolume": _validate_flex_volume_source,
+    "azureDisk": _validate_azure_disk,
+    "storageos": _all_of(_validate_storage_os_volume_source, _validate_secret_reference("name")),
+    "csi": _all_of(_validate_csi_driver, _validate_secret_reference("name", name="nodePublishSecretRef")),
+    "ephemeral": _validate_ephemeral_volume_source,
+    "image": _validate_image_volume_source,
 }
 
 
-def _glusterfs(given: Object, path: str) -> ErrorList:
-    namespace = given.get("endpointsNamespace")
+def _validate_glusterfs_persistent_volume_source(source: Object, path: str) -> ErrorList:
+    namespace = source.get("endpointsNamespace")
     if namespace is None:
         return []
     field = f"{path}.endpointsNamespace"
@@ -491,18 +503,18 @@ def _glusterfs(given: Object, path: str) -> ErrorList:
     return [invalid(field, namespace, text) for text in dns_label_errors(namespace)]
 
 
-def _azure_file(given: Object, path: str) -> ErrorList:
-    return [required(f"{path}.secretNamespace")] if given.get("secretNamespace") == "" else []
+def _validate_azure_file_pv(source: Object, path: str) -> ErrorList:
+    return [required(f"{path}.secretNamespace")] if source.get("secretNamespace") == "" else []
 
 
-def _csi_secrets(given: Object, path: str) -> ErrorList:
-    all_errors = _missing(given, path, ("volumeHandle",))
+def _validate_csi_persistent_volume_source(source: Object, path: str) -> ErrorList:
+    all_errors = _validate_required(source, path, ("volumeHandle",))
     for use in ("controllerPublish", "controllerExpand", "nodePublish", "nodeExpand"):
-        reference = given.get(f"{use}SecretRef")
+        reference = source.get(f"{use}SecretRef")
         if reference is None:
             continue
         at = f"{path}.{use}SecretRef"
-        all_errors += _missing(reference, at, ("name", "namespace"))
+        all_errors += _validate_required(reference, at, ("name", "namespace"))
         for field, detail in (("name", dns_subdomain_errors), ("namespace", dns_label_errors)):
             value = reference.get(field)
             if value:
@@ -510,13 +522,13 @@ def _csi_secrets(given: Object, path: str) -> ErrorList:
     return all_errors
 
 
-_CHECKS_OF_VOLUMES: Mapping[str, Check] = {
-    **_CHECKS,
-    "local": lambda given, path: _steps_back(given.get("path") or "", f"{path}.path"),
-    "glusterfs": _glusterfs,
-    "iscsi": _both(_iscsi_of("must be valid format"), _secret_of("name")),
-    "cinder": _secret_of("name", "namespace"),
-    "azureFile": _azure_file,
-    "storageos": _both(_storage_os, _secret_of("name", "namespace")),
-    "csi": _both(_driver, _csi_secrets),
+_PERSISTENT_VOLUME_VALIDATORS: Mapping[str, Validator] = {
+    **_VALIDATORS,
+    "local": lambda source, path: _validate_path_no_backsteps(source.get("path") or "", f"{path}.path"),
+    "glusterfs": _validate_glusterfs_persistent_volume_source,
+    "iscsi": _all_of(_validate_iscsi_volume_source("must be valid format"), _validate_secret_reference("name")),
+    "cinder": _validate_secret_reference("name", "namespace"),
+    "azureFile": _validate_azure_file_pv,
+    "storageos": _all_of(_validate_storage_os_volume_source, _validate_secret_reference("name", "namespace")),
+    "csi": _all_of(_validate_csi_driver, _validate_csi_persistent_volume_source),
 }

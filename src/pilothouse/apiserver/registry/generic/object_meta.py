@@ -1,4 +1,4 @@
-"""``metadata`` of any object: what the server sets on it, what a client may change, and what is wrong with it.
+"""``metadata`` of any object: the fields that only the server sets, and validation.
 
 After apimachinery's ``pkg/api/validation/objectmeta.go`` and apiserver's ``pkg/registry/rest/{create,update}.go``
 (v0.36). ``managed_fields`` has managedFields.
@@ -32,7 +32,7 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def keep_system_fields(metadata: Object, old: Object) -> None:
-    """Before an update: what only the server may change is as stored, whatever the client sent."""
+    """Before an update: reset the fields that only the server sets to the stored values."""
     for name in _KEPT_ON_UPDATE:
         if name in old:
             metadata[name] = old[name]
@@ -45,7 +45,7 @@ def keep_system_fields(metadata: Object, old: Object) -> None:
 
 
 def keep_user_fields(metadata: Object, old: Object, names: Sequence[str]) -> None:
-    """Reset these fields to what is stored."""
+    """Reset these fields to the stored values."""
     for name in names:
         if name in old:
             metadata[name] = old[name]
@@ -53,11 +53,12 @@ def keep_user_fields(metadata: Object, old: Object, names: Sequence[str]) -> Non
             metadata.pop(name, None)
 
 
-def without_duplicate_owners(metadata: Object, *, admitted: bool) -> list[str]:
-    """Drop repeated owner references; the warnings to send. ``admitted``: admission has had its turn.
+def dedup_owner_references(metadata: Object, *, admitted: bool) -> list[str]:
+    """Remove duplicate owner references; returns the warnings to send. ``admitted``: called after mutating admission.
 
-    Upstream does this twice, before it notes who owns what and after admission, but for patches, whose owners it notes
-    first (apiserver ``pkg/endpoints/handlers/{create,update,patch}.go``, v0.36).
+    Upstream does this before it updates managed fields and again after admission. For patches managed fields are
+    updated first (``dedupOwnerReferencesAndAddWarning``, apiserver ``pkg/endpoints/handlers/{create,update,patch}.go``,
+    v0.36).
     """
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) == 1:
@@ -81,10 +82,11 @@ def validate_object_meta(
     kube_finalizers: bool = True,
     generate_name: bool = True,
 ) -> ErrorList:
-    """``ValidateObjectMeta`` of a new object: ``name_errors`` says why a text is not a name of the kind.
+    """``ValidateObjectMeta`` of a new object. ``name_errors`` validates a name (``ValidateNameFunc``).
 
-    ``kube_finalizers``: only finalizers that the server knows may have no domain. ``generate_name`` False
-    (``ValidateObjectMetaWithOpts``): the prefix is not validated.
+    ``kube_finalizers``: also require that finalizers without a domain are standard ones
+    (``validateKubeFinalizerName``). ``generate_name`` False (``ValidateObjectMetaWithOpts``): the prefix is not
+    validated.
     """
     errors: ErrorList = []
     prefix = metadata.get("generateName")
@@ -111,14 +113,14 @@ def _validate_generate_name(prefix: str, name_errors: Callable[[str], list[str]]
     if name_errors is path_segment_errors:
         found = path_segment_prefix_errors(prefix)
     else:
-        # The name is not made yet when upstream validates the prefix, so a trailing dash is masked.
+        # Upstream validates the prefix before the name is generated, and masks a trailing dash (``maskTrailingDash``).
         found = name_errors(prefix[:-1] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix)
     return [invalid("metadata.generateName", prefix, text) for text in found]
 
 
 def validate_common(metadata: Object, *, by_kind: bool) -> ErrorList:
-    """``ValidateObjectMeta`` with names that fit into a path: what ``BeforeCreate`` asks of every new object that its
-    kind finds nothing wrong with. ``by_kind``: the kind has validated the metadata, so that only names are left."""
+    """``ValidateObjectMeta`` with ``ValidatePathSegmentName``, which ``BeforeCreate`` applies to every new object after
+    the validation of its kind. ``by_kind``: the kind has already validated the metadata, so only names are checked."""
     if not by_kind:
         return validate_object_meta(metadata, path_segment_errors, kube_finalizers=False)
     name, prefix = metadata["name"], metadata.get("generateName")
@@ -127,9 +129,9 @@ def validate_common(metadata: Object, *, by_kind: bool) -> ErrorList:
 
 
 class MetadataErrors(msgspec.Struct, frozen=True):
-    """The errors in the metadata of an update. ``whole``: as that of an object (``ValidateObjectMeta``);
-    ``change``: as a change (``ValidateObjectMetaUpdate``); each by the rules of any kind (``common``), and with those
-    that the API's own kinds have for finalizers."""
+    """The errors in the metadata of an update. ``whole``: of ``ValidateObjectMeta``; ``change``: of
+    ``ValidateObjectMetaUpdate``. ``common_…`` are the rules for all kinds; the others include the rules of built-in
+    kinds for finalizers."""
 
     common_whole: Sequence[FieldError] = ()
     common_change: Sequence[FieldError] = ()
@@ -143,7 +145,7 @@ _NO_ERRORS = MetadataErrors()
 def validate_update(
     metadata: Object, old: Object, name_errors: Callable[[str], list[str]], *, kube_finalizers: bool = True
 ) -> MetadataErrors:
-    """The errors in a change of metadata. What is unchanged was valid before."""
+    """Validate the metadata of an update. Fields that do not change are not validated again."""
     changed = {
         name: value
         for name in ("labels", "annotations", "ownerReferences", "finalizers", "generateName")
@@ -173,11 +175,11 @@ def _validate_user_fields(metadata: Object) -> ErrorList:
     if metadata.get("annotations"):
         errors += validate_annotations(metadata["annotations"], "metadata.annotations")
     if metadata.get("ownerReferences"):
-        errors += _validate_owner(metadata["ownerReferences"])
+        errors += _validate_owner_references(metadata["ownerReferences"])
     return errors
 
 
-def _validate_owner(owners: Sequence[Object]) -> ErrorList:
+def _validate_owner_references(owners: Sequence[Object]) -> ErrorList:
     path = "metadata.ownerReferences"
     errors: ErrorList = []
     controller: Object | None = None
@@ -193,7 +195,7 @@ def _validate_owner(owners: Sequence[Object]) -> ErrorList:
         ]
         if kind == "Event" and not group and version == "v1":
             value = internal_value("meta.OwnerReference", owner)
-            errors.append(invalid(path, value, f"{api_version and '/v1'}, Kind=Event {_NO_OWNER}"))
+            errors.append(invalid(path, value, f"{api_version and '/v1'}, Kind=Event {_BANNED_OWNER}"))
         if owner.get("controller"):
             if controller is None:
                 controller = owner
@@ -209,7 +211,7 @@ def _validate_owner(owners: Sequence[Object]) -> ErrorList:
     return errors
 
 
-_NO_OWNER = "is disallowed from being an owner"
+_BANNED_OWNER = "is disallowed from being an owner"
 
 
 def validate_finalizer_name(finalizers: Sequence[str], field: str) -> ErrorList:
@@ -224,7 +226,7 @@ def validate_finalizer_name(finalizers: Sequence[str], field: str) -> ErrorList:
 
 
 def _validate_kube_finalizers(finalizers: Sequence[str]) -> ErrorList:
-    """What the server's own kinds ask of finalizers besides (``validateKubeFinalizerName``)."""
+    """The additional rule for finalizers of built-in kinds (``validateKubeFinalizerName``)."""
     return [
         invalid(f"metadata.finalizers[{position}]", name, _NO_FINALIZER)
         for position, name in enumerate(finalizers)

@@ -137,7 +137,7 @@ class DeviceTaintEvictionController(ManagedController):
                 self._enqueue_pod(pod)
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        for device in self._pools.change(old, new):
+        for device in self._pools.update(old, new):
             for claim in self._claims.by_index(DEVICE_INDEX, "/".join(device)):
                 self._enqueue_users(claim)
 

@@ -70,11 +70,11 @@ def taints_by_rules(rules: Iterable[DeviceTaintRule], device: AllocatedDevice) -
 
 
 def tolerated_until(taint: DeviceTaint, device: AllocatedDevice) -> datetime.datetime | None:
-    """Until when the taint is tolerated; None for ever. The shortest toleration counts.
+    """The time until which the taint is tolerated, by the shortest matching toleration; None if forever.
 
-    A toleration without an effect matches all effects, as the API documents. Upstream leaves it out here, though not in
-    the scheduler: pods would get devices only to be evicted. A taint without a time, which no server stores, is
-    ignored.
+    A toleration without an effect matches all effects, as the API documents. Upstream ignores such a toleration here,
+    but not in the scheduler, so that pods get devices and are evicted at once. A taint without ``timeAdded``, which no
+    API server stores, is ignored.
     """
     if taint.time_added is None:
         return None
@@ -104,18 +104,18 @@ def claim_eviction(claim: ResourceClaim, taints_of: TaintsOf) -> Eviction | None
     return Eviction(min(found.values()), tuple(sorted(found))) if found else None
 
 
-def pod_eviction(pod: Pod, known: Callable[[str], ResourceClaim | None], taints_of: TaintsOf) -> Eviction | None:
-    """When the pod must be evicted; None if it may stay, has ended, or has no node yet. ``known`` are the claims of its
-    namespace by name."""
+def pod_eviction(pod: Pod, get_claim: Callable[[str], ResourceClaim | None], taints_of: TaintsOf) -> Eviction | None:
+    """When the pod must be evicted; None if it may stay, has terminated, or has no node yet. ``get_claim`` returns a
+    claim of its namespace by name."""
     if not pod.spec.node_name or is_terminal(pod):
         return None
     found: list[Eviction] = []
     for entry in pod.spec.resource_claims:
         named = claim_of(pod, entry)
-        claim = known(named.name) if isinstance(named, ClaimOfEntry) else None
+        claim = get_claim(named.name) if isinstance(named, ClaimOfEntry) else None
         if claim is None or not isinstance(named, ClaimOfEntry) or (named.made and not is_for_pod(pod, claim)):
             continue
-        # Not reserved for it: perhaps for its predecessor of the same name.
+        # A claim that is not reserved for this pod may be reserved for an earlier pod of the same name.
         eviction = claim_eviction(claim, taints_of) if is_reserved_for(pod, claim) else None
         if eviction is not None:
             found.append(eviction)

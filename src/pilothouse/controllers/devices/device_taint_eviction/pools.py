@@ -16,21 +16,24 @@ DeviceId = tuple[str, str, str]
 
 
 class Pools:
+    """The ResourceSlices of the informer's cache, grouped by pool. ``update`` must be called for every event."""
+
     def __init__(self) -> None:
         self._slices: dict[PoolId, dict[str, ResourceSlice]] = {}
         self._tainted: dict[PoolId, dict[str, tuple[Tainted, ...]]] = {}
 
-    def change(self, old: ResourceSlice | None, new: ResourceSlice | None) -> list[DeviceId]:
-        """A slice was added, changed or deleted. Returns the devices whose NoExecute taints differ now."""
-        concerned: dict[PoolId, None] = {}
+    def update(self, old: ResourceSlice | None, new: ResourceSlice | None) -> list[DeviceId]:
+        """Handle the event of a slice: added (``old`` is None), updated, or deleted (``new`` is None). Returns the
+        devices whose NoExecute taints changed."""
+        changed_pools: dict[PoolId, None] = {}
         if old is not None:
-            concerned[_pool_of(old)] = None
+            changed_pools[_pool_of(old)] = None
             slices = self._slices.get(_pool_of(old), {})
             slices.pop(old.metadata.name, None)
         if new is not None:
-            concerned[_pool_of(new)] = None
+            changed_pools[_pool_of(new)] = None
             self._slices.setdefault(_pool_of(new), {})[new.metadata.name] = new
-        return [device for pool in concerned for device in self._refresh(pool)]
+        return [device for pool in changed_pools for device in self._refresh(pool)]
 
     def _refresh(self, pool: PoolId) -> list[DeviceId]:
         before = self._tainted.pop(pool, {})
@@ -48,7 +51,7 @@ class Pools:
                     after.setdefault(device.name, found)
         if after:
             self._tainted[pool] = after
-        changed = [name for name in sorted({**before, **after}) if _said(before, name) != _said(after, name)]
+        changed = [name for name in sorted({**before, **after}) if _taints_of(before, name) != _taints_of(after, name)]
         return [(*pool, name) for name in changed]
 
     def taints_of(self, device: AllocatedDevice) -> tuple[Tainted, ...]:
@@ -70,5 +73,5 @@ def _pool_of(each: ResourceSlice) -> PoolId:
     return each.spec.driver, each.spec.pool.name
 
 
-def _said(tainted: dict[str, tuple[Tainted, ...]], device: str) -> list[DeviceTaint]:
+def _taints_of(tainted: dict[str, tuple[Tainted, ...]], device: str) -> list[DeviceTaint]:
     return [taint for _reason, taint in tainted.get(device, ())]

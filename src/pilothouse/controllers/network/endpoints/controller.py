@@ -14,7 +14,7 @@ from pilothouse.controllers.network.endpoints.decide import (
 )
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.service_pods import ServicePods
-from pilothouse.controllers.shared.trigger_times import TriggerTimes
+from pilothouse.controllers.shared.trigger_time_tracker import TriggerTimeTracker
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
@@ -73,7 +73,7 @@ class EndpointsController(ManagedController):
         self._endpoints = endpoints.cache
         self._recorder = EventRecorder(context.client, context.env, "endpoint-controller")
         self.add_runnable("events", self._recorder.run)
-        self._times = TriggerTimes()
+        self._times = TriggerTimeTracker()
         self._overwritten: dict[str, str] = {}
         """The version that our last update replaced, by key."""
         on_any_event(services, lambda service: self.queue.add(object_key(service.metadata)))

@@ -25,7 +25,7 @@ from pilothouse.controllers.shared.own_slices import OwnSlices
 from pilothouse.controllers.shared.service_pods import ServicePods
 from pilothouse.controllers.shared.slice_tracker import SliceTracker, StaleSlices
 from pilothouse.controllers.shared.slice_writes import NotWritten, SliceWrites, changed_body, new_body, triggered
-from pilothouse.controllers.shared.trigger_times import TriggerTimes
+from pilothouse.controllers.shared.trigger_time_tracker import TriggerTimeTracker
 from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import (
     BucketLimiter,
@@ -75,7 +75,7 @@ class EndpointSliceController(ManagedController):
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-controller")
         self.add_runnable("events", self._recorder.run)
         self._tracker = SliceTracker(lambda: slices.read_version)
-        self._times = TriggerTimes()
+        self._times = TriggerTimeTracker()
         self._topology = TopologyCache()
         self._metrics = Metrics(context.metrics, options.max_endpoints)
         self._writes = SliceWrites(context.client, self._tracker, self._metrics.changes)

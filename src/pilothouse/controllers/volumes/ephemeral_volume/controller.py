@@ -4,7 +4,7 @@ from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolume
 from pilothouse.client.errors import AlreadyExists, ApiError
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.volumes.ephemeral_volume import DESCRIPTOR, EphemeralVolumeOptions
-from pilothouse.controllers.volumes.ephemeral_volume.decide import Make, decide, has_ephemeral_volumes
+from pilothouse.controllers.volumes.ephemeral_volume.decide import CreateClaim, decide, has_ephemeral_volumes
 from pilothouse.machinery.causes import record_decision
 from pilothouse.runtime import (
     ControllerContext,
@@ -69,14 +69,14 @@ class EphemeralVolumeController(ManagedController):
             return None
         namespace = pod.metadata.namespace
         for step in decide(pod, lambda name: self._claims.get(f"{namespace}/{name}")):
-            reason = await self._make(step, namespace) if isinstance(step, Make) else step.reason
+            reason = await self._create_claim(step, namespace) if isinstance(step, CreateClaim) else step.reason
             if reason:
                 about, message = object_reference(PODS, pod.metadata), f"ephemeral volume {step.volume}: {reason}"
                 self._recorder.event(about, WARNING, "FailedBinding", message)
                 raise VolumeFailed(f"pod {key}, {message}")
         return None
 
-    async def _make(self, step: Make, namespace: str) -> str:
+    async def _create_claim(self, step: CreateClaim, namespace: str) -> str:
         """Create the claim. Returns the error, or ""."""
         self._asked.inc()
         record_decision(f"the pod's ephemeral volume {step.volume} has no claim: {step.name} is created")

@@ -1,5 +1,5 @@
-"""The claims that a pod's ephemeral volumes lack. Pure. Upstream: ``syncHandler`` and ``handleVolume``, v1.36
-``pkg/controller/volume/ephemeral/controller.go``."""
+"""Which claims of a pod's generic ephemeral volumes to create. Pure. Upstream: ``syncHandler`` and ``handleVolume``,
+v1.36 ``pkg/controller/volume/ephemeral/controller.go``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,11 +8,11 @@ import msgspec
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim, Pod, Volume
 from pilothouse.machinery.owners import new_controller_reference
-from pilothouse.semantics.volumes import ephemeral_claim_name, is_made_for
+from pilothouse.semantics.volumes import ephemeral_claim_name, is_claim_for_pod
 
 
-class Make(msgspec.Struct, frozen=True):
-    """The volume of that name needs this claim."""
+class CreateClaim(msgspec.Struct, frozen=True):
+    """Create this claim for the volume."""
 
     volume: str
     claim: dict[str, Any]
@@ -23,24 +23,24 @@ class Make(msgspec.Struct, frozen=True):
         return found
 
 
-class Reject(msgspec.Struct, frozen=True):
-    """The volume of that name cannot be provided."""
+class ClaimConflict(msgspec.Struct, frozen=True):
+    """The claim's name is used by a claim of another owner."""
 
     volume: str
     reason: str
 
 
-Step = Make | Reject
+Step = CreateClaim | ClaimConflict
 
 
 def has_ephemeral_volumes(pod: Pod) -> bool:
-    """Whether the pod needs claims: one that is being deleted gets no more."""
+    """Whether the pod has ephemeral volumes and is not being deleted."""
     return pod.metadata.deletion_timestamp is None and any(each.ephemeral is not None for each in pod.spec.volumes)
 
 
 def decide(pod: Pod, find: Callable[[str], PersistentVolumeClaim | None]) -> list[Step]:
-    """What to do, in the order of the volumes, up to the first rejection, as upstream. ``find`` returns a claim of the
-    namespace."""
+    """The steps in the order of the volumes, up to the first conflict, as upstream. ``find`` returns the claim of that
+    name in the pod's namespace."""
     steps: list[Step] = []
     if pod.metadata.deletion_timestamp is not None:
         return steps
@@ -50,18 +50,18 @@ def decide(pod: Pod, find: Callable[[str], PersistentVolumeClaim | None]) -> lis
         name = ephemeral_claim_name(pod, volume)
         claim = find(name)
         if claim is None:
-            steps.append(Make(volume.name, new_claim(pod, volume)))
-        elif not is_made_for(claim, pod):
+            steps.append(CreateClaim(volume.name, new_claim(pod, volume)))
+        elif not is_claim_for_pod(claim, pod):
             meta = pod.metadata
             pod_name = f"{meta.namespace}/{meta.name}"
             reason = f"PVC {meta.namespace}/{name} was not created for pod {pod_name} (pod is not owner)"
-            return [*steps, Reject(volume.name, reason)]
+            return [*steps, ClaimConflict(volume.name, reason)]
     return steps
 
 
 def new_claim(pod: Pod, volume: Volume) -> dict[str, Any]:
-    """The claim of one volume. Of the template's metadata only labels and annotations are used."""
-    assert volume.ephemeral is not None, "only ephemeral volumes have claims made for them"
+    """The claim of a volume. Only labels and annotations of the template's metadata are used."""
+    assert volume.ephemeral is not None, "only for ephemeral volumes"
     template: dict[str, Any] = volume.ephemeral.volume_claim_template
     meta = template.get("metadata") or {}
     owner = new_controller_reference(pod.metadata, PODS)

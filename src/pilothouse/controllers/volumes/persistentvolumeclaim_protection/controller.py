@@ -13,7 +13,7 @@ from pilothouse.controllers.shared.in_use_protection import Due, ProtectionContr
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESCRIPTOR
 from pilothouse.runtime import ControllerContext, RetryLater, object_key
-from pilothouse.semantics.volumes import ephemeral_claim_name, has_ended, is_made_for
+from pilothouse.semantics.volumes import ephemeral_claim_name, has_ended, is_claim_for_pod
 
 
 def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
@@ -31,7 +31,7 @@ def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
         else volume.ephemeral is not None
         and ephemeral_claim_name(pod, volume) == name
         and not is_shut_down(pod)
-        and is_made_for(claim, pod)
+        and is_claim_for_pod(claim, pod)
         for volume in pod.spec.volumes
     )
 

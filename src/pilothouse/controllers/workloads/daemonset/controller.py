@@ -127,7 +127,7 @@ class DaemonSetController(ManagedController):
             prefix="daemonset",
             wait_for_own_writes=options.wait_for_own_writes,
             selector_of=lambda owner: self._blueprints.of(owner).selector,
-            on_gone=lambda key: self.events.ending.forget(key),
+            on_deleted=lambda key: self.events.ending.forget(key),
         )
         self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._backoff = Backoff(context.env, FAILED_POD_BACKOFF_SECONDS, FAILED_POD_BACKOFF_MAX_SECONDS)

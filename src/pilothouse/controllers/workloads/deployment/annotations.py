@@ -1,4 +1,4 @@
-"""The annotations of Deployments and ReplicaSets: revisions, and the replicas that a size was computed for. Pure.
+"""The annotations of Deployments and their ReplicaSets: revision, revision history, desired and maximum replicas. Pure.
 
 Upstream: ``SetNewReplicaSetAnnotations``, ``SetReplicasAnnotations`` and their like, v1.36
 ``pkg/controller/deployment/util/deployment_util.go``.
@@ -16,37 +16,37 @@ MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
 ROLLBACK_TO = "deprecated.deployment.rollback.to"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-NOT_COPIED = frozenset({LAST_APPLIED, REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, ROLLBACK_TO})
-"""What belongs to the Deployment or to the ReplicaSet alone."""
+ANNOTATIONS_TO_SKIP = frozenset({LAST_APPLIED, REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, ROLLBACK_TO})
+"""Annotations that are not copied between Deployment and ReplicaSet (``annotationsToSkip``)."""
 
-HISTORY_LIMIT = 2000
-"""Characters of ``REVISION_HISTORY``."""
+REVISION_HISTORY_LIMIT_IN_CHARS = 2000
+"""Maximum length of ``REVISION_HISTORY`` (``maxRevHistoryLengthInChars``)."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _INT64 = range(-(2**63), 2**63)
 _INT32_MAX = 2**31 - 1
 
 
-def integer(text: str) -> int | None:
-    """What Go's ``ParseInt(text, 10, 64)`` makes of it; ``None`` for an error."""
+def parse_int(text: str) -> int | None:
+    """The value of Go's ``strconv.ParseInt(text, 10, 64)``; ``None`` for an error."""
     if _INTEGER.fullmatch(text) is None or int(text) not in _INT64:
         return None
     return int(text)
 
 
 def revision_of(annotations: Mapping[str, str]) -> int | None:
-    """The revision: 0 if there is none, ``None`` if it is not a number."""
+    """The revision; 0 if there is no annotation, ``None`` if it is not a number."""
     text = annotations.get(REVISION)
-    return 0 if text is None else integer(text)
+    return 0 if text is None else parse_int(text)
 
 
 def max_revision(sets: Iterable[ReplicaSet]) -> int:
-    """The highest revision; what is not a number is ignored."""
+    """The highest revision. Annotations that are not numbers are ignored (``MaxRevision``)."""
     return max((revision_of(each.metadata.annotations) or 0 for each in sets), default=0)
 
 
 def last_revision(sets: Iterable[ReplicaSet]) -> int:
-    """The one before the highest one, 0 if there is none."""
+    """The second highest revision, 0 if there is none (``LastRevision``)."""
     highest = second = 0
     for each in sets:
         revision = revision_of(each.metadata.annotations)
@@ -59,56 +59,61 @@ def last_revision(sets: Iterable[ReplicaSet]) -> int:
     return second
 
 
-def replicas_note(annotations: Mapping[str, str], name: str) -> int | None:
-    """``DESIRED_REPLICAS`` or ``MAX_REPLICAS`` of a ReplicaSet; ``None`` where there is no number that makes sense."""
+def replicas_annotation(annotations: Mapping[str, str], name: str) -> int | None:
+    """``DESIRED_REPLICAS`` or ``MAX_REPLICAS`` of a ReplicaSet; ``None`` if missing or not a non-negative int32."""
     text = annotations.get(name, "")
     if not text.isascii() or not text.isdecimal() or int(text) > _INT32_MAX:
         return None
     return int(text)
 
 
-def replicas_notes(replicas: int, surge: int) -> dict[str, str]:
-    """Annotations that are set with a size: by them it is later seen that the Deployment was scaled."""
+def replicas_annotations(replicas: int, surge: int) -> dict[str, str]:
+    """The annotations that are set whenever a ReplicaSet is scaled (``SetReplicasAnnotations``). If they differ from
+    the Deployment's replicas later, the Deployment was scaled."""
     return {DESIRED_REPLICAS: str(replicas), MAX_REPLICAS: str(replicas + surge)}
 
 
-def next_annotations(deployment: Mapping[str, str], own: Mapping[str, str], revision: int) -> dict[str, str] | None:
-    """The annotations of the newest ReplicaSet; ``None`` if they are right as they are.
+def new_replica_set_annotations(
+    deployment: Mapping[str, str], own: Mapping[str, str], revision: int
+) -> dict[str, str] | None:
+    """The annotations of the new ReplicaSet (``SetNewReplicaSetAnnotations``); ``None`` if nothing has to change.
 
-    The Deployment's are copied, none is removed. The revision only grows: after a rollback the old ReplicaSet gets the
-    next number, and its former number goes into the history.
+    The Deployment's annotations are copied, and none is removed. The revision only increases: after a rollback the old
+    ReplicaSet gets the next revision, and its former one is appended to the history.
     """
     noted = dict(own)
     for name, value in deployment.items():
-        if name not in NOT_COPIED:
+        if name not in ANNOTATIONS_TO_SKIP:
             noted[name] = value
     text = own.get(REVISION)
-    before = 0 if not text else integer(text)
+    before = 0 if not text else parse_int(text)
     if before is None:
-        return None  # not a number: edited by hand; upstream changes nothing either
+        return None  # edited manually: as upstream, nothing is changed
     if before < revision:
         noted[REVISION] = str(revision)
         if text is not None:
-            history = longer_history(own.get(REVISION_HISTORY, ""), text)
+            history = append_revision_history(own.get(REVISION_HISTORY, ""), text)
             if history is not None:
                 noted[REVISION_HISTORY] = history
     return None if noted == own else noted
 
 
-def longer_history(history: str, revision: str) -> str | None:
-    """The history with one more entry, without its oldest ones when it gets too long; ``None`` when nothing helps."""
+def append_revision_history(history: str, revision: str) -> str | None:
+    """Append a revision to the history and drop the oldest entries beyond the limit; ``None`` if the revision alone
+    exceeds it."""
     if not history.split(",", 1)[0]:
         return revision
     entries = history.split(",")
     length = len(history) + len(revision) + 1
     start = 0
-    while length > HISTORY_LIMIT and start < len(entries):
+    while length > REVISION_HISTORY_LIMIT_IN_CHARS and start < len(entries):
         length -= len(entries[start]) + 1
         start += 1
-    return ",".join([*entries[start:], revision]) if length <= HISTORY_LIMIT else None
+    return ",".join([*entries[start:], revision]) if length <= REVISION_HISTORY_LIMIT_IN_CHARS else None
 
 
-def rolled_back(deployment: Mapping[str, str], target: Mapping[str, str]) -> dict[str, str]:
-    """The Deployment's annotations after going back: its own special ones, and otherwise the ReplicaSet's."""
-    kept = {name: value for name, value in deployment.items() if name in NOT_COPIED}
-    return kept | {name: value for name, value in target.items() if name not in NOT_COPIED}
+def annotations_for_rollback(deployment: Mapping[str, str], target: Mapping[str, str]) -> dict[str, str]:
+    """The Deployment's annotations after a rollback: its own ``ANNOTATIONS_TO_SKIP``, and all others of the ReplicaSet
+    (``SetDeploymentAnnotationsTo``)."""
+    kept = {name: value for name, value in deployment.items() if name in ANNOTATIONS_TO_SKIP}
+    return kept | {name: value for name, value in target.items() if name not in ANNOTATIONS_TO_SKIP}

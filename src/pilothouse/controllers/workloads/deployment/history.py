@@ -10,10 +10,10 @@ import msgspec
 from pilothouse.api.apps import Deployment, ReplicaSet
 from pilothouse.controllers.workloads.deployment.annotations import (
     ROLLBACK_TO,
-    integer,
+    annotations_for_rollback,
     last_revision,
+    parse_int,
     revision_of,
-    rolled_back,
 )
 from pilothouse.controllers.workloads.deployment.sizes import by_age, size_of
 from pilothouse.controllers.workloads.deployment.template import same_template, without_hash
@@ -56,7 +56,7 @@ def rollback_revision(deployment: Deployment) -> int | None:
     """The revision of the annotation that requests a rollback, 0 for the last one. (``kubectl rollout undo`` does not
     set it, it changes the template.)"""
     text = deployment.metadata.annotations.get(ROLLBACK_TO)
-    return integer(text) if text else None
+    return parse_int(text) if text else None
 
 
 def roll_back(deployment: Deployment, sets: Sequence[ReplicaSet], revision: int) -> Rollback:
@@ -76,7 +76,7 @@ def roll_back(deployment: Deployment, sets: Sequence[ReplicaSet], revision: int)
         "DeploymentRollback",
         f'Rolled back deployment "{name}" to revision {revision}',
         without_hash(target.spec.template),
-        rolled_back(deployment.metadata.annotations, target.metadata.annotations),
+        annotations_for_rollback(deployment.metadata.annotations, target.metadata.annotations),
     )
 
 

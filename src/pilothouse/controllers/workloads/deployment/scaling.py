@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from pilothouse.api.apps import Deployment, ReplicaSet
-from pilothouse.controllers.workloads.deployment.annotations import DESIRED_REPLICAS, MAX_REPLICAS, replicas_note
+from pilothouse.controllers.workloads.deployment.annotations import DESIRED_REPLICAS, MAX_REPLICAS, replicas_annotation
 from pilothouse.controllers.workloads.deployment.bounds import bounds_of, desired_replicas, is_rolling
 from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, created_at, is_in_use, size_of
 
@@ -20,7 +20,7 @@ def is_scaled(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
 
 
 def _is_sized_for_another(replica_set: ReplicaSet, deployment: Deployment) -> bool:
-    desired = replicas_note(replica_set.metadata.annotations, DESIRED_REPLICAS)
+    desired = replicas_annotation(replica_set.metadata.annotations, DESIRED_REPLICAS)
     return desired is not None and desired != desired_replicas(deployment)
 
 
@@ -60,7 +60,7 @@ def is_saturated(deployment: Deployment, new: ReplicaSet) -> bool:
     replicas = desired_replicas(deployment)
     return (
         size_of(new) == replicas
-        and replicas_note(new.metadata.annotations, DESIRED_REPLICAS) == replicas
+        and replicas_annotation(new.metadata.annotations, DESIRED_REPLICAS) == replicas
         and new.status.available_replicas == replicas
     )
 
@@ -114,7 +114,7 @@ def _fraction(deployment: Deployment, replica_set: ReplicaSet) -> int:
     replicas, size = desired_replicas(deployment), size_of(replica_set)
     if replicas == 0:
         return -size
-    before = replicas_note(replica_set.metadata.annotations, MAX_REPLICAS) or deployment.status.replicas
+    before = replicas_annotation(replica_set.metadata.annotations, MAX_REPLICAS) or deployment.status.replicas
     if before == 0:
         return 0  # there is no proportion; it gets what is left
     after = size * (replicas + bounds_of(deployment).surge) / before

@@ -17,8 +17,8 @@ from pilothouse.controllers.workloads.deployment.annotations import (
     REVISION,
     ROLLBACK_TO,
     max_revision,
-    next_annotations,
-    replicas_notes,
+    new_replica_set_annotations,
+    replicas_annotations,
 )
 from pilothouse.controllers.workloads.deployment.bounds import bounds_of, desired_replicas
 from pilothouse.controllers.workloads.deployment.history import Rollback
@@ -103,7 +103,7 @@ class SyncContext:
         if new is None:
             return
         deployment = self.deployment
-        annotations = next_annotations(
+        annotations = new_replica_set_annotations(
             deployment.metadata.annotations, new.metadata.annotations, max_revision(self.old) + 1
         )
         seconds = deployment.spec.min_ready_seconds
@@ -128,12 +128,12 @@ class SyncContext:
         name = set_name(meta.name, hashed)
         total = sum(map(size_of, self.old))
         replicas = new_size(deployment, total, 0)
-        annotations = next_annotations(meta.annotations, {}, max_revision(self.old) + 1) or {}
+        annotations = new_replica_set_annotations(meta.annotations, {}, max_revision(self.old) + 1) or {}
         body = new_set(
             namespace=meta.namespace,
             name=name,
             template_hash=hashed,
-            annotations=annotations | replicas_notes(desired_replicas(deployment), bounds_of(deployment).surge),
+            annotations=annotations | replicas_annotations(desired_replicas(deployment), bounds_of(deployment).surge),
             owner=new_controller_reference(meta, DEPLOYMENTS),
             selector=take_field(self._raw, "spec.selector") or b"{}",
             template=spec.template,
@@ -211,7 +211,7 @@ class SyncContext:
     async def resize(self, steps: Iterable[Resize]) -> bool:
         """Carry out the steps in order, up to the first failure. Whether any size changed."""
         deployment = self.deployment
-        notes = replicas_notes(desired_replicas(deployment), bounds_of(deployment).surge)
+        notes = replicas_annotations(desired_replicas(deployment), bounds_of(deployment).surge)
         changed = False
         for step in steps:
             each = self._sets[step.name]

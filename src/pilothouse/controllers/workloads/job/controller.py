@@ -133,7 +133,7 @@ class JobController(ManagedController):
             prefix="job",
             wait_for_own_writes=options.wait_for_own_writes,
             selector_of=lambda job: self._blueprints.of(job).selector,
-            on_gone=self._forget,
+            on_deleted=self._forget,
         )
         self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._metrics = Metrics(context.metrics)

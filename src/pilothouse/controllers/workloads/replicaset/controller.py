@@ -97,7 +97,7 @@ class ReplicaSetController(ManagedController):
             prefix=queue_name,
             wait_for_own_writes=options.wait_for_own_writes,
             selector_of=lambda owner: self._blueprints.of(owner).selector,
-            on_gone=lambda key: self.events.ending.forget(key),
+            on_deleted=lambda key: self.events.ending.forget(key),
         )
         self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._terminating_is_dropped = False
@@ -117,19 +117,19 @@ class ReplicaSetController(ManagedController):
         found = await self._gate.enter(key)
         if found is None:
             return None
-        owner, raw, settled = found.owner, found.raw, found.expectations_satisfied
+        owner, raw, expectations_satisfied = found.owner, found.raw, found.expectations_satisfied
         blueprint = self._blueprints.of(owner)
         if blueprint.selector is None:
             return None
         seen = self._counted(owner, blueprint, blueprint.selector)
         if seen is None:
-            return await self._sync_each_pod(key, owner, raw, blueprint, blueprint.selector, settled)
+            return await self._sync_each_pod(key, owner, raw, blueprint, blueprint.selector, expectations_satisfied)
         error: Exception | None = None
         failure: Failure | None = None
-        action = self._decide(owner, seen.active, settled)
+        action = self._decide(owner, seen.active, expectations_satisfied)
         if action is not None:
             error, failure = await self._carry_out(key, owner, action, seen.active, lambda: self._ranked_pods(owner))
-        elif settled:
+        elif expectations_satisfied:
             self.events.census.dismiss(self._index_key(owner.metadata))
         await self._report(key, owner, raw, seen, failure)
         if error is not None:
@@ -189,19 +189,25 @@ class ReplicaSetController(ManagedController):
 
     # Decide and apply
 
-    def _decide(self, owner: ReplicaSet, active: int, settled: bool) -> CreatePods | DeletePods | None:
+    def _decide(self, owner: ReplicaSet, active: int, expectations_satisfied: bool) -> CreatePods | DeletePods | None:
         return decide(
             Observed(
                 desired=_desired_replicas(owner),
                 active=active,
-                settled=settled,
+                expectations_satisfied=expectations_satisfied,
                 being_deleted=owner.metadata.deletion_timestamp is not None,
                 burst=self._options.burst,
             )
         )
 
     async def _sync_each_pod(
-        self, key: str, owner: ReplicaSet, raw: bytes, blueprint: Blueprint, selector: Selector, settled: bool
+        self,
+        key: str,
+        owner: ReplicaSet,
+        raw: bytes,
+        blueprint: Blueprint,
+        selector: Selector,
+        expectations_satisfied: bool,
     ) -> Requeue | None:
         """The sync that examines every pod."""
         own = self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata))
@@ -213,7 +219,7 @@ class ReplicaSetController(ManagedController):
         terminating = sum(1 for pod in own if is_terminating(pod) and selector.matches(pod.metadata.labels))
         error: Exception | None = None
         failure: Failure | None = None
-        action = self._decide(owner, len(pods), settled)
+        action = self._decide(owner, len(pods), expectations_satisfied)
         if isinstance(action, DeletePods) and any(self._has_left(pod) for pod in pods):
             # Claiming took time. A pod that is gone has no further event that names this owner, so its deletion must
             # not be expected: sync again.

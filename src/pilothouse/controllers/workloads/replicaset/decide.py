@@ -1,4 +1,4 @@
-"""How many pods to create or to delete. Pure; ``ranking`` chooses which."""
+"""How many pods to create or delete. Pure. ``ranking`` determines which ones are deleted."""
 
 import msgspec
 
@@ -7,34 +7,34 @@ BURST = 500
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of one decision, read at one instant."""
+    """The input of one decision: a consistent snapshot of the caches."""
 
     desired: int
     active: int
-    """Pods that are ours, match the selector and are neither finished nor being deleted."""
-    settled: bool = True
-    """Whether the creates and deletes of earlier syncs have all been seen (or have had their five minutes)."""
+    """Pods that the ReplicaSet owns and selects, and that are neither finished nor being deleted."""
+    expectations_satisfied: bool = True
+    """Whether the creates and deletes of earlier syncs were observed, or their expectations have expired."""
     being_deleted: bool = False
     burst: int = BURST
 
 
 class CreatePods(msgspec.Struct, frozen=True):
-    """Create so many pods, in batches of 1, 2, 4, …; a batch with a failure is the last one. An error of quota or
-    admission usually concerns every pod of a template: it takes one request to find out instead of 500."""
+    """Create ``count`` pods in batches of 1, 2, 4, …, until a batch has a failure (``slowStartBatch``). An error of
+    quota or admission usually affects all pods of a template, so that one request fails instead of 500."""
 
     count: int
 
 
 class DeletePods(msgspec.Struct, frozen=True):
-    """Delete so many of the active pods, all at once."""
+    """Delete ``count`` of the active pods, in parallel."""
 
     count: int
 
 
 def decide(observed: Observed) -> CreatePods | DeletePods | None:
-    """Bring the number of active pods to what is wanted, one burst at a time. A terminating pod does not count, so its
-    replacement does not wait for its grace period."""
-    if not observed.settled or observed.being_deleted:
+    """The action that brings the number of active pods to ``desired``, at most ``burst`` pods per sync. Terminating
+    pods do not count, so that their replacements do not wait for the grace period."""
+    if not observed.expectations_satisfied or observed.being_deleted:
         return None
     missing = observed.desired - observed.active
     if missing > 0:

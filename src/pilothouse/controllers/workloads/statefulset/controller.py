@@ -103,7 +103,7 @@ class StatefulSetController(ManagedController):
             prefix="statefulset",
             wait_for_own_writes=options.wait_for_own_writes,
             selector_of=lambda owner: self._blueprints.of(owner).selector,
-            on_gone=self._forget,
+            on_deleted=self._forget,
         )
         self._writes = self._gate.writes
         self._history = StatefulHistory(

@@ -4,12 +4,12 @@ from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.validation import (
     SELECTOR,
+    is_not_more_than_100_percent,
     is_zero,
-    validate_at_most_all,
     validate_collision_count,
-    validate_endless,
-    validate_labels_of_template,
     validate_positive_int_or_percent,
+    validate_restart_policy_always,
+    validate_template_labels,
 )
 from pilothouse.apiserver.registry.core.pods.validation import validate_pod_template_spec
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
@@ -27,8 +27,8 @@ def validate_daemon_set_strategy(strategy: Object) -> ErrorList:
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
     errors = validate_positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
     errors += validate_positive_int_or_percent(surge, f"{path}.maxSurge")
-    errors += validate_at_most_all(unavailable, f"{path}.maxUnavailable")
-    errors += validate_at_most_all(surge, f"{path}.maxSurge")
+    errors += is_not_more_than_100_percent(unavailable, f"{path}.maxUnavailable")
+    errors += is_not_more_than_100_percent(surge, f"{path}.maxSurge")
     if not is_zero(unavailable) and not is_zero(surge):
         errors.append(invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
     elif is_zero(unavailable) and is_zero(surge):
@@ -41,12 +41,12 @@ def validate_daemon_set(obj: Object) -> ErrorList:
     selector: Object | None = spec.get("selector")
     template: Object = spec["template"]
     errors = validate_label_selector(selector or {}, "spec.selector")
-    errors += validate_labels_of_template(selector, template)
+    errors += validate_template_labels(selector, template)
     if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
         shown = internal_value(SELECTOR, selector)
         errors.append(invalid("spec.selector", shown, "empty selector is invalid for daemonset"))
     errors += validate_pod_template_spec(template, "spec.template")
-    errors += validate_endless(template, "DaemonSet")
+    errors += validate_restart_policy_always(template, "DaemonSet")
     errors += validate_nonnegative_fields(spec, "spec", ("minReadySeconds",))
     errors += validate_daemon_set_strategy(spec["updateStrategy"])
     return errors + validate_nonnegative_fields(spec, "spec", ("revisionHistoryLimit",))

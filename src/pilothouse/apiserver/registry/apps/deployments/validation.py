@@ -3,13 +3,13 @@
 from pilothouse.apiserver.field_errors import ErrorList, forbidden, internal_value, invalid, not_supported
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.validation import (
+    is_not_more_than_100_percent,
     is_zero,
-    validate_at_most_all,
     validate_collision_count,
     validate_counts_at_most,
+    validate_pod_template_spec_for_replica_set,
     validate_positive_int_or_percent,
     validate_selector,
-    validate_template_of_replica_set,
 )
 from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
 
@@ -22,7 +22,7 @@ def validate_deployment_strategy(strategy: Object) -> ErrorList:
             return []
         return [forbidden(path, "may not be specified when strategy `type` is 'Recreate'")]
     if kind != "RollingUpdate":
-        # The type is validated, the whole strategy is shown.
+        # Upstream validates the type, but reports the whole strategy as the invalid value.
         shown = internal_value("apps.DeploymentStrategy", strategy)
         return [not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))]
     rolling = rolling or {}
@@ -31,13 +31,13 @@ def validate_deployment_strategy(strategy: Object) -> ErrorList:
     errors += validate_positive_int_or_percent(surge, f"{path}.maxSurge")
     if is_zero(unavailable) and is_zero(surge):
         errors.append(invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
-    return errors + validate_at_most_all(unavailable, f"{path}.maxUnavailable")
+    return errors + is_not_more_than_100_percent(unavailable, f"{path}.maxUnavailable")
 
 
 def validate_deployment(obj: Object) -> ErrorList:
     spec = obj["spec"]
     errors = validate_nonnegative_fields(spec, "spec", ("replicas",))
-    errors += validate_selector(spec, "deployment") + validate_template_of_replica_set(spec)
+    errors += validate_selector(spec, "deployment") + validate_pod_template_spec_for_replica_set(spec)
     errors += validate_deployment_strategy(spec["strategy"])
     errors += validate_nonnegative_fields(
         spec, "spec", ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")

@@ -22,7 +22,7 @@ class ReplicaSetStrategy(WorkloadStrategy):
         return (
             found
             + apps_validation.validate_selector(spec, "deployment")
-            + apps_validation.validate_template_of_replica_set(spec)
+            + apps_validation.validate_pod_template_spec_for_replica_set(spec)
         )
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:

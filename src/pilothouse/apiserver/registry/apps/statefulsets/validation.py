@@ -9,10 +9,10 @@ from pilothouse.apiserver.registry.apps.validation import (
     is_selector,
     validate_collision_count,
     validate_counts_at_most,
-    validate_endless,
-    validate_labels_of_template,
-    validate_partition,
+    validate_restart_policy_always,
+    validate_rolling_update_stateful_set,
     validate_selector,
+    validate_template_labels,
 )
 from pilothouse.apiserver.registry.core.persistentvolumeclaims import PersistentVolumeClaimStrategy
 from pilothouse.apiserver.registry.core.pods.validation import (
@@ -37,7 +37,7 @@ def validate_stateful_set_rollout(spec: Object) -> ErrorList:
             shown = internal_value("*apps.RollingUpdateStatefulSetStrategy", rolling)
             errors.append(invalid(f"{path}.rollingUpdate", shown, detail))
     elif strategy["type"] == "RollingUpdate":
-        errors += validate_partition(rolling or {}, f"{path}.rollingUpdate")
+        errors += validate_rolling_update_stateful_set(rolling or {}, f"{path}.rollingUpdate")
     else:
         shown = internal_value("apps.StatefulSetUpdateStrategy", strategy)
         errors.append(invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'"))
@@ -120,11 +120,11 @@ def validate_stateful_set(spec: Object, *, made: bool = False, template: bool = 
     if selector and not is_selector(selector):
         errors.append(invalid("spec.selector", internal_value(SELECTOR, selector), ""))
     else:
-        errors += validate_labels_of_template(selector, whole)
+        errors += validate_template_labels(selector, whole)
         if template:
             errors += validate_pod_template_spec(_template_of_pods(spec), "spec.template")
         errors += validate_pod_template_metadata(whole, "spec.template")
-    return errors + validate_endless(whole, "StatefulSet")
+    return errors + validate_restart_policy_always(whole, "StatefulSet")
 
 
 def _template_of_pods(spec: Object) -> Object:

@@ -40,7 +40,7 @@ class JobStrategy(Strategy):
         drop_disabled_template_fields(obj["spec"]["template"], stored, self.disabled_gates)
 
     def warnings(self, obj: Object) -> Iterable[str]:
-        return warnings.pod_spec_warnings(obj["spec"]["template"].get("spec") or {}, "spec.template.spec")
+        return warnings.warnings_for_pod_spec(obj["spec"]["template"].get("spec") or {}, "spec.template.spec")
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         spec, meta = obj["spec"], obj["metadata"]

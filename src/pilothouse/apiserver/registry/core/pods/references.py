@@ -1,7 +1,7 @@
-"""Secrets, ConfigMaps, claims and other objects of its namespace that a pod refers to.
+"""The Secrets, ConfigMaps, claims and other objects in its namespace that a pod refers to.
 
 After ``VisitPodSecretNames``, ``VisitPodConfigmapNames`` and ``HasAPIObjectReference`` in kubernetes'
-``pkg/api/pod/util.go`` (v1.36). The Node authorizer and the admission plugin NodeRestriction read pods with it.
+``pkg/api/pod/util.go`` (v1.36). Used by the Node authorizer and the admission plugin NodeRestriction.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ _OF_PROJECTION = {
 
 
 class UnknownSource(ValueError):
-    """A volume of which it is unknown whether it refers to an API object."""
+    """A volume type for which it is unknown whether it refers to an API object."""
 
 
 def secret_names(spec: Object) -> Iterator[str]:
@@ -83,7 +83,7 @@ def config_map_names(spec: Object) -> Iterator[str]:
 
 
 def claim_names(pod_name: str, spec: Object) -> Iterator[str]:
-    """The names of the PersistentVolumeClaims, those made for ephemeral volumes among them."""
+    """The names of the PersistentVolumeClaims, including those of ephemeral volumes."""
     for volume in spec.get("volumes") or ():
         if volume.get("persistentVolumeClaim") is not None:
             yield from _named(volume["persistentVolumeClaim"], "claimName")
@@ -92,9 +92,9 @@ def claim_names(pod_name: str, spec: Object) -> Iterator[str]:
 
 
 def api_object_reference(spec: Object) -> str:
-    """The first resource that the pod refers to an object of, empty if it refers to none.
+    """A resource that the pod refers to, for error messages; empty if it refers to no API object.
 
-    Raises ``UnknownSource`` for a volume that is of no kind that is known.
+    Raises ``UnknownSource`` for a volume of unknown type.
     """
     if spec.get("serviceAccountName"):
         return "serviceaccounts"
@@ -119,7 +119,7 @@ def _volume_reference(volume: Object) -> str:
         if field in sources:
             return reference
     if "projected" not in sources:
-        # Two blanks, as upstream has it.
+        # Upstream's message has two spaces here.
         raise UnknownSource(f'unknown volume type for volume  "{volume.get("name", "")}"')
     for source in _projections(volume):
         for field, reference in _OF_PROJECTION.items():

@@ -55,7 +55,7 @@ class PodStrategy(Strategy):
         drop_disabled_spec_fields(obj["spec"], None if old is None else old["spec"], self.disabled_gates)
 
     def warnings(self, obj: Object) -> Iterable[str]:
-        return warnings.pod_spec_warnings(obj["spec"], "spec")
+        return warnings.warnings_for_pod_spec(obj["spec"], "spec")
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         spec = obj["spec"]

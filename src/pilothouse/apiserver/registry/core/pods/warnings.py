@@ -1,4 +1,4 @@
-"""What upstream warns of in objects that it accepts: fields on their way out, and definitions that hide each other.
+"""Warnings about valid pod specs: deprecated fields, and entries that hide others.
 
 After kubernetes' ``pkg/api/{pod,service}/warnings.go`` (v1.36). Clients show warnings and never depend on them.
 """
@@ -27,7 +27,7 @@ _VOLUMES = {
 }
 
 
-def pod_spec_warnings(spec: Object, path: str) -> Iterator[str]:
+def warnings_for_pod_spec(spec: Object, path: str) -> Iterator[str]:
     """Warnings about a pod spec, in a pod or a template."""
     for key in sorted(spec.get("nodeSelector") or {}):
         if key in _LABELS:
@@ -40,12 +40,12 @@ def pod_spec_warnings(spec: Object, path: str) -> Iterator[str]:
                 yield f"{path}.volumes[{position}].{name}: {text}"
     for field in ("initContainers", "containers"):
         for position, container in enumerate(spec.get(field) or ()):
-            yield from _container_warnings(container, f"{path}.{field}[{position}]")
+            yield from _warnings_for_container(container, f"{path}.{field}[{position}]")
 
 
-def _container_warnings(container: Object, path: str) -> Iterator[str]:
+def _warnings_for_container(container: Object, path: str) -> Iterator[str]:
     if len(container.get("env") or ()) < 2 and len(container.get("ports") or ()) < 2:
-        return  # both warnings are about the second of two
+        return  # duplicates need at least two entries
     seen: list[str] = []
     for position, variable in enumerate(container.get("env") or ()):
         name = variable.get("name") or ""

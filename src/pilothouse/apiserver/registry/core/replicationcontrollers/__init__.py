@@ -61,9 +61,9 @@ class ReplicationControllerStrategy(Strategy):
             return [*errors, required("spec.template")]
         labels = (template.get("metadata") or {}).get("labels") or {}
         if any(labels.get(key) != value for key, value in selector.items()):
-            errors.append(apps_validation.wrong_labels(labels or None))
+            errors.append(apps_validation.template_labels_mismatch(labels or None))
         errors += pod_validation.validate_pod_template_spec(template, "spec.template")
-        return errors + apps_validation.validate_endless(template, "ReplicationController")
+        return errors + apps_validation.validate_restart_policy_always(template, "ReplicationController")
 
     def validate_updated(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)

@@ -1,6 +1,6 @@
 """Cluster addresses, families and node ports of services: what a service asked for, and what it gets.
 
-Runs as an admission plugin, because allocating an address needs all services (``address_pools``). After
+Runs as an admission plugin, because allocating an address needs all services (``allocators``). After
 kubernetes' ``pkg/registry/core/service/storage/alloc.go`` and ``pkg/registry/core/service/strategy.go`` (v1.36).
 """
 
@@ -15,12 +15,12 @@ from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.field_errors import ErrorList, invalid, shown
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry import registration_of
-from pilothouse.apiserver.registry.core.services.address_pools import (
+from pilothouse.apiserver.registry.core.services.allocators import (
     ALLOCATED_ADDRESS,
-    AddressPool,
-    PortAllocation,
-    PortPool,
-    Taken,
+    Allocations,
+    IPAllocator,
+    PortAllocationOperation,
+    PortAllocator,
     family_of,
     ranges_of,
 )
@@ -73,7 +73,8 @@ class _Range(msgspec.Struct, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether addresses are taken of it. Where no controller says so, it is; not when it is being deleted."""
+        """Whether addresses are allocated from it: condition ``Ready`` is True or missing, and it is not being
+        deleted."""
         conditions = [each.status for each in self.status.conditions if each.type == "Ready"]
         return not self.metadata.deletionTimestamp and conditions[:1] in ([], ["True"])
 
@@ -82,28 +83,28 @@ _read_range = msgspec.json.Decoder(_Range).decode
 
 
 def _networks_of(stored: _Range) -> list[Network]:
-    """What addresses are taken of."""
+    """The ranges of a ServiceCIDR from which addresses are allocated."""
     return [ipaddress.ip_network(cidr, strict=False) for cidr in stored.spec.cidrs if stored.is_ready]
 
 
 class ServiceAddresses(Plugin):
-    """Allocates missing addresses and ports of services, and rejects those that are not available."""
+    """Allocates cluster IPs and node ports of Services, and rejects specified ones that are not available."""
 
     resources = frozenset({"services"})
 
     def __init__(self, env: Env, store: Store, table: ResourceTable, service_range: str) -> None:
         self._store = store
         self._ranges = ranges_of(service_range)
-        taken = self._taken = Taken(env, store, table)
+        allocations = self._allocations = Allocations(env, store, table)
         self._pools = {
-            f"IPv{network.version}": AddressPool(env, partial(self._networks, network.version), taken)
+            f"IPv{network.version}": IPAllocator(env, partial(self._networks, network.version), allocations)
             for network in self._ranges
         }
-        self._ports = PortPool(env, taken)
+        self._ports = PortAllocator(env, allocations)
 
     def repair(self) -> Staged | None:
-        """Make what services lack that were there before this server; the last write."""
-        return self._taken.repair()
+        """Stage the missing IPAddresses of Services that existed before this server started. Returns the last write."""
+        return self._allocations.repair()
 
     def _networks(self, version: int) -> list[Network]:
         """The ready ranges of one family: the server's own, then those of other ServiceCIDRs."""
@@ -150,7 +151,7 @@ class ServiceAddresses(Plugin):
             return
         spec, key = obj["spec"], write.info.key(write.namespace, write.name)
         for address in spec.get("clusterIPs") or ():
-            if address != "None" and self._taken.holder_of_address(address) not in ("", key):
+            if address != "None" and self._allocations.holder_of_address(address) not in ("", key):
                 raise _not_allocated(write, spec, f" {address}: {ALLOCATED_ADDRESS}")
 
     # Families
@@ -221,13 +222,13 @@ class ServiceAddresses(Plugin):
 
     def _allocate_address(self, write: AdmissionAttributes, spec: Object, family: str, desired: str) -> str:
         pool = self._pools[family]
-        address = desired or (pool.network_address() if write.dry_run else pool.free())
+        address = desired or (pool.network_address() if write.dry_run else pool.find_free())
         if not address:
             name = shown(write.name)
             raise errors.internal(f"failed to allocate a serviceIP for Service {name}: range is full")
         reason = pool.out_of_range(address, dry_run=write.dry_run) if desired else ""
         if not write.dry_run:
-            reason = reason or _validate_parent(write, address) or pool.taken(address)
+            reason = reason or _validate_parent(write, address) or pool.allocated_error(address)
         if reason:
             raise _not_allocated(write, spec, f" {desired}: {reason}" if desired else f": {reason}")
         return address
@@ -236,7 +237,7 @@ class ServiceAddresses(Plugin):
 
     def _allocate_ports(self, write: AdmissionAttributes, spec: Object, before: Object | None) -> None:
         """``txnAllocNodePorts`` and ``txnUpdateNodePorts``."""
-        operation = PortAllocation(self._ports, dry_run=write.dry_run)
+        operation = PortAllocationOperation(self._ports, dry_run=write.dry_run)
         if needs_node_ports(spec):
             if before is None:
                 _init_node_ports(write, spec, operation)
@@ -251,7 +252,7 @@ class ServiceAddresses(Plugin):
                 spec["healthCheckNodePort"] = operation.allocate_next("HealthCheck NodePort 0")
 
 
-def _init_node_ports(write: AdmissionAttributes, spec: Object, operation: PortAllocation) -> None:
+def _init_node_ports(write: AdmissionAttributes, spec: Object, operation: PortAllocationOperation) -> None:
     """Ports of the same number, of several protocols, share a node port."""
     ports: Sequence[Object] = spec.get("ports") or ()
     asked: dict[int, int] = {}
@@ -277,7 +278,9 @@ def _init_node_ports(write: AdmissionAttributes, spec: Object, operation: PortAl
         allocated[number] = port["nodePort"]
 
 
-def _update_node_ports(write: AdmissionAttributes, spec: Object, before: Object, operation: PortAllocation) -> None:
+def _update_node_ports(
+    write: AdmissionAttributes, spec: Object, before: Object, operation: PortAllocationOperation
+) -> None:
     known = {port.get("nodePort") for port in before.get("ports") or ()}
     seen: set[tuple[str, int]] = set()
     allocated: set[int] = set()

@@ -1,8 +1,9 @@
-"""What is taken of node ports and cluster addresses, as servers that share a store keep it: one bit for each.
+"""The bitmaps of allocated node ports and cluster IPs that API servers on one etcd share.
 
 kube-apiserver has ``/registry/ranges/servicenodeports``, and up to v1.30 ``/registry/ranges/serviceips``; each is a
-RangeAllocation (kubernetes ``pkg/registry/core/service/allocator/storage/storage.go``). No API shows them. Whoever
-takes a port sets its bit in the same transaction, so that two servers never give the same one.
+RangeAllocation (kubernetes ``pkg/registry/core/service/allocator/storage/storage.go``). They are not in the API. A
+server that allocates a port sets its bit in the transaction that writes the Service, so that two servers never allocate
+the same one.
 """
 
 import base64
@@ -16,7 +17,7 @@ from pilothouse.machinery.cidrs import Network
 from pilothouse.storage import Record, Staged, Store
 
 PREFIX = "/rangeallocations/"
-"""Where this server has them; ``storage_codec`` puts them where kube-apiserver does."""
+"""Their prefix in the store; ``storage_codec`` maps it to kube-apiserver's keys."""
 NODE_PORTS = f"{PREFIX}servicenodeports"
 ADDRESSES = f"{PREFIX}serviceips"
 
@@ -27,13 +28,13 @@ class _Allocation(msgspec.Struct, frozen=True):
 
 
 _MOST_BITS = 20
-"""Of the host part of a range of addresses: kube-apiserver takes no larger one (``cmd/kube-apiserver/app/options/
-validation.go``, v1.36)."""
+"""Maximum host bits of a range: kube-apiserver rejects larger ones (``cmd/kube-apiserver/app/options/validation.go``,
+v1.36)."""
 _decode = msgspec.json.Decoder(_Allocation).decode
 
 
 def _read(value: bytes) -> _Allocation:
-    """What a value says. A damaged one has nothing that is taken, and is made anew from the services."""
+    """Decode a RangeAllocation. An invalid one counts as empty, and is rebuilt from the Services."""
     try:
         return _decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -48,7 +49,7 @@ def _bits(data: str) -> int:
 
 
 class RangeAllocation:
-    """One of them, as it is stored and staged now."""
+    """One RangeAllocation, with its latest staged state."""
 
     def __init__(self, store: Store, key: str) -> None:
         self._store = store
@@ -57,11 +58,11 @@ class RangeAllocation:
 
     @property
     def record(self) -> Record | None:
-        """What is stored."""
+        """The latest staged record."""
         return self._store.staged(self._key)
 
     def bits(self) -> int:
-        """The taken offsets."""
+        """The allocated offsets, as a bitmap."""
         record = self.record
         if record is None:
             return 0
@@ -70,12 +71,12 @@ class RangeAllocation:
         return self._known[1]
 
     def range(self) -> str:
-        """What the offsets are of."""
+        """The range to which the offsets refer."""
         record = self.record
         return "" if record is None else _read(record.value).range
 
     def network(self) -> Network | None:
-        """The range as one of addresses; None if it is none that a server has made."""
+        """The range as a network; None if it is not a valid range of addresses."""
         try:
             found = ipaddress.ip_network(self.range())
         except ValueError:
@@ -83,11 +84,12 @@ class RangeAllocation:
         return found if found.max_prefixlen - found.prefixlen <= _MOST_BITS else None
 
     def has(self, offset: int) -> bool:
-        """Whether it is taken."""
+        """Whether the offset is allocated."""
         return offset >= 0 and bool(self.bits() >> offset & 1)
 
     def stage(self, text: str, take: Iterable[int], release: Iterable[int]) -> Staged | None:
-        """Stage it with these taken, and those free. ``text`` is the range of a new one. None if nothing changes."""
+        """Stage it with the offsets of ``take`` set and those of ``release`` cleared. ``text`` is the range of a new
+        one. None if nothing changes."""
         record, before = self.record, self.bits()
         bits = before
         for offset in release:
@@ -108,7 +110,8 @@ class RangeAllocation:
 
 
 def offset_of(address: str, network: Network) -> int:
-    """The place of an address in a range; the first one after the network's own has 0. -1 for one of another range."""
+    """The offset of an address in a range: 0 for the first one after the network address, -1 if it is not in the
+    range."""
     found = ipaddress.ip_address(address)
     if found.version != network.version or found not in network:
         return -1
@@ -116,8 +119,8 @@ def offset_of(address: str, network: Network) -> int:
 
 
 class SharedRanges:
-    """What all servers of a store have given, of node ports and, where there is a server that keeps no IPAddresses, of
-    cluster addresses."""
+    """The allocations of all API servers of a store: node ports and, if a server up to v1.30 uses bitmaps for them,
+    cluster IPs."""
 
     def __init__(self, store: Store, ports: range) -> None:
         self._range = ports
@@ -125,18 +128,18 @@ class SharedRanges:
         self._addresses = RangeAllocation(store, ADDRESSES)
 
     def has_port(self, port: int) -> bool:
-        """Whether a node port is taken."""
+        """Whether a node port is allocated."""
         return self._ports.has(port - self._range.start)
 
     def has_address(self, address: str) -> bool:
-        """Whether an address is taken."""
+        """Whether an address is allocated."""
         network = self._addresses.network()
         return network is not None and self._addresses.has(offset_of(address, network))
 
     def stage(
         self, before: Iterable[str], after: Iterable[str], ports_before: Iterable[int], ports_after: Iterable[int]
     ) -> Staged | None:
-        """What a service has taken and given back; the last write."""
+        """Stage the changed allocations of a Service. Returns the last write."""
         first, ports, staged = self._range.start, frozenset(ports_after), None
         take = [port - first for port in ports if port in self._range]
         release = [port - first for port in ports_before if port in self._range and port not in ports]

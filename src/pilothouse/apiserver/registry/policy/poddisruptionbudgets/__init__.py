@@ -33,7 +33,7 @@ class PodDisruptionBudgetStrategy(Strategy):
             shown = internal_value("policy.PodDisruptionBudgetSpec", spec)
             errors.append(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
         for field in ("minAvailable", "maxUnavailable"):
-            errors += apps_validation.validate_count(spec.get(field), f"spec.{field}")
+            errors += apps_validation.validate_count_or_percent(spec.get(field), f"spec.{field}")
         if spec.get("selector") is not None:
             errors += validate_label_selector(spec["selector"], "spec.selector")
         policy = spec.get("unhealthyPodEvictionPolicy")

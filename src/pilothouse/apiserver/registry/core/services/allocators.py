@@ -1,10 +1,10 @@
-"""Pools that services draw from: cluster addresses and node ports, what is taken of them and by whom.
+"""Allocators of cluster IPs and node ports, and the record of which Service has which.
 
-What is taken follows the store as writes are staged, so that two creates of one turn never get the same. Each cluster
-address has an IPAddress object (kubernetes' ``pkg/registry/core/service/ipallocator/cidrallocator.go``, v1.36), which
-is staged together with the service: they become visible in one commit, and go together.
+The record is updated when writes are staged, so that two concurrent creates never get the same value. Each cluster IP
+has an IPAddress object (kubernetes' ``pkg/registry/core/service/ipallocator/cidrallocator.go``, v1.36), which is staged
+together with the Service: both are created in one commit, and deleted in one.
 
-An entry may be stale after a commit that failed; the next user reads the service itself and drops the entry.
+An entry may be stale after a failed commit; every lookup therefore checks the Service, and drops a stale entry.
 """
 
 import ipaddress
@@ -29,7 +29,8 @@ NODE_PORTS = range(30000, 32768)
 ALLOCATED_ADDRESS = "provided IP is already allocated"
 _ALLOCATED_PORT = "provided port is already allocated"
 _STATIC_PORTS = 86
-"""The lower ports, which are handed out last: min(max(16, size/32), 128) (``portallocator``)."""
+"""The size of the static band, the lower ports, which are allocated last: min(max(16, size/32), 128)
+(``portallocator``)."""
 
 
 class _Port(msgspec.Struct, frozen=True):
@@ -67,8 +68,8 @@ def first_address(service_range: str) -> str:
     return str(ranges_of(service_range)[0][1])
 
 
-class Taken:
-    """Addresses and node ports of all services, by the key of the service that has them."""
+class Allocations:
+    """The allocated addresses and node ports, with the key of the Service that has each."""
 
     def __init__(self, env: Env, store: Store, table: ResourceTable) -> None:
         self._env = env
@@ -82,17 +83,18 @@ class Taken:
         self._complete = False
         self._ranges = range_allocations.SharedRanges(store, NODE_PORTS) if store.is_shared else None
         for record in store.list(SERVICES).records:
-            self._note(record.key, record.value)
+            self._record(record.key, record.value)
         for prefix in (SERVICES, self._info.prefix):
-            store.follow_staged(prefix, self._follow)
+            store.follow_staged(prefix, self._on_staged)
         if store.is_shared:
-            store.follow(SERVICES, self._note_others)
+            store.follow(SERVICES, self._on_commit)
 
     def repair(self) -> Staged | None:
-        """Stage the IPAddress of every service that has none, as upstream's repair controller; the last write.
+        """Stage the IPAddress of every Service that has none, as upstream's repair controller. Returns the last write.
 
-        Services of the start, and of data directories from before there were any, have none. Called when the server
-        runs or the first service is written, whichever is earlier; from then on each service brings its own.
+        The Services that exist when the server starts, and those of older data directories, may have none. Called when
+        the server runs or before the first write of a Service, whichever is earlier; from then on IPAddresses are
+        staged with their Service.
         """
         if self._complete:
             return None
@@ -106,7 +108,7 @@ class Taken:
         return staged
 
     def holder_of_address(self, address: str) -> str:
-        """The key of the service or IPAddress that has the address, or an empty string."""
+        """The key of the Service that has the address, or of its IPAddress; empty if it is not allocated."""
         key = self._addresses.get(address)
         if key is not None:
             record = self._store.staged(key)
@@ -117,7 +119,7 @@ class Taken:
         return name if self._store.staged(name) is not None else ""
 
     def holder_of_port(self, port: int) -> str:
-        """The key of the service that has the node port, or an empty string."""
+        """The key of the Service that has the node port; empty if it is not allocated."""
         key = self._ports.get(port)
         if key is None:
             return ""
@@ -128,26 +130,26 @@ class Taken:
         return ""
 
     def is_reserved(self, port: int) -> bool:
-        """Whether another server has taken the node port, whose service is not known here yet."""
+        """Whether another API server has allocated the node port, for a Service that this one has not observed yet."""
         return self._ranges is not None and self._ranges.has_port(port)
 
     def is_reserved_address(self, address: str) -> bool:
-        """The same for an address."""
+        """Whether another API server has allocated the address, for a Service that this one has not observed yet."""
         return self._ranges is not None and self._ranges.has_address(address)
 
-    def _note_others(self, changes: Iterable[Change]) -> None:
-        """What other servers have given to their services."""
+    def _on_commit(self, changes: Iterable[Change]) -> None:
+        """Record what other API servers allocated to Services."""
         for change in changes:
             if change.type != "DELETED":
-                self._note(change.key, change.value)
+                self._record(change.key, change.value)
 
-    def _note(self, key: str, value: bytes) -> None:
+    def _record(self, key: str, value: bytes) -> None:
         for address in _addresses(value):
             self._addresses[address] = key
         for port in _ports(value):
             self._ports[port] = key
 
-    def _follow(self, staged: Staged) -> None:
+    def _on_staged(self, staged: Staged) -> None:
         change = staged.change
         if not change.key.startswith(SERVICES):
             if staged.record is None:
@@ -163,7 +165,7 @@ class Taken:
         ports_after: tuple[int, ...] = ()
         if staged.record is not None:
             after, ports_after = _addresses(staged.record.value), _ports(staged.record.value)
-            self._note(change.key, staged.record.value)
+            self._record(change.key, staged.record.value)
         if self._ranges is not None:
             self._ranges.stage(before, after, ports_before, ports_after)
         for address in before:
@@ -178,14 +180,14 @@ class Taken:
                 self._stage_object(address, change.key)
 
     def _restore(self, address: str) -> None:
-        """An IPAddress was deleted. A service that has the address keeps it (upstream: its repair controller)."""
+        """Stage a deleted IPAddress again if a Service has the address (upstream: the repair controller)."""
         key = self._addresses.get(address, "")
         record = self._store.staged(key) if self._complete and key else None
         if record is not None and address in _addresses(record.value):
             self._stage_object(address, key)
 
     def _stage_object(self, address: str, service: str) -> Staged | None:
-        """The IPAddress of a service, unless there is one."""
+        """Stage the IPAddress of a Service; None if it exists."""
         key = self._info.key("", address)
         if self._store.staged(key) is not None:
             return None
@@ -213,7 +215,7 @@ def _spec(value: bytes) -> _Spec:
     try:
         return _read(value).spec
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _Spec()  # an invalid stored object takes nothing, and does not block others
+        return _Spec()  # an invalid stored object has no allocations
 
 
 def _addresses(value: bytes) -> tuple[str, ...]:
@@ -226,16 +228,16 @@ def _ports(value: bytes) -> tuple[int, ...]:
     return (*ports, spec.healthCheckNodePort) if spec.healthCheckNodePort else ports
 
 
-class AddressPool:
-    """The addresses of one family."""
+class IPAllocator:
+    """Finds free cluster IPs of one IP family. ``networks`` are its ranges, in order of preference."""
 
-    def __init__(self, env: Env, networks: Callable[[], Iterable[Network]], taken: Taken) -> None:
+    def __init__(self, env: Env, networks: Callable[[], Iterable[Network]], allocations: Allocations) -> None:
         self._env = env
         self._networks = networks
-        self._taken = taken
+        self._allocations = allocations
 
     def out_of_range(self, address: str, *, dry_run: bool = False) -> str:
-        """Why the address is none of the pool's, or an empty string."""
+        """The error if the address is in none of the ranges, else an empty string."""
         found = ipaddress.ip_address(address)
         networks = tuple(self._networks())
         if any(gives(network, found) for network in networks):
@@ -244,31 +246,33 @@ class AddressPool:
             return f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {networks[0]}"
         return "the provided network does not match the current range"
 
-    def taken(self, address: str) -> str:
+    def allocated_error(self, address: str) -> str:
         """Why the address cannot be allocated, or an empty string."""
         known = str(ipaddress.ip_address(address))
-        is_taken = self._taken.holder_of_address(known) or self._taken.is_reserved_address(known)
+        is_taken = self._allocations.holder_of_address(known) or self._allocations.is_reserved_address(known)
         return ALLOCATED_ADDRESS if is_taken else ""
 
     def network_address(self) -> str:
-        """What stands for an address in an answer to a dry run."""
+        """The placeholder for an address in the response to a dry run."""
         return next((str(network.network_address) for network in self._networks()), "")
 
-    def free(self) -> str:
-        """A free address, or an empty string. The lower part of a range comes last, so that it stays free
-        for those who ask for one."""
+    def find_free(self) -> str:
+        """A free address, or an empty string. The lower part of each range is used last, so that it stays free for
+        Services that specify an address."""
         for network in self._networks():
             for offset in _offsets(self._env, network):
                 address = str(network[offset])
-                if not self._taken.holder_of_address(address) and not self._taken.is_reserved_address(address):
+                if not self._allocations.holder_of_address(address) and not self._allocations.is_reserved_address(
+                    address
+                ):
                     return address
         return ""
 
 
 def _offsets(env: Env, network: Network) -> Iterator[int]:
-    """Every usable offset of a range: the upper part from a random place on, then the lower one."""
+    """All usable offsets of a range: the upper part from a random offset, then the static band."""
     size = network.num_addresses
-    # The last address of an IPv4 range is its broadcast address.
+    # The last address of an IPv4 range is the broadcast address.
     last = size - 1 if network.version == 4 else size
     static = min(max(16, size // 16), 256) if size > 16 else 0
     upper = range(static + 1, last)
@@ -279,49 +283,53 @@ def _offsets(env: Env, network: Network) -> Iterator[int]:
     yield from range(1, min(static + 1, last))
 
 
-class PortPool:
-    """Node ports."""
+class PortAllocator:
+    """Finds free node ports."""
 
-    def __init__(self, env: Env, taken: Taken) -> None:
+    def __init__(self, env: Env, allocations: Allocations) -> None:
         self._env = env
-        self._taken = taken
+        self._allocations = allocations
 
     def allocation_error(self, port: int) -> str:
-        """Why the port cannot be allocated, or an empty string."""
+        """The error if the port is out of range or allocated, else an empty string."""
         if port not in NODE_PORTS:
             return (
                 f"provided port is not in the valid range. The range of valid ports is "
                 f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
             )
-        return self.taken(port)
+        return self.allocated_error(port)
 
-    def taken(self, port: int) -> str:
-        """The same for a valid port number."""
-        return _ALLOCATED_PORT if self._taken.holder_of_port(port) or self._taken.is_reserved(port) else ""
+    def allocated_error(self, port: int) -> str:
+        """The error if the port is allocated, else an empty string."""
+        return _ALLOCATED_PORT if self._allocations.holder_of_port(port) or self._allocations.is_reserved(port) else ""
 
-    def free(self, besides: Iterable[int]) -> int:
-        """A free port that is not in ``besides``; 0 when there is none."""
-        mine = frozenset(besides)
+    def find_free(self, except_for: Iterable[int]) -> int:
+        """A free port that is not in ``except_for``; 0 when there is none."""
+        excluded = frozenset(except_for)
         upper = NODE_PORTS[_STATIC_PORTS:]
         start = self._env.stream("apiserver node ports").randrange(len(upper))
         for candidates in (upper[start:], upper[:start], NODE_PORTS[:_STATIC_PORTS]):
             for port in candidates:
-                if port not in mine and not self._taken.holder_of_port(port) and not self._taken.is_reserved(port):
+                if (
+                    port not in excluded
+                    and not self._allocations.holder_of_port(port)
+                    and not self._allocations.is_reserved(port)
+                ):
                     return port
         return 0
 
 
-class PortAllocation:
+class PortAllocationOperation:
     """The node ports of one write (``portallocator.PortAllocationOperation``)."""
 
-    def __init__(self, pool: PortPool, *, dry_run: bool) -> None:
+    def __init__(self, pool: PortAllocator, *, dry_run: bool) -> None:
         self._pool = pool
         self._dry_run = dry_run
         self._allocated: list[int] = []
 
     def allocate(self, port: int) -> str:
-        """Why the write may not have the port, or an empty string."""
-        reason = self._pool.taken(port) if self._dry_run else self._pool.allocation_error(port)
+        """Allocate this port; returns the error, or an empty string."""
+        reason = self._pool.allocated_error(port) if self._dry_run else self._pool.allocation_error(port)
         if not reason and port in self._allocated:
             reason = _ALLOCATED_PORT
         if not reason:
@@ -329,11 +337,11 @@ class PortAllocation:
         return reason
 
     def allocate_next(self, what: str) -> int:
-        """A free port; in a dry run a placeholder. Raises if there is none."""
+        """Allocate any free port; in a dry run a placeholder. Raises if the range is full."""
         if self._dry_run:
             port = max(self._allocated, default=NODE_PORTS.stop) + 1
         else:
-            port = self._pool.free(self._allocated)
+            port = self._pool.find_free(self._allocated)
         if not port:
             raise errors.internal(f"failed to allocate a {what}: range is full")
         self._allocated.append(port)

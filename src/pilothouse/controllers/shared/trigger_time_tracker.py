@@ -1,4 +1,4 @@
-"""The time of the change that endpoints are written for: an annotation to measure the latency of programming.
+"""The time of the change that caused endpoints to be written, an annotation for measuring network programming latency.
 
 Upstream: v1.36 ``staging/src/k8s.io/endpointslice/util/trigger_time_tracker.go``.
 """
@@ -19,15 +19,15 @@ class _Seen:
         self.made = made
 
 
-class TriggerTimes:
-    """For each service, the times that its last sync saw."""
+class TriggerTimeTracker:
+    """For each Service, the times of changes that its last sync observed."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
 
     def of(self, key: str, service: Service, pods: Iterable[Pod]) -> str:
-        """The earliest change since the last sync, at the first sync the creation of the service; empty if there is no
-        change with a time."""
+        """The time of the earliest change since the last sync; for the first sync the creation of the Service. Empty if
+        no change has a time (``ComputeEndpointLastChangeTriggerTime``)."""
         made = service.metadata.creation_timestamp
         times: dict[str, datetime.datetime] = {}
         for pod in pods:
