@@ -6,11 +6,12 @@ from typing import Any, cast
 import pytest
 from tests.conformance.stores import PlainCodec, PlainKeys, put
 from tests.etcd import shared_etcd
-from tests.robustness.network import HELD, Network
+from tests.robustness.network import HELD, OPEN, Network
 
 from pilothouse.env import Env
 from pilothouse.storage import StoreUnavailable
 from pilothouse.storage.etcd import client as etcd_client
+from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.follower import Follower
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.store import EtcdStore
@@ -58,6 +59,28 @@ async def test_a_member_that_hangs_is_left(env: Env, monkeypatch: pytest.MonkeyP
             assert store.client.endpoint.url == etcd.url
             async with asyncio.timeout(5):
                 await store.catch_up()
+                await put(store, "/pods/default/c")
+        finally:
+            await store.close()
+
+
+async def test_a_slow_member_still_answers_what_it_was_asked_when_it_is_left(env: Env) -> None:
+    """Where there is no other member, a request that takes too long, such as a check of health, changes the connection;
+    what was sent on the earlier one is answered there."""
+    etcd = shared_etcd()
+    with Network() as network:
+        through = f"http://127.0.0.1:{network.connect('member', etcd.port)}"
+        options = EtcdOptions(servers=(through,), compaction_interval=0)
+        store = EtcdStore.open(env, options, PlainKeys(etcd.root()), PlainCodec())
+        try:
+            await put(store, "/pods/default/a")
+            network.set(["member"], HELD)
+            writing = asyncio.ensure_future(put(store, "/pods/default/b"))
+            with pytest.raises(etcd_client.EtcdError, match="DeadlineExceeded"):
+                await store.client.range(messages.RangeRequest(key=b"/health"), timeout=0.1)
+            network.set(["member"], OPEN)
+            async with asyncio.timeout(5):
+                await writing
                 await put(store, "/pods/default/c")
         finally:
             await store.close()

@@ -28,6 +28,8 @@ _MOST_TIMEOUTS = 1.5
 _TIMED_OUT = "DeadlineExceeded"
 _PAUSE = 0.1
 """Seconds between rounds in which every member was tried."""
+_GRACE = 1.0
+"""Seconds for what a member that is left has still to answer, where there are others: it may hang."""
 _CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -111,6 +113,8 @@ class EtcdClient:
         self._channel: Any = None
         self._stubs: dict[str, Any] = {}
         self._streams: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._left: dict[Any, asyncio.Task[None]] = {}
+        """The connections that are closed once they have answered, and what waits for that."""
 
     async def range(self, request: Any, *, kind: str = "", timeout: float = REQUEST_TIMEOUT) -> Any:
         """The answer to a ``RangeRequest``. Raises ``EtcdError``."""
@@ -169,11 +173,20 @@ class EtcdClient:
         return stream
 
     async def fail_over(self, failed: Endpoint) -> None:
-        """Go on with the next member, unless that was done already."""
+        """Go on with the next member, unless that was done already.
+
+        One request's failure is no reason to fail the others that were sent to the member: it may only be slow.
+        """
         if self.endpoint != failed:
             return
         self._current = (self._current + 1) % len(self.endpoints)
-        await self.close()
+        self._end_streams()
+        channel, self._channel = self._channel, None
+        self._stubs.clear()
+        if channel is not None:
+            grace = _GRACE if len(self.endpoints) > 1 else REQUEST_TIMEOUT
+            leaving = self._left[channel] = asyncio.create_task(channel.close(grace))
+            leaving.add_done_callback(lambda _task: self._left.pop(channel, None))
 
     @property
     def endpoint(self) -> Endpoint:
@@ -181,14 +194,23 @@ class EtcdClient:
         return self.endpoints[self._current]
 
     async def close(self) -> None:
-        """Close the connection. A stream that is only being opened would not be ended by that."""
-        channel, self._channel = self._channel, None
+        """Close the connection, whatever is under way."""
+        self._end_streams()
+        left, self._left = self._left, {}
+        for leaving in left.values():
+            leaving.cancel()
+        await asyncio.gather(*left.values(), return_exceptions=True)
+        channels = [*left] if self._channel is None else [*left, self._channel]
+        self._channel = None
         self._stubs.clear()
+        for channel in channels:
+            await channel.close()
+
+    def _end_streams(self) -> None:
+        """A stream that is only being opened would not be ended by closing the connection."""
         streams, self._streams = self._streams, weakref.WeakSet()
         for stream in streams:
             stream.cancel()
-        if channel is not None:
-            await channel.close()
 
     def _connected(self) -> Any:
         if self._channel is None:
@@ -235,6 +257,7 @@ class EtcdClient:
                 if is_being_cancelled():
                     raise
                 failure = EtcdError("Unavailable", CLOSED)
+            _log.info("A request to etcd has failed", endpoint=endpoint.url, method=method, error=failure, v=2)
             is_last = attempt == attempts or time.monotonic() - began > _MOST_TIMEOUTS * timeout
             if is_last or not (_was_not_sent(failure) or (again and _may_be_elsewhere(failure))):
                 if failure.code == _TIMED_OUT:
