@@ -89,8 +89,8 @@ def test_a_run_that_is_not_as_declared_is_an_error(
     monkeypatch.setattr(catalogue, "BUGS", (bug,))
     assert main(["bugs", "run", "--all"]) == 1
     text = capsys.readouterr().out
-    assert "ok  kubernetes#41675  with the guard     woken too early" in text
-    assert "BAD kubernetes#41675  without the guard  woken too early" in text
+    assert "ok  kubernetes#41675  with the guard     synced too early" in text
+    assert "BAD kubernetes#41675  without the guard  synced too early" in text
     assert text.endswith("2 runs of 1 bugs, 1 not as declared\n")
 
 

@@ -66,14 +66,15 @@ LOST_HISTORY = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.INTERMEDIATE, Pattern.TIME),
     upstream="closed",
-    mechanism="Recommendations are kept in memory only. A new process had none, so a moment of low load was enough.",
-    protection="The present size is the first recommendation of a process, so that nothing is scaled down for five "
-    "minutes.",
+    mechanism="Recommendations are only kept in memory. A new process had none, so a moment of low load was "
+    "sufficient.",
+    protection="The current replicas are the first recommendation of a process, so that nothing is scaled down for "
+    "five minutes.",
 )
 
 
 @LOST_HISTORY.scenario(
-    "a restart in a quiet minute",
+    "a restart while the load is low",
     options=OPTIONS,
     invariants=invariants,
     unguarded=Unguarded(
@@ -81,7 +82,7 @@ LOST_HISTORY = Bug(
     ),
 )
 async def restart_in_a_quiet_minute(simulation: Simulation) -> None:
-    """Eight pods are needed, the load falls, and just then the manager is restarted."""
+    """Eight pods are needed; the load drops, and the manager is restarted at that moment."""
     user = Owner(simulation.user)
     await user.make(8)
     await user.load(400)
@@ -101,9 +102,9 @@ RESET_TIME = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.LOGIC, Pattern.TIME),
     upstream="closed",
-    mechanism="The status was written anew in each sync, and lastScaleTime with it. The time after which the next "
-    "scaling was allowed never came.",
-    protection="lastScaleTime changes only when the size was changed.",
+    mechanism="Each sync wrote the whole status, including lastScaleTime. So the delay before the next scaling never "
+    "ended.",
+    protection="lastScaleTime only changes when the replicas were changed.",
 )
 seen = Report.seen
 
@@ -120,7 +121,7 @@ def always_now(self: Report, *given: Any, **how: Any) -> None:
     unguarded=Unguarded("lastScaleTime has changed, and the size has not", ((Report, "seen", always_now),)),
 )
 async def five_minutes_without_a_change(simulation: Simulation) -> None:
-    """After a scaling the load stays as it is, but for a little."""
+    """After a scaling the load changes only slightly."""
     user = Owner(simulation.user)
     await user.make(2)
     await user.load(200)
@@ -138,12 +139,12 @@ async def five_minutes_without_a_change(simulation: Simulation) -> None:
 
 STARTING_PODS = Bug(
     "kubernetes#98914",
-    "A rollout scales the workload up, since its new pods burn cpu while they start",
+    "A rollout scales the workload up, because new pods use much CPU while they start",
     controller=CONTROLLER,
     patterns=(Pattern.LOGIC, Pattern.TIME),
     upstream="closed",
-    mechanism="Usage of pods that were not ready counted in full.",
-    protection="Pods that are not ready yet count as using nothing when a workload would grow "
+    mechanism="The usage of pods that were not ready was counted in full.",
+    protection="Pods that are not ready yet count with a usage of 0 in a scale-up "
     "(--horizontal-pod-autoscaler-cpu-initialization-period and -initial-readiness-delay).",
 )
 
@@ -163,7 +164,7 @@ STARTING_PODS = Bug(
     ),
 )
 async def new_pods_are_not_ready(simulation: Simulation) -> None:
-    """The new template's pods use ten times what they request, and are not ready for the time of the scenario."""
+    """The new template's pods use ten times their requests, and are not ready during the scenario."""
     user = Owner(simulation.user)
     await user.make(4)
     usage = {f"{PREFIX}/cpu-usage": "50m"}

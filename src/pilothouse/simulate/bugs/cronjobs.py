@@ -56,12 +56,12 @@ def set_clock(simulation: Simulation, to: str) -> None:
 
 HOT_LOOP = Bug(
     "kubernetes#118706 kubernetes#121327",
-    "An irregular schedule makes the controller run in circles",
+    "An irregular schedule causes a hot loop",
     controller=CONTROLLER,
     patterns=(Pattern.TIME,),
     upstream="fixed",
     mechanism="The next sync was computed as if scheduled times were evenly spaced. The result was in the past, so "
-    "the key came back at once, again and again.",
+    "the key was requeued immediately, again and again.",
     protection="The next scheduled time is computed from the last one that has passed, and is always in the future.",
 )
 
@@ -89,7 +89,7 @@ def evenly_spaced() -> Sequence[Patch]:
     unguarded=Unguarded("syncs of tick in one instant", evenly_spaced),
 )
 async def working_days(simulation: Simulation) -> None:
-    """At half past six, ten and fourteen from Monday to Friday: the intervals are 4, 4, 16 and 64 hours."""
+    """At 6:30, 10:30 and 14:30 from Monday to Friday: the intervals are 4, 4, 16 and 64 hours."""
     user = User(simulation.user)
     set_clock(simulation, "2026-01-05T00:00:00+00:00")  # a Monday
     await user.ask("POST", ALL, cron_job("30 6-16/4 * * 1-5"))
@@ -99,7 +99,7 @@ async def working_days(simulation: Simulation) -> None:
     check(found == wanted, f"Jobs were started for {found}")
 
 
-@HOT_LOOP.scenario("a day that never comes", options=BARE, invariants=invariants)
+@HOT_LOOP.scenario("a date that does not exist", options=BARE, invariants=invariants)
 async def day_that_never_comes(simulation: Simulation) -> None:
     """The 31st of February."""
     user = User(simulation.user)
@@ -110,12 +110,12 @@ async def day_that_never_comes(simulation: Simulation) -> None:
 
 EVERY = Bug(
     "kubernetes#104012",
-    "With @every the first time is before the CronJob exists, and restarts move those to come",
+    "With @every the first scheduled time is before the CronJob was created, and restarts move the next ones",
     controller=CONTROLLER,
     patterns=(Pattern.TIME, Pattern.INTERMEDIATE),
     upstream="closed",
-    mechanism="Times were counted from the sync, and so from the start of the process, not from the CronJob.",
-    protection="Times are counted from lastScheduleTime, and at first from the creation of the CronJob.",
+    mechanism="Times were computed from the sync, and so from the start of the process, not from the CronJob.",
+    protection="Times are computed from lastScheduleTime, or from the creation of the CronJob if there is none.",
 )
 find_due = schedule_module.find_due
 
@@ -133,7 +133,7 @@ def now_is_due(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) ->
     unguarded=Unguarded("Jobs were started .* after multiples of five hours", ((decide, "find_due", now_is_due),)),
 )
 async def many_restarts(simulation: Simulation) -> None:
-    """``@every 5h``, and the manager is away for five minutes every two hours."""
+    """``@every 5h``, and the manager is down for five minutes every two hours."""
     user = User(simulation.user)
     await asyncio.sleep(17 * 60.0 + 3)
     made = await user.ask("POST", ALL, cron_job("@every 5h"))
@@ -153,9 +153,9 @@ TOO_MANY_MISSED = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.TIME,),
     upstream="closed; v2 of the controller goes on",
-    mechanism="With more than a hundred times missed since the last Job the sync gave up with an error, and each "
-    "later sync did so again.",
-    protection="The number of missed times is estimated and reported in an event; the last one is made up for.",
+    mechanism="If more than a hundred times were missed since the last Job, the sync returned an error, and so did "
+    "each later sync.",
+    protection="The number of missed times is estimated and reported in an event; a Job is created for the last one.",
 )
 
 
@@ -175,7 +175,7 @@ def reject_many(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -
     cases={"Allow": {"policy": "Allow"}, "Forbid": {"policy": "Forbid"}},
 )
 async def no_manager(simulation: Simulation, policy: str) -> None:
-    """A Job each minute, and for more than three hours no manager."""
+    """A schedule of every minute, and no manager for more than three hours."""
     user = User(simulation.user)
     await user.ask("POST", ALL, cron_job("* * * * *", concurrencyPolicy=policy))
     await asyncio.sleep(150.0)
@@ -194,12 +194,12 @@ async def no_manager(simulation: Simulation, policy: str) -> None:
 
 CLOCK_CHANGE = Bug(
     "kubernetes#121763 kubernetes#86647",
-    "When the clocks change Jobs are started all at once, or left out",
+    "When daylight saving time changes, Jobs are started all at once, or skipped",
     controller=CONTROLLER,
     patterns=(Pattern.TIME,),
     upstream="closed",
-    mechanism="The next time was taken to be one interval after the last. On a day of 23 hours the controller woke an "
-    "hour late: what was due then was started at once, and left out with a short startingDeadlineSeconds.",
+    mechanism="The next time was assumed to be one interval after the last. On a day of 23 hours the sync was an hour "
+    "late: the Jobs that were due were started together, or skipped with a short startingDeadlineSeconds.",
     protection="Each scheduled time is computed from the schedule in its time zone, never from intervals.",
 )
 

@@ -96,9 +96,9 @@ CRASH_AFTER_CREATE = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.STALE, Pattern.INTERMEDIATE),
     upstream="closed (rotten)",
-    mechanism="The controller died after it had created the pods; the next one acted before its cache showed them.",
-    protection="Syncs begin when all caches have been listed, and the list is consistent (WatchList). A process whose "
-    "lists come from a server that is behind cannot know, but deletes again what is too much.",
+    mechanism="The controller crashed after it had created the pods; the next process acted before its cache had them.",
+    protection="Syncs start after all caches were listed, and the list is consistent (WatchList). A process that "
+    "lists from a stale API server cannot detect that, but deletes excess pods later.",
 )
 
 
@@ -110,7 +110,7 @@ CRASH_AFTER_CREATE = Bug(
     cases={"": {"stale": False}},
 )
 async def crash_after_create(simulation: Simulation, stale: bool) -> None:
-    """The manager dies a second after the pods were created, whose events it has not seen."""
+    """The manager crashes a second after it created the pods, before it observes their events."""
     user = Owner(simulation.user)
     if stale:
         simulation.replica.set_lag(None)
@@ -135,7 +135,7 @@ STALE_CACHE = Bug(
     patterns=(Pattern.STALE, Pattern.TIME),
     upstream="fixed in 1.36 (KEP-5647)",
     mechanism="Expectations expire after five minutes, whether the cache has caught up or not.",
-    protection="The consistency store: no sync while the cache is older than the controller's own writes.",
+    protection="The consistency store: syncs are skipped while the cache is older than the controller's own writes.",
 )
 
 
@@ -163,8 +163,8 @@ FAILED_LIST = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.INTERMEDIATE,),
     upstream="fixed",
-    mechanism="The error of a failed list of nodes was ignored, and what there was of it was taken for all nodes.",
-    protection="Syncs begin when nodes have been listed, and a failed list leaves the cache as it was.",
+    mechanism="The error of a failed list of nodes was ignored, and the incomplete list was used.",
+    protection="Syncs start after nodes were listed, and a failed list does not change the cache.",
 )
 
 
@@ -198,8 +198,8 @@ STUCK = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.UNOBSERVED,),
     upstream="closed",
-    mechanism="Creates failed, and no event followed that would have enqueued the DaemonSet again.",
-    protection="A sync whose creates failed is retried with back-off.",
+    mechanism="Creates failed, and no later event enqueued the DaemonSet again.",
+    protection="A sync whose creates failed is retried with backoff.",
 )
 reconcile = DaemonSetController.reconcile
 
@@ -218,7 +218,7 @@ async def forget_failures(self: DaemonSetController, key: str) -> Requeue | None
     unguarded=Unguarded("after 60 s agent is on \\[\\]", ((DaemonSetController, "reconcile", forget_failures),)),
 )
 async def creates_fail(simulation: Simulation) -> None:
-    """Creates are forbidden for twenty seconds. Nothing changes after that but time."""
+    """Creates are forbidden for twenty seconds. After that there are no events."""
     user = Owner(simulation.user)
     rejected = simulation.add_rule(Rule(fail(403, "Forbidden"), verb="create", resource="pods"))
     await user.make()
@@ -233,13 +233,13 @@ async def creates_fail(simulation: Simulation) -> None:
 
 TAINT_GONE = Bug(
     "kubernetes#95432",
-    "When a taint has gone, one DaemonSet of three does not come back to the node",
+    "After a taint is removed, one of three DaemonSets has no pod on the node",
     controller=CONTROLLER,
     patterns=(Pattern.UNOBSERVED,),
     upstream="closed (rotten)",
-    mechanism="When the taint went, the node still had the DaemonSet's old pod, which was terminating: nothing to do. "
-    "And the end of a pod that was terminating already enqueued nobody.",
-    protection="Each event of a pod, its end as well, enqueues its DaemonSet.",
+    mechanism="When the taint was removed, the DaemonSet's old pod on the node was still terminating, so there was "
+    "nothing to do. And the deletion of a pod that was already terminating did not enqueue the DaemonSet.",
+    protection="Every event of a pod, including its deletion, enqueues its DaemonSet.",
 )
 
 
@@ -252,7 +252,7 @@ def end_enqueues_nobody(self: DaemonEvents, pod: Pod) -> None:
 
 
 @TAINT_GONE.scenario(
-    "the taint goes while pods stop",
+    "the taint is removed while pods terminate",
     options=OPTIONS,
     invariants=invariants,
     unguarded=Unguarded(
@@ -260,7 +260,7 @@ def end_enqueues_nobody(self: DaemonEvents, pod: Pod) -> None:
     ),
 )
 async def taint_goes_while_pods_stop(simulation: Simulation) -> None:
-    """One of three DaemonSets takes long to stop. The taint goes meanwhile."""
+    """The pods of one of three DaemonSets take long to terminate. The taint is removed meanwhile."""
     user = Owner(simulation.user)
     names = ("agent", "broom", "crane")
     for name in names:
@@ -284,7 +284,7 @@ async def taint_goes_while_pods_stop(simulation: Simulation) -> None:
     cases={"observed": {"how": "observed"}, "held": {"how": "held"}, "between two lists": {"how": "gone"}},
 )
 async def watch_of_nodes(simulation: Simulation, how: str) -> None:
-    """Somebody else evicts the pods, and the controller sees the taint, late, or not at all."""
+    """Somebody else evicts the pods, and the controller observes the taint at once, late, or not at all."""
     user = Owner(simulation.user)
     names = ("agent", "broom", "crane")
     for name in names:
@@ -309,17 +309,17 @@ async def watch_of_nodes(simulation: Simulation, how: str) -> None:
 
 DELETED_NODE = Bug(
     "kubernetes#22545",
-    "Pods of a deleted node are created again, and stay",
+    "Pods of a deleted node are created again, and remain",
     controller=CONTROLLER,
     patterns=(Pattern.UNOBSERVED,),
     upstream="fixed; there is still no handler for the deletion of a node",
-    mechanism="That a node was gone was not observed, so that its pod was created again and again.",
+    mechanism="The deletion of a node was not observed, so its pod was created again and again.",
     protection="The deletion of a node enqueues the DaemonSets that have a pod for it.",
 )
 
 
 @DELETED_NODE.scenario(
-    "a node is deleted while its watch stands still",
+    "a node is deleted while the watch of nodes is stalled",
     options=OPTIONS,
     invariants=invariants,
     unguarded=Unguarded(
@@ -327,7 +327,7 @@ DELETED_NODE = Bug(
     ),
 )
 async def node_is_deleted(simulation: Simulation) -> None:
-    """Its pod is deleted, too, and created again for the node that is not there. Nobody could bind that one."""
+    """Its pod is deleted, too, and created again for the node that does not exist. It can never be bound."""
     user = Owner(simulation.user)
     await user.make()
     await user.until_on(0, 1, 2, 3)
@@ -345,15 +345,15 @@ async def node_is_deleted(simulation: Simulation) -> None:
 
 HEAVY_HANDLER = Bug(
     "kubernetes#121474 kubernetes#121662",
-    "At 5,000 nodes the controller falls hours behind, and its memory grows to 900 GB",
+    "With 5,000 nodes the controller lags by hours, and its memory grows to 900 GB",
     controller=CONTROLLER,
     patterns=(Pattern.LOGIC,),
     upstream="fixed in 1.36",
-    mechanism="The handler of nodes checked every DaemonSet for every event of a node, heartbeats included. While it "
-    "did, events piled up.",
-    protection="The handler compares labels, taints and what else matters, and enqueues the node's name: a heartbeat "
-    "costs nothing, several changes are one, and two workers do the checks.",
-    limits="A simulation takes no time to compute: what is counted is how often a node is checked.",
+    mechanism="The handler of nodes checked every DaemonSet for every event of a node, including heartbeats. "
+    "Meanwhile events accumulated.",
+    protection="The handler compares labels, taints and other relevant fields, and enqueues the node's name: "
+    "heartbeats cause no work, several changes are merged, and two workers do the checks.",
+    limits="Computation takes no time in a simulation. Therefore the checks of nodes are counted.",
 )
 
 

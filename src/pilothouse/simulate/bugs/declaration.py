@@ -2,16 +2,11 @@
 
 A module of an area declares a bug, and adds scenarios to it::
 
-    SLOW_CACHE = Bug("kubernetes#41675", "A slow pod cache leads to one pod too many", …)
+    SLOW_CACHE = Bug("kubernetes#41675", "A slow pod cache causes an extra pod", …)
 
-    @SLOW_CACHE.scenario(
-        "woken too early",
-        options=…,
-        invariants=lambda: (ReplicaSets(burst=5),),
-        unguarded=Unguarded("active pod number 2", ((UidTrackingExpectations, "satisfied", lambda _self, _key: True),)),
-    )
-    async def synced_too_early(simulation: Simulation) -> None:
-        \"\"\"What happens in it.\"\"\"
+    @SLOW_CACHE.scenario( "synced too early", options=…, invariants=lambda: (ReplicaSets(burst=5),),
+    unguarded=Unguarded("active pod number 2", ((UidTrackingExpectations, "satisfied", lambda _self, _key: True),)), )
+    async def synced_too_early(simulation: Simulation) -> None: \"\"\"What happens in it.\"\"\"
 """
 
 import enum

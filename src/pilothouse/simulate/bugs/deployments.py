@@ -68,11 +68,11 @@ BACK_AND_FORTH = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.COLLISION, Pattern.STALE),
     upstream="fixed",
-    mechanism="A, B, and A again: the ReplicaSet of A was not taken for that of A, since its template had been "
-    'changed or defaulted otherwise; its name is that of A\'s hash. "replica sets already exists", and after 15 '
-    "tries the Deployment was dropped out of the queue.",
-    protection="Templates are compared by meaning. If another ReplicaSet has the name, status.collisionCount leads to "
-    "another hash. A key is retried for ever.",
+    mechanism="A, B, and A again: the ReplicaSet of A was not recognized, because its template had been changed or "
+    'defaulted differently, but it has the name of A\'s hash. The create failed with "replica sets already exists", '
+    "and after 15 retries the Deployment was dropped from the queue.",
+    protection="Templates are compared semantically. If another ReplicaSet has the name, status.collisionCount "
+    "changes the hash. A key is retried forever.",
 )
 
 
@@ -98,7 +98,7 @@ async def old_set_was_changed(simulation: Simulation) -> None:
 
 @BACK_AND_FORTH.scenario("ten changes within a second", options=OPTIONS)
 async def ten_changes(simulation: Simulation) -> None:
-    """B, A, B, A, … as fast as can be: the ReplicaSet of A is used again, and nothing is dropped."""
+    """B, A, B, A, … as fast as possible: the ReplicaSet of A is used again, and no key is dropped."""
     user = Owner(simulation.user)
     await user.make("a")
     for image in "bababababa":
@@ -111,23 +111,23 @@ async def ten_changes(simulation: Simulation) -> None:
 
 COLLISION = Bug(
     "kubernetes#29735 kubernetes#26673",
-    "Two templates with the same hash block a Deployment for ever",
+    "Two templates with the same hash block a Deployment forever",
     controller=CONTROLLER,
     patterns=(Pattern.COLLISION,),
     upstream="fixed",
     mechanism="The name of a ReplicaSet is made from a 32-bit hash of its template (Adler-32 at first). If another "
     "ReplicaSet has the name, every sync fails with AlreadyExists.",
-    protection="status.collisionCount is increased and is a part of what is hashed.",
+    protection="status.collisionCount is incremented and is part of the hashed value.",
 )
 
 
 @COLLISION.scenario(
-    "the name is another's",
+    "the name is in use",
     options=OPTIONS,
     unguarded=Unguarded("120 s after the template had changed to a pods run {}", NO_COLLISION_COUNT),
 )
 async def name_is_anothers(simulation: Simulation) -> None:
-    """Another ReplicaSet has the name that the hash of the template gives."""
+    """Another ReplicaSet has the name that results from the hash of the template."""
     user = Owner(simulation.user)
     await user.make("a", replicas=0)
     await simulation.settle()
@@ -155,9 +155,9 @@ OLD_REVISIONS = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.COLLISION,),
     upstream="closed",
-    mechanism="With many old ReplicaSets, which revisionHistoryLimit kept, the weak hash of a new template was that "
-    "of an old one. Once the old ones were deleted, the Deployment went on.",
-    protection="status.collisionCount: as often as it takes.",
+    mechanism="With many old ReplicaSets (revisionHistoryLimit), the weak hash of a new template equaled that of an "
+    "old one. When the old ones were deleted, the Deployment continued.",
+    protection="status.collisionCount is incremented until the name is free.",
 )
 
 
@@ -168,7 +168,7 @@ OLD_REVISIONS = Bug(
     unguarded=Unguarded("120 s after the template had changed to b pods run {'a': 5}", NO_COLLISION_COUNT),
 )
 async def every_template_has_the_same_hash(simulation: Simulation) -> None:
-    """Four revisions are rolled out one after the other, and their hashes collide."""
+    """Four revisions are rolled out one after another, and their hashes collide."""
     user = Owner(simulation.user)
     await user.make("a")
     await asyncio.sleep(30.0)
@@ -184,9 +184,10 @@ UPGRADE = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.COLLISION,),
     upstream="fixed",
-    mechanism="The new release computed another hash, or another default, and looked for the ReplicaSet by its hash.",
-    protection="The ReplicaSet is found by its template, compared by meaning and without the hash label. Which hash "
-    "it has does not matter.",
+    mechanism="The new release computed a different hash, or had different defaults, and looked up the ReplicaSet by "
+    "its hash.",
+    protection="The ReplicaSet is found by its template, compared semantically and without the hash label. Its hash "
+    "does not matter.",
 )
 
 
@@ -201,7 +202,7 @@ def same_hash(one: msgspec.Raw | bytes, other: msgspec.Raw | bytes) -> bool:
     unguarded=Unguarded("2 ReplicaSets have the template of web", ((sync_context, "same_template", same_hash),)),
 )
 async def hash_of_another_release(simulation: Simulation) -> None:
-    """A ReplicaSet that an older release has named otherwise is there, with its pods, before the manager starts."""
+    """When the manager starts, there is a ReplicaSet with pods that an older release named with another hash."""
     user = Owner(simulation.user)
     simulation.kill(down=10.0)
     await asyncio.sleep(1.0)
@@ -224,10 +225,10 @@ SHARED_CACHE = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.LOGIC, Pattern.INTERMEDIATE),
     upstream="fixed",
-    mechanism="A ReplicaSet was changed in the cache, and then written. If the write failed, the cache had the change "
-    "all the same, and the retry found nothing to do.",
+    mechanism="A ReplicaSet was changed in the cache, and then written. If the write failed, the cache still had the "
+    "change, and the retry found nothing to do.",
     protection="Objects of a cache are frozen structs: changing one raises an error. Only force_setattr, as in the "
-    "run without the guard, gets around that.",
+    "run without the guard, circumvents that.",
 )
 put_set = SyncContext._put_set
 
@@ -246,7 +247,7 @@ async def change_in_place(self: SyncContext, name: str, changes: Mapping[str, by
     unguarded=Unguarded("the ReplicaSet wants 9, not 5", ((SyncContext, "_put_set", change_in_place),)),
 )
 async def resize_fails_once(simulation: Simulation) -> None:
-    """The ReplicaSet is scaled by hand, and the first attempt to set it right fails. Nobody else writes to it."""
+    """The ReplicaSet is scaled manually, and the first attempt to correct it fails. Nobody else writes to it."""
     user = Owner(simulation.user)
     await user.make("a")
     await simulation.settle()
@@ -262,13 +263,14 @@ async def resize_fails_once(simulation: Simulation) -> None:
 
 OUT_OF_SYNC = Bug(
     "kubernetes#117008",
-    "The sizes of Deployments and their ReplicaSets differ until the manager is restarted",
+    "The replicas of Deployments and their ReplicaSets differ until the manager is restarted",
     controller=CONTROLLER,
     patterns=(Pattern.STALE, Pattern.UNOBSERVED),
     upstream="closed; the cause was never found",
-    mechanism="From some moment on nothing that happened to Deployments had an effect, although the manager lived and "
-    "led. A new process put all right. Here: a change of a ReplicaSet enqueues nobody, and what failed is forgotten.",
-    protection="Every event of a ReplicaSet enqueues its Deployment, and what fails is retried with back-off for ever.",
+    mechanism="At some point changes of Deployments had no effect any more, although the manager was running and was "
+    "the leader. A restart helped. Here: a change of a ReplicaSet does not enqueue the Deployment, and failures are "
+    "not retried.",
+    protection="Every event of a ReplicaSet enqueues its Deployment, and failures are retried forever, with backoff.",
 )
 reconcile = DeploymentController.reconcile
 
@@ -281,12 +283,13 @@ async def forget_failures(self: DeploymentController, key: str) -> Requeue | Non
 
 
 @OUT_OF_SYNC.scenario(
-    "a ReplicaSet is scaled by hand",
+    "a ReplicaSet is scaled manually",
     options=OPTIONS,
     unguarded=Unguarded("there are 9 pods of 5", ((SetEvents, "set_changed", lambda _self, _old, _new: None),)),
 )
 async def scaled_by_hand(simulation: Simulation) -> None:
-    """The ReplicaSet is scaled by hand; it goes back, and later scaling still works."""
+    """The ReplicaSet is scaled manually. The controller scales it back, and scaling the Deployment still works
+    later."""
     user = Owner(simulation.user)
     await user.make("a")
     await asyncio.sleep(60.0)
@@ -310,7 +313,7 @@ async def scaled_by_hand(simulation: Simulation) -> None:
     unguarded=Unguarded("its ReplicaSet wants 5", ((DeploymentController, "reconcile", forget_failures),)),
 )
 async def writes_fail(simulation: Simulation) -> None:
-    """The API server refuses all writes of ReplicaSets while the Deployment is scaled."""
+    """The API server rejects all writes of ReplicaSets while the Deployment is scaled."""
     user = Owner(simulation.user)
     await user.make("a")
     await asyncio.sleep(60.0)

@@ -10,9 +10,9 @@ _HEAD = """# Known bugs
 
 <!-- Written by `python -m pilothouse.simulate.bugs.documentation`; a test keeps it up to date. -->
 
-Bugs that Kubernetes' controllers had or have, {bugs} of them in {scenarios} scenarios. Each scenario runs on the
-simulated cluster in virtual time: with the guard that keeps pilothouse from the bug, and without it, which must fail
-for the reason that is named here.
+{bugs} bugs that Kubernetes' controllers had or still have, in {scenarios} scenarios. Each scenario runs on the
+simulated cluster in virtual time, twice: with the guard that prevents the bug in pilothouse, and without it. The second
+run must fail with the failure that the scenario declares.
 
 ```console
 $ pilothouse bugs list                              # all of them
@@ -24,7 +24,7 @@ $ pilothouse bugs run 54096 --unguarded --report bug.html   # the same as a page
 ```
 
 `pilothouse bugs run NAME --scenario TEXT` runs the scenarios whose name begins with TEXT, `--seed N` another order of
-events. A guard is taken away by replacing a function of the controller, or by an option, for the time of one run.
+events. A guard is disabled for one run by replacing a function of the controller, or by an option.
 
 The first three patterns are those of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management
 Controllers", OSDI 2022).

@@ -57,12 +57,12 @@ class Owner(User):
 
 DUPLICATES = Bug(
     "kubernetes#93374 kubernetes#100033 kubernetes#99345 kubernetes#100103",
-    "A Service has slices too many, with the same endpoints",
+    "A Service has extra slices with the same endpoints",
     controller=CONTROLLER,
     patterns=(Pattern.STALE,),
     upstream="fixed",
-    mechanism="The Service was synced before the cache showed its first slice, or those that had grown since, and "
-    "what seemed to be missing was created again.",
+    mechanism="The Service was synced before the cache had its first slice, or the latest updates of its slices, and "
+    "endpoints that seemed to be missing were created again.",
     protection="The slice tracker: a sync is skipped while the cache is behind the controller's own writes of slices.",
 )
 NO_TRACKER = ((SliceTracker, "check", lambda _self, _key, _given: None),)
@@ -89,13 +89,13 @@ async def first_slice(simulation: Simulation) -> None:
 
 
 @DUPLICATES.scenario(
-    "slices that have grown",
+    "slices that were extended",
     options=OPTIONS,
     invariants=invariants,
     unguarded=Unguarded("slices at once", NO_TRACKER),
 )
 async def grown_slices(simulation: Simulation) -> None:
-    """A pod more than fits into a slice, and another one, while events of slices stand still."""
+    """Two more pods than fit into a slice are added, while the watch of slices is stalled."""
     user = Owner(simulation.user)
     await user.make_service()
     await user.make(PER_SLICE)
@@ -112,17 +112,17 @@ async def grown_slices(simulation: Simulation) -> None:
 
 IGNORED_CHANGES = Bug(
     "kubernetes#85353",
-    "Slices that are changed or deleted by others stay so",
+    "Slices that others change or delete are not repaired",
     controller=CONTROLLER,
     patterns=(Pattern.UNOBSERVED,),
     upstream="fixed",
     mechanism="The controller did not watch its own slices.",
-    protection="A change or deletion that the controller has not made itself enqueues the Service.",
+    protection="A change or deletion by others enqueues the Service.",
 )
 
 
 @IGNORED_CHANGES.scenario(
-    "emptied and deleted by hand",
+    "emptied and deleted manually",
     options=OPTIONS,
     invariants=invariants,
     unguarded=Unguarded(
@@ -134,7 +134,7 @@ IGNORED_CHANGES = Bug(
     ),
 )
 async def emptied_and_deleted(simulation: Simulation) -> None:
-    """One slice of a Service with six pods is emptied by hand, the other deleted."""
+    """One slice of a Service with six pods is emptied manually, the other one is deleted."""
     user = Owner(simulation.user)
     await user.make_service()
     await user.make(6)
@@ -150,13 +150,13 @@ async def emptied_and_deleted(simulation: Simulation) -> None:
 
 STALE_ENDPOINTS = Bug(
     "kubernetes#117193 kubernetes#125638 kubernetes#125675 kubernetes#127429",
-    "Endpoints stay not ready although the pods are ready",
+    "Endpoints stay in notReadyAddresses although the pods are ready",
     controller="endpoints-controller",
     patterns=(Pattern.STALE,),
     upstream="closed; fixed for #125638",
-    mechanism="A pod was not ready for a moment. The Endpoints were written so; when the pod was ready again the "
-    "cache still showed them as before, which was right again, so nothing was written.",
-    protection="While the cache shows the version that the controller's own write has replaced, the sync is retried.",
+    mechanism="A pod was not ready for a moment, and the Endpoints were updated. When the pod was ready again, the "
+    "cache still had the earlier Endpoints, which matched, so nothing was written.",
+    protection="The sync is retried while the cache has the version that the controller's own write replaced.",
 )
 reconcile = EndpointsController.reconcile
 
@@ -176,7 +176,7 @@ async def trust_the_cache(self: EndpointsController, key: str) -> Requeue | None
     ),
 )
 async def not_ready_for_a_moment(simulation: Simulation) -> None:
-    """The pod's probe fails and passes again, while events of Endpoints stand still."""
+    """The pod's probe fails and succeeds again, while the watch of Endpoints is stalled."""
     user = Owner(simulation.user)
     await user.make_service()
     await user.make(1)

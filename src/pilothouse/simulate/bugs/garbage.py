@@ -27,15 +27,15 @@ def invariants() -> Sequence[Invariant]:
 
 WRONG_OWNER = Bug(
     "kubernetes#65200 kubernetes#92743 kubernetes#72192 kubernetes#88097 kubernetes#98471",
-    "Children of a living owner are deleted, because another object names the owner wrongly",
+    "Dependents of an existing owner are deleted, because another object has a wrong reference to the owner",
     controller="garbage-collector-controller",
     patterns=(Pattern.STALE, Pattern.COLLISION),
     upstream="fixed in 1.20",
-    mechanism="An owner was known by its uid alone. A child that named it in another namespace, or with another kind, "
-    "led to a look-up in the wrong place; the owner was taken for absent, and so it was for all its children. What "
-    "came of it depended on the order of events, and on restarts.",
-    protection="Owners are known by uid and coordinates: a reference that names them otherwise makes another node of "
-    "the graph, and only its own child is collected.",
+    mechanism="An owner was identified by its uid alone. A dependent that referred to it in another namespace, or "
+    "with another kind, caused a lookup in the wrong place; the owner was considered absent, for all its dependents. "
+    "The result depended on the order of events, and on restarts.",
+    protection="Owners are identified by uid and coordinates: a reference with other coordinates is another node of "
+    "the graph, and only its own dependent is collected.",
 )
 
 
@@ -64,7 +64,8 @@ def owned_by(owner: Doc, name: str, *, kind: str = "Secret") -> Doc:
     ),
 )
 async def owner_in_another_namespace(simulation: Simulation) -> None:
-    """A child in another namespace is seen before its owner. It is garbage, the owner's other child is not."""
+    """A dependent in another namespace is observed before its owner. It is garbage, the owner's other dependent is
+    not."""
     user = User(simulation.user)
     simulation.kill(down=5.0)
     owner = await user.ask("POST", f"{THERE}/secrets", {"metadata": {"name": "owner"}})
@@ -84,7 +85,8 @@ async def owner_in_another_namespace(simulation: Simulation) -> None:
     unguarded=Unguarded("configmaps/default/good is deleted by the garbage collector; its living owners", by_uid_only),
 )
 async def owner_of_another_kind(simulation: Simulation) -> None:
-    """One child calls its owner, a Secret, a ConfigMap. It is garbage, the owner's other child is not."""
+    """One dependent refers to its owner, a Secret, as a ConfigMap. It is garbage, the owner's other dependent is
+    not."""
     user = User(simulation.user)
     simulation.kill(down=5.0)
     owner = await user.ask("POST", f"{HERE}/secrets", {"metadata": {"name": "owner"}})

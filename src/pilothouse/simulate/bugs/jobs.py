@@ -70,12 +70,12 @@ class Employer(User):
 
 SECOND_POD = Bug(
     "kubernetes#130683",
-    "One completion, one at a time, and a second pod minutes later",
+    "With one completion and parallelism 1, a second pod is created minutes later",
     controller=CONTROLLER,
     patterns=(Pattern.STALE, Pattern.TIME),
     upstream="closed (rotten)",
     mechanism="The expectation of the first pod expired after five minutes, before the cache showed the pod.",
-    protection="The consistency store: no sync while the cache is older than the controller's own writes.",
+    protection="The consistency store: syncs are skipped while the cache is older than the controller's own writes.",
 )
 
 
@@ -86,7 +86,7 @@ SECOND_POD = Bug(
     unguarded=Unguarded("active pod number 2", options=STALE),
 )
 async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
-    """A Job of one pod, and no event of pods for five and a half minutes."""
+    """A Job with one pod, and no events of pods for five and a half minutes."""
     user = Employer(simulation.user)
     with simulation.held_watches("pods"):
         await user.make(run="20m", completions=1, parallelism=1)
@@ -97,12 +97,12 @@ async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
 
 OLD_JOB = Bug(
     "kubernetes#137210",
-    "A cache that shows the Job as of before a pod was counted leads to a completion too many",
+    "A cache with the status from before a pod was counted causes an extra pod",
     controller=CONTROLLER,
     patterns=(Pattern.STALE,),
     upstream="fixed in 1.36 (KEP-5647)",
-    mechanism="The counted pod is gone, and by the old status one completion more is missing.",
-    protection="The consistency store: the sync waits until the cache shows the controller's own status.",
+    mechanism="The counted pod is gone, and by the old status one more completion remains.",
+    protection="The consistency store: syncs are skipped until the cache has the controller's own status update.",
 )
 
 
@@ -113,7 +113,7 @@ OLD_JOB = Bug(
     unguarded=Unguarded("2 of 2 are done, 1 run", options=STALE),
 )
 async def counted_pod_is_deleted(simulation: Simulation) -> None:
-    """The watch of Jobs stands still, and the first pod is deleted as soon as it is counted."""
+    """The watch of Jobs is stalled, and the first pod is deleted as soon as it is counted."""
     user = Employer(simulation.user)
     await user.make(run="10s", completions=2, parallelism=1)
     await asyncio.sleep(5.0)
@@ -134,12 +134,12 @@ async def counted_pod_is_deleted(simulation: Simulation) -> None:
 
 BEYOND_REMAINING = Bug(
     "kubernetes#28486 kubernetes#99963",
-    "After a restart more pods run than completions are missing",
+    "After a restart more pods run than completions remain",
     controller=CONTROLLER,
     patterns=(Pattern.INTERMEDIATE, Pattern.STALE),
     upstream="fixed",
-    mechanism="The controller only deleted pods beyond parallelism. What ran beyond the remaining completions went on.",
-    protection="Once the completions are reached, or fewer are missing than pods run, the rest is deleted.",
+    mechanism="The controller only deleted pods beyond parallelism, and not those beyond the remaining completions.",
+    protection="If all completions are reached, or fewer remain than pods are active, the excess pods are deleted.",
 )
 
 
@@ -152,7 +152,7 @@ def beyond_parallelism_only(observed: Observed, census: Census) -> CreatePods | 
 
 
 @BEYOND_REMAINING.scenario(
-    "two pods more while no manager lived",
+    "two more pods while no manager ran",
     options=OPTIONS,
     invariants=unbounded,
     unguarded=Unguarded(
@@ -160,7 +160,7 @@ def beyond_parallelism_only(observed: Observed, census: Census) -> CreatePods | 
     ),
 )
 async def two_pods_more(simulation: Simulation) -> None:
-    """All completions are reached while no manager lives, and two more pods, which the Job adopts, run for ever."""
+    """All completions are reached while no manager runs, and two more pods, which the Job adopts, would run forever."""
     user = Employer(simulation.user)
     await user.make(run="30s", completions=3, parallelism=3)
     await asyncio.sleep(5.0)
@@ -191,7 +191,7 @@ ALWAYS_FAILING = Bug(
 
 
 @ALWAYS_FAILING.scenario(
-    "pods that end with an error",
+    "pods that fail",
     options=OPTIONS,
     invariants=unbounded,
     unguarded=Unguarded(
@@ -201,7 +201,7 @@ ALWAYS_FAILING = Bug(
     ),
 )
 async def pods_end_with_an_error(simulation: Simulation, limit: int | None = None) -> None:
-    """Each pod ends with code 1 after a second."""
+    """Each pod fails with exit code 1 after a second."""
     user = Employer(simulation.user)
     began = simulation.env.monotonic()
     await user.make(run="1s", code="1", **({} if limit is None else {"backoffLimit": limit}))
@@ -224,9 +224,9 @@ TERMINATING_POD = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.UNOBSERVED,),
     upstream="fixed",
-    mechanism="Events of a pod with deletionTimestamp were handled as its end, before the check for orphans.",
-    protection="Every event of a pod with the finalizer and without a living Job enqueues it for release, and so does "
-    "the end of the Job for all its pods.",
+    mechanism="Events of a pod with deletionTimestamp were handled as its deletion, before the check for orphans.",
+    protection="Every event of a pod with the finalizer whose Job does not exist enqueues the pod to remove the "
+    "finalizer, and so does the deletion of a Job for all its pods.",
 )
 enqueue_orphan, release_pods_of = JobEvents._enqueue_orphan_of_job, JobEvents._release_pods_of
 
@@ -265,7 +265,7 @@ def no_pods_of(self: JobEvents, job: Job) -> None:
     },
 )
 async def slow_to_stop(simulation: Simulation, policy: str, restarted: bool) -> None:
-    """One pod is being deleted when the Job is. Nobody removes its finalizer until it has ended."""
+    """One pod is terminating when the Job is deleted. Its finalizer is not removed before it has terminated."""
     user = Employer(simulation.user)
     job = work(run="10m", completions=2, parallelism=2, podReplacementPolicy="Failed")
     job["spec"]["template"]["metadata"]["annotations"]["simulated.pilothouse.dev/stop-delay"] = "30s"
@@ -288,17 +288,17 @@ async def slow_to_stop(simulation: Simulation, policy: str, restarted: bool) -> 
 
 DELETION_RACE = Bug(
     "kubernetes#109429",
-    "The deletion of a Job overtakes the removal of its pods' finalizers",
+    "A Job is deleted before the finalizers of its pods are removed",
     controller=CONTROLLER,
     patterns=(Pattern.INTERMEDIATE, Pattern.UNOBSERVED),
     upstream="closed (rotten)",
-    mechanism="The Job is gone before its pods were counted, and what was to be done for them is not done by anyone.",
-    protection="The end of a Job enqueues all its pods that still have the finalizer.",
+    mechanism="The Job is gone before its pods were counted, and nothing removes their finalizers.",
+    protection="The deletion of a Job enqueues all its pods that still have the finalizer.",
 )
 
 
 @DELETION_RACE.scenario(
-    "deleted while pods end",
+    "deleted while pods terminate",
     options=OPTIONS,
     invariants=unbounded,
     unguarded=Unguarded(
@@ -320,7 +320,7 @@ DELETION_RACE = Bug(
     },
 )
 async def deleted_while_pods_end(simulation: Simulation, policy: str, held: str) -> None:
-    """The Job is deleted just before its pods end; events of Jobs, pods, or both arrive 90 s late."""
+    """The Job is deleted just before its pods terminate; events of Jobs, pods, or both arrive 90 s late."""
     user = Employer(simulation.user)
     await user.make(run="8s", completions=6, parallelism=3)
     await asyncio.sleep(7.5)
@@ -335,13 +335,13 @@ async def deleted_while_pods_end(simulation: Simulation, policy: str, held: str)
 
 STUCK_FINALIZER = Bug(
     "kubernetes#127917",
-    "A pod is terminating for ever, with the finalizer",
+    "A pod is terminating forever, because of the finalizer",
     controller=CONTROLLER,
     patterns=(Pattern.UNOBSERVED,),
     upstream="open",
-    mechanism="Each patch of the pod was refused as invalid, for what a webhook or a user had made of it. When that "
-    "was repaired nobody tried again.",
-    protection="What fails is retried with back-off, at most a minute apart, for ever.",
+    mechanism="Each patch of the pod was rejected as invalid, because of a change by a webhook or a user. When that "
+    "was corrected, the patch was not retried.",
+    protection="Failures are retried forever, with a backoff of at most a minute.",
 )
 release_orphan = JobController._release_orphan
 
@@ -355,7 +355,7 @@ async def try_once(self: JobController, key: str) -> Requeue | None:
 
 
 @STUCK_FINALIZER.scenario(
-    "patches are refused for a quarter of an hour",
+    "patches are rejected for 15 minutes",
     options=OPTIONS,
     invariants=unbounded,
     unguarded=Unguarded("two minutes later 2 pods are left", ((JobController, "_release_orphan", try_once),)),
@@ -375,7 +375,7 @@ async def patches_are_rejected(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-@STUCK_FINALIZER.scenario("patches are refused, then a restart", options=OPTIONS, invariants=unbounded)
+@STUCK_FINALIZER.scenario("patches are rejected, then a restart", options=OPTIONS, invariants=unbounded)
 async def rejected_then_restarted(simulation: Simulation) -> None:
     """The same, and the next process has to find them."""
     user = Employer(simulation.user)
@@ -399,8 +399,8 @@ FOREIGN_FINALIZER = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.LOGIC,),
     upstream="fixed",
-    mechanism="A pod whose controller is a Job of another API group has the same finalizer, for its owner's purposes. "
-    "The Job controller found no Job of that name, and took the pod for an orphan.",
+    mechanism="A pod whose controller is a Job of another API group has the same finalizer, which that controller "
+    "uses. The Job controller found no Job with that name, and treated the pod as an orphan.",
     protection="Only pods whose controller is a Job of batch/v1, or that have none, are orphans of this controller.",
 )
 
@@ -432,9 +432,9 @@ SAME_NAME = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.UNOBSERVED, Pattern.INTERMEDIATE),
     upstream="open",
-    mechanism="What was kept for the Job by its name (expectations, versions of writes, its end) held back the next "
-    "one of that name.",
-    protection="All of that is dropped when the Job is deleted or replaced, and is compared by uid.",
+    mechanism="State that was kept by the Job's name (expectations, versions of writes, its completion) blocked the "
+    "next Job with that name.",
+    protection="That state is dropped when the Job is deleted or replaced, and is compared by uid.",
 )
 
 
@@ -457,7 +457,7 @@ def keep_what_is_known(self: JobEvents, owner: Job, _final_state_unknown: bool) 
     ),
 )
 async def deleted_and_created_again(simulation: Simulation) -> None:
-    """Events of pods stand still: the first Job's creations are expected when it is deleted and created again."""
+    """Events of pods are stalled: the first Job's creations are still expected when it is deleted and created again."""
     user = Employer(simulation.user)
     with simulation.held_watches("pods"):
         await user.make(run="2s", completions=2, parallelism=2)
@@ -476,9 +476,9 @@ async def deleted_and_created_again(simulation: Simulation) -> None:
     check((await user.status())["succeeded"] == 2, f"the status is {await user.status()}")
 
 
-@SAME_NAME.scenario("created again while a status is on its way", options=OPTIONS, invariants=unbounded)
+@SAME_NAME.scenario("created again during a status update", options=OPTIONS, invariants=unbounded)
 async def status_on_its_way(simulation: Simulation) -> None:
-    """The first count of the first Job is on its way to the server."""
+    """The first status update of the first Job is in flight."""
     user = Employer(simulation.user)
     slow = simulation.add_rule(Rule(delay(3.0, 3.0), verb="update", resource="jobs"))
     await user.make(run="2s", completions=2, parallelism=2)

@@ -20,16 +20,15 @@ from pilothouse.simulate.bugs.user import APPS, PODS, User, pod_spec, workload
 
 OLD_SERVER = Bug(
     "kubernetes#59848",
-    "A list from an API server that is behind resurrects a pod, and two nodes run it",
+    "A list from a stale API server resurrects a pod, and two nodes run it",
     controller="kubelet",
     patterns=(Pattern.STALE,),
     upstream="open; WatchList, on by default in client-go since 1.35, asks for consistent lists",
-    mechanism="A kubelet that starts lists with resourceVersion=0, from the watch cache of whichever server it "
-    "reaches. If that is behind, it sees a pod that was deleted, and whose successor of that name runs on another "
-    "node.",
-    protection="Informers ask for a consistent list (sendInitialEvents): a server that is behind waits until it has "
-    "caught up, or says so.",
-    limits="Simulated nodes run nothing, so what is observed is that the node reports a status for the pod.",
+    mechanism="A kubelet that starts lists with resourceVersion=0, from the watch cache of any API server. If that is "
+    "stale, the kubelet gets a pod that was deleted and whose successor with the same name runs on another node.",
+    protection="Informers request a consistent list (sendInitialEvents): a stale API server waits until it has caught "
+    "up, or returns an error.",
+    limits="Simulated nodes run no containers, so the scenario checks that the node reports a status for the pod.",
 )
 
 
@@ -121,10 +120,10 @@ async def kubelet_starts_again(simulation: Simulation, streams: bool = True) -> 
 
 
 @OLD_SERVER.scenario(
-    "a manager that begins with old lists", options=SimulationOptions(nodes=2, controllers=("statefulset",))
+    "a manager that starts with old lists", options=SimulationOptions(nodes=2, controllers=("statefulset",))
 )
 async def manager_with_old_lists(simulation: Simulation) -> None:
-    """It sees no pods. Their names keep it from creating them a second time."""
+    """It gets no pods. It cannot create them twice, because they have fixed names."""
     user = User(simulation.user)
     web = workload("StatefulSet", pod=pod_spec(), replicas=4, serviceName="web")
     await user.ask("POST", f"{APPS}/statefulsets", web)

@@ -71,17 +71,18 @@ async def read_cached(self: PodGarbageCollector, name: str, since: int) -> Node 
 
 OLD_TAINT = Bug(
     "kubernetes#141887",
-    "Pods of a node that has recovered are deleted without grace, for an out-of-service taint that only the cache has",
+    "Pods of a node that has recovered are force-deleted, because of an out-of-service taint that only the cache has",
     controller=POD_GC,
     patterns=(Pattern.STALE,),
     upstream="open (pull request of September 2026)",
-    mechanism="The collector looks for the out-of-service taint in its cache. Its watch of nodes is late.",
-    protection="The node is read live, less than a second before the deletion, and the deletion is for the pod's uid.",
+    mechanism="The garbage collector reads the out-of-service taint from its cache. Its watch of nodes lags.",
+    protection="The node is read live, less than a second before the deletion, and the pod's uid is a precondition of "
+    "the deletion.",
 )
 
 
 @OLD_TAINT.scenario(
-    "the taint goes while the watch lags",
+    "the taint is removed while the watch lags",
     options=options("nodelifecycle", "podgc"),
     invariants=collecting,
     unguarded=Unguarded(
@@ -90,7 +91,7 @@ OLD_TAINT = Bug(
     ),
 )
 async def taint_goes(simulation: Simulation) -> None:
-    """A node is silent and out of service; the taint is removed, and a pod is deleted."""
+    """A node is not ready and out of service; the taint is removed, and a pod is deleted."""
     machines = Machines(simulation, TWO)
     user = User(simulation.user)
     await start_pod(user, "p")
@@ -111,11 +112,11 @@ async def taint_goes(simulation: Simulation) -> None:
 
 MIRROR_PODS = Bug(
     "kubernetes#48213",
-    "Mirror pods of a node that is gone are deleted without grace every 20 seconds, for ever",
+    "Mirror pods of a deleted node are force-deleted every 20 seconds, forever",
     controller=POD_GC,
     patterns=(Pattern.LOGIC,),
     upstream="closed; less often since the quarantine",
-    mechanism="The Node was deleted, its kubelet lives, and creates its mirror pods again and again.",
+    mechanism="The Node was deleted, but its kubelet still runs and creates its mirror pods again and again.",
     protection="A node must be missing for 40 seconds before its pods are deleted.",
 )
 
@@ -127,7 +128,7 @@ MIRROR_PODS = Bug(
     unguarded=Unguarded("was deleted after [0-9]+ s", options=options("podgc", quarantine=1.0)),
 )
 async def kubelet_without_a_node(simulation: Simulation) -> None:
-    """Each time it is missing, the mirror pod is created again within a second, for ten minutes."""
+    """For ten minutes the mirror pod is created again within a second after each deletion."""
     user = User(simulation.user)
     deletions: list[float] = []
     for _ in range(600):
@@ -142,13 +143,13 @@ async def kubelet_without_a_node(simulation: Simulation) -> None:
 
 UNKNOWN_NODE = Bug(
     "kubernetes#82365 kubernetes#68071",
-    "Pods of a node that the cache does not show yet are deleted as orphans",
+    "Pods of a node that is not in the cache yet are deleted as orphans",
     controller=POD_GC,
     patterns=(Pattern.STALE,),
     upstream="merged with the guard; #68071 was rejected for the lack of it",
-    mechanism="To save the list of all nodes every 20 seconds, the collector was to use its cache. Pods of a new node "
-    "may be seen before the node.",
-    protection="Nodes that are missing are quarantined, and then read live before each deletion.",
+    mechanism="To avoid a list of all nodes every 20 seconds, the garbage collector was changed to use its cache. "
+    "Pods of a new node may be observed before the node.",
+    protection="Missing nodes are quarantined, and then read live before each deletion.",
 )
 
 
@@ -164,7 +165,7 @@ async def not_there(self: PodGarbageCollector, name: str, _since: int) -> Node |
     unguarded=Unguarded("/pods/default/first", ((PodGarbageCollector, "_read_live", not_there),)),
 )
 async def new_node(simulation: Simulation) -> None:
-    """A node is added and gets a pod, while the collector's watch of nodes stands still."""
+    """A node is added and gets a pod, while the garbage collector's watch of nodes is stalled."""
     user = User(simulation.user)
     with simulation.held_watches("nodes"):
         await user.ask("POST", NODES, {"metadata": {"name": "node-new"}})
@@ -176,13 +177,13 @@ async def new_node(simulation: Simulation) -> None:
 
 STALE_TAINT = Bug(
     "kubernetes#119862 kubernetes#139992 kubernetes#140198",
-    "A pod that was bound after a taint had gone is evicted for it",
+    "A pod that was bound after a taint was removed is evicted because of it",
     controller=EVICTION,
     patterns=(Pattern.STALE,),
     upstream="open",
-    mechanism="Nodes start with a taint that their agent removes. The first pod's event arrives before the node's, "
-    "whose cached taints then evict the pod.",
-    protection="Node and pod are read live before a deletion, and the decision is taken again.",
+    mechanism="Nodes start with a taint that an agent removes. The event of the first pod arrives before that of the "
+    "node, so the pod is evicted because of the cached taint.",
+    protection="Node and pod are read live before a deletion, and the decision is repeated.",
 )
 
 
@@ -201,7 +202,7 @@ async def trust(self: TaintEvictionController, _key: str, entry: Entry, _pod: Po
     ),
 )
 async def first_pod_of_a_node(simulation: Simulation) -> None:
-    """The node's taint goes and a pod comes, while the watch of nodes stands still."""
+    """The node's taint is removed and a pod is bound, while the watch of nodes is stalled."""
     machines = Machines(simulation, TWO)
     user = User(simulation.user)
     await machines.taint("node-0", "agent-not-ready")
@@ -216,12 +217,12 @@ async def first_pod_of_a_node(simulation: Simulation) -> None:
 
 BY_NAME = Bug(
     "kubernetes#107543",
-    "The next pod of the same name is never evicted",
+    "The next pod with the same name is never evicted",
     controller=EVICTION,
     patterns=(Pattern.UNOBSERVED,),
     upstream="open",
-    mechanism='What was scheduled for a pod was kept by its name. Its successor had "already existing work".',
-    protection="What is scheduled is for a uid, and ends with the pod.",
+    mechanism='Scheduled evictions were kept by the pod\'s name. For its successor there was "already existing work".',
+    protection="A scheduled eviction is for a uid, and is removed with the pod.",
 )
 
 
@@ -245,13 +246,13 @@ def remembered_by_name() -> Sequence[Patch]:
 
 
 @BY_NAME.scenario(
-    "a pod that comes back",
+    "a pod that is created again",
     options=options("taint-eviction-controller"),
     invariants=evicting,
     unguarded=Unguarded("web-0 is still on node-0", remembered_by_name),
 )
 async def pod_that_comes_back(simulation: Simulation) -> None:
-    """A pod that tolerates a taint for 30 s is evicted, and so is the next one of its name."""
+    """A pod that tolerates a taint for 30 s is evicted, and so is the next one with its name."""
     machines = Machines(simulation, TWO)
     user = User(simulation.user)
     for _ in range(2):
@@ -266,14 +267,14 @@ async def pod_that_comes_back(simulation: Simulation) -> None:
 
 NOT_CANCELLED = Bug(
     "kubernetes#90794 kubernetes#93722",
-    "An eviction is not cancelled when its taint goes, as long as another taint stays",
+    "An eviction is not cancelled when its taint is removed but another taint remains",
     controller=EVICTION,
     patterns=(Pattern.UNOBSERVED, Pattern.LOGIC),
     upstream="fixed",
-    mechanism="Only a node without any NoExecute taint cancelled what was scheduled. A pod that tolerated all taints "
-    "that were left was evicted all the same.",
-    protection="A pod that tolerates what is left for ever has its eviction cancelled; and the decision is taken "
-    "again from live objects before a deletion.",
+    mechanism="Evictions were only cancelled if the node had no NoExecute taint at all. A pod that tolerated all "
+    "remaining taints was evicted nevertheless.",
+    protection="The eviction of a pod that tolerates the remaining taints without limit is cancelled, and the "
+    "decision is repeated with live objects before a deletion.",
 )
 apply = TaintEvictionController._apply
 
@@ -287,7 +288,7 @@ def do_not_cancel(self: TaintEvictionController, pod: Pod, node: Node, decided: 
 
 
 @NOT_CANCELLED.scenario(
-    "one taint of two goes",
+    "one of two taints is removed",
     options=options("taint-eviction-controller"),
     invariants=evicting,
     unguarded=Unguarded(
@@ -299,7 +300,7 @@ def do_not_cancel(self: TaintEvictionController, pod: Pod, node: Node, decided: 
     ),
 )
 async def one_taint_of_two_goes(simulation: Simulation) -> None:
-    """The pod tolerates one taint for ever and the other for 30 s, which goes after ten."""
+    """The pod tolerates one taint without limit and the other for 30 s; the latter is removed after 10 s."""
     machines = Machines(simulation, TWO)
     user = User(simulation.user)
     await machines.taint("node-0", "mine")

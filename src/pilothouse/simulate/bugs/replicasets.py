@@ -63,9 +63,9 @@ STALE_CACHE = Bug(
     patterns=(Pattern.STALE, Pattern.UNOBSERVED, Pattern.TIME),
     upstream="open",
     mechanism="Expectations expire after five minutes, whether the cache has caught up or not. And a pod that is "
-    "created and deleted between two lists has no event, so that its creation is expected until then.",
+    "created and deleted between two lists has no event, so its creation is expected until they expire.",
     protection="The consistency store skips syncs while the cache is older than the controller's own writes. Once the "
-    "cache is newer than the last pod created, creations that are still expected are taken for passed.",
+    "cache is newer than the last created pod, remaining expectations of creations are dropped.",
 )
 
 
@@ -87,13 +87,13 @@ async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
 
 
 @STALE_CACHE.scenario(
-    "pods that came and went between two lists",
+    "pods that are created and deleted between two lists",
     options=options(),
     invariants=invariants,
     unguarded=Unguarded("there are 0 pods of 3", ((OwnWrites, "_lower_passed_creations", lambda _self, _key: None),)),
 )
 async def between_two_lists(simulation: Simulation) -> None:
-    """The watch of pods breaks, and the pods are deleted before the next list: no event tells of them."""
+    """The watch of pods breaks, and the pods are deleted before the next list: there are no events for them."""
     user = Owner(simulation.user)
     with simulation.held_watches("pods"):
         await user.make(3)
@@ -114,7 +114,7 @@ CREATE_TIMEOUT = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.INTERMEDIATE,),
     upstream="fixed",
-    mechanism="The timeout was taken for a success that an event would follow, and the key was not queued again.",
+    mechanism="The timeout was treated as a success that an event would confirm, and the key was not requeued.",
     protection="A create without a response counts as failed: its expectation is lowered, the pods are listed live, "
     "and the key is retried.",
 )
@@ -136,7 +136,7 @@ async def swallow_timeouts(self: PodControl, *args: Any, **kwargs: Any) -> Objec
     unguarded=Unguarded("there are 0 pods of 1", ((PodControl, "create_pod", swallow_timeouts),)),
 )
 async def first_create_times_out(simulation: Simulation) -> None:
-    """The request for the only pod times out before the server has read it."""
+    """The create of the only pod times out before the server has read the request."""
     simulation.add_rule(Rule(time_out(sent=False), verb="create", resource="pods", nth=1))
     user = Owner(simulation.user)
     await user.make(1)
@@ -146,18 +146,18 @@ async def first_create_times_out(simulation: Simulation) -> None:
 
 SLOW_CACHE = Bug(
     "kubernetes#41675",
-    "A slow pod cache leads to one pod too many, which is deleted at once",
+    "A slow pod cache causes an extra pod, which is deleted at once",
     controller="replicationcontroller-controller",
     patterns=(Pattern.STALE,),
     upstream="closed",
-    mechanism="Woken before its cache showed the pod that it had created, the controller created another one.",
-    protection="Expectations: until the creation is observed, the owner's pods are left alone. (The consistency store "
-    "alone would do, too; it is off in this scenario.)",
+    mechanism="The controller synced again before its cache had the pod that it had created, and created another one.",
+    protection="Expectations: no pods are created or deleted until the creation is observed. (The consistency store "
+    "alone would be sufficient, too; it is off in this scenario.)",
 )
 
 
 @SLOW_CACHE.scenario(
-    "woken too early",
+    "synced too early",
     options=options(wait_for_own_writes=False),
     invariants=invariants,
     unguarded=Unguarded("active pod number 2", ((UidTrackingExpectations, "satisfied", lambda _self, _key: True),)),
@@ -175,13 +175,14 @@ async def synced_too_early(simulation: Simulation) -> None:
 
 FOREIGN_EVENTS = Bug(
     "kubernetes#22061 kubernetes#22579",
-    "Deletions by others are taken for the controller's own, and each counts twice",
+    "Deletions by others are counted as the controller's own, and twice",
     controller=CONTROLLER,
     patterns=(Pattern.UNOBSERVED, Pattern.STALE),
     upstream="closed",
-    mechanism="Expectations were plain counters. The deletion of any pod lowered them, once for the update that sets "
-    "deletionTimestamp and once for the end, so that the controller went on before it had seen its own deletions.",
-    protection="Expectations know which pods are to go, and each counts once.",
+    mechanism="Expectations were plain counters. The deletion of any pod lowered them twice: by the update that sets "
+    "deletionTimestamp and by the DELETED event. So the controller continued before it had observed its own deletions.",
+    protection="Expectations of deletions have the keys of the pods (UIDTrackingControllerExpectations), and each pod "
+    "counts once.",
 )
 
 
@@ -191,15 +192,15 @@ def count_any(self: UidTrackingExpectations, key: str, _object_key: str) -> None
 
 
 @FOREIGN_EVENTS.scenario(
-    "a pod is deleted by hand while the size is reduced",
+    "a pod is deleted manually during a scale-down",
     options=options(),
     invariants=invariants,
     unguarded=Unguarded("no pod of web is left", ((UidTrackingExpectations, "deletion_observed", count_any),)),
 )
 async def deleted_by_hand(simulation: Simulation) -> None:
-    """Events of pods arrive three seconds late. One of four pods is deleted by hand, another becomes the cheapest to
-    delete, and the size is reduced to two. The controller deletes two, by what it knows; the one that is left must
-    stay."""
+    """Events of pods arrive three seconds late. One of four pods is deleted manually, another one gets the lowest
+    pod-deletion-cost, and the ReplicaSet is scaled to two. The controller deletes two pods, because its cache is old;
+    the remaining one must stay."""
     user = Owner(simulation.user)
     await user.make(4)
     await asyncio.sleep(10.0)
@@ -226,10 +227,10 @@ REJECTED_PODS = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.LOGIC,),
     upstream="closed; the controller still has no back-off",
-    mechanism="The kubelet rejects a pod whose host port is taken. The pod has failed, so the ReplicaSet creates "
-    "another one at once, which is rejected in turn.",
-    protection="The scheduler: it leaves the pod pending, since no node has the port free. The controller has no "
-    "back-off, as upstream's has none, so a template with nodeName, which bypasses the scheduler, shows the bug.",
+    mechanism="The kubelet rejects a pod whose host port is in use. The pod is Failed, so the ReplicaSet creates "
+    "another one at once, which is also rejected.",
+    protection="The scheduler leaves the pod pending, because the port is not free on any node. As upstream, the "
+    "controller has no backoff, so a template with nodeName, which bypasses the scheduler, still shows the bug.",
 )
 
 
@@ -259,13 +260,13 @@ async def more_pods_than_host_ports(simulation: Simulation, bound: bool = False)
 
 PHANTOM = Bug(
     "kubernetes#34940",
-    "A phantom pod: one is desired, none is available, and none is created",
+    "A phantom pod: one pod is desired, none exists, and none is created",
     controller=CONTROLLER,
     patterns=(Pattern.UNOBSERVED,),
     upstream="closed; the cause was never found",
-    mechanism="The controller counts a pod that no longer exists: its end was not observed, and the list after the "
-    "watch had broken did not remove it from the cache.",
-    protection="A new list replaces the whole cache, and handlers are told of what it lacks.",
+    mechanism="The controller counts a pod that no longer exists: its deletion was not observed, and the list after "
+    "the watch broke did not remove it from the cache.",
+    protection="A new list replaces the whole cache, and handlers get a deletion for each object that is not in it.",
 )
 replace = SharedInformer.replace
 
@@ -279,13 +280,13 @@ async def keep_vanished(
 
 
 @PHANTOM.scenario(
-    "a pod ends while the watch is broken",
+    "a pod is deleted while the watch is broken",
     options=options(),
     invariants=invariants,
     unguarded=Unguarded("there are 0 pods of 1", ((SharedInformer, "replace", keep_vanished),)),
 )
 async def ends_while_the_watch_is_broken(simulation: Simulation) -> None:
-    """The only pod is deleted, and the watch goes on with a new list."""
+    """The only pod is deleted, and the watch continues after a new list."""
     user = Owner(simulation.user)
     await user.make(1)
     await asyncio.sleep(10.0)

@@ -82,12 +82,13 @@ def rolling(**bounds: Any) -> Doc:
 
 DELETED_DURING_UPDATE = Bug(
     "kubernetes#70442",
-    "A pod that is deleted during a rolling update comes back, and one of the old revision stays",
+    "A pod that is deleted during a rolling update is created with the new revision, and a pod of the old revision "
+    "remains",
     controller=CONTROLLER,
     patterns=(Pattern.INTERMEDIATE,),
     upstream="closed",
-    mechanism="How far the update had come was counted, and a pod that was replaced out of turn counted as the next "
-    "one.",
+    mechanism="The progress of the update was a count of updated pods, so a pod that was replaced out of order "
+    "counted as the next one.",
     protection="Each sync compares the revision of every pod, from the highest ordinal down.",
 )
 
@@ -115,7 +116,7 @@ def by_count(observed: Observed) -> tuple[DeletePod, ...]:
     variations={"without": {"strategy": {"type": "RollingUpdate"}}},
 )
 async def first_pod_is_deleted(simulation: Simulation, strategy: Doc) -> None:
-    """The update has begun at the end; the first pod is deleted by hand."""
+    """The update has started with the last pod; the first pod is deleted manually."""
     user = Owner(simulation.user)
     await user.make("a", updateStrategy=strategy)
     await simulation.settle()
@@ -132,8 +133,8 @@ FLIP = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.STALE, Pattern.COLLISION),
     upstream="closed (rotten)",
-    mechanism="The revision with the highest number was taken for that of the template, also after the template had "
-    "changed back.",
+    mechanism="The revision with the highest number was assumed to be that of the template, even after the template "
+    "had changed back.",
     protection="The revision with the template's data is looked up, and its number becomes the highest.",
 )
 settle = StatefulHistory.settle
@@ -157,7 +158,7 @@ async def by_number(
     unguarded=Unguarded("not of it are \\['web-", ((StatefulHistory, "settle", by_number),)),
 )
 async def ten_changes(simulation: Simulation) -> None:
-    """B, A, B, A, … as fast as can be; at the end A holds, and its revision is used again."""
+    """B, A, B, A, … as fast as possible; the last template is A, and its revision is used again."""
     user = Owner(simulation.user)
     await user.make("a")
     await simulation.settle()
@@ -175,10 +176,10 @@ NEGATIVE_COUNT = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.COLLISION, Pattern.INTERMEDIATE),
     upstream="closed; the status is still computed so",
-    mechanism="For each pod that the update deletes, one was taken off currentReplicas, also if the pod was of "
-    "neither the current nor the update revision. The API server refuses a negative number, in every sync. (#56355: a "
-    "second cause, revisions that the cache did not show yet.)",
-    protection="Only pods of the current revision are taken off.",
+    mechanism="Each pod that the update deletes decremented currentReplicas, even if the pod had neither the current "
+    "nor the update revision. The API server rejects a negative number, in every sync. (#56355 has a second cause: "
+    "revisions that were not in the cache yet.)",
+    protection="Only pods of the current revision decrement it.",
 )
 carry_out = _Apply.carry_out
 
@@ -206,7 +207,7 @@ class StatusAccepted(Invariant):
     unguarded=Unguarded("refuses the status of web: .*currentReplicas.* -1", ((_Apply, "carry_out", count_all),)),
 )
 async def third_template(simulation: Simulation) -> None:
-    """Four templates, one after the other, and pods that are never ready."""
+    """Four templates, one after another, and pods that are never ready."""
     user = Owner(simulation.user)
     await user.make("a", podManagementPolicy="Parallel", replicas=1)
     for image in "bcdb":
@@ -230,7 +231,7 @@ async def do_not_wait_for_revisions(self: SharedInformer[Any]) -> None:
 
 
 @NEGATIVE_COUNT.scenario(
-    "revisions that the cache does not show after a restart",
+    "revisions that are not in the cache after a restart",
     options=OPTIONS,
     unguarded=Unguarded(
         "the revisions have the numbers", ((SharedInformer, "wait_synced", do_not_wait_for_revisions),)
@@ -261,15 +262,15 @@ OTHER_WORDS = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.COLLISION,),
     upstream="closed",
-    mechanism="A webhook, or another release, wrote the same template in other words: with nulls, or without "
-    "defaults. Revisions are compared byte by byte, so a new one was created each time.",
-    protection="Nulls are the same as absence; and templates are compared with today's defaults (gate "
+    mechanism="A webhook, or another release, wrote an equivalent template: with nulls, or without defaults. "
+    "Revisions are compared byte by byte, so a new one was created each time.",
+    protection="Nulls equal missing fields, and templates are compared with the current defaults (gate "
     "StatefulSetSemanticRevisionComparison).",
 )
 
 
 @OTHER_WORDS.scenario(
-    "a revision written by hand",
+    "a revision written manually",
     options=OPTIONS,
     invariants=ordered,
     unguarded=Unguarded(
@@ -281,7 +282,7 @@ OTHER_WORDS = Bug(
     ),
 )
 async def revision_by_hand(simulation: Simulation) -> None:
-    """The only revision is one that says the same in other words, without what the API server fills in."""
+    """The only revision is equivalent to the template, but lacks the defaults of the API server."""
     user = Owner(simulation.user)
     made = await user.make("a", replicas=0)
     await simulation.settle()
@@ -309,8 +310,8 @@ BROKEN_POD = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.LOGIC,),
     upstream="open; a documented limitation",
-    mechanism="Pods in order wait until the one before is ready. The broken pod never is, so it is not replaced by "
-    "one of the corrected template.",
+    mechanism="With OrderedReady each pod waits until the previous one is ready. The broken pod never is, so it is "
+    "not replaced by one of the corrected template.",
     protection="podManagementPolicy: Parallel. With OrderedReady the same happens here as upstream, until somebody "
     "deletes the pod.",
 )
@@ -322,7 +323,7 @@ BROKEN_POD = Bug(
     unguarded=Unguarded("not of it are \\['web-0', 'web-1', 'web-2', 'web-3'\\]", arguments={"policy": "OrderedReady"}),
 )
 async def never_ready(simulation: Simulation, policy: str = "Parallel") -> None:
-    """The second template's pods are never ready, the third is right."""
+    """The pods of the second template are never ready, those of the third are."""
     user = Owner(simulation.user)
     await user.make("a", podManagementPolicy=policy)
     await asyncio.sleep(60.0)
@@ -336,12 +337,12 @@ async def never_ready(simulation: Simulation, policy: str = "Parallel") -> None:
 
 TAKEN_NAME = Bug(
     "kubernetes#49909",
-    "A revision whose name is taken is never created",
+    "A revision whose name is in use is never created",
     controller=CONTROLLER,
     patterns=(Pattern.COLLISION,),
     upstream="fixed",
-    mechanism="The name of a revision is made from a hash of its data, and there was no collisionCount.",
-    protection="status.collisionCount is a part of what is hashed, and is increased until the name is free.",
+    mechanism="The name of a revision contains a hash of its data, and there was no collisionCount.",
+    protection="status.collisionCount is part of the hashed value, and is incremented until the name is free.",
 )
 create = StatefulHistory._create
 
@@ -384,18 +385,18 @@ async def every_template_has_the_same_hash(simulation: Simulation) -> None:
 
 CYCLING = Bug(
     "kubernetes#69967",
-    "Pods are pending, creating and terminating in turn, for ever",
+    "Pods alternate between Pending, ContainerCreating and Terminating forever",
     controller=CONTROLLER,
     patterns=(Pattern.STALE,),
     upstream="closed (rotten); the cause was never found",
-    mechanism="Somebody deletes each pod as soon as it is bound, and the StatefulSet creates the next one. Here: "
-    "taint eviction, whose cache still shows a taint that the scheduler knows to be gone.",
+    mechanism="Something deletes each pod as soon as it is bound, and the StatefulSet creates the next one. Here: "
+    "taint eviction, whose cache still has a taint that the scheduler has seen removed.",
     protection="Taint eviction reads node and pod live before a deletion.",
 )
 
 
 @CYCLING.scenario(
-    "the watch of nodes stands still",
+    "the watch of nodes is stalled",
     options=SimulationOptions(
         nodes=1,
         profile=Profile(events=False),
@@ -427,10 +428,10 @@ RESYNC = Bug(
     controller=CONTROLLER,
     patterns=(Pattern.LOGIC,),
     upstream="closed; the resync every 30 seconds was removed (#75622)",
-    mechanism="Every 30 seconds all StatefulSets were enqueued, 40 ms each. What had really happened waited behind "
+    mechanism="Every 30 seconds all StatefulSets were enqueued, and each sync took 40 ms. Real changes waited behind "
     "them.",
     protection="The informer has no resync but the manager's (12 to 24 hours), as upstream today.",
-    limits="A simulation takes no time to compute, so each sync is made to take 0.1 s, in both runs.",
+    limits="Computation takes no time in a simulation, so each sync is delayed by 0.1 s, in both runs.",
 )
 MANY = 150
 reconcile, add_handler = StatefulSetController.reconcile, SharedInformer.add_handler
