@@ -149,7 +149,7 @@ def next_generation(metadata: Object) -> int:
 class Timestamps:
     """Now, as objects carry it: RFC 3339, whole seconds, UTC."""
 
-    __slots__ = ("_env", "_second", "_text", "_timestamp")
+    __slots__ = ("_env", "_minute", "_second", "_text", "_timestamp", "_until_minute")
 
     def __init__(self, env: Env) -> None:
         self._env = env
@@ -157,13 +157,20 @@ class Timestamps:
         self._second = math.nan
         """That the text is about."""
         self._text = ""
+        self._minute = math.nan
+        """That the beginning of the text is about, without its seconds."""
+        self._until_minute = ""
 
     def now(self) -> str:
         """``2026-01-01T00:00:00Z``."""
         second = self._timestamp() // 1.0
         if second != self._second:
             self._second = second
-            self._text = datetime.datetime.fromtimestamp(second, datetime.UTC).isoformat()[:19] + "Z"
+            minute, seconds = divmod(second, 60.0)
+            if minute != self._minute:
+                self._minute = minute
+                self._until_minute = datetime.datetime.fromtimestamp(second, datetime.UTC).isoformat()[:17]
+            self._text = f"{self._until_minute}{int(seconds):02}Z"
         return self._text
 
     def after(self, seconds: int) -> str:

@@ -42,7 +42,7 @@ class Asked(Protocol):
     def __call__(self, operation: str, kind: str, seconds: float, failed: bool) -> None: ...
 
 
-_EXPIRY_SECONDS = 10.0
+_EXPIRY_SECONDS = 30.0
 """While there are writes, history is checked for what is too old so often; whoever reads it checks it anew."""
 _MARKS = 3600
 """As many marks are shown."""

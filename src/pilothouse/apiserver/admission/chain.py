@@ -163,9 +163,11 @@ class Chain:
                 pending = self._run(metrics, self._validate_phase(metrics, steps, write), steps.validate, write)
             else:
                 pending = _first_pending(steps.validate, write)
+        if pending is None:
+            return True
         if isinstance(pending, Coroutine):
             pending.close()
-        return pending is None
+        return False
 
     def _admit_phase(self, metrics: AdmissionMetrics, steps: Steps, write: AdmissionAttributes) -> Phase:
         phase = steps.admit_phases.get(write.operation)

@@ -3,7 +3,6 @@
 ``pkg/controller/daemon/daemon_controller.go``.
 """
 
-import asyncio
 from collections.abc import Container, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -30,6 +29,7 @@ from pilothouse.controllers.workloads.daemonset.revisions import DaemonHistory
 from pilothouse.controllers.workloads.daemonset.rolling import bounds_of, plan, surges
 from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 from pilothouse.controllers.workloads.daemonset.status import encode, next_status
+from pilothouse.env.periodic import repeat
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.int_or_percent import InvalidBound
 from pilothouse.machinery.labels import Selector
@@ -155,7 +155,7 @@ class DaemonSetController(ManagedController):
             log=self.log,
         )
         self.add_worker_pool(node_pool)
-        self.add_runnable("backoff", self._collect_backoff)
+        self.add_runnable("backoff", lambda: repeat(context.env, BACKOFF_COLLECTION_SECONDS, self._backoff.collect))
         self.events = DaemonEvents(
             self._gate, self.queue, self.log, daemon_pods=self._daemon_pods, blueprints=self._blueprints
         )
@@ -163,11 +163,6 @@ class DaemonSetController(ManagedController):
         revisions.add_handler(self.events.revision_added, self.events.revision_changed, self.events.revision_gone)
         pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
         nodes.add_handler(self.node_events.node_added, self.node_events.node_changed, self.node_events.node_gone)
-
-    async def _collect_backoff(self) -> None:
-        while True:
-            await asyncio.sleep(BACKOFF_COLLECTION_SECONDS)
-            self._backoff.collect()
 
     async def reconcile(self, key: str) -> Requeue | None:
         if any(informer.replacing for informer in self._kept_from):
