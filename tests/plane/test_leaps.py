@@ -13,6 +13,7 @@ from tests.tables import cases
 
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.apps import DEPLOYMENTS
+from pilothouse.api.coordination import LEASES, Lease
 from pilothouse.api.core import CONFIG_MAPS, NODES, RESOURCE_QUOTAS
 from pilothouse.apiserver.endpoints.renewal import RenewalAtOnce
 from pilothouse.client import merge_patch
@@ -21,7 +22,8 @@ from pilothouse.controllers.shared.monitors import ResourceMonitors
 from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.nodes.behaviour import PREFIX
 from pilothouse.plane import Plane, PlaneOptions
-from pilothouse.runtime import WorkQueue
+from pilothouse.runtime import SharedInformer, WorkQueue
+from pilothouse.runtime.reflector import Reflector
 from pilothouse.sim import Simulation, SimulationOptions, simulate
 from pilothouse.storage import MemoryStore
 from pilothouse.storage.store import Changes
@@ -165,6 +167,57 @@ def test_the_writes_are_the_same(what: Any, at_once: list[str], passes: list[str
     for one, other in zip(with_leaps, without, strict=False):
         assert one == other
     assert len(with_leaps) == len(without)
+
+
+def _lease_events(*, leaps: bool) -> list[tuple[float, str, str, str]]:
+    """What two informers of Leases show and at what times; one only those of a namespace, for a while."""
+    seen: list[tuple[float, str, str, str]] = []
+
+    async def main(env: Env) -> None:
+        plane = Plane(
+            env, MemoryStore(env), PlaneOptions(nodes=5, manager=Options(leader_election=LeaderElection(enabled=True)))
+        )
+
+        def informer(who: str, namespace: str = "") -> SharedInformer[Lease]:
+            def note(obj: Lease) -> None:
+                seen.append((env.monotonic(), who, obj.metadata.name, obj.metadata.resource_version))
+
+            made = SharedInformer(plane.client(), env, LEASES, namespace=namespace)
+            made.add_handler(lambda obj, _initial: note(obj), lambda _old, obj: note(obj))
+            return made
+
+        async with TaskGroup("plane") as group:
+            group.start(plane.run())
+            await plane.wait_ready()
+            whole = informer("all")
+            whole.start(group)
+            await asyncio.sleep(20)
+            part = informer("kube-system", "kube-system")
+            part.start(group)
+            await asyncio.sleep(20.5)
+            part.stop()
+            await asyncio.sleep(20.5)
+            group.cancel()
+
+    virtual.run(main, leaps=leaps)
+    return seen
+
+
+def test_informers_show_the_same_whether_they_are_woken_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    take: Any = Reflector._take_events
+
+    def noted(reflector: Any, events: Any) -> None:
+        taken.append(len(events))
+        take(reflector, events)
+
+    monkeypatch.setattr(Reflector, "_take_events", noted)
+    with_leaps = _lease_events(leaps=True)
+    assert len(taken) > 40, "nobody was woken for most of them"
+    taken.clear()
+    without = _lease_events(leaps=False)
+    assert taken == []
+    assert with_leaps == without
 
 
 def test_a_simulation_has_the_same_story(at_once: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,8 @@
 """The cost of a change is that of the watchers it concerns."""
 
+import asyncio
+
+from pilothouse.env import Env
 from pilothouse.storage.records import Change
 from pilothouse.storage.watchers import Watcher, WatcherIndex
 
@@ -60,3 +63,48 @@ def test_watchers_may_close_others_while_a_commit_is_handed_out() -> None:
     index.publish([change("/pods/default/a")], ["/pods/"])
     index.publish([change("/pods/default/b", 3)], ["/pods/"])
     assert first.take() == [] and second.take() == []
+
+
+async def test_those_who_wait_take_a_change_at_once_or_all_are_woken_in_turn(env: Env) -> None:
+    index = WatcherIndex()
+    taken: list[tuple[str, int]] = []
+
+    def taking(name: str, *, takes: bool = True) -> Counting:
+        made = watcher(index, "/pods/")
+
+        def take(batch: list[Change]) -> bool:
+            taken.append((name, batch[0].revision))
+            return takes
+
+        made.take_at_once = take
+        return made
+
+    first, second = taking("first"), taking("second")
+    waiting = [asyncio.ensure_future(each.changed()) for each in (first, second)]
+    await asyncio.sleep(0)
+    index.publish([change("/pods/default/a", 1)], ["/pods/"], at_once=True)
+    assert taken == [], "what was there before they began is not for them"
+    index.publish([change("/pods/default/a", 2)], ["/pods/"], at_once=True)
+    assert taken == [("first", 2), ("second", 2)]
+    assert not any(each.done() for each in waiting)
+    index.publish([change("/pods/default/a", 3)], ["/pods/"])
+    await asyncio.gather(*waiting)
+    assert [first.take()[0].revision, second.take()[0].revision] == [3, 3], "not every write may be taken at once"
+
+    waiting = [asyncio.ensure_future(second.changed())]
+    await asyncio.sleep(0)
+    index.publish([change("/pods/default/a", 4)], ["/pods/"], at_once=True)
+    await asyncio.gather(*waiting)
+    assert len(taken) == 2, "the first does not wait, so that the second would be ahead of it"
+    assert [first.take()[0].revision, second.take()[0].revision] == [4, 4]
+
+    third = taking("third", takes=False)
+    waiting = [asyncio.ensure_future(each.changed()) for each in (first, second, third)]
+    await asyncio.sleep(0)
+    index.publish([change("/pods/default/a", 5)], ["/pods/"], at_once=True)
+    await waiting[2]
+    assert third.take()[0].revision == 5, "it could not, and gets it the other way"
+    assert not waiting[0].done()
+    for each in (first, second, third):
+        each.close()
+    await asyncio.gather(*waiting)

@@ -34,6 +34,10 @@ class Batches(Protocol):
         """Give the versions of bookmarks to ``take``, where it returns true, instead of a piece."""
         ...
 
+    def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
+        """Give pieces that a reader need not be woken for to ``take``, where it returns true."""
+        ...
+
 
 class LocalTransport:
     """One user's way into an API server in the same process."""
@@ -171,6 +175,7 @@ class MeasuredStream:
         if isinstance(stream, Batches):
             self.batches = stream.batches
             self.hand_over_bookmarks = stream.hand_over_bookmarks
+            self.hand_over_events = stream.hand_over_events
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._stream.__aiter__()

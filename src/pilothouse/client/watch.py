@@ -5,6 +5,7 @@ that falls behind catches up in fewer, larger steps.
 """
 
 import asyncio
+import contextvars
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import lru_cache
@@ -152,6 +153,33 @@ class Watch(Generic[T]):
             if self._waiting is None or self._overdue:
                 return False
             take(version)
+            return True
+
+        if hand_over is not None:
+            hand_over(take_while_waiting)
+
+    def hand_over_events(self, take: Callable[[list[WatchEvent[T]]], object]) -> None:
+        """Have ``take`` called, in the context of the caller, with events that come while this waits and that it need
+        not be woken for, if the server is in the same process; no batch has them then."""
+        hand_over: Callable[[Callable[[list[bytes]], bool]], None] | None = getattr(
+            self._stream, "hand_over_events", None
+        )
+        context = contextvars.copy_context()
+
+        def take_while_waiting(lines: list[bytes]) -> bool:
+            if self._waiting is None or self._overdue:
+                return False
+            events = []
+            for line in lines:
+                try:
+                    event = self._event(line)
+                except UndecodableObject:
+                    return False  # reported when they come as a batch
+                if event is None:
+                    self._failure = None
+                    return False
+                events.append(event)
+            context.run(take, events)
             return True
 
         if hand_over is not None:

@@ -196,6 +196,8 @@ class Reflector(Generic[T]):
         self._unavailable = False
         self._open: Watch[T] | None = None
         self._since_yield = 0
+        self._seen = 0
+        """How many events the open watch has brought."""
         self._unreadable: set[str] = set()
         self._missing_since: float | None = None
         """Since when the API server has not known the kind, which it has served before."""
@@ -378,14 +380,15 @@ class Reflector(Generic[T]):
         return Live(watch, started_at, ordered=self.last_version not in {"", "0"})
 
     async def _follow(self, live: Live) -> State:
-        seen = 0
+        self._seen = 0
         seen_other = False
         error: Exception | None = None
         if live.ordered:
             live.watch.hand_over_bookmarks(self._take_bookmark)
+            live.watch.hand_over_events(self._take_events)
         try:
             async for batch in live.watch:
-                seen += len(batch)
+                self._seen += len(batch)
                 seen_other = await self._take(batch, live, seen_other=seen_other)
                 batch.clear()  # it may be long until the next one, and some of these are gone by then
         except ConnectionError as lost:
@@ -397,7 +400,7 @@ class Reflector(Generic[T]):
         await self._close()
         if error is None:
             try:
-                self._check_short(live.started_at, seen)
+                self._check_short(live.started_at, self._seen)
             except VeryShortWatch as short:
                 return Ended(short, "watch")
             return Reconnecting()
@@ -409,6 +412,12 @@ class Reflector(Generic[T]):
     def _take_bookmark(self, version: str) -> None:
         self.last_version = version
         self._sink.bookmark(version)
+
+    def _take_events(self, events: "list[WatchEvent[T]]") -> None:
+        """Pass on what comes, in the order of versions, without a batch."""
+        self._seen += len(events)
+        self.last_version = events[-1].object.metadata.resource_version
+        self._sink.apply(events, record_version=True)
 
     async def _take(self, batch: "list[WatchEvent[T]]", live: Live, *, seen_other: bool) -> bool:
         """Pass on one batch. Whether anything but ADDED was seen so far is returned, for watches opened at no version.

@@ -15,23 +15,26 @@ class MemoryStore(Store):
 
     async def commit(self, staged: Staged) -> None:
         """Make the write visible, and with it everything staged so far. Fails only once the store is closed."""
-        self.commit_at_once(staged)
+        self._commit(staged)
 
     def commit_at_once(self, staged: Staged) -> None:
         """``commit``, which does not wait."""
+        self._commit(staged, at_once=True)
+
+    def _commit(self, staged: Staged, *, at_once: bool = False) -> None:
         if staged.committed:
             return
         if staged.failure:
             raise CommitFailed(staged.failure)
         if self._closed:
             raise StoreClosed("the store is closed")
-        self._commit_queue()
+        self._commit_queue(at_once=at_once)
 
-    def _commit_queue(self) -> None:
+    def _commit_queue(self, *, at_once: bool = False) -> None:
         group = self._queue
         if group:
             self._queue = []
-            self._apply(group)
+            self._apply(group, at_once=at_once)
 
     async def close(self) -> None:
         """Commit what is staged, end every watcher, and accept nothing more."""

@@ -278,7 +278,8 @@ class Store(ABC):
         return staged
 
     def commit_at_once(self, staged: Staged) -> None:
-        """``commit``, for a store whose ``commits_at_once`` is true."""
+        """``commit``, for a store whose ``commits_at_once`` is true. Readers in the same process that wait for such a
+        change, and can take it at once, do so before this returns, without being woken."""
         raise NotImplementedError(f"{type(self).__name__} commits in turns")
 
     @abstractmethod
@@ -289,8 +290,9 @@ class Store(ABC):
         failed with it, and ``staged`` shows the last commit again. Cancelling the wait leaves the write undecided.
         """
 
-    def _apply(self, group: Sequence[Staged]) -> None:
-        """Make a group of writes visible: state, history, watchers, in that order, in one step."""
+    def _apply(self, group: Sequence[Staged], *, at_once: bool = False) -> None:
+        """Make a group of writes visible: state, history, watchers, in that order, in one step. ``at_once`` as in
+        ``commit_at_once``."""
         records, collections, retention = self._records, self._collections, self.retention
         newest, hooked = self._newest_staged, self.on_commit_of
         changes: Changes = []
@@ -335,7 +337,7 @@ class Store(ABC):
         if followed is not None:
             for name, of_one in followed.items():
                 self._call_hooks(self.on_commit_of[name], of_one)
-        self._watchers.publish(changes, names)
+        self._watchers.publish(changes, names, at_once=at_once)
         if self._awaited:
             self._notify_awaited()
 

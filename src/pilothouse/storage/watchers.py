@@ -6,7 +6,7 @@ watchers of one prefix get the *same* list.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pilothouse.storage.errors import WatcherOverrun
 from pilothouse.storage.records import Change
@@ -40,6 +40,7 @@ class Watcher:
         "capacity",
         "overrun",
         "prefix",
+        "take_at_once",
     )
 
     def __init__(self, index: "WatcherIndex", prefix: str, after: int, backlog: list[Change], capacity: int) -> None:
@@ -54,6 +55,14 @@ class Watcher:
         self.capacity = capacity
         self.overrun = False
         """Whether the reader was too slow and gets no further changes."""
+        self.take_at_once: Callable[[list[Change]], bool] | None = None
+        """Takes changes while the reader waits, without waking it; false: it does not, and they are delivered."""
+
+    @property
+    def takes_at_once(self) -> bool:
+        """Whether the reader waits, and need not be woken to take something."""
+        waiter = self._waiter
+        return self.take_at_once is not None and waiter is not None and not waiter.done() and not self._pending
 
     @property
     def idle(self) -> bool:
@@ -110,6 +119,11 @@ class Watcher:
             self._waiting = self._bytes = 0
             self._index.remove(self)
             self._notify()
+
+    def hand_over(self, batch: list[Change]) -> bool:
+        """The store's side, of a reader that ``takes_at_once``: whether it has taken the changes."""
+        assert self.take_at_once is not None, "it takes changes at once"
+        return batch[0].revision > self._after and self.take_at_once(batch)
 
     def deliver(self, batch: list[Change], size: int) -> None:
         """The store's side: take a commit's changes under this prefix, of so many bytes."""
@@ -183,8 +197,12 @@ class WatcherIndex:
     def __iter__(self) -> Iterator[Watcher]:
         return iter([watcher for served in self._by_prefix.values() for watcher in served])
 
-    def publish(self, changes: list[Change], resources: list[str]) -> None:
-        """Hand one commit's changes to those they concern. ``resources`` has the prefix of each one's resource."""
+    def publish(self, changes: list[Change], resources: list[str], *, at_once: bool = False) -> None:
+        """Hand one commit's changes to those they concern. ``resources`` has the prefix of each one's resource.
+
+        ``at_once``: readers that can need not be woken. All of those that a change concerns or none take it so, as
+        their order is that in which they came.
+        """
         by_prefix = self._by_prefix
         if not by_prefix:
             return
@@ -194,8 +212,10 @@ class WatcherIndex:
             if served is not None:
                 size = len(changes[0].value)
                 self.deliveries += len(served)
+                at_once = at_once and all(watcher.takes_at_once for watcher in served)
                 for watcher in list(served):
-                    watcher.deliver(changes, size)
+                    if not (at_once and watcher.hand_over(changes)):
+                        watcher.deliver(changes, size)
             return
         batches: dict[str, list[Change]] = {}
         for change, resource in zip(changes, resources, strict=True):

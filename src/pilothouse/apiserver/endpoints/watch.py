@@ -112,6 +112,7 @@ class Watch:
         self.hand_over: Callable[[int], bool] | None = None
         """Gives the version of a bookmark to a reader in the same process without waking its task; false: it does not
         wait for anything just now."""
+        self._take_events: Callable[[list[WatchEvent]], bool] | None = None
         metrics = core.metrics
         self.event_sizes = metrics.requests.event_sizes(call.info) if metrics is not None else None
         """Counts what is sent, by its bytes."""
@@ -341,6 +342,20 @@ class Watch:
         self._plan_bookmark(now)
         self._set_alarm(self._bookmark_at)
         return True
+
+    def hand_events_to(self, take: Callable[[list[WatchEvent]], bool]) -> None:
+        """``Watching.hand_events_to``."""
+        if self._watcher is not None and not self.converts:
+            self._take_events = take
+            self._watcher.take_at_once = self._hand_over_changes
+
+    def _hand_over_changes(self, changes: list[Change]) -> bool:
+        try:
+            events = self._events(changes)
+        except StatusError:  # reported when the reader is woken
+            return False
+        assert self._take_events is not None, "there is who takes them"
+        return not events or self._take_events(events)
 
     def notify_written(self) -> None:
         """Something was written after a time without: bookmarks are due again."""

@@ -199,6 +199,23 @@ def handing_over(
     return hand_over
 
 
+def hand_events_over(
+    watching: Watching, take: Callable[[list[bytes]], bool], show: Callable[[WatchEvent], bytes]
+) -> None:
+    """``Watching.hand_events_to`` for a reader of what ``show`` makes of events."""
+    sizes = watching.event_sizes
+
+    def hand_over(events: list[WatchEvent]) -> bool:
+        pieces = [show(event) for event in events]
+        if not take(pieces):
+            return False
+        if sizes is not None:
+            sizes.observe_each(map(len, pieces))
+        return True
+
+    watching.hand_events_to(hand_over)
+
+
 class LineStream:
     """A watch as lines of JSON. One piece is one line, and the same bytes object for every watcher of a change."""
 
@@ -224,6 +241,11 @@ class LineStream:
         """Give bookmarks to ``take`` where it returns true, without a line: a reader in the same process need not be
         woken for them."""
         self._watching.hand_over = handing_over(self._watching, take, event_line)
+
+    def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
+        """Give the lines of events that a reader in the same process need not be woken for to ``take``, where it
+        returns true."""
+        hand_events_over(self._watching, take, event_line)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """Instead of single lines: all lines that came together.

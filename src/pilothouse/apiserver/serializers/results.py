@@ -73,6 +73,11 @@ class Watching(Protocol):
     hand_over: Callable[[int], bool] | None
     """Takes the version of a bookmark that is due while the reader waits; false if it does not."""
 
+    def hand_events_to(self, take: Callable[[list[WatchEvent]], bool]) -> None:
+        """Have ``take`` called with events that may come while the reader waits, without waking it; false if it does
+        not take them."""
+        ...
+
     def bookmark(self, revision: int) -> WatchEvent:
         """The event that says that there is nothing else up to a revision."""
         ...

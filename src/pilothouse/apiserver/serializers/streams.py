@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from pilothouse.apiserver.serializers.json import handing_over, headers_with
+from pilothouse.apiserver.serializers.json import hand_events_over, handing_over, headers_with
 from pilothouse.apiserver.serializers.negotiation import PROTOBUF, Choice
 from pilothouse.apiserver.serializers.partial_metadata import partial_object
 from pilothouse.apiserver.serializers.results import WatchEvent, Watching
@@ -49,6 +49,10 @@ class EventStream:
     def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
         """As that of ``LineStream``."""
         self._watching.hand_over = handing_over(self._watching, take, self._show)
+
+    def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
+        """As that of ``LineStream``."""
+        hand_events_over(self._watching, take, self._show)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """Instead of single pieces: all pieces that came together."""
