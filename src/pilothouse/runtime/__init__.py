@@ -1,7 +1,7 @@
-"""What controllers run on: informers and their caches, work queues, expectations, claims, events, leader election.
+"""The controller runtime: informers and caches, work queues, expectations, claims, events, leader election.
 
-For authors of controllers, ours and others' (docs/runtime.md is the guide). The names below are public; importing this
-package loads nothing until one of them is used.
+For authors of controllers, built-in and external (the guide is docs/runtime.md). The names below are public. Importing
+this package loads nothing; each name is loaded at its first use.
 """
 
 from pilothouse.env.lazy import lazy_exports

@@ -1,4 +1,4 @@
-"""Is there an API server, and does it let us in? What every program asks before it starts anything.
+"""Waits until the API server is ready and accepts the program's credentials. Every program does this at the start.
 
 The manager, the scheduler and the nodes wait here, so that the start order does not matter, and a missing server or
 wrong credentials are one clear error instead of a stream of them.
@@ -17,8 +17,8 @@ _log = Log("startup")
 
 
 async def wait_for_api_server(client: Client, env: Env) -> None:
-    """Poll ``/healthz`` once a second until it says ok. Raises ``ConnectionError`` when it does not, or when waiting
-    can't help."""
+    """Poll ``/healthz`` once a second until it returns ok. Raises ``ConnectionError`` on timeout, or if retrying cannot
+    help."""
     deadline = env.monotonic() + WAIT_SECONDS
     while True:
         try:
@@ -32,7 +32,8 @@ async def wait_for_api_server(client: Client, env: Env) -> None:
             ) from error
         except (ApiError, ConnectionError, TimeoutError) as error:
             if env.monotonic() >= deadline:
-                # A request that was never sent, for want of credentials say, shows nothing about the server.
+                # A request that was never sent, for example because there are no credentials, does not indicate an
+                # unhealthy server.
                 asked = not isinstance(error.__cause__, ConfigError)
                 hint = "; is it running, and is its address right?" if asked else ""
                 raise ConnectionError(f"failed to wait for apiserver being healthy: {error}{hint}") from error

@@ -1,5 +1,4 @@
-"""Back-off by key, for things that are tried again later for reasons of their own (client-go
-``util/flowcontrol/backoff.go``).
+"""Backoff per key, independent of a work queue (client-go ``util/flowcontrol/backoff.go``).
 
 Not the work queue's: a DaemonSet uses it per node for pods that keep failing.
 """
@@ -16,7 +15,8 @@ class _Entry:
 
 
 class Backoff:
-    """``initial`` seconds, doubling to ``maximum``; forgotten when not touched for more than twice the maximum.
+    """``initial`` seconds, doubled with each failure up to ``maximum``. An entry expires if it is not used for twice
+    the maximum.
 
     ``jitter`` j adds up to j times the value, drawn from the stream named ``stream``.
     """
@@ -32,7 +32,7 @@ class Backoff:
         self._entries: dict[str, _Entry] = {}
 
     def get(self, key: str) -> float:
-        """The current value, 0 if there is none."""
+        """The current backoff in seconds, 0 if there is none."""
         entry = self._entries.get(key)
         return entry.wait if entry is not None else 0.0
 
@@ -66,11 +66,11 @@ class Backoff:
         return 0.0 if entry is None else max(0.0, entry.wait - (self._env.monotonic() - entry.updated_at))
 
     def reset(self, key: str) -> None:
-        """Forget one key."""
+        """Reset the backoff of a key."""
         self._entries.pop(key, None)
 
     def collect(self) -> None:
-        """Drop what has expired (``GC``; call it once a minute or so)."""
+        """Remove expired entries (``GC``). Call it about once a minute."""
         now = self._env.monotonic()
         for key in [key for key, entry in self._entries.items() if self._expired(entry, now)]:
             del self._entries[key]

@@ -1,4 +1,4 @@
-"""Doing many like things: start carefully, then faster; stop at trouble.
+"""Runs many similar calls in growing batches, and stops after a failure (upstream's ``slowStartBatch``).
 
 A controller that must create 500 pods sends one, then two, four, eight …, and stops after the first batch with a
 failure: if a quota or a webhook rejects, one request finds out, not 500 (``slowStartBatch``, v1.36 replica_set.go).
@@ -12,7 +12,8 @@ INITIAL_BATCH = 1
 
 
 class Futile(Exception):
-    """Raised by a call of ``slow_start``: every further one would end like it, and that is as good as a success."""
+    """Raised by a call of ``slow_start`` if all further calls would have the same result. It counts as a success, and
+    no more calls are made."""
 
 
 async def slow_start(
@@ -21,10 +22,10 @@ async def slow_start(
     """Run ``call(0)`` … ``call(count - 1)`` in batches of ``initial``, 2·``initial``, 4·``initial`` …, none larger
     than ``most`` if that is given.
 
-    The calls of a batch run together and are all waited for. After the first batch in which any failed nothing more is
-    started. Returns how many succeeded, and the failure of the lowest index. Example: count 10, initial 1 makes batches
-    of 1, 2, 4, 3; if the third call fails, 3 calls were made, and the answer is (2, its error). If it is ``Futile``, 3
-    calls were made, and the answer is that of 10 successes.
+    The calls of a batch run concurrently. After the first batch with a failure no more calls are made. Returns the
+    number of successes and the failure of the lowest index. Example: count 10, initial 1 makes batches of 1, 2, 4, 3.
+    If the third call fails, 3 calls are made and the result is (2, its error). If it raises ``Futile``, 3 calls are
+    made and the result is that of 10 successes.
     """
     done = 0
     succeeded = 0
@@ -44,12 +45,12 @@ async def slow_start(
 
 
 async def run_all(calls: "list[Awaitable[object]]") -> "list[Exception | None]":
-    """Await all of them together; give each one's exception, or None, in the order of the list.
+    """Await all of them concurrently. Returns the exception of each, or None, in the order of the list.
 
     When the caller is cancelled, so are they, in order.
     """
     if len(calls) == 1:
-        # One call needs no task of its own; most batches of a steady cluster are this one.
+        # A single call needs no task; most batches are of this size.
         try:
             await calls[0]
         except Exception as error:  # noqa: BLE001  # handed to the caller as a value

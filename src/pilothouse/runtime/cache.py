@@ -1,8 +1,7 @@
-"""The indexed store of an informer: written by the informer alone, read by controllers.
+"""The indexed store of an informer: written only by the informer, read by controllers (client-go's ``Indexer``).
 
-Objects in it are frozen views and belong to everyone. Every read is of one instant: nothing changes between two reads
-unless the reader awaits in between. Listings are sorted by key, so that what follows from them does not depend on the
-order in which events came.
+Objects are frozen and shared by all readers. Between two reads nothing changes unless the reader awaits. Lists are
+sorted by key, so that their order does not depend on the order of events.
 """
 
 import builtins
@@ -15,7 +14,7 @@ from pilothouse.runtime.crash_handler import CrashHandler
 
 
 class Cached(Protocol):
-    """What the machinery needs of an object in a cache."""
+    """The fields that a cache needs of an object."""
 
     @property
     def metadata(self) -> ObjectMeta:
@@ -26,16 +25,16 @@ class Cached(Protocol):
 T = TypeVar("T", bound=Cached)
 
 IndexFunction = Callable[[T], Iterable[str]]
-"""Gives the values under which an object is found. Pure: it is called again with the old object when that leaves."""
+"""Returns the index values of an object. Must be pure: it is called again with the old object when that is removed."""
 
 NAMESPACE_INDEX = "namespace"
 
 
 class _Bucket(Generic[T]):
-    """Objects by key, with a sorted order that is brought up to date only when somebody lists.
+    """Objects by key, with a sorted order that is computed only when it is needed.
 
-    Writes are O(1). ``order`` has every key ever listed once, plus new ones at its end, minus those in ``removed``:
-    sorting a list whose front is sorted already is linear.
+    Writes are O(1). ``order`` has every key that was in the last sorted list, then new keys, minus those in
+    ``removed``: sorting a list with a sorted prefix is linear.
     """
 
     __slots__ = ("_order", "_removed", "_unsorted", "items", "values")
@@ -43,8 +42,8 @@ class _Bucket(Generic[T]):
     def __init__(self, values: tuple[str, ...] = ()) -> None:
         self.items: dict[str, T] = {}
         self.values = values
-        """What the index function gave for an object here; every object with equal values shares it. Empty if that one
-        has left: in a bucket that stays it would be remembered for ever."""
+        """The index values of an object; objects with equal values share the tuple. It is emptied when the object is
+        removed, because a bucket that remains would keep it in memory."""
         self._order: list[str] | None = None
         self._removed: set[str] = set()  # never iterated
         self._unsorted = False
@@ -62,7 +61,7 @@ class _Bucket(Generic[T]):
         if self.items.pop(key, None) is not None and self._order is not None:
             self._removed.add(key)
             if len(self._removed) > len(self.items) + 100:
-                # There are no listings any more: do not keep the order of an old one for ever.
+                # Nothing has been listed since: drop the old order.
                 self._order, self._unsorted = None, False
                 self._removed.clear()
 
@@ -92,7 +91,7 @@ class _Bucket(Generic[T]):
 
 
 class _Index(Generic[T]):
-    """The objects by what a function gave for them, which is asked once per version."""
+    """One index: objects by the values of its function, which is called once per version of an object."""
 
     __slots__ = ("_given", "buckets", "function")
 
@@ -144,7 +143,7 @@ class _Index(Generic[T]):
 class Cache(Generic[T]):
     """All objects of one informer by key, with indexes.
 
-    ``resource_version`` is that of the newest event, bookmark or whole list applied, ``""`` before the first.
+    ``resource_version`` is that of the latest applied event, bookmark or list; ``""`` before the first.
     """
 
     def __init__(self, name: str = "", *, keep_raw: bool = False, crash_handler: CrashHandler | None = None) -> None:
@@ -166,20 +165,22 @@ class Cache(Generic[T]):
         return key in self._all.items
 
     def get(self, key: str) -> T | None:
-        """The object of that key (``object_key``), or None."""
+        """The object with that key (``object_key``), or None."""
         return self._all.items.get(key)
 
     def still_has(self, meta: ObjectMeta) -> bool:
-        """Whether the object with this metadata is there: neither gone nor replaced by another one of its name.
+        """Whether the object with this metadata is still in the cache: neither deleted nor replaced by another one with
+        the same name.
 
-        To be asked after an ``await``, before anything is remembered about an object that was read before it. The
-        event handler that would forget it again may have run meanwhile.
+        Check it after an ``await`` before you store anything about an object that was read earlier: the event handler
+        that would remove it again may already have run.
         """
         found = self._all.items.get(f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name)
         return found is not None and found.metadata.uid == meta.uid
 
     def raw(self, key: str) -> bytes | None:
-        """The JSON the object was read from, without managedFields; None unless the informer keeps it."""
+        """The JSON from which the object was decoded, without managedFields; None unless the informer keeps it
+        (``keep_raw``)."""
         return self._raw.get(key)
 
     def list(self, namespace: str | None = None) -> builtins.list[T]:
@@ -204,7 +205,7 @@ class Cache(Generic[T]):
         return bucket.listing() if bucket is not None else []
 
     def count(self, name: str, value: str) -> int:
-        """How many objects ``by_index`` would give."""
+        """The number of objects that ``by_index`` would return."""
         bucket = self._indexes[name].buckets.get(value)
         return len(bucket.items) if bucket is not None else 0
 
@@ -217,7 +218,7 @@ class Cache(Generic[T]):
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         """Index all objects, those already there included. The same function under the same name may be added again.
 
-        An index function that raises gives that object no values; the exception is logged.
+        If the index function raises, the object is in no bucket, and the exception is logged.
         """
         known = self._indexes.get(name)
         if known is not None:
@@ -268,7 +269,7 @@ class Cache(Generic[T]):
         return old
 
     def replace(self, objects: Mapping[str, T], raw: Mapping[str, bytes], resource_version: str) -> None:
-        """Make this the whole content, in one step."""
+        """Replace the whole content atomically."""
         self._all = _Bucket()
         self._all.items = dict(objects)
         self._raw = dict(raw) if self.keep_raw else {}

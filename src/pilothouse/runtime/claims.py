@@ -1,4 +1,4 @@
-"""Which objects belong to an owner, and taking or giving them up.
+"""Adopts and releases the dependents of an owner (upstream's ``controller_ref_manager.go``).
 
 ``classify`` is the pure rule; ``Claims`` applies it for one owner during one reconcile. Mirrors
 ``pkg/controller/controller_ref_manager.go`` of v1.36. Pods, ReplicaSets and ControllerRevisions are claimed alike.
@@ -22,20 +22,20 @@ T = TypeVar("T", bound=Cached)
 
 
 class Claim(enum.Enum):
-    """What is to become of a candidate."""
+    """What to do with one candidate."""
 
     IGNORE = "ignore"
-    """It is none of ours, or must be left alone now."""
+    """Not ours, or it must not be changed now."""
     KEEP = "keep"
-    """It is ours and stays so."""
+    """Owned, and still matching."""
     ADOPT = "adopt"
     """It has no controller and matches."""
     RELEASE = "release"
-    """It is ours and no longer matches."""
+    """Owned, and no longer matching."""
 
 
 def classify(meta: ObjectMeta, *, owner_uid: str, owner_deleting: bool, matches: bool) -> Claim:
-    """The rule. An owner that is being deleted takes nothing and gives nothing up; an object that is, is not
+    """The decision. An owner that is being deleted neither adopts nor releases; an object that is being deleted is not
     adopted."""
     controller = controller_of(meta)
     if controller is not None:
@@ -61,15 +61,14 @@ class ClaimError(Exception):
 
 
 class CannotAdopt(Exception):
-    """The owner, read live, is not the one the cache shows."""
+    """The live owner has another uid than the cached one, or is being deleted."""
 
 
 class Claims(Generic[T]):
     """Claims for one owner, during one reconcile.
 
-    ``read_live`` reads the owner's metadata from the server, not from a cache; it is called at most once, before the
-    first adoption, and its outcome holds for all. ``on_write(meta)`` hears the answer of each patch (for the
-    consistency store).
+    ``read_live`` reads the owner's metadata from the API server; it is called at most once, before the first adoption.
+    ``on_write(meta)`` is called with the response to each patch (for the consistency store).
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Claims(Generic[T]):
         self._adoption_error: Exception | None = None
 
     async def claim(self, candidates: Iterable[T], *, predicate: Callable[[T], bool] | None = None) -> list[T]:
-        """The candidates that belong to the owner, in their order, adopting and releasing as needed.
+        """Adopt and release as needed; returns the candidates that belong to the owner, in their order.
 
         ``predicate`` is a further condition for keeping and adopting. Raises ``ClaimError`` when an adoption or a
         release failed, after trying all.
@@ -137,7 +136,7 @@ class Claims(Generic[T]):
         try:
             answer = await self._patch(meta, release_patch(meta.uid, self._reference.uid, self._finalizers))
         except (NotFound, Invalid):
-            # Gone, or (422) its uid is another one by now, or it has no owners any more: nothing to release.
+            # Deleted, or (422) replaced by an object with another uid, or without owner references: nothing to release.
             return
         self._wrote(answer.metadata)
 
@@ -172,8 +171,8 @@ def _adoption_error_of(cached: ObjectMeta, kind: str, live: ObjectMeta) -> Excep
 
 
 def adoption_patch(uid: str, reference: OwnerReference, finalizers: tuple[str, ...] = ()) -> Patch:
-    """Add the controller reference. The uid in the body is the precondition: another object of that name answers
-    409."""
+    """Add the controller reference. The uid in the body is a precondition: for another object with that name the
+    response is 409."""
     metadata: dict[str, Any] = {
         "ownerReferences": [
             {
@@ -215,7 +214,8 @@ def controller_index_key(namespace: str, kind: str, name: str, uid: str) -> str:
 
 
 def index_by_controller(obj: Cached) -> tuple[str, ...]:
-    """``controller_index`` as an index function for any kind; the same function for everybody, so that it is shared."""
+    """``controller_index`` as an index function for any kind. Always the same function, so that controllers share the
+    index."""
     return controller_index(obj.metadata)
 
 

@@ -1,5 +1,5 @@
-"""The ``rest_client_*`` metrics: what ``client``'s ``ClientMetrics`` and ``ConnectionMetrics`` report, under upstream's
-names and buckets.
+"""The ``rest_client_*`` metrics, with upstream's names and buckets, from ``ClientMetrics`` and ``ConnectionMetrics`` of
+``client``.
 
 Facts: component-base v0.36 ``metrics/prometheus/restclient/metrics.go``.
 """
@@ -17,7 +17,7 @@ _BYTES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 1677
 
 
 class RestClientMetrics:
-    """Counts every request of the clients it is given to, and what their transports do."""
+    """Counts the requests of the clients that get it, and the activity of their transports."""
 
     def __init__(self, registry: Registry, now: Callable[[], datetime.datetime]) -> None:
         self._requests = registry.counter(
@@ -150,7 +150,7 @@ class RestClientMetrics:
             self._ages.observe(former_age_seconds)
 
     def transport_given(self, *, made: bool) -> None:
-        """Somebody got a transport, a new one or one that there was. None is given back before the program ends."""
+        """A transport was requested: a new or an existing one. Transports are kept until the program ends."""
         self._transport_calls.labels("miss" if made else "hit").inc()
         if made:
             self._transports.inc()

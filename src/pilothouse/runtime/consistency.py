@@ -1,8 +1,8 @@
 """Do not act on a cache that is older than your own writes (KEP-5647, on by default since v1.36).
 
-A controller records in the store which resource version each of its writes got; before it acts on an owner it asks
-whether the caches it reads have come that far. Mirrors ``pkg/controller/util/consistency`` of v1.36. Versions are
-ordered by ``machinery.resource_versions``; where they can't be compared nothing is blocked.
+A controller records the resourceVersion of each of its writes, and checks before a sync whether the caches that it
+reads have reached them. Mirrors ``pkg/controller/util/consistency`` of v1.36. Versions are compared by
+``machinery.resource_versions``; if they cannot be compared nothing is blocked.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from pilothouse.runtime.informer import SharedInformer
 
 
 class StaleCache(RetryLater):
-    """A cache has not yet read what this controller wrote. The key comes back with backoff."""
+    """A cache is older than a write of this controller. The key is retried with backoff."""
 
     def __init__(self, read: str, wrote: str, group_resource: str) -> None:
         super().__init__(
@@ -35,7 +35,7 @@ class _Written:
 
 
 def read_versions(*informers: SharedInformer[Any]) -> dict[str, Callable[[], str]]:
-    """For a ``ConsistencyStore``: how far each informer has been read (``SharedInformer.read_version``)."""
+    """For a ``ConsistencyStore``: the version up to which each informer has read (``SharedInformer.read_version``)."""
 
     def version_of(informer: SharedInformer[Any]) -> Callable[[], str]:
         return lambda: informer.read_version
@@ -44,10 +44,10 @@ def read_versions(*informers: SharedInformer[Any]) -> dict[str, Callable[[], str
 
 
 class ConsistencyStore:
-    """Remembers, per owner and group-resource, the newest version this controller has written.
+    """Keeps, per owner and group-resource, the latest version that this controller has written.
 
-    ``read_versions`` gives for each group-resource (``"pods"``, ``"replicasets.apps"``) the version its cache has read,
-    usually from ``read_versions``. ``prefix`` names the metric
+    ``read_versions`` returns for a group-resource (``"pods"``, ``"replicasets.apps"``) the version that its cache has
+    reached, usually the result of the function ``read_versions``. ``prefix`` is that of the metric
     ``<prefix>_controller_stale_sync_skips_total{group,resource}``.
     """
 
@@ -67,7 +67,7 @@ class ConsistencyStore:
         )
 
     def wrote_at(self, owner_key: str, owner_uid: str, group_resource: str, resource_version: str) -> None:
-        """A write for this owner was answered with ``resource_version``. Only newer versions replace older ones."""
+        """Record that a write for this owner returned ``resource_version``. Older versions are ignored."""
         record = self._written.get(owner_key)
         if record is None or record.owner_uid != owner_uid:
             record = self._written[owner_key] = _Written(owner_uid)
@@ -78,7 +78,8 @@ class ConsistencyStore:
             record.versions[group_resource] = resource_version
 
     def ensure_ready(self, owner_key: str) -> None:
-        """Raise ``StaleCache`` if a cache is behind a write for this owner. What has been read is forgotten."""
+        """Raise ``StaleCache`` if a cache is older than a write for this owner. Writes that the cache has reached are
+        dropped."""
         record = self._written.get(owner_key)
         if record is None:
             return
@@ -93,7 +94,7 @@ class ConsistencyStore:
         del self._written[owner_key]
 
     def clear(self, owner_key: str, owner_uid: str | None = None) -> None:
-        """The owner is gone. With a uid, only if it is that one."""
+        """Drop the writes of a deleted owner. With a uid, only if they are of that owner."""
         record = self._written.get(owner_key)
         if record is not None and (owner_uid is None or record.owner_uid == owner_uid):
             del self._written[owner_key]

@@ -1,4 +1,4 @@
-"""What a program hands to a controller when it builds one."""
+"""What a program passes to a controller when it builds it."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -25,10 +25,10 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a controller may use. ``client`` is its own (identity, rate limit, User-Agent); informers are shared.
     ``env`` has the clock, random streams and uids, ``options`` is read with ``options_as``.
 
-    A controller gets its informers from ``informer``, which knows the watches that its descriptor declares. Only those
-    that watch what discovery finds (garbage collector, quota) ask the factories: ``informers`` cache whole views,
-    ``metadata_informers`` only metadata. Informers asked for while controllers are built are started by the program
-    afterwards.
+    A controller gets its informers from ``informer``, which checks that its descriptor declares the watch. Only
+    controllers that watch discovered resources (garbage collector, resource quota) use the factories: ``informers``
+    caches whole views, ``metadata_informers`` only metadata. The program starts the informers after all controllers are
+    built.
     """
 
     env: Env
@@ -42,13 +42,13 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     """Compiles large expressions off the event loop."""
     log: Log = msgspec.field(default_factory=lambda: Log("controller"))
     name: str = "the controller"
-    """The descriptor's; ``Descriptor.build`` fills in this and what follows."""
+    """Those of the descriptor. ``Descriptor.build`` sets this and the following fields."""
     watches: tuple[Watch, ...] = ()
     awaited: list[SharedInformer[Any]] = msgspec.field(default_factory=list)
     """The informers handed out that the controller waits for."""
 
     def options_as(self, kind: type[O]) -> O:
-        """The options, which are of that type, or its defaults if the program gave none."""
+        """The options, which must be of that type; its defaults if the program passed none."""
         if self.options is None:
             return kind()
         assert isinstance(self.options, kind), f"options are {type(self.options).__name__}, wanted {kind.__name__}"
@@ -57,10 +57,10 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     def informer(
         self, kind: Kind[T], *, namespace: str = "", indexes: Mapping[str, IndexFunction[T]] | None = None
     ) -> SharedInformer[T]:
-        """The informer that the descriptor declares for this kind, with these indexes besides those it has.
+        """The informer that the descriptor declares for this kind, with these additional indexes.
 
-        ``kind`` is that of the ``Watch``: where that has ``PODS.metadata``, ask for ``PODS.metadata``. The objects of a
-        namespace need no index: ``cache.list(namespace)``. ``namespace`` narrows a watch that is declared for all
+        ``kind`` is that of the ``Watch``: for a watch of ``PODS.metadata`` pass ``PODS.metadata``. No index is needed
+        for a namespace: use ``cache.list(namespace)``. ``namespace`` restricts a watch that is declared for all
         namespaces. Raises ``UndeclaredWatch`` for a kind that is not declared.
         """
         watch = next((each for each in self.watches if each.kind == kind), None)

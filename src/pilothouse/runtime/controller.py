@@ -1,7 +1,7 @@
 """The base of every controller: one queue, N workers, one crash handler.
 
-``reconcile(key)`` reads the whole state for one key and brings it closer to the desired state. It never runs twice
-at once for the same key. What happens to the key afterwards:
+``reconcile(key)`` reads the whole state for one key and brings it closer to the desired state. It never runs
+concurrently for the same key. Its result determines what happens to the key:
 
 =====================================  ======================================================================
 ``reconcile`` …                        the key …
@@ -44,8 +44,8 @@ K = TypeVar("K", bound=Hashable)
 __all__ = ["Controller", "Requeue", "RetryLater", "TerminalError", "WorkerPool"]
 
 COALESCING_TURNS = 32
-"""``turns`` for those who sum up pods: where a process is busy with starting pods, a set would otherwise report each
-one that becomes ready in a write of its own. Where it is not, the turns take less than a tenth of a millisecond."""
+"""``turns`` for controllers that aggregate pods. In a busy process each pod that becomes ready would otherwise cause a
+write. If the process is idle the turns take less than 0.1 ms."""
 STOP_SECONDS = 10.0
 """How long running reconciles get to finish when the controller is stopped."""
 
@@ -57,7 +57,7 @@ class Requeue(msgspec.Struct, frozen=True):
 
 
 class Syncing(Protocol):
-    """Something to wait for before work begins: an informer."""
+    """An informer, or anything else that must be synced before workers start."""
 
     async def wait_synced(self) -> None:
         """Return once the cache is filled."""
@@ -65,12 +65,12 @@ class Syncing(Protocol):
 
 
 class WorkerPool(Generic[K]):
-    """N workers on one queue. A controller with several queues has several pools. Without workers its keys wait for
-    ever, as upstream has it where a number of workers is not checked. What they write is written by ``component``, if
-    that is not ``name``.
+    """N workers on one queue. A controller with several queues has several pools. With 0 workers its keys are never
+    processed, as upstream, which does not validate some of these flags. ``component`` is recorded as the origin of
+    their writes, by default ``name``.
 
-    ``run`` ends by being cancelled. It then takes no further keys, gives running reconciles ``stop_seconds`` to finish,
-    cancels those that have not, and raises ``CancelledError``. It leaves no task behind.
+    ``run`` ends when it is cancelled. It then takes no more keys, gives running reconciles ``stop_seconds`` to finish,
+    cancels the others, and raises ``CancelledError``. No task is left running.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class WorkerPool(Generic[K]):
                 await self._sync_and_recover(key)
             finally:
                 queue.done(key)
-            # A reconcile that found nothing to do has not awaited anything; the rest of the program wants its turn.
+            # A reconcile without an await does not yield to the event loop: do it here.
             await asyncio.sleep(0)
 
     async def _sync_and_recover(self, key: K) -> None:
@@ -178,10 +178,10 @@ class WorkerPool(Generic[K]):
     def _failed(self, key: K, error: Exception) -> None:
         self._count("retried")
         if _is_overtaken(key, error):
-            # Somebody else wrote the object first. That is no failure; the next sync sees the change.
+            # A conflict with another writer is not an error; the next sync uses the new object.
             self._log.info("Reconcile had a conflict, will be retried", key=key, reason=error)
             return
-        # What the API server or the network said, or what was raised on purpose, needs no traceback; a bug does.
+        # Errors of the API server or the network, and exceptions raised on purpose, are logged without a traceback.
         if type(error).__module__.startswith("pilothouse.") or isinstance(error, OSError):
             self._log.error("Reconcile failed, will be retried", error=error, key=key)
         else:
@@ -194,7 +194,8 @@ class WorkerPool(Generic[K]):
 
 
 def _is_overtaken(key: Hashable, error: Exception) -> bool:
-    """Whether another client has changed what was to be written, or has deleted the object of the key."""
+    """Whether the error means that another client changed the object that was to be written, or deleted the object of
+    the key."""
     if isinstance(error, NotFound) and error.status.details is not None:
         return error.status.details.name == str(key).rpartition("/")[2]
     return isinstance(error, Conflict)
@@ -203,8 +204,8 @@ def _is_overtaken(key: Hashable, error: Exception) -> bool:
 class Controller(ABC):
     """A controller with one queue. Subclass it, add keys to ``queue`` from event handlers, write ``reconcile``.
 
-    ``waits_for`` are informers whose caches must be filled before the first key is worked on. Create it on the
-    running loop. ``turns``: see ``WorkQueue``.
+    ``waits_for`` are the informers that must be synced before the first key is processed. Create it in the running
+    loop. ``turns``: see ``WorkQueue``.
     """
 
     def __init__(
@@ -235,7 +236,7 @@ class Controller(ABC):
 
     @abstractmethod
     async def reconcile(self, key: str) -> Requeue | None:
-        """Bring the state for ``key`` closer to what is wanted. See the module for what the answer means."""
+        """Bring the state for ``key`` closer to the desired state. The result is described in the module."""
 
     def add_runnable(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run ``work()`` as long as the controller, from before its caches are filled: an event recorder, for example.
@@ -243,8 +244,7 @@ class Controller(ABC):
         self._runnables.append((f"{self.name}-{name}", work))
 
     def add_worker_pool(self, pool: WorkerPool[Any]) -> None:
-        """Also run the workers of another queue, once the caches are filled; what they write is this controller's. Call
-        it before ``run``."""
+        """Also run the workers of another queue after the caches are synced. Call it before ``run``."""
         pool.component = self.name
         self.pools.append(pool)
 
@@ -277,8 +277,8 @@ class Controller(ABC):
 
 
 class ManagedController(Controller):
-    """A controller that is built from a descriptor. It waits for every informer that it asks its context for, before or
-    after this constructor, except for those that are declared not to be awaited.
+    """A controller that is built from a descriptor. It waits for all informers that it gets from its context, before or
+    after this constructor, except those declared as not awaited.
 
     A subclass adds event handlers to its informers, passes its ``EventRecorder``'s ``run`` to ``add_runnable``, and
     defines ``reconcile``."""
@@ -303,5 +303,5 @@ class ManagedController(Controller):
             queue_name=queue_name,
             log=context.log,
         )
-        # Not a copy: helpers of the controller may ask for informers after this.
+        # Not a copy: helpers of the controller may get informers later.
         self._waits_for = context.awaited

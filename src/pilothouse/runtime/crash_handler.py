@@ -1,8 +1,8 @@
 """Survives exceptions of code that is not the machinery's own: event handlers and index functions.
 
-An unexpected exception there costs one event, is logged with its traceback and counted; an exception of a reconcile,
-which ``controller`` handles likewise, costs one key. Upstream's ``HandleCrash`` logs and counts, too, and then lets the
-process crash. Together these are the only broad ``except``s; ``CancelledError`` passes, it is no ``Exception``.
+An unexpected exception there affects one event, is logged with its traceback and counted; an exception in a reconcile,
+which ``controller`` handles, affects one key. Upstream's ``HandleCrash`` also logs and counts, but then the process
+panics. These are the only broad ``except``s; ``CancelledError`` is not caught.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class CrashHandler:
 
 
 def report_broken_invariant(error: Exception) -> None:
-    """Hand an ``AssertionError`` that was survived to the loop: the virtual one stops the run with it, others log."""
+    """Report a handled ``AssertionError`` to the event loop: the virtual loop stops the run with it, others log it."""
     if isinstance(error, AssertionError):
         loop = asyncio.get_running_loop()
         loop.call_exception_handler({"message": "A broken invariant was survived", "exception": error})

@@ -1,5 +1,5 @@
-"""What a program needs to know about a controller before it starts one. Importing descriptors costs nothing: the code
-of the controller is imported when the controller is built."""
+"""The declaration of a controller: what a program must have before it builds one. Importing descriptors is cheap: the
+code of the controller is imported when it is built."""
 
 import importlib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from pilothouse.runtime.watches import Watch
 
 
 class RunnableController(Protocol):
-    """What ``build`` returns."""
+    """The result of ``build``."""
 
     @property
     def name(self) -> str:
@@ -38,10 +38,10 @@ class FlagSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class CheckedOptions(Protocol):
-    """An options struct that knows which of its values cannot go together."""
+    """An options struct with rules about combinations of its values."""
 
     def validate(self) -> list[str]:
-        """What is wrong, in words for people; nothing if it can be used."""
+        """The error in the options, for users; empty if they are valid."""
         ...
 
 
@@ -89,18 +89,18 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
         return self.factory()(msgspec.structs.replace(context, name=self.name, watches=self.watches, awaited=[]))
 
     def factory(self) -> "Callable[[ControllerContext], RunnableController]":
-        """What builds the controller."""
+        """The factory of the controller."""
         build: Callable[[ControllerContext], RunnableController]
         build = importlib.import_module(f"{self.package}.controller").build
         return build
 
     def rules(self) -> list[tuple[str, str]]:
-        """The API groups and resources that its informers list and watch, which is what the program's account needs
-        rights for; ``*`` for all."""
+        """The API groups and resources that its informers list and watch, for which the program's user needs
+        permissions; ``*`` for all."""
         if self.watches_discovered:
             return [("*", "*")]
         return sorted({(watch.kind.group, watch.kind.resource) for watch in self.watches})
 
     def default_options(self) -> msgspec.Struct | None:
-        """A new options struct with its defaults, or None if the controller has none."""
+        """A new options struct with default values, or None if the controller has no options."""
         return self.options() if self.options is not None else None

@@ -1,7 +1,7 @@
-"""The event whose handlers are running: what a key that they add to a queue is enqueued for.
+"""The event that is being delivered to handlers. Keys that a handler adds to a queue record it as their trigger.
 
-Handlers of informers run on the loop, one after the other, and take no argument for it. So the informer says here which
-event it delivers, and the queue looks here when a key is added.
+Handlers of informers run one after another in the event loop. The informer sets the event here, and the queue reads it
+when a key is added.
 """
 
 from typing import Any
@@ -16,12 +16,12 @@ class Dispatch:
 
     def __init__(self) -> None:
         self.type = ""
-        """Of the event; empty while none is delivered."""
+        """Of the event; empty if none is being delivered."""
         self.resource = ""
         self.metadata: Any = None
 
     def begin(self, type_: str, resource: str, metadata: Any) -> None:
-        """Deliver this event next. ``type_`` is SYNC for what is no news: the first list, or a resync."""
+        """Set the event to deliver next. ``type_`` is SYNC for the initial list and resyncs."""
         self.type, self.resource, self.metadata = type_, resource, metadata
 
     def end(self) -> None:
@@ -34,4 +34,4 @@ class Dispatch:
 
 
 DISPATCH = Dispatch()
-"""Of this thread's loop. Loops of other threads in one process would mix up their triggers, nothing else."""
+"""Per event loop. Loops in other threads of the process would only mix up triggers."""

@@ -1,9 +1,9 @@
-"""Leader election on a Lease, and the fence that stops a leader who has lost it.
+"""Leader election on a Lease, and the fence that rejects writes of a leader that has lost it.
 
-One of several processes works, the others wait. A Lease is a record that its holder renews; who sees it unchanged
-for its whole duration may take it. Only the local clock counts for that: times inside the Lease are for
-people and never compared with ours, so clocks may be wrong or jump. Timing and requests are those of
-client-go v0.36 ``tools/leaderelection`` with a LeaseLock, so that ours and Go's programs can share one Lease.
+One of several processes is the leader, the others wait. The holder of the Lease renews it; another process may take it
+after it has been unchanged for its whole duration. Only the local clock is used: times in the Lease are informational
+and never compared, so clocks may be wrong or jump. Timing and requests are those of client-go v0.36
+``tools/leaderelection`` with a LeaseLock, so Go and Python programs can share a Lease.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ JITTER = 1.2
 
 
 class LeadershipLost(Exception):
-    """The lease could not be renewed in time; what was led has been stopped."""
+    """The lease could not be renewed in time, and the leader's work was stopped."""
 
 
 class Fence:
-    """Says whether this process may still write. Closed until the first lease.
+    """Whether this process may still write. Closed before the first lease.
 
-    ``check`` is given to the client of everything that runs only on the leader. It goes by loop time alone: once the
-    renew deadline has passed since the last successful renewal *was sent*, it raises, whatever the elector has noticed
-    so far. The next holder waits for the lease duration, which is longer, since it saw that renewal; that is the gap in
-    which our last requests can still be on their way.
+    ``check`` is called by every client that may only write as the leader. It uses only loop time: it raises as soon as
+    the renew deadline has passed since the last successful renewal *was sent*, whether the elector has noticed or not.
+    The next holder waits for the longer lease duration after that renewal; in the difference, the last requests can
+    still arrive.
     """
 
     __slots__ = ("_env", "_until")
@@ -67,12 +67,12 @@ class Fence:
         self._until = sent_at + renew_deadline_seconds
 
     def close(self) -> None:
-        """The lease is given up."""
+        """Close the fence: the lease was released."""
         self._until = float("-inf")
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What a Lease says. Times have whole seconds, as far as comparing goes."""
+    """The content of a Lease. Times are compared in whole seconds."""
 
     holder: str
     duration_seconds: int
@@ -83,7 +83,7 @@ class Record(msgspec.Struct, frozen=True):
     preferred_holder: str = ""
 
     def seen_as(self) -> tuple[object, ...]:
-        """What two observations of a Lease are compared by."""
+        """The fields in which two observations of a Lease are compared."""
         return (
             self.holder,
             self.duration_seconds,
@@ -112,7 +112,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 COMPONENT = "leader-election"
-"""Of the writes of Leases."""
+"""For writes of Leases."""
 
 _lease = msgspec.json.Decoder(Lease)
 
@@ -131,7 +131,7 @@ def _record_of(lease: Lease) -> Record:
 
 
 class LeaderElector:
-    """Leads, or waits to.
+    """Runs a function as the leader.
 
     ``run(lead)`` waits for the lease, then runs ``lead()`` and renews. Guarantees:
 
@@ -192,14 +192,14 @@ class LeaderElector:
         self._at_once: Callable[[str], bytes | None] | None = None
         """Renews the Lease without one."""
         self._moment: Moment | None = None
-        """Of such renewals."""
+        """Of these renewals."""
         self._meta = ObjectMeta(name=name, namespace=namespace)
         self._observed: Record | None = None
         self._observed_at = 0.0
         self._compared: tuple[object, ...] | None = None
         self._reported = ""
         self._undecided = False
-        """Whether a write of ours had no answer, so that the lease may be ours although we do not know."""
+        """Whether a write had no response, so that this process may hold the lease without knowing."""
         self._master = self._slow_path = None
         if metrics is not None:
             self._master = metrics.gauge(
@@ -219,16 +219,16 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """The holder that was last seen; empty when none was."""
+        """The holder that was observed last; empty if there was none."""
         return self._observed.holder if self._observed is not None else ""
 
     @property
     def is_leader(self) -> bool:
-        """Whether the lease, as last seen, is ours."""
+        """Whether this process holds the lease, by the last observation."""
         return self.leader == self.identity
 
     def check(self, tolerance_seconds: float = 20.0) -> str | None:
-        """For a health endpoint: why this process is unwell, or None.
+        """For a health endpoint: why this process is unhealthy, or None.
 
         A leader whose lease has been over for ``tolerance_seconds`` should long have stopped.
         """
@@ -268,7 +268,7 @@ class LeaderElector:
         return LeadershipLost(f"lost the lease {self._lock}: {reason}")
 
     async def _lead_and_renew(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Whether the lease was lost. Renewals go on until ``lead`` has ended, also while it is being stopped."""
+        """Whether the lease was lost. Renewals continue until ``lead`` has returned, also while it is being stopped."""
         loop = asyncio.get_running_loop()
         async with TaskGroup(f"leader of {self.name}") as group:
             leading = group.start(lead(), name=f"lead-{self.name}")
@@ -294,7 +294,7 @@ class LeaderElector:
             if not leading.done():
                 leading.cancel()
                 await _over(leading)
-            # A renewal that cannot be finished any more may come to an end after that of ``lead``.
+            # A renewal that is in flight may finish after the one of ``lead``.
             lost = lost or (renewing.done() and not renewing.cancelled() and stopped is None)
             renewing.cancel()
             await _over(renewing)
@@ -310,14 +310,14 @@ class LeaderElector:
         self._log.info("Successfully acquired lease", lock=self._lock)
 
     async def _renew(self) -> None:
-        """Return when the lease could not be renewed in time, or somebody else holds it."""
+        """Return when the lease could not be renewed in time, or another process holds it."""
         while True:
             try:
                 async with asyncio.timeout(self._deadline):
                     while not await self._try():
                         if self.leader not in {"", self.identity}:
-                            # Loop time can stand still while others' goes on, on a machine that sleeps: then the fence
-                            # is open and the lease is another's.
+                            # Loop time may stop while real time continues (suspend): then the fence is still open
+                            # although another process holds the lease.
                             self.fence.close()
                             self._log.info("Lease was taken over", lock=self._lock, holder=self.leader)
                             return
@@ -417,7 +417,7 @@ class LeaderElector:
         mine = Record(self.identity, int(self._duration), wall, wall, 0)
         observed = self._observed
         if observed is not None and observed.holder == self.identity and self._is_valid(now):
-            # The usual renewal: its resourceVersion makes sure that no other candidate has changed it.
+            # The usual renewal: its resourceVersion ensures that no other candidate has changed the Lease.
             record = _continued(mine, observed)
             error = await self._put(record)
             if error is None:
@@ -470,7 +470,7 @@ class LeaderElector:
         self._observed_at = self._env.monotonic()
 
     def _is_valid(self, now: float) -> bool:
-        """Whether the lease last seen has not run out since, by our own clock."""
+        """Whether the observed lease has not expired, by the local clock."""
         return self._observed is not None and self._observed_at + self._observed.duration_seconds > now
 
     # Requests
@@ -512,7 +512,7 @@ class LeaderElector:
         return await self._write(self._client.create(LEASES.raw, body, self.namespace), record)
 
     async def _write(self, request: Coroutine[Any, Any, msgspec.Raw], record: Record) -> Exception | None:
-        # This task also starts what is led: that is not done because of the lease.
+        # This task also starts ``lead``, whose actions are not caused by the Lease.
         moment = current_moment()
         begin_sync(COMPONENT, f"{self.namespace}/{self.name}")
         record_decision(self._decision(record))
@@ -533,7 +533,7 @@ class LeaderElector:
         return None
 
     async def _release(self) -> None:
-        """Release the lease. A conflict means that a renewal of ours was still on its way: read it again."""
+        """Release the lease. A conflict means that a renewal was still in flight: read it again."""
         try:
             async with asyncio.timeout(self._deadline):
                 while True:
@@ -557,7 +557,7 @@ class LeaderElector:
     def _say(self, what: str) -> None:
         if self._recorder is not None:
             with contextlib.suppress(msgspec.MsgspecError):
-                # Renewals do not read what they have written.
+                # Renewals do not read the response.
                 self._meta = _lease.decode(self._cached).metadata
             about = object_reference(LEASES, self._meta)
             self._recorder.event(about, NORMAL, "LeaderElection", f"{self.identity} {what}")
@@ -571,8 +571,8 @@ def _continued(mine: Record, before: Record) -> Record:
 
 
 async def _over(task: asyncio.Task[None]) -> None:
-    """Wait until the task has ended, however; its outcome belongs to its group. Cancelling the wait cancels nothing
-    else."""
+    """Wait until the task is done, whatever its result, which belongs to its group. Cancelling the wait does not cancel
+    the task."""
     if not task.done():
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda _task: None if over.done() else over.set_result(None))

@@ -1,8 +1,8 @@
-"""The exceptions with which a reconcile, or the start of a controller, says how it wants to be treated."""
+"""The exceptions by which a reconcile, or the start of a controller, determines how it is handled."""
 
 
 class TerminalError(Exception):
-    """A reconcile that would fail the same way again. It is logged and counted, and not retried until something
+    """A reconcile would fail again in the same way. It is logged and counted, and not retried until something
     changes."""
 
 
@@ -13,11 +13,11 @@ class RetryLater(Exception):  # a request, like Requeue, more than an error
     def __init__(self, message: str = "", *, delay: float | None = None) -> None:
         super().__init__(message)
         self.delay = delay
-        """Seconds until the next attempt; None for backoff."""
+        """Seconds until the next attempt; None for the queue's backoff."""
 
 
 class CannotRun(Exception):
-    """A controller must not work on what it found when it was started: the program ends, and says this text."""
+    """A controller cannot start in this cluster: the program exits with this message."""
 
 
 class LostLease(RuntimeError):

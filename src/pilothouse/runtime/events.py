@@ -1,9 +1,8 @@
 """The event recorder: reports what happened to an object, without flooding the API server.
 
-Controllers call ``EventRecorder.event``, which never waits and never fails; ``run`` sends. In between is the
-correlator, pure but for its memory: it merges what is alike, counts what repeats, and drops what is too much.
-Mirrors client-go v0.36 ``tools/record`` (event.go, events_cache.go). Like there, each component has its own recorder
-and its own limits.
+Controllers call ``EventRecorder.event``, which never blocks or raises; ``run`` sends the events. The correlator between
+them aggregates similar events, counts repeated ones, and drops events beyond a rate. Mirrors client-go v0.36
+``tools/record`` (event.go, events_cache.go): each component has its own recorder and limits.
 """
 
 import asyncio
@@ -36,17 +35,17 @@ SPAM_REFILL_SECONDS = 300.0
 MAX_TRIES = 12
 RETRY_SECONDS = 10.0
 SKIP_SECONDS = 1.0
-"""How long a namespace is not asked again that has refused an event because it goes away."""
+"""How long no events are sent to a namespace that rejected one because it is terminating."""
 COMBINED = "(combined from similar events): "
 
 V = TypeVar("V")
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
-    """One event as it goes to the server."""
+    """One event as it is sent."""
 
     name: str = ""
-    """Empty until it is about to be sent for the first time: most events of a rollout never are."""
+    """Empty until it is sent for the first time: most events of a rollout are never sent."""
     about: ObjectReference
     type: str
     reason: str
@@ -57,7 +56,7 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     component: str
     host: str = ""
     moment: Moment = Moment(None, "")
-    """What the component was at work on."""
+    """What the component was reconciling."""
     reports: bool = True
     """Whether the reporting fields are filled in; a combined event lacks them."""
 
@@ -100,8 +99,8 @@ class _Group:
 
 
 class _Recorded(msgspec.Struct, frozen=True, gc=False):
-    """What is to be remembered of an event. Its texts are in the key already; the rest of it would be as much again,
-    four thousand times in each component of a busy cluster."""
+    """What is kept of an event. Its texts are part of the key; a whole event would double the memory of 4,096 entries
+    per component."""
 
     name: str
     first_at: datetime.datetime
@@ -117,7 +116,7 @@ class _Bucket:
 
 
 class Correlator:
-    """Decides what becomes of an event. ``correlate`` gives what is to be sent, or None when it is dropped.
+    """Decides whether an event is sent. ``correlate`` returns the event to create or patch, or None if it is dropped.
 
     1. Aggregate: from the tenth distinct message on within ten minutes of each other, events that differ only in their
        message become one event, ``(combined from similar events): <message>``.
@@ -157,7 +156,7 @@ class Correlator:
         self._groups.put(key, group)
         if len(group.messages) < AGGREGATE_AT:
             return event, (*key, event.about.field_path, event.message)
-        # Which message makes room does not matter (upstream takes any); the oldest keeps runs repeatable.
+        # Upstream evicts any message; evicting the oldest makes runs reproducible.
         del group.messages[next(iter(group.messages))]
         combined = msgspec.structs.replace(
             event,
@@ -193,7 +192,8 @@ class EventNames:
 
     def next(self, object_name: str, at: datetime.datetime) -> str:
         """A new name. If the object's own name does not allow one, it is a uid."""
-        # Python's clocks have microseconds, and virtual ones stand still: chance and a counter stand in for the rest.
+        # Python's clocks have microseconds, and virtual time stands still: a random number and a counter replace the
+        # missing digits.
         nanoseconds = (
             int(at.timestamp()) * 1_000_000_000 + at.microsecond * 1000 + self._env.stream("event-name").randrange(1000)
         )
@@ -205,9 +205,9 @@ class EventNames:
 class EventRecorder:
     """Records events of one ``component`` (``replicaset-controller``).
 
-    ``event`` returns at once and never raises. Events are sent in order, one at a time, or with ``at_once`` in parallel
-    but for repetitions of one. An event is lost when a thousand are waiting, when the server rejects it, or after two
-    minutes without an answer. Callers that record many wait for ``room`` before.
+    ``event`` returns at once and never raises. Events are sent in order, one at a time; with ``at_once`` in parallel,
+    except for repetitions. An event is lost if a thousand are waiting, if the server rejects it, or after two minutes
+    without a response. Callers that record many events wait for ``room`` first.
     """
 
     def __init__(self, client: Client, env: Env, component: str, *, host: str = "", at_once: int = 1) -> None:
@@ -228,7 +228,7 @@ class EventRecorder:
         self._room.set()
         self._dropped = 0
         self._report_at = float("-inf")
-        self._ending: dict[str, float] = {}  # namespaces that take no events, and until when that is taken for granted
+        self._ending: dict[str, float] = {}  # namespaces that reject events, and until when none are sent to them
 
     def event(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
         """Something happened to ``about``. ``type_`` is ``Normal`` or ``Warning``, ``reason`` one CamelCase word."""
@@ -275,8 +275,8 @@ class EventRecorder:
         self._report_at = self._env.monotonic() + 1.0
 
     async def room(self) -> None:
-        """Wait until there is room for many more events. After a second there may be none: the server does not answer
-        then, and events must not be what everything waits for."""
+        """Wait until there is room for many events, at most a second: if the server does not respond, events must not
+        block other work."""
         if self._room.is_set():
             return
         try:
@@ -286,7 +286,7 @@ class EventRecorder:
             return
 
     async def run(self) -> None:
-        """Send until cancelled. What waits then is lost; see ``flush``."""
+        """Send until cancelled. Events that are waiting then are lost; see ``flush``."""
         if self._at_once == 1:
             await self._follow_queue(self._deliver)
             return
@@ -342,7 +342,8 @@ class EventRecorder:
         return True
 
     async def _deliver(self, event: Occurrence) -> None:
-        """Until it is sent or refused, or twelve tries have had no answer. Later events wait meanwhile."""
+        """Send one event; returns when it is sent or rejected, or after twelve attempts without a response. Later
+        events wait."""
         about = f"{event.namespace}/{event.name}"
         return_to(event.moment)
         if event.moment.sync is None:
@@ -373,7 +374,7 @@ class EventRecorder:
                 return
             if tries == MAX_TRIES:
                 break
-            # The first pause is random, so that clients do not all come back at once when the server does.
+            # The first pause is random, so that not all clients retry at the same time.
             share = self._env.stream("event-retry").random() if tries == 1 else 1.0
             await asyncio.sleep(RETRY_SECONDS * share)
         self._log.error("Unable to write event (retry limit exceeded!)", event=about)
@@ -393,7 +394,7 @@ class EventRecorder:
             try:
                 await self._client.patch(EVENTS.raw, event.name, patch, event.namespace)
             except NotFound:
-                pass  # events expire: make it anew, with its count
+                pass  # the event has expired: create it again, with its count
             else:
                 return
         await self._client.create(EVENTS.raw, _NewEvent.of(event), event.namespace)

@@ -1,4 +1,4 @@
-"""What a controller has asked for and not yet seen in its cache.
+"""The creations and deletions that a controller has requested and not yet observed in its cache.
 
 A controller that created three pods must not create three more because its cache does not show them yet. Before it
 acts it
@@ -73,13 +73,13 @@ class Expectations:
             record.deletions -= deletions
 
     def creation_observed(self, key: str) -> None:
-        """One creation was seen, or failed."""
+        """Lower by one creation that was observed or failed."""
         record = self._records.get(key)
         if record is not None:
             record.adds -= 1
 
     def deletion_counted(self, key: str) -> None:
-        """One deletion was seen, or failed, whichever it was."""
+        """Lower by one deletion that was observed or failed."""
         record = self._records.get(key)
         if record is not None:
             record.deletions -= 1
@@ -95,24 +95,24 @@ class Expectations:
         return self._env.monotonic() - record.at > TIMEOUT_SECONDS
 
     def expires_in(self, key: str) -> float | None:
-        """In how many seconds the key may be acted on although something expected is still missing; ``None`` when
-        nothing is. A sync that an expectation holds back is repeated then, since an event that never comes enqueues
-        nothing (upstream syncs again only when something else happens to the owner)."""
+        """The seconds after which the key may be synced although something expected was not observed; ``None`` if
+        nothing is expected. A sync that expectations block is requeued for that time, because an event that is never
+        observed enqueues nothing (upstream waits until another event)."""
         record = self._records.get(key)
         if record is None or self.satisfied(key):
             return None
         return record.at + TIMEOUT_SECONDS - self._env.monotonic() + _JUST_AFTER
 
     def delete(self, key: str) -> None:
-        """Forget the key: its owner is gone, or another object under the same name."""
+        """Drop the expectations of a key whose owner was deleted or replaced."""
         self._records.pop(key, None)
 
 
 class UidTrackingExpectations(Expectations):
-    """The variant that knows *which* objects are expected to go, by ``namespace/name``.
+    """The variant with the keys of the objects whose deletion is expected (``UIDTrackingControllerExpectations``).
 
-    A deletion counts once, and only if it was expected, although it is seen twice: as an update that sets
-    ``deletionTimestamp`` and as the delete event.
+    A deletion counts once, and only if it was expected, although it is observed twice: as an update that sets
+    ``deletionTimestamp`` and as the DELETED event.
     """
 
     def __init__(self, env: Env) -> None:
@@ -143,13 +143,13 @@ class UidTrackingExpectations(Expectations):
     def awaited_by(self, object_key: str) -> str | None:
         """The key that waits for the deletion of this object.
 
-        The object itself may not show it: one that was adopted and deleted while a watch was broken ends as the orphan
-        that was cached. Upstream then waits until the expectation expires.
+        The deleted object may not have the owner: if it was adopted and deleted while a watch was broken, the cached
+        orphan is delivered. Upstream then waits until the expectation expires.
         """
         return self._awaited_by.get(object_key)
 
     def deletion_observed(self, key: str, object_key: str) -> None:
-        """The deletion of this object was seen, or failed."""
+        """The deletion of this object was observed, or failed."""
         doomed = self._doomed.get(key)
         if doomed is not None and object_key in doomed:
             doomed.discard(object_key)

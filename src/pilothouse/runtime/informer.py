@@ -44,7 +44,8 @@ def _nothing(*_args: object) -> None:
 
 
 class Registration(Generic[T]):
-    """One handler of an informer. ``remove`` ends its notifications; ``has_synced`` once it has seen the first list."""
+    """One handler of an informer. ``remove`` stops its notifications; ``has_synced`` is true after it has received the
+    initial list."""
 
     __slots__ = ("_informer", "next_resync", "on_add", "on_delete", "on_update", "resync_seconds")
 
@@ -76,7 +77,7 @@ class Registration(Generic[T]):
 
 
 class SharedInformer(Generic[T]):
-    """See the module. Get one from ``InformerFactory.informer``; add indexes to ``cache`` and handlers at any time."""
+    """See the module. Get one from ``InformerFactory.informer``. Indexes and handlers can be added at any time."""
 
     def __init__(
         self,
@@ -147,7 +148,8 @@ class SharedInformer(Generic[T]):
 
     @property
     def replacing(self) -> bool:
-        """Whether the cache holds a new list that handlers have not yet received in full: their own state is behind."""
+        """Whether the cache has a new list that handlers have not received completely, so that their own state is
+        older."""
         return self._replacing
 
     @property
@@ -182,9 +184,9 @@ class SharedInformer(Generic[T]):
         """Call these from now on. ``on_add(obj, initial)``, ``on_update(old, new)``, ``on_delete(obj,
         final_state_unknown)``.
 
-        What is cached already is delivered before this returns, as ``on_add(obj, True)``, sorted by key. With
-        ``predicate`` the handler gets only matching objects: an update after which an object starts or stops to match
-        is an add or a delete. ``resync_seconds`` overrides the informer's; 0: no resync, less than 0: the informer's.
+        Before this returns, ``on_add(obj, True)`` is called for all cached objects, sorted by key. With ``predicate``
+        the handler gets only matching objects: an update after which an object starts or stops matching is an add or a
+        delete. ``resync_seconds`` overrides the informer's; 0: no resync, less than 0: the informer's.
         """
         if self._stopped:
             raise RuntimeError(f"the informer of {self.kind.group_resource} is stopped, no handler can be added")
@@ -238,12 +240,12 @@ class SharedInformer(Generic[T]):
         self._task = group.start(self.run(), name=f"informer-{self.kind.group_resource}")
 
     def stop(self) -> None:
-        """End ``run`` if it was begun with ``start``. The cache keeps its objects; handlers are not called."""
+        """Stop ``run`` if it was started by ``start``. The cache keeps its objects; handlers are not called."""
         self._stopped = True
         if self._task is not None:
             self._task.cancel()
         if not self._started:
-            self._ended()  # a task that is cancelled before its first step never comes to the end of ``run``
+            self._ended()  # a task that is cancelled before its first step does not run its finally
 
     def _ended(self) -> None:
         self._stopped = True
@@ -253,20 +255,20 @@ class SharedInformer(Generic[T]):
                 waiter.set_exception(
                     RuntimeError(f"the informer of {self.kind.group_resource} was stopped before it had synced")
                 )
-                waiter.exception()  # a waiter that is being cancelled as well must not be reported as forgotten
+                waiter.exception()  # do not report a waiter that is cancelled at the same time as never awaited
         self._waiters.clear()
 
     # The reflector's side
 
     async def replace(self, items: dict[str, Item[T]], unreadable: frozenset[str], resource_version: str) -> None:
-        """Swap the whole cache, then notify: first of what is gone, then of what is new or changed, in list order."""
+        """Replace the cache, then notify: deletions first, then new and changed objects in the order of the list."""
         cache, handlers, call = self.cache, self._handlers, self._crash_handler.call
         objects: dict[str, T] = {key: item.object for key, item in items.items()}
         raw: dict[str, bytes] = {}
         if cache.keep_raw:
             raw = {key: without_managed_fields(item.raw) for key, item in items.items()}
         for key in sorted(unreadable):
-            # It exists, in a form that cannot be read. Reporting it as gone would be worse than showing it as it was.
+            # The object exists but cannot be decoded. Keep the old version: reporting a deletion would be worse.
             known = cache.get(key)
             if known is not None:
                 objects[key] = known
@@ -285,7 +287,7 @@ class SharedInformer(Generic[T]):
         cache.replace(objects, raw, resource_version)
         started = self._env.perf_counter()
         count = 0
-        # A handler that is added while this goes on has been given the new state whole, and is not in ``handlers``.
+        # A handler that is added meanwhile has received the new state, and is not in ``handlers``.
         for key, old in before.items():
             if key not in objects:
                 DISPATCH.begin("DELETED", self._resource, old.metadata)
@@ -323,14 +325,15 @@ class SharedInformer(Generic[T]):
             self._waiters.clear()
 
     def apply(self, events: list[WatchEvent[T]], *, record_version: bool) -> None:
-        """Bring each change into the cache and notify. The cache, not the event, decides between add and update."""
+        """Apply each change to the cache and notify. The cache, not the event, determines whether it is an add or an
+        update."""
         cache, report = self.cache, self._crash_handler.report
         put, keep_raw = cache.put, cache.keep_raw
         dispatch = DISPATCH
         dispatch.resource = self._resource
         started = self._env.perf_counter() if self._latency is not None else 0.0
         for event in events:
-            handlers = self._handlers  # a handler may add another one, which was given what is cached
+            handlers = self._handlers  # a handler may add another handler, which receives the cached objects
             obj = event.object
             meta = obj.metadata
             key = event.key or object_key(meta)
@@ -372,7 +375,7 @@ class SharedInformer(Generic[T]):
         await self.wait_synced()
         while True:
             self._resync_changed.clear()
-            # While a list is being delivered handlers do not yet know all objects that a resync would show.
+            # While a list is being delivered, handlers have not received all objects that a resync would deliver.
             waiting = () if self._replacing else self._handlers
             due_at = min((h.next_resync for h in waiting if h.resync_seconds), default=None)
             timer = None if due_at is None else loop.call_at(due_at, self._resync_changed.set)
@@ -391,7 +394,7 @@ class SharedInformer(Generic[T]):
     async def _resync(self, handlers: list[Registration[T]]) -> None:
         self._log.info("Forcing resync", v=4, type=self.kind.group_resource)
         for count, obj in enumerate(self.cache.list(), 1):
-            # Whatever changed since the listing was delivered as what it is.
+            # Objects that changed since the list was delivered are delivered as updates.
             if self.cache.get(object_key(obj.metadata)) is obj:
                 DISPATCH.begin(SYNC, self._resource, obj.metadata)
                 for handler in handlers:
@@ -404,7 +407,7 @@ class SharedInformer(Generic[T]):
         labels = ("name", "group", "version", "resource")
         kind = self.kind
         values = (name, kind.group, kind.version, kind.resource)
-        # There is no queue between watch and cache here: what upstream counts is always 0.
+        # There is no queue between watch and cache here: upstream's metric is always 0.
         metrics.gauge("informer_queued_items", "[ALPHA] Number of items currently queued in the FIFO.", labels).labels(
             *values
         )
@@ -462,10 +465,11 @@ def _key(kind: Kind[Any], *selection: str) -> tuple[Any, ...]:
 
 
 class InformerFactory:
-    """Gives every controller of a program the same informer for the same selection.
+    """Returns the same informer to all controllers of a program that use the same selection.
 
-    Informers asked for before ``start`` begin then; later ones begin at once, so that handlers added in the same breath
-    miss nothing. ``resync_seconds`` None draws the resync period as upstream does: 12 h × [1, 2), once per factory.
+    Informers that exist before ``start`` are started by it, later ones at once; handlers that are added without an
+    await in between miss nothing. ``resync_seconds`` None: a random resync period as upstream's, 12 h × [1, 2), once
+    per factory.
     """
 
     def __init__(
@@ -496,7 +500,7 @@ class InformerFactory:
     def keep_raw(
         self, kind: Kind[Any], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> None:
-        """Let this informer keep each object's JSON, even if the first caller that uses it does not need it."""
+        """Keep the JSON of objects in this informer, even if its first user does not need it."""
         self._raw.add(_key(kind, namespace, label_selector, field_selector))
 
     def informer(
@@ -511,9 +515,9 @@ class InformerFactory:
     ) -> SharedInformer[T]:
         """The informer of that kind and selection; the same one for all readers with the same view.
 
-        ``keep_raw`` also keeps each object's JSON, for controllers that write it back whole. It must be asked for
-        before the informer starts. Whose view shows less than others need of the kind does not ``offer`` it to those
-        who take any that is ``existing``.
+        ``keep_raw`` also keeps each object's JSON, for controllers that write whole objects. It must be set before the
+        informer starts. ``offer=False`` hides it from callers that accept any view (``existing``), because this view
+        lacks fields that they need.
         """
         key = _key(kind, namespace, label_selector, field_selector)
         known = self._informers.get(key)
@@ -557,7 +561,7 @@ class InformerFactory:
 
     @property
     def informers(self) -> list[SharedInformer[Any]]:
-        """All informers, in the order in which they were first asked for."""
+        """All informers, in the order of creation."""
         return list(self._informers.values())
 
     def start(self, group: TaskGroup) -> None:
@@ -568,7 +572,7 @@ class InformerFactory:
                 informer.start(group)
 
     async def wait_synced(self) -> None:
-        """Wait until every informer that exists now has synced. Informers stopped meanwhile don't count."""
+        """Wait until all existing informers have synced. Informers that are stopped meanwhile are ignored."""
         for informer in self.informers:
             try:
                 await informer.wait_synced()
@@ -577,7 +581,7 @@ class InformerFactory:
                     raise
 
     def stop(self, kind: Kind[Any]) -> None:
-        """Stop and forget every informer of that resource; asking again makes a new one."""
+        """Stop and remove all informers of that resource; a later request creates a new one."""
         for key, informer in list(self._informers.items()):
             if (kind.group, kind.resource, kind.metadata_only) == key[:3]:
                 informer.stop()

@@ -1,5 +1,4 @@
-"""The registry of metrics under the name by which controllers know it; ``machinery.metrics`` has it, for the API server
-too."""
+"""The metrics registry for controllers; the implementation is ``machinery.metrics``, which the API server uses, too."""
 
 from pilothouse.machinery.metrics import (
     DEFAULT_BUCKETS,

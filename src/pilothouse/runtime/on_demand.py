@@ -1,9 +1,9 @@
-"""A program that is built with the first object that gives it something to do.
+"""Builds a program when the first object appears that it has to process.
 
-A plane that lives for one test has no use for most controllers: their modules, caches and watches are a good part of
-what its start costs. Descriptors say what gives a controller something to do (``Watch.predicate``). Until there is such
-an object ``OnDemand`` stands in for it. What comes then is to the controller as if its process had just been started:
-it reads what is there.
+A plane that exists for one test does not need most controllers; their modules, caches and watches would be a large part
+of its start. Descriptors declare which objects a controller processes (``Watch.predicate``). ``OnDemand`` watches for
+such an object and then builds the controller, for which this is like a start of its process: it lists the existing
+objects.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ class Runnable(Protocol):
 
 
 class OnDemand:
-    """Runs what ``build`` makes, once there is an object that the ``predicate`` of one of ``watches`` accepts.
+    """Runs the result of ``build`` as soon as there is an object that matches the ``predicate`` of one of ``watches``.
 
-    To be made before the informers start, without an await in between.
+    Create it before the informers are started, without an await in between.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class OnDemand:
         await program.run()
 
     async def settled(self) -> None:
-        """Return once what there is has been seen, and the program is built if that gives it something to do."""
+        """Return after the initial lists were processed, and the program was built if it has something to do."""
         for informer in self._informers:
             await informer.wait_synced()
         if self._needed.is_set():
@@ -77,7 +77,7 @@ def can_wait(watches: Iterable[Watch]) -> bool:
 
 
 def keep_raw_for(watches: Iterable[Watch], informers: InformerFactory) -> None:
-    """Have informers keep the raw objects that a controller needs later: a running informer can't begin to."""
+    """Make informers keep the raw objects that the controller will need: a running informer cannot start to."""
     for watch in watches:
         if watch.keep_raw:
             informers.keep_raw(

@@ -13,7 +13,7 @@ from pilothouse.machinery.names import dns_subdomain_errors
 from pilothouse.runtime.events import NORMAL, WARNING, EventRecorder
 
 _POD_META = PODS.read_as(Object)
-"""All that is read of an answer is the pod's name and version."""
+"""The response is only decoded as far as name and resourceVersion."""
 
 _BODIES = 256
 
@@ -55,8 +55,8 @@ class NoLabels(ValueError):
 def pod_body(template: msgspec.Raw | bytes, owner_name: str, controller: OwnerReference, *, name: str = "") -> bytes:
     """The pod that a template describes: its labels, annotations and finalizers, and its spec byte for byte.
 
-    The name is generated from the owner's unless one is given (what it would have been generated from is there all the
-    same, as upstream has it). Raises ``NoLabels``.
+    The name is generated from the owner's unless one is given; ``generateName`` is set in both cases, as upstream does.
+    Raises ``NoLabels``.
     """
     read = _template.decode(template)
     meta = read.metadata
@@ -65,8 +65,8 @@ def pod_body(template: msgspec.Raw | bytes, owner_name: str, controller: OwnerRe
     if not (controller.api_version and controller.kind and controller.controller and controller.block_owner_deletion):
         raise ValueError(f"pods are created for a controller that blocks its owner's deletion, got {controller}")
     prefix = f"{owner_name}-"
-    # getPodsPrefix: the dash is left out where it would make the prefix invalid. As a prefix "a-" is fine, so the
-    # check is of what may follow it.
+    # getPodsPrefix: the dash is omitted if it would make the prefix invalid. A prefix "a-" is valid, so a name with
+    # that prefix is checked.
     generate_name = prefix if not dns_subdomain_errors(f"{prefix}a") else owner_name
     new = _NewPod(
         api_version="v1",
@@ -105,8 +105,8 @@ class PodControl:
     ) -> Object:
         """Create a pod from the template, controlled by ``controller``. Events: SuccessfulCreate, FailedCreate.
 
-        Its name is ``name``, or generated from ``prefix``, else from the owner's name. A rejection by a terminating
-        namespace makes no event.
+        Its name is ``name``, or generated from ``prefix``, or else from the owner's name. No event is recorded if the
+        namespace is terminating.
         """
         body = self._body(template, owner.name, controller, name, prefix)
         try:
@@ -121,7 +121,7 @@ class PodControl:
     async def delete_pod(self, namespace: str, name: str, owner: ObjectReference) -> None:
         """Delete a pod with its own grace period, without preconditions. Events: SuccessfulDelete, FailedDelete.
 
-        ``NotFound`` makes no event and is raised all the same: the caller's expectation will never be observed.
+        ``NotFound`` records no event but is raised, because the caller's expectation will never be observed.
         """
         try:
             await self._client.delete(PODS, name, namespace)

@@ -1,10 +1,9 @@
-"""What the process uses, as ``process_*``: the names and texts of Go's client library (``client_golang`` v1.23
-``prometheus/process_collector_procfsenabled.go``), which every upstream program shows on Linux.
+"""The ``process_*`` metrics: names and help texts of Go's client library (``client_golang`` v1.23
+``prometheus/process_collector_procfsenabled.go``), which every upstream program exposes on Linux.
 
-Programs that serve ``/metrics`` call ``install``; what simulation runs never does. The files of ``/proc`` are read when
-somebody asks, a tenth of a millisecond. Where there is no ``/proc`` there are no such metrics, as with Go on most
-systems. Of Go's own ``go_*`` there is ``go_goroutines``, which dashboards show: the tasks of asyncio stand for
-goroutines.
+Programs that serve ``/metrics`` call ``install``; simulations do not. The files of ``/proc`` are read with each scrape,
+in 0.1 ms. Without ``/proc`` there are no such metrics, as with Go on most systems. Of the ``go_*`` metrics there is
+only ``go_goroutines``, for dashboards: the number of asyncio tasks.
 """
 
 import asyncio
@@ -15,11 +14,11 @@ from pathlib import Path
 from pilothouse.machinery.metrics import Registry
 
 UNLIMITED = float(2**64 - 1)
-"""How Go shows a limit that is none."""
+"""The value for an unlimited resource, as in Go."""
 
 
 def install(registry: Registry, proc: Path = Path("/proc")) -> None:
-    """Expose the process from now on, if ``proc`` shows it, and its tasks to whoever asks in the event loop."""
+    """Register the metrics of the process, if ``proc`` has them, and of its asyncio tasks."""
     tasks = registry.gauge("go_goroutines", "Number of goroutines that currently exist.").labels()
     registry.on_collect(lambda: tasks.set(_tasks()))
     process = proc / "self"

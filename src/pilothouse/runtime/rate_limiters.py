@@ -13,14 +13,14 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
 
 class RateLimiter(Protocol[K_contra]):
-    """What a work queue asks."""
+    """The interface that a work queue uses."""
 
     def when(self, key: K_contra) -> float:
-        """Count one more failure of ``key`` and say how many seconds it must wait."""
+        """Count one more failure of ``key`` and return the seconds to wait."""
         ...
 
     def forget(self, key: K_contra) -> None:
-        """``key`` is fine, or given up: its failures no longer count."""
+        """Reset the failures of ``key``, which succeeded or was given up."""
         ...
 
     def num_requeues(self, key: K_contra) -> int:
@@ -52,7 +52,8 @@ class ExponentialFailureLimiter(Generic[K]):
 class BucketLimiter(Generic[K]):
     """One token bucket for all keys: ``rate`` tokens per second, ``burst`` at most. Every call reserves a token.
 
-    With rate 10 and burst 100 the first hundred calls wait 0 s, the next 0.1 s, 0.2 s, …, as long as none is refilled.
+    With rate 10 and burst 100 the first hundred calls wait 0 s, the next ones 0.1 s, 0.2 s, …, unless tokens are
+    refilled.
     """
 
     def __init__(self, env: Env, rate: float, burst: int) -> None:
@@ -115,7 +116,7 @@ class FastSlowLimiter(Generic[K]):
 
 
 class MaxOfLimiter(Generic[K]):
-    """The longest answer of several limiters. All of them are asked, so all of them advance."""
+    """The longest delay of several limiters. All of them are called, so the state of all advances."""
 
     def __init__(self, *limiters: RateLimiter[K]) -> None:
         self._limiters = limiters

@@ -1,7 +1,6 @@
-"""Keeps a store in step with what the API server has: list and watch, for ever.
+"""Keeps a store up to date with the API server, by list and watch.
 
-``informer`` owns one and receives what it finds as a ``Sink``. It is a small machine; each state knows only what is
-true in it:
+The ``informer`` owns a reflector and receives the results as a ``Sink``. It is a state machine:
 
 ::
 
@@ -12,8 +11,8 @@ true in it:
                   │                       │
                   └────────► Ended ───────┴──► Waiting ──► Begin
 
-There is no fatal error: 403, 404 and a server that is down are retried for ever, with backoff. Rules and constants are
-those of client-go v0.36 ``tools/cache/reflector.go``.
+There is no fatal error: 403, 404 and connection errors are retried forever, with backoff. Rules and constants are those
+of client-go v0.36 ``tools/cache/reflector.go``.
 """
 
 import asyncio
@@ -53,28 +52,30 @@ SLOW_LIST_SECONDS = 10.0
 GONE_SECONDS = 60.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 EVENTS_PER_TURN = 200
-"""After so many events the rest of the program gets a turn."""
+"""After this many events the reflector yields to the event loop."""
 
 _EXPECTED = (ApiError, OSError, ValueError)
-"""What listing and watching can raise: refusals, no answer (``TimeoutError`` is an ``OSError``), unreadable answers."""
+"""The exceptions of list and watch: error responses, no response (``TimeoutError`` is an ``OSError``), undecodable
+responses."""
 
 
 class Item(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """An object as it goes into a store."""
+    """An object as it is stored."""
 
     object: T
     raw: bytes
 
 
 class Sink(Protocol[T]):
-    """What a reflector feeds. Calls come one after the other, never two at once."""
+    """The consumer of a reflector. Its methods are never called concurrently."""
 
     async def replace(self, items: "dict[str, Item[T]]", unreadable: frozenset[str], resource_version: str) -> None:
         """This is everything there is, except ``unreadable``: those exist but could not be decoded."""
         ...
 
     def apply(self, events: list[WatchEvent[T]], *, record_version: bool) -> None:
-        """These changes happened, in this order; none is a bookmark. ``record_version``: they are in version order."""
+        """These changes happened, in this order; there are no bookmarks. ``record_version``: they are ordered by
+        version."""
         ...
 
     def bookmark(self, resource_version: str) -> None:
@@ -86,15 +87,15 @@ class Sink(Protocol[T]):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """Nothing is known, or what is known must be fetched again."""
+    """The initial state, or the state must be listed again."""
 
 
 class Streaming(msgspec.Struct, frozen=True):
-    """The state is asked for as a stream (WatchList)."""
+    """The state is being read as a stream (WatchList)."""
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """The state is asked for as a list, in pages."""
+    """The state is being listed, in pages."""
 
 
 class Reconnecting(msgspec.Struct, frozen=True):
@@ -102,7 +103,7 @@ class Reconnecting(msgspec.Struct, frozen=True):
 
 
 class Live(msgspec.Struct, frozen=True):
-    """A watch is open. ``ordered``: its events come in version order from the first."""
+    """A watch is open. ``ordered``: its events have been in version order since the first one."""
 
     watch: "Watch[Any]"
     started_at: float
@@ -110,14 +111,14 @@ class Live(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """Listing or watching came to an end that needs a fresh start."""
+    """A list or watch has ended and must be started from the beginning."""
 
     error: Exception | None
     doing: str
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A pause, and what comes after it."""
+    """A pause before the given state."""
 
     then: "Begin | Streaming | Reconnecting"
 
@@ -126,7 +127,7 @@ State = Begin | Streaming | Listing | Reconnecting | Live | Ended | Waiting
 
 
 class VeryShortWatch(ConnectionError):
-    """A watch ended within a second and without an event: something is wrong with it."""
+    """A watch ended within a second without an event ("very short watch")."""
 
 
 class Backoff:
@@ -155,8 +156,8 @@ class Backoff:
 class Reflector(Generic[T]):
     """One kind, one selection, one sink. ``run`` until cancelled.
 
-    ``last_version`` is the newest version read. ``stream_first`` asks for the state as a stream and falls back to
-    the list for one round when the server has no streams.
+    ``last_version`` is the latest version that was read. ``stream_first``: use WatchList, and fall back to a list once
+    if the server does not support it.
     """
 
     def __init__(
@@ -239,7 +240,7 @@ class Reflector(Generic[T]):
     # The state as a stream
 
     async def _stream(self) -> State:
-        """Ask for the present state as ADDED events, up to the bookmark that ends it, and keep the same watch open."""
+        """Read the current state as ADDED events up to the bookmark that ends it, and keep the watch open."""
         started_at = self._env.monotonic()
         self._unreadable.clear()
         ticker = _BookmarkTicker(self._log, self._type)
@@ -305,14 +306,15 @@ class Reflector(Generic[T]):
             except _EXPECTED as error:
                 if not _is_unavailable(error):
                     raise
-                # That version is gone, or not there yet. Only the newest state is always to be had: ask for it at once.
+                # That version was compacted, or is not available yet. The latest state is always available: request
+                # that.
                 self._unavailable = True
                 found = await self._list_at("")
         except _EXPECTED as error:
             return Ended(error, "list")
         items, list_version, paged = found
         if version == "0" and paged:
-            # Pages at version 0 mean that the server has no watch cache: from now on always ask for pages.
+            # Pages at version 0 mean that the server has no watch cache: use pages from now on.
             self._server_pages = True
         took = self._env.monotonic() - started_at
         if took > SLOW_LIST_SECONDS:
@@ -325,7 +327,7 @@ class Reflector(Generic[T]):
         return Reconnecting()
 
     async def _list_at(self, version: str) -> "tuple[dict[str, Item[T]], str, bool]":
-        """All objects at one version, page by page where pages help. Gives them, their version, and whether it took
+        """List all objects at one version, in pages if that helps. Returns them, their version, and whether there were
         pages."""
         if self._page_size:
             limit = self._page_size
@@ -352,7 +354,8 @@ class Reflector(Generic[T]):
             except Gone:
                 if not token:
                     raise
-                # client-go tools/pager: the token has expired; one whole list at the version first asked for.
+                # client-go tools/pager: the continue token has expired; list everything in one request, at the original
+                # version.
                 items, token, first_version, limit = {}, "", "", 0
                 self._unreadable.clear()
                 continue
@@ -390,10 +393,9 @@ class Reflector(Generic[T]):
             async for batch in live.watch:
                 self._seen += len(batch)
                 seen_other = await self._take(batch, live, seen_other=seen_other)
-                batch.clear()  # it may be long until the next one, and some of these are gone by then
+                batch.clear()  # the next request may be much later, and some of these objects may be deleted by then
         except ConnectionError as lost:
-            # client-go's StreamWatcher turns a broken connection into an ordinary end: the version we have is still
-            # good.
+            # client-go's StreamWatcher treats a broken connection as a normal end: the last version is still valid.
             self._log.info("Unexpected end of watch stream", v=1, type=self._type, err=lost)
         except _EXPECTED as failed:
             error = failed
@@ -420,9 +422,9 @@ class Reflector(Generic[T]):
         self._sink.apply(events, record_version=True)
 
     async def _take(self, batch: "list[WatchEvent[T]]", live: Live, *, seen_other: bool) -> bool:
-        """Pass on one batch. Whether anything but ADDED was seen so far is returned, for watches opened at no version.
+        """Deliver one batch. Returns whether any event but ADDED was received so far, for watches without a version.
 
-        Such a watch begins with all objects in no order: until that is over no version may be remembered.
+        Such a watch starts with all objects in no particular order: until it has ended no version may be recorded.
         """
         sink = self._sink
         if len(batch) == 1 and batch[0].type == "BOOKMARK":
@@ -481,7 +483,7 @@ class Reflector(Generic[T]):
             await watch.close()
 
     async def _yield_to_loop(self, events: int) -> None:
-        # A stream that always has more would never let go of the loop.
+        # A stream that always has more events would never yield to the event loop.
         self._since_yield += events
         if self._since_yield >= EVENTS_PER_TURN:
             self._since_yield = 0
@@ -495,7 +497,7 @@ class Reflector(Generic[T]):
             )
 
     def _on_undecodable(self, error: UndecodableObject) -> None:
-        """One object that does not fit its view must cost one object: what the cache has of it stays."""
+        """An object that cannot be decoded affects only itself: its cached version remains."""
         self._log.error("Object cannot be read, keeping what is cached of it", error=error, type=self._type)
         try:
             meta = _metadata_only.decode(error.raw).metadata
@@ -520,8 +522,8 @@ class Reflector(Generic[T]):
             self._log.error(f"Failed to {doing}", error=error, type=self._type)
 
     def _has_just_gone(self) -> bool:
-        """Whether the kind was served a minute ago. Its definition has been deleted, and whoever watches it may stop
-        (the garbage collector looks every half a minute)."""
+        """Whether the kind was served a minute ago. Its definition was deleted, and the informer may be stopped (the
+        garbage collector checks every 30 seconds)."""
         if not self.last_version:
             return False
         now = self._env.monotonic()
@@ -535,7 +537,7 @@ _metadata_only = msgspec.json.Decoder(Object)
 
 
 class _BookmarkTicker:
-    """Says every ten seconds that the end of the initial events has still not come."""
+    """Logs every ten seconds while the bookmark that ends the initial events has not arrived."""
 
     __slots__ = ("_log", "_loop", "_timer", "_type", "_waited")
 
@@ -560,13 +562,13 @@ class _BookmarkTicker:
 
 
 def _is_retriable(error: Exception) -> bool:
-    """The server is down or busy; what we know is as good as before (``isWatchErrorRetriable``)."""
+    """The server is down or overloaded; the last version is still valid (``isWatchErrorRetriable``)."""
     return is_connection_refused(error) or isinstance(error, TooManyRequests)
 
 
 def _is_unavailable(error: Exception) -> bool:
-    """The server does not have this version: it was compacted away, or has not come there yet."""
+    """The server does not have this version: it was compacted, or is not available yet."""
     if isinstance(error, Gone) or has_cause(error, "ResourceVersionTooLarge"):
         return True
-    # Servers before 1.17 say so in a message only (client-go ``isTooLargeResourceVersionError``).
+    # Servers before 1.17 indicate this only in the message (client-go ``isTooLargeResourceVersionError``).
     return isinstance(error, Timeout) and any("Too large resource version" in cause.message for cause in error.causes)

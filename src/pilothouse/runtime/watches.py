@@ -1,8 +1,8 @@
-"""What a controller watches, declared once.
+"""Declares what a controller watches.
 
-The descriptor has the ``Watch``es, so that a program knows them without importing the controller: what the API server
-must serve, what gives an on-demand controller something to do, which raw objects are kept, which rights the caches
-need. The controller gets its informers from its context, by kind; what is not declared is refused.
+The ``Watch``es are part of the descriptor, so a program can use them without importing the controller: which resources
+the API server must serve, which objects an on-demand controller processes, which informers keep raw objects, which
+permissions are needed. The controller gets its informers from its context, by kind; undeclared ones are rejected.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from pilothouse.runtime.informer import InformerFactory, SharedInformer
 
 
 class UndeclaredWatch(Exception):
-    """A controller has asked its context for an informer that its descriptor does not declare."""
+    """A controller requested an informer that its descriptor does not declare."""
 
 
 def any_object(_obj: Any) -> bool:
@@ -24,14 +24,14 @@ def any_object(_obj: Any) -> bool:
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing a controller watches.
+    """One resource that a controller watches.
 
-    Controllers that declare the same share one watch and one cache. ``PODS.metadata``, another view or a selector makes
-    one more of each: declare a resource whole where another controller reads it whole anyway.
+    Equal declarations share one watch and one cache. ``PODS.metadata``, another view or a selector is a separate watch:
+    declare the whole resource if another controller watches it anyway.
 
-    ``predicate`` says which of these objects give it something to do. A controller with such watches sends and keeps
-    nothing as long as there is none of them, and may be built with the first one (``runtime.on_demand``):
-    to it that is as a restart of the program.
+    ``predicate`` selects the objects that the controller has to process. While there are none, a controller with such
+    watches must not write or keep anything; it may be built when the first one appears (``runtime.on_demand``), which
+    to the controller is like a restart.
     """
 
     kind: Kind[Any]
@@ -43,7 +43,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     keep_raw: bool = False
     """The cache also keeps each object's JSON."""
     shared: bool = True
-    """Whether the cache is shared with controllers that read the kind likewise (``InformerFactory.existing``)."""
+    """Whether the cache is shared with controllers that use the same kind (``InformerFactory.existing``)."""
     awaited: bool = True
     """Whether the controller starts only once this cache has synced."""
     option: str = ""
@@ -51,7 +51,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     predicate: Callable[[Any], bool] | None = None
 
     def informer(self, informers: InformerFactory) -> SharedInformer[Any]:
-        """The program's informer for this, which all who declare the same share."""
+        """The program's informer for this declaration, shared by all equal ones."""
         return informers.informer(
             self.kind,
             namespace=self.namespace,

@@ -7,8 +7,8 @@ Follows client-go v0.36 ``util/workqueue`` (queue.go, delaying_queue.go, rate_li
 * *Re-entrant*: a key added while it is worked on comes back, exactly once, after ``done``.
 * *Delays*: ``add_after`` keeps the earlier of two times for a key. Keys that still wait at shutdown are lost.
 
-Besides client-go's: the queue remembers the events that a key was added for, in ``triggers`` while it is worked on. A
-key that a sync adds, of this queue or another, is added for what that sync was.
+In addition to client-go's queue, it records the events for which a key was added, available in ``triggers`` while the
+key is processed. A key that is added by a sync, to any queue, gets the triggers of that sync.
 
 Not guaranteed: that a delayed key can be taken back, or that ``len`` counts delayed keys.
 """
@@ -93,7 +93,7 @@ class _Measured:
             labels,
         ).labels(name)
 
-        # Upstream refreshes the last two every 500 ms; computed when asked for they are never older than the scrape.
+        # Upstream updates the last two every 500 ms; here they are computed with each scrape.
         def refresh() -> None:
             depth_gauge.set(depth())
             at = now()
@@ -107,10 +107,9 @@ class _Measured:
 class WorkQueue(Generic[K]):
     """A work queue of hashable keys. Create it on the running loop.
 
-    ``name`` labels its metrics; without a name or a registry it has none. With ``turns`` a key is handed out so many
-    turns of the loop after it has become due. Where there is little to do they take microseconds. Where the process is
-    busy, further events of the key come meanwhile, and are one sync with the first. In virtual time nothing is ever
-    late, and a key is handed out at once.
+    ``name`` labels its metrics; without a name or a registry there are none. With ``turns`` a key is returned that many
+    iterations of the event loop after it became due. In an idle process they take microseconds. In a busy one, further
+    events of the key arrive meanwhile and are merged. In virtual time keys are returned at once.
     """
 
     def __init__(
@@ -127,12 +126,12 @@ class WorkQueue(Generic[K]):
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         self.at_rest: Callable[[K], float | None] | None = None
-        """For a key that comes again and again, as the only one: asked in the timer when it is due. The seconds until
-        it is due again, if a sync would find nothing to do; it counts as having been worked on. None: it goes to a
-        worker."""
+        """For a single key that is added periodically: called in the timer when the key is due. Returns the seconds
+        until it is due again if a sync would do nothing, and the key counts as processed; or None, and a worker gets
+        the key."""
         self._limiter = limiter if limiter is not None else cast("RateLimiter[K]", default_controller_limiter(env))
         self._held_back: deque[list[K]] = deque([] for _ in range(turns if is_real(self._loop) else 0))
-        """Due keys by the turn of the loop in which they are handed out; empty where they are handed out at once."""
+        """Due keys by the iteration of the loop in which they are returned; empty if they are returned at once."""
         self._turning = False
         self._queue: deque[K] = deque()
         self._dirty: set[K] = set()  # must be worked on; never iterated
@@ -143,16 +142,16 @@ class WorkQueue(Generic[K]):
         self._heap: list[tuple[float, int, K]] = []
         self._sequence = 0
         self._triggers: dict[K, Triggers] = {}
-        """Of keys that are due or wait for their time."""
+        """Of keys that are due or delayed."""
         self._taken: dict[K, Triggers] = {}
-        """Of those that are worked on."""
+        """Of keys that are being processed."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._shutting_down = False
         self.tracing: Tracing | None = env.tracing
-        """Traces what is done with the keys; None where nothing is traced."""
+        """Traces keys; None if tracing is off."""
         if metrics is None and self.tracing is not None:
-            metrics = Registry()  # a span says how long its key has waited
+            metrics = Registry()  # for spans: how long a key has waited
         self._measured = (
             _Measured(name, metrics, self._queue.__len__, perf_counter_of(self._loop))
             if name and metrics is not None
@@ -196,7 +195,7 @@ class WorkQueue(Generic[K]):
             self._notify_one()
 
     def _turn(self) -> None:
-        """One turn of the loop has passed."""
+        """One iteration of the loop has passed."""
         held_back = self._held_back
         due = held_back.popleft()
         held_back.append([])
@@ -211,9 +210,9 @@ class WorkQueue(Generic[K]):
     async def get(self) -> K:
         """Wait for the next key and mark it as being worked on.
 
-        No other worker gets this key until ``done(key)``. If it is added again meanwhile it comes back exactly once,
-        after ``done``. Keys leave in the order in which they first became due. Raises ``QueueClosed`` once the queue is
-        shut down and empty. Does not yield to the loop when a key is ready.
+        No other worker gets this key until ``done(key)``. If it is added again meanwhile, it is returned exactly once
+        more, after ``done``. Keys are returned in the order in which they became due. Raises ``QueueClosed`` after the
+        queue was shut down and is empty. Does not yield to the loop if a key is ready.
         """
         queue = self._queue
         while not queue:
@@ -227,7 +226,7 @@ class WorkQueue(Generic[K]):
                 if getter.done() and not getter.cancelled():
                     if queue:
                         self._notify_one()  # this notification was for a key: pass it on
-                elif getter in self._getters:  # a key that came since has passed it over
+                elif getter in self._getters:  # a key that was added later has overtaken it
                     self._getters.remove(getter)
                 raise
         key = queue.popleft()
@@ -245,7 +244,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """``key`` is no longer worked on. If it was added meanwhile, it is due again."""
+        """``key`` has been processed. If it was added meanwhile, it is due again."""
         measured = self._measured
         if measured is not None:
             started = measured.started_at.pop(key, None)
@@ -272,7 +271,7 @@ class WorkQueue(Generic[K]):
         if DISPATCH.type:
             self._note_event(key)
         elif key not in self._taken and (triggers := current_triggers()) is not None:
-            self._inherit(key, triggers)  # but a sync that asks to be called again is called because of the time
+            self._inherit(key, triggers)  # but a sync with Requeue is triggered by the time
         when = self._loop.time() + delay
         known = self._waiting.get(key)
         if known is not None and known <= when:
@@ -281,7 +280,7 @@ class WorkQueue(Generic[K]):
         self._sequence += 1
         heap = self._heap
         if len(heap) > 2 * len(self._waiting) + 50:
-            # Overtaken entries leave when they come to the top, which may be much later than keys are added.
+            # Stale entries are removed when they reach the top of the heap, possibly much later.
             heap[:] = [entry for entry in heap if self._waiting.get(entry[2]) == entry[0]]
             heapq.heapify(heap)
         heapq.heappush(heap, (when, self._sequence, key))
@@ -289,21 +288,20 @@ class WorkQueue(Generic[K]):
             self._set_timer(when)
 
     def add_due(self, key: K) -> None:
-        """Add ``key`` because its time has come, for whoever keeps times outside of the queue."""
+        """Add ``key`` because its time has come, for timers outside of the queue."""
         if key not in self._triggers:
             self._triggers[key] = Triggers()
             self._triggers[key].add(TIMER)
         self._enqueue(key)
 
     def add_rate_limited(self, key: K) -> None:
-        """Add ``key`` when the rate limiter says it may be tried again."""
+        """Add ``key`` after the delay of the rate limiter."""
         if key not in self._triggers and (taken := self._taken.get(key)) is not None:
             self._triggers[key] = taken.retried()
         self.add_after(key, self._limiter.when(key))
 
     def forget(self, key: K) -> None:
-        """Reset the rate limiter for ``key``, because it succeeded or was given up. The key itself stays where it
-        is."""
+        """Reset the rate limiter for ``key``, which succeeded or was given up. The queue is not changed."""
         self._limiter.forget(key)
 
     def num_requeues(self, key: K) -> int:
@@ -311,8 +309,8 @@ class WorkQueue(Generic[K]):
         return self._limiter.num_requeues(key)
 
     def triggers(self, key: K) -> Triggers | None:
-        """What ``key``, which is being worked on, was added for. None if no event led to it: the controller has added
-        it by itself."""
+        """The events for which ``key``, which is being processed, was added. None if there are none: the controller
+        added it without an event."""
         return self._taken.get(key)
 
     @property
@@ -322,7 +320,7 @@ class WorkQueue(Generic[K]):
         return 0.0 if self._measured is None else self._measured.waited
 
     def seconds_until_due(self, key: K) -> float | None:
-        """When ``key`` is handed out, 0 for one that is due; None if nothing has it come."""
+        """When ``key`` is due: 0 if it is, None if it is not in the queue."""
         if key in self._dirty:
             return 0.0
         when = self._waiting.get(key)
@@ -390,13 +388,14 @@ class WorkQueue(Generic[K]):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = when
-        # Not in the context of the sync that sets it, which a key at rest would keep for ever.
+        # Not in the context of the sync that sets the timer, which would otherwise stay in memory.
         self._timer = timer = self._loop.call_at(when, self._on_due, context=self._context)
         if self.at_rest is not None:
             self._env.mark_pass(timer, self._leap)
 
     def _leap(self) -> bool:
-        """Have the one key that is due come again, if ``at_rest`` says so. Otherwise nothing is done."""
+        """If ``at_rest`` allows it, mark the single due key as processed and schedule it again. Otherwise do
+        nothing."""
         at_rest, heap = self.at_rest, self._heap
         if at_rest is None or len(heap) != 1 or not self._getters or self._dirty or self._processing:
             return False
@@ -424,7 +423,7 @@ class WorkQueue(Generic[K]):
         return True
 
     def _on_due(self) -> None:
-        """Add everything whose time has come. An entry that an earlier one for its key overtook is stale: skip it."""
+        """Add all keys whose time has come. Skip an entry that an earlier one for its key replaced."""
         if self.at_rest is not None and self._env.is_reading_alone() and self._leap():
             return
         self._timer = None

@@ -1,4 +1,4 @@
-"""The last decisions of the scheduler, for those who watch it work. Bounded; older ones are forgotten."""
+"""The last decisions of the scheduler, for the web page. Bounded; older ones are dropped."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """The node that was chosen; empty if none fits."""
     feasible_nodes: int
     message: str
-    """Why none fits, as in the event; empty if one does."""
+    """Why no node fits, as in the event; empty if one does."""
     nominated_node: str
     """The node on which pods are preempted for it."""
     victims: int
@@ -47,7 +47,7 @@ class Decisions:
         nominated_node: str = "",
         victims: int = 0,
     ) -> None:
-        """Remember one."""
+        """Record one."""
         self.count += 1
         self._last.append(Decision(self.count, at, pod, node, feasible_nodes, message, nominated_node, victims))
 

@@ -103,8 +103,8 @@ class EventHandlers:
         nominator = self._cache.nominator
         nominated = pod.status.nominated_node_name
         before = old.status.nominated_node_name if old is not None else ""
-        # The nomination is written by this scheduler, which knows it already, by another program, or by an earlier
-        # process. One that ends may be older than one that is on its way to the server.
+        # The nomination was written by this scheduler, which has recorded it already, by another program, or by an
+        # earlier process. A removed one may be older than one that is being written.
         if nominated != before and (nominated or nominator.nominated_node_name(key) == before):
             if nominated != nominator.nominated_node_name(key):
                 self.delete_nomination(key)
@@ -128,7 +128,7 @@ class EventHandlers:
             self.move_pods_for_assigned_pod(removed, None)
 
     def delete_nomination(self, key: str) -> None:
-        """End the nomination of a pod: the room may help others (``hasNominatedNodeNameChanged``)."""
+        """Remove the nomination of a pod: the room may help others (``hasNominatedNodeNameChanged``)."""
         nominator = self._cache.nominator
         node_name = nominator.nominated_node_name(key)
         if node_name:
@@ -180,8 +180,8 @@ class EventHandlers:
         )
 
     def move_pods_for_assigned_pod(self, before: PodState | None, after: PodState | None) -> None:
-        """A pod was added to a node (``before`` is None), removed from it (``after`` is None), or changed there."""
-        # A pod that was added only takes room: it can help cluster-wide plugins alone.
+        """A pod was added to a node (``before`` is None), removed from it (``after`` is None), or changed on it."""
+        # A pod that was added only uses resources: it can only help cluster-wide plugins.
         cluster_wide = before is None
         if not self._queue.has_unschedulable_pods(cluster_wide=cluster_wide):
             return

@@ -26,7 +26,7 @@ UNSCHEDULABLE_TIMEOUT = "UnschedulableTimeout"
 
 
 class SchedulerMetrics:
-    """The families of one scheduler with one profile. What is counted anew for each page is set by ``on_collect``."""
+    """The metrics of one scheduler with one profile. ``on_collect`` sets those that are computed with each scrape."""
 
     def __init__(self, registry: Registry, profile: str) -> None:
         self.registry = registry
@@ -120,7 +120,7 @@ class SchedulerMetrics:
         self.score = self.point("Score", SUCCESS)
 
     def point(self, extension_point: str, status: str) -> Histogram:
-        """Counts the runs of an extension point that ended like this."""
+        """Counts the runs of an extension point with this status."""
         return self._points.labels(extension_point, status, self._profile)
 
     def attempted(self, result: str, seconds: float) -> None:
@@ -137,7 +137,7 @@ class SchedulerMetrics:
             self._after_flush.inc()
 
     def added_to(self, queue: str, event: str) -> Counter:
-        """Counts the pods that come into a queue for this event."""
+        """Counts the pods that this event moved to a queue."""
         return self._added.labels(queue, event)
 
     def show_unschedulable(self, by_plugin: dict[str, int]) -> None:

@@ -18,7 +18,7 @@ CLUSTER_WIDE_PLUGINS = (pod_topology_spread.NAME, interpod_affinity.NAME)
 
 
 class NodeHint:
-    """The hint for an event on one node. Made per event: pods of the same signature share one result."""
+    """The hint for an event on one node. Created per event: pods with the same signature share a result."""
 
     def __init__(self, framework: Framework, node_info: NodeInfo) -> None:
         self._framework = framework

@@ -77,7 +77,7 @@ class SchedulingAlgorithm:
         self._next_start_node_index = 0
 
     def schedule_pod(self, pod_info: PodInfo) -> ScheduleResult | FitError:
-        """Choose a node, or say why there is none. The cache is the same afterwards."""
+        """Choose a node, or return why there is none. The cache is not changed."""
         framework, node_infos = self._framework, self._cache.node_infos
         if not node_infos:
             return FitError(0)
@@ -164,7 +164,7 @@ class SchedulingAlgorithm:
         return feasible
 
     def _statuses(self, pod_info: PodInfo, results: FilterResults, state: CycleState) -> list[Status]:
-        """The status of every node, when none fits."""
+        """The status of every node, if none fits."""
         statuses: list[Status] = []
         for index, node_info in enumerate(self._cache.node_infos):
             if results.scores[index] == REJECTED:

@@ -92,7 +92,7 @@ class Scheduler:
         self._log = log or Log("scheduler")
         self._random = env.stream("scheduler")
         self.decisions = Decisions()
-        """What it has decided lately."""
+        """The last decisions."""
         self._metrics = SchedulerMetrics(metrics or Registry(), scheduler_name)
         self._cache = Cache()
         self._namespaces = InformerNamespaceLister(informers)
@@ -134,8 +134,8 @@ class Scheduler:
             group.start(flushing, name="scheduler flush")
             cycle = self._scheduling_cycle if self._env.tracing is None else self._traced_cycle(self._env.tracing)
             while True:
-                # A write slot and room for events first, the pod last: of the pods that come while this waits, the one
-                # with the highest priority is taken.
+                # Wait for a write slot and for room for events first, and pop the pod last: so a pod of higher priority
+                # that arrives meanwhile is scheduled first.
                 await self._write_slots.acquire()
                 await self._api_calls.recorder.room()
                 queued_pod = await self._queue.pop()
@@ -145,7 +145,7 @@ class Scheduler:
                 await asyncio.sleep(0)
 
     def _show(self) -> None:
-        """Set what metrics show of this moment."""
+        """Update the metrics that are sampled."""
         for queue, number in self._queue.pending().items():
             self._metrics.pending_pods.labels(queue).set(number)
         gated = sum(map(self._handlers.is_gated, self._pods.cache.list()))
@@ -155,7 +155,7 @@ class Scheduler:
             self._metrics.cache_size.labels(kind).set(number)
 
     async def _watch_pdbs(self) -> None:
-        """Watch PodDisruptionBudgets where policy/v1 is served; on older servers preemption knows of none."""
+        """Watch PodDisruptionBudgets if policy/v1 is served; with older servers preemption ignores budgets."""
         while True:
             try:
                 await self._client.list(POD_DISRUPTION_BUDGETS, limit=1)
@@ -184,8 +184,8 @@ class Scheduler:
         return cycle
 
     def _scheduling_cycle(self, queued_pod: QueuedPodInfo, group: TaskGroup) -> None:
-        """Decide, and start the task that writes the decision. Nothing else runs meanwhile, so the cache is the same to
-        the end."""
+        """Decide, and start the task that writes the decision. Nothing else runs during the decision, so the cache does
+        not change."""
         key = queued_pod.key
         pod = self._pods.cache.get(key)
         if (
@@ -258,8 +258,8 @@ class Scheduler:
         return default_preemption.post_filter(self._framework, pod_info, fit_error, pdbs, self._env.now(), self._random)
 
     def _update_nomination(self, pod_info: PodInfo, result: "PostFilterResult") -> list[PodInfo]:
-        """Nominate the pod for the node of the candidate. Returns the pods of lower priority whose nomination for that
-        node ends."""
+        """Nominate the pod for the candidate's node. Returns the pods of lower priority whose nomination for that node
+        is cleared."""
         if result.keep_nomination:
             return []
         nominator, candidate = self._cache.nominator, result.candidate
@@ -367,7 +367,7 @@ class Scheduler:
             self._write_slots.release()
 
     async def _bind_volumes(self, queued_pod: QueuedPodInfo, assumed_volumes: AssumedVolumes) -> None:
-        """Bind the volumes before the pod. The wait for other programs, which provision them, holds no write slot."""
+        """Bind the volumes before the pod. Waiting for provisioners does not occupy a write slot."""
         await self._volume_binder.bind_api_update(assumed_volumes)
         self._write_slots.release()
         try:
@@ -385,5 +385,5 @@ class Scheduler:
         elif isinstance(error, ApiError) and not isinstance(error, Timeout):
             message = f'binding rejected: running Bind plugin "DefaultBinder": {error}'
         else:
-            return  # without an answer the pod may be bound all the same
+            return  # without a response the pod may be bound nevertheless
         await self._api_calls.update_pod_condition(pod, "SchedulerError", message, nominated="")

@@ -1,9 +1,8 @@
 """The nodes and the pods on them, kept up to date with every event and never rebuilt.
 
-The event handlers write; everything that decides reads. A pod that was just given a node is *assumed*: it counts from
-the moment of the decision, not from the event that confirms it. As kube-scheduler v1.36
-``pkg/scheduler/backend/cache/cache.go``, except that decisions read the cache itself and not a snapshot of it: nothing
-else runs during a decision.
+Event handlers write; decisions read. A pod that was given a node is *assumed*: it counts from the decision on, before
+the event that confirms it. As kube-scheduler v1.36 ``pkg/scheduler/backend/cache/cache.go``, except that decisions read
+the cache instead of a snapshot: nothing else runs during a decision.
 
 Results that are cached elsewhere are compared by three numbers: ``node_order_version`` changes when nodes are added,
 removed or change their zone, so that positions mean other nodes; ``changed_since`` lists the positions of changed
@@ -43,7 +42,8 @@ class Cache:
         self._changes_before = 0
         self._pod_states: dict[str, PodState] = {}
         self._pod_states_by_namespace: dict[str, dict[str, dict[str, PodState]]] = {}
-        """By namespace and ``pod-template-hash``: a new ReplicaSet's selector looks at its own pods only."""
+        """By namespace and ``pod-template-hash``: the selector of a new ReplicaSet only has to be matched against its
+        own pods."""
         self._pods_without_node: dict[str, dict[str, PodState]] = {}
         """Pods of nodes that are not in the cache, by node name."""
         self._label_values: dict[str, list[str | None]] = {}
@@ -70,7 +70,7 @@ class Cache:
     def node_infos(self) -> Sequence[NodeInfo]:
         """The nodes, taking turns between zones, within a zone in the order in which they were added.
 
-        As ``node_tree.go``: a search that ends early has then covered every zone.
+        Like ``node_tree.go``: a search that ends early has covered every zone.
         """
         if self._node_infos is None:
             zones: dict[tuple[str, str], list[NodeInfo]] = {}
@@ -116,7 +116,8 @@ class Cache:
         return self._changes_before + len(self._changes)
 
     def changed_since(self, count: int) -> Sequence[int] | None:
-        """The positions of nodes that changed after the first ``count`` changes; None if these are not all known."""
+        """The positions of nodes that changed after the first ``count`` changes; None if the log no longer has them
+        all."""
         start = count - self._changes_before
         return self._changes[start:] if start >= 0 else None
 
@@ -145,7 +146,7 @@ class Cache:
         return topology or resources
 
     def remove_node(self, name: str) -> NodeInfo | None:
-        """Remove a node. Its pods are kept until their own deletion: the node may come back with them."""
+        """Remove a node. Its pods are kept until they are deleted, because the node may be added again."""
         node_info = self.nodes.pop(name, None)
         if node_info is not None:
             self._invalidate_node_order()
@@ -166,22 +167,21 @@ class Cache:
     def add_pod(self, pod: Pod) -> tuple[PodState | None, PodState | None]:
         """Add or confirm a pod that has a node. Returns the states before and after.
 
-        Both are None if the pod was known to be there and nothing changed that scheduling depends on.
+        Both are None if the pod was in the cache and nothing relevant to scheduling changed.
         """
         meta, node_name = pod.metadata, pod.spec.node_name
         known = self._pod_states.get(f"{meta.namespace}/{meta.name}")
         if known is not None and known.uid == meta.uid and known.node_name == node_name:
             before = known.pod
             if (
-                # In-place resize changes the generation.
+                # An in-place resize increments the generation.
                 (before.metadata.generation == meta.generation or before.spec == pod.spec)
                 and known.pod_info.labels == meta.labels
                 and known.terminating == (meta.deletion_timestamp is not None)
             ):
                 known.pod = pod
-                # What was decided from is the pod without a node, and filters ask it for pods of the same kind that are
-                # scheduled later. It must not keep the version of then in memory, which is as large as the one that
-                # everybody has.
+                # The decision used the pod without a node, and later filters read it. Replace it, because the old
+                # version would stay in memory next to the informer's.
                 known.pod_info.pod = msgspec.structs.replace(
                     pod, spec=msgspec.structs.replace(pod.spec, node_name=known.pod_info.pod.spec.node_name)
                 )

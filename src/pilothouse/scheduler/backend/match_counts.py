@@ -1,7 +1,7 @@
 """The number of pods per node and topology domain that a selector matches, kept up to date pod by pod.
 
-kube-scheduler counts these pods anew in PreFilter and PreScore of PodTopologySpread and InterPodAffinity, for each pod
-that it schedules. Here they are counted once per selector; the cache then adds and removes single pods. Three levels:
+kube-scheduler counts these pods in PreFilter and PreScore of PodTopologySpread and InterPodAffinity, for each pod that
+it schedules. Here they are counted once per selector, and the cache adds and removes single pods. Three levels:
 
 * ``MatchCounts``: matching pods per node.
 * ``DomainMatchCounts``: the same per topology domain, which is a value of a node label.
@@ -128,7 +128,7 @@ class Topologies:
 
 
 PodMatcher = tuple[frozenset[str] | None, Selector]
-"""Matches pods of these namespaces (None: of all) that the selector matches."""
+"""Matches pods in these namespaces (None: all) that the selector matches."""
 
 
 class SelectorMatchCounts(MatchCounts):
@@ -153,8 +153,8 @@ class SelectorMatchCounts(MatchCounts):
 
 
 class MatchCountIndex:
-    """The match counts of every selector in use. ``assigned_pods`` lists the pods on nodes: those of a namespace, or of
-    all with None, and in a namespace those with that value of ``TEMPLATE_HASH``, or with any if it is empty."""
+    """The match counts of all selectors in use. ``assigned_pods`` lists the assigned pods of a namespace (None: all);
+    with a namespace only those with that value of ``TEMPLATE_HASH``, if it is not empty."""
 
     def __init__(self, assigned_pods: Callable[[str | None, str], Iterable[PodState]]) -> None:
         self._assigned_pods = assigned_pods
@@ -173,7 +173,7 @@ class MatchCountIndex:
         known = self._counts.get(key)
         if known is None:
             if len(self._counts) >= _MAX_SELECTORS:
-                # Each rollout brings new selectors. Those that are still in use are counted anew.
+                # Each rollout has new selectors. Drop all; those still in use are counted again.
                 self._clear()
             known = self._counts[key] = SelectorMatchCounts(matchers, include_terminating)
             self._register(known)

@@ -21,14 +21,15 @@ class Nominator:
         return self._nominated_pods
 
     def add_nominated_pod(self, pod_info: PodInfo, node_name: str) -> None:
-        """Nominate the pod for the node, in place of an earlier nomination. With an empty name only end that one."""
+        """Nominate the pod for the node, replacing an earlier nomination. An empty name only removes the earlier
+        one."""
         self.delete_nominated_pod_if_exists(pod_info.key)
         if node_name:
             self._nominated_pod_to_node[pod_info.key] = node_name
             self._nominated_pods.setdefault(node_name, {})[pod_info.key] = pod_info
 
     def delete_nominated_pod_if_exists(self, key: str) -> None:
-        """End the nomination of the pod."""
+        """Remove the nomination of the pod."""
         node_name = self._nominated_pod_to_node.pop(key, None)
         if node_name is not None:
             pods = self._nominated_pods[node_name]

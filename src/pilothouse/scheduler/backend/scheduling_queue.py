@@ -62,10 +62,10 @@ class QueuedPodInfo:
         """By the clock of metrics."""
         self.attempts = 0
         self.flushed = False
-        """Whether only the time that has passed made it pending again."""
+        """Whether it became pending again only because of the time that has passed."""
         self.state = _State.ACTIVE
         self.move_requested = False
-        """Whether an event came while the pod was popped."""
+        """Whether an event arrived while the pod was in flight."""
         self.pod_info: PodInfo | None = None
         self.unschedulable_plugins: frozenset[str] = frozenset()
         """The plugins that rejected it in the last attempt."""
@@ -78,8 +78,8 @@ class QueuedPodInfo:
         """Those that have it scheduled now, once it is popped."""
 
     def note(self) -> None:
-        """It is to be scheduled because of the event that is being delivered, or what another pod was scheduled for, or
-        else because of the time."""
+        """It is scheduled because of the event that is being delivered, or of the triggers of another pod, or else
+        because of the time."""
         triggers = self.triggers
         if triggers is None:
             triggers = self.triggers = Triggers()
@@ -102,7 +102,7 @@ _Item = tuple[float, int, QueuedPodInfo]
 
 
 class PriorityQueue:
-    """See the module. Create it on the running loop."""
+    """See the module. Create it in the running loop."""
 
     def __init__(self, env: Env, counts: SchedulerMetrics | None = None) -> None:
         self._env = env
@@ -112,7 +112,7 @@ class PriorityQueue:
         """The pods in the states reporting and unschedulable, which an event may help."""
         self._cluster_wide: dict[str, QueuedPodInfo] = {}
         """Those of them that an event on any node may help."""
-        # A pod that changes its state leaves an item behind, which is skipped by state and sequence number.
+        # A pod that changes its state leaves an entry in the heap, which is skipped by its state and sequence number.
         self._active_q: list[_Item] = []
         self._pod_error_backoff_q: list[_Item] = []
         self._pod_backoff_q: list[_Item] = []
@@ -124,7 +124,7 @@ class PriorityQueue:
         return len(self._pods)
 
     def add(self, key: str, uid: str, priority: int) -> None:
-        """Add a pod, or schedule it again after an update that may make it schedulable."""
+        """Add a pod, or move it to a queue after an update that may make it schedulable."""
         queued_pod = self._pods.get(key)
         if queued_pod is None or queued_pod.uid != uid:
             self._delete_unschedulable(key)
@@ -188,7 +188,7 @@ class PriorityQueue:
                 self._cluster_wide[queued_pod.key] = queued_pod
 
     def add_unschedulable(self, queued_pod: QueuedPodInfo) -> None:
-        """Let the pod that was marked wait for an event."""
+        """Move the pod that was marked to unschedulablePods."""
         if self._pods.get(queued_pod.key) is not queued_pod:
             return
         queued_pod.state = _State.UNSCHEDULABLE
@@ -213,8 +213,8 @@ class PriorityQueue:
     def move_all_to_active_or_backoff_queue(
         self, hint: Callable[[QueuedPodInfo], bool], *, event: str = "", cluster_wide: bool = False
     ) -> None:
-        """After an event, schedule every unschedulable pod again for which ``hint`` is true; with ``cluster_wide`` only
-        those that pods on any node may help. ``event`` is what metrics call it."""
+        """After an event, move every unschedulable pod for which ``hint`` is true; with ``cluster_wide`` only those
+        that pods on any node may help. ``event`` is the label of metrics."""
         for queued_pod in list((self._cluster_wide if cluster_wide else self._unschedulable_pods).values()):
             if queued_pod.state is _State.UNSCHEDULABLE:
                 if hint(queued_pod):

@@ -1,1 +1,1 @@
-"""What plugins and the scheduling algorithm share: the types of pods and nodes, statuses, and running the plugins."""
+"""The types of pods and nodes, statuses, and running the plugins; shared by plugins and the scheduling algorithm."""

@@ -55,7 +55,7 @@ class ApiCalls:
     async def update_pod_condition(self, pod: Pod, reason: str, message: str, *, nominated: str | None) -> None:
         """Record FailedScheduling, and write the condition PodScheduled and the nominated node if they are different.
 
-        An empty ``nominated`` clears the nominated node, None leaves it as it is.
+        An empty ``nominated`` clears the nominated node name, None does not change it.
         """
         meta = pod.metadata
         note = message if len(message) <= _NOTE_LIMIT else message[: _NOTE_LIMIT - 4] + " ..."
@@ -81,7 +81,7 @@ class ApiCalls:
             await self._patch_status(pod, {"metadata": {"uid": meta.uid}, "status": status}, "Error updating pod")
 
     async def clear_nominated_node_name(self, pod: Pod, preemptor: Pod) -> None:
-        """End the nomination of a pod, whose room a pod of higher priority gets."""
+        """Clear the nomination of a pod whose room a pod of higher priority gets."""
         if pod.status.nominated_node_name:
             other = preemptor.metadata
             record_decision(

@@ -1,4 +1,4 @@
-"""The results of the filters and scores that depend on one node alone, cached per signature of pods.
+"""The results of filters and scores that depend on one node only, cached per signature of pods.
 
 Thousands of pods come from few templates, and each decision changes one node. The cache answers from earlier pods of
 the same signature and runs the plugins again only for nodes that changed, where kube-scheduler runs them for every node

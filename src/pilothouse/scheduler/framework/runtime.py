@@ -26,7 +26,7 @@ from pilothouse.scheduler.plugins.volume_binding import PodVolumeClaims
 
 
 def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
-    """The first rejection by a plugin that looks at the node alone, or None."""
+    """The first rejection by a plugin that reads only the node, or None."""
     # The conditions leave out plugins that have nothing to check: this runs for thousands of nodes per decision.
     if node_info.node.spec.unschedulable and (status := node_unschedulable.filter_node(pod_info, node_info)):
         return status
@@ -86,7 +86,7 @@ class Framework:
         return known[2]
 
     def pre_filter(self, pod_info: PodInfo) -> CycleState:
-        """What the filters need to know of the pod, as of now."""
+        """The state of the filters for the pod, as of now."""
         cache = self.cache
         spread = pod_topology_spread.PreFilterState(cache, pod_info) if pod_info.hard_constraints else None
         affinity = None

@@ -16,7 +16,7 @@ NO_NODES_AVAILABLE = "no nodes available to schedule pods"
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Why a plugin rejects a node. Where upstream returns a status of success there is ``None`` here.
+    """Why a plugin rejects a node. Instead of upstream's status ``Success`` there is ``None``.
 
     ``unresolvable`` is upstream's ``UnschedulableAndUnresolvable``: preemption on the node cannot help.
     """
@@ -29,7 +29,7 @@ class Status(msgspec.Struct, frozen=True):
 NODE_NOT_IN_PRE_FILTER_RESULT = Status(
     "NodeAffinity", ("node(s) didn't satisfy plugin(s) [NodeAffinity]",), unresolvable=True
 )
-"""Of the nodes that the pod's node affinity excludes by name, so that no filter runs for them."""
+"""For the nodes that the pod's node affinity excludes by name; no filter runs for them."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Pods and nodes as the scheduler sees them: ``PodInfo``, ``AffinityTerm``, ``NodeInfo``. Pure.
+"""Pods and nodes for the scheduler: ``PodInfo``, ``AffinityTerm``, ``NodeInfo``. Pure.
 
 A ``PodInfo`` is computed once per version of a pod and used for all nodes. ``NodeInfo`` is kept up to date by the
 cache. As kube-scheduler v1.36 ``pkg/scheduler/framework/types.go``.
@@ -18,7 +18,8 @@ from pilothouse.semantics.pods import effective_requests, host_ports
 from pilothouse.semantics.volumes import claim_names, ephemeral_claim_name
 
 DEFAULT_REQUESTS = {"cpu": 100, "memory": 200 * 1024 * 1024}
-"""What a container without requests counts as when nodes are scored (v1.36 ``pkg/scheduler/util/pod_resources.go``)."""
+"""The requests assumed for a container without requests when nodes are scored (v1.36
+``pkg/scheduler/util/pod_resources.go``)."""
 HARD_POD_AFFINITY_WEIGHT = 1
 """The weight of a required affinity term of a pod on a node in the scores of other pods (``hardPodAffinityWeight``)."""
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -163,7 +164,7 @@ class TopologySpreadConstraint(msgspec.Struct, frozen=True):
 
 
 class PodInfo:
-    """What plugins need to know of a pod. Immutable; ``pod`` is the version that it was computed from.
+    """The precomputed state of a pod for plugins. Immutable; ``pod`` is the version that it was computed from.
 
     Pods with the same ``signature`` get the same results from all filters and scores that depend on one node alone;
     topology spread, inter-pod affinity and volumes are not part of it.
@@ -210,7 +211,7 @@ class PodInfo:
         self.affinity_terms: PodAffinityTerms | None = pod_affinity_terms(pod) if spec.affinity is not None else None
         self.hard_constraints: tuple[TopologySpreadConstraint, ...] = ()
         self.soft_constraints: tuple[TopologySpreadConstraint, ...] | None = None
-        """None when the pod has no topology spread constraints at all: then those of the system apply."""
+        """None if the pod has no topology spread constraints: then the system defaults apply."""
         if spec.topology_spread_constraints:
             self.hard_constraints = _constraints(pod, "DoNotSchedule")
             self.soft_constraints = _constraints(pod, "ScheduleAnyway")
@@ -237,8 +238,8 @@ def _non_zero_requests(pod: Pod, requests: dict[str, int]) -> tuple[int, int]:
 
 
 def node_names(spec: PodSpec) -> frozenset[str] | None:
-    """The nodes that the required node affinity allows if every term names nodes by field, as in DaemonSet pods; else
-    None. Empty when the terms contradict themselves (upstream's ``NodeAffinity.PreFilter``)."""
+    """The nodes that the required node affinity allows if every term selects nodes by field, as in DaemonSet pods; else
+    None. Empty if the terms contradict each other (upstream's ``NodeAffinity.PreFilter``)."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
     if required is None or not required.node_selector_terms:

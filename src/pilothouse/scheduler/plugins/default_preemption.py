@@ -27,13 +27,13 @@ NOT_HELPFUL = Status("DefaultPreemption", ("Preemption is not helpful for schedu
 _MIN_CANDIDATE_NODES_ABSOLUTE = 100
 _MIN_CANDIDATE_NODES_PERCENTAGE = 10
 _PRIORITY_OFFSET = 1 << 31
-"""Makes every priority positive in sums: many pods of negative priority are not better than few."""
+"""Makes every priority positive in sums: many victims of negative priority are not better than few."""
 
 _Budgets = Sequence[tuple[PodDisruptionBudget, Selector]]
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A node on which the pod would fit without the victims, the most important of which comes first."""
+    """A node on which the pod would fit without the victims, sorted by descending importance."""
 
     node_info: NodeInfo
     victims: tuple[PodState, ...]
@@ -41,8 +41,8 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class PostFilterResult(msgspec.Struct, frozen=True):
-    """The best candidate of so many, or why there is none. With ``keep_nomination`` an earlier nomination stays as it
-    is."""
+    """The best of the candidates, or why there is none. With ``keep_nomination`` an earlier nomination is not
+    cleared."""
 
     candidate: Candidate | None = None
     num_candidates: int = 0
@@ -115,7 +115,7 @@ def _dry_run_preemption(
     now: datetime.datetime,
     chance: random.Random,
 ) -> tuple[list[Candidate], list[Status]]:
-    """The candidates, those without PDB violations first, and the statuses of the nodes that are none.
+    """The candidates, those without PDB violations first, and the statuses of the other nodes.
 
     The search starts at a random node. It ends when there are enough candidates and one has no PDB violation.
     """

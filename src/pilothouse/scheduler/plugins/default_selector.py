@@ -88,7 +88,8 @@ class DefaultSelectors:
         return Selector((*_of_pairs(pairs).requirements, *own.requirements)) if pairs else own
 
     def _candidates(self, meta: ObjectMeta) -> list[MapSelectorObject]:
-        """The Services that may select a pod, by name: upstream goes through all of the namespace, for each pod."""
+        """The Services that may select a pod, by name: upstream iterates over all Services of the namespace, for each
+        pod."""
         by_index = self._services.cache.by_index
         found = [
             service for pair in meta.labels.items() for service in by_index(_PAIR_INDEX, _pair(meta.namespace, *pair))

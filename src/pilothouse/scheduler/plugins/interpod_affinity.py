@@ -1,7 +1,7 @@
 """InterPodAffinity: affinity and anti-affinity of the pod, and of the pods that are on nodes already.
 
-Nothing here iterates over pods: every question is a look-up in match counts that the cache keeps. As kube-scheduler
-v1.36 ``plugins/interpodaffinity``.
+Nothing here iterates over pods: match counts are read from the cache. As kube-scheduler v1.36
+``plugins/interpodaffinity``.
 """
 
 import operator
@@ -37,7 +37,7 @@ class NamespaceLister(Protocol):
 
 
 class PreFilterState:
-    """What the filter needs to know of one pod, as of now: it is made anew whenever pods on nodes change."""
+    """The state of the filter for one pod (``preFilterState``), computed again whenever pods on nodes change."""
 
     __slots__ = ("_affinity", "_anti_affinity", "_existing_anti_affinity", "_is_first_of_group")
 

@@ -11,7 +11,7 @@ NODE_AFFINITY_NOT_MATCH = Status(
     "NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",), unresolvable=True
 )
 CONFLICT = Status("NodeAffinity", ("pod affinity terms conflict",), unresolvable=True)
-"""Of all nodes, for a pod whose terms name several nodes that one node would have to be at once."""
+"""On all nodes, for a pod with a term that requires one node to have several names."""
 
 
 def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: the requests of a pod must fit; LeastAllocated scores what is left.
+"""NodeResourcesFit: the requests of a pod must fit; LeastAllocated scores the remaining resources.
 
 As kube-scheduler v1.36 ``plugins/noderesources/fit.go`` and ``least_allocated.go``.
 """
@@ -46,7 +46,7 @@ def _rank(request: tuple[str, int]) -> tuple[int, str]:
 
 
 def least_allocated(pod_info: PodInfo, node_info: NodeInfo) -> int:
-    """0 to 100: the share of cpu and memory that would be left, as the mean over the resources that the node has.
+    """0 to 100: the remaining share of cpu and memory, as the mean over the resources that the node has.
 
     4 of 32 cpus and 64 of 256 GiB are used, the pod requests one cpu and 200 MiB count for its memory:
     (32-5)/32 = 84, (256-64.2)/256 = 74, so 79.

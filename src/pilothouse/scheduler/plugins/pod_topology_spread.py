@@ -35,7 +35,7 @@ _SYSTEM_DEFAULT_CONSTRAINTS = ((3, HOSTNAME), (5, ZONE))
 
 
 class PreFilterState:
-    """What the filter needs to know of one pod, as of now: it is made anew whenever pods on nodes change."""
+    """The state of the filter for one pod (``preFilterState``), computed again whenever pods on nodes change."""
 
     __slots__ = ("_constraints",)
 
@@ -121,7 +121,7 @@ def _eligible_topology(
 
 
 def build_default_constraints(selector: Selector | None) -> tuple[TopologySpreadConstraint, ...]:
-    """The constraints of the system for pods with this default selector; none for pods without one."""
+    """The system default constraints for pods with this default selector; none for pods without one."""
     if selector is None or selector.empty:
         return ()
     return tuple(TopologySpreadConstraint(max_skew, key, selector) for max_skew, key in _SYSTEM_DEFAULT_CONSTRAINTS)

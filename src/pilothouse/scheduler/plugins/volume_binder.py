@@ -1,4 +1,4 @@
-"""VolumeBinding: the claims and volumes of pods, what was assumed for them and is not written yet, and the writing.
+"""VolumeBinding: the claims and volumes of pods, assumed bindings, and writing them.
 
 A decision counts at once, as in upstream's assume caches: a volume that was chosen for a claim is not available to
 others, and a claim with a chosen node keeps it, before the API server has either. As kube-scheduler v1.36
@@ -129,13 +129,13 @@ class VolumeBinder:
             handler(namespace, name)
 
     def pod_deleted(self, uid: str) -> None:
-        """Let the pod stop waiting for its volumes."""
+        """Stop waiting for the volumes of the pod."""
         activation = self._wakeups.get(uid)
         if activation is not None:
             activation.set()
 
     def node_deleted(self) -> None:
-        """Let pods check whether the node that they wait for still exists."""
+        """Check for waiting pods whether their node still exists."""
         for activation in self._wakeups.values():
             activation.set()
 
@@ -186,7 +186,7 @@ class VolumeBinder:
         return AssumedVolumes(pod_volumes, pod_info.pod.metadata.uid, {})
 
     def revert_assumed_pod_volumes(self, assumed_volumes: AssumedVolumes) -> None:
-        """Make what was not written available to other pods again."""
+        """Release assumed bindings that were not written."""
         for volume, _claim in assumed_volumes.pod_volumes.static_bindings:
             self._assumed_volumes.pop(volume.metadata.name, None)
         for claim in assumed_volumes.pod_volumes.dynamic_provisions:
@@ -194,7 +194,7 @@ class VolumeBinder:
         self._on_change("", "")
 
     async def bind_api_update(self, assumed_volumes: AssumedVolumes) -> None:
-        """Write volumes and claims. Raises API errors; what was written before stays, and the next attempt finds it."""
+        """Write volumes and claims. Raises API errors; earlier writes remain, and the next attempt finds them."""
         pod_volumes = assumed_volumes.pod_volumes
         for volume, claim in pod_volumes.static_bindings:
             name = volume.metadata.name
@@ -251,7 +251,7 @@ class VolumeBinder:
                     del self._waiting_pods[claim]
 
     def _check_bindings(self, assumed_volumes: AssumedVolumes, node: Node | None, desired: bool) -> bool:
-        """Whether all claims are bound, by the caches of the informers and not by what was assumed."""
+        """Whether all claims are bound in the caches of the informers, without assumed bindings."""
         pod_volumes = assumed_volumes.pod_volumes
         if not desired:
             raise BindingError("pod does not exist any more")

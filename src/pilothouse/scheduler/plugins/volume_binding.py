@@ -1,7 +1,7 @@
 """VolumeBinding: whether the volumes of a pod can be reached from a node, bound there, or provisioned there. Pure.
 
-``volume_binder`` collects the claims and carries out what was decided. As kube-scheduler v1.36
-``plugins/volumebinding`` (``FindPodVolumes`` in ``binder.go``).
+``volume_binder`` reads the claims and writes the decisions. As kube-scheduler v1.36 ``plugins/volumebinding``
+(``FindPodVolumes`` in ``binder.go``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ class PodVolumeClaims:
         return None if isinstance(found, PodVolumes) else _status(found)
 
     def find_pod_volumes(self, node: Node) -> PodVolumes:
-        """What has to be written if the pod goes to this node, which ``filter_node`` accepts."""
+        """The writes needed if the pod is placed on this node, which ``filter_node`` accepts."""
         found = self._find_pod_volumes(node)
         assert isinstance(found, PodVolumes), "a node was chosen that cannot have the volumes of the pod"
         return found
@@ -103,7 +103,7 @@ class PodVolumeClaims:
         return found
 
     def _bind_or_provision(self, node: Node, labels: Mapping[str, str]) -> PodVolumes | None:
-        """A volume for each unbound claim, beginning with the smallest claim; the rest is to be provisioned."""
+        """A volume for each unbound claim, smallest claim first; the remaining claims are to be provisioned."""
         static_bindings: list[tuple[PersistentVolume, PersistentVolumeClaim]] = []
         dynamic_provisions: list[PersistentVolumeClaim] = []
         taken = set(self._assumed)
