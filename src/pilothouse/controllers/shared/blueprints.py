@@ -1,4 +1,4 @@
-"""What a controller derives from an owner's spec, such as its parsed selector, kept until the spec changes.
+"""Values that a controller derives from an owner's spec, such as its parsed selector, cached until the spec changes.
 
 Selectors are compiled and templates read once per generation, not once per sync.
 """
@@ -21,8 +21,8 @@ Blueprint = TypeVar("Blueprint")
 class Blueprints(Generic[Owner, Blueprint]):
     """The newest blueprint of each owner.
 
-    ``draw`` makes one from the owner, its selector (``None`` if that is invalid, which is logged) and the blueprint
-    before.
+    ``draw`` computes one from the owner, its selector (``None`` if it is invalid, which is logged) and the previous
+    blueprint.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Blueprints(Generic[Owner, Blueprint]):
         return drawn
 
     def all(self) -> Iterable[Blueprint]:
-        """Every one, in the order in which their owners were first asked for."""
+        """All of them, in the order in which they were first computed."""
         return (blueprint for _uid, _generation, blueprint in self._known.values())
 
     def forget(self, key: str) -> None:

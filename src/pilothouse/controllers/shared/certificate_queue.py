@@ -23,7 +23,7 @@ def queue_limiter(env: Env) -> RateLimiter[Hashable]:
 
 
 def with_condition(raw: bytes, condition: bytes) -> bytes:
-    """The request with one more condition, its status otherwise as it came."""
+    """The request with one more condition; the rest of its status is not changed."""
     found = take_field(raw, "status.conditions")
     conditions = [*(_items.decode(found) if found is not None else ()), msgspec.Raw(condition)]
     return with_status(raw, {"conditions": msgspec.json.encode(conditions)})

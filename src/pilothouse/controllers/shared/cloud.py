@@ -9,7 +9,7 @@ that names its factory::
     def provider(env: Env) -> CloudProvider: ...
 
 ``pilothouse manager --cloud-loops=acme`` then runs the controllers that the provider supports. Mirrors
-k8s.io/cloud-provider v0.36 ``cloud.go``, without what no controller here needs.
+k8s.io/cloud-provider v0.36 ``cloud.go``, without the parts that no controller here uses.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class TryAgainAfter(Exception):
 class LoadBalancers(Protocol):
     """Load balancers, one for each service. Calls about one service never overlap, but for ``update``.
 
-    Every method may raise: what is raised is shown to users in an event, and the call is made again.
+    Every method may raise: the error is shown to users in an event, and the call is retried.
     """
 
     async def get(self, cluster: str, service: Service) -> LoadBalancerStatus | None:
@@ -67,7 +67,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """A range in CIDR notation."""
     blackhole: bool = False
     addresses: tuple[NodeAddress, ...] | None = None
-    """The node's addresses, for providers whose routes depend on them; None: they do not."""
+    """The node's addresses, for providers whose routes depend on them; None if they do not."""
 
 
 class Routes(Protocol):
@@ -99,7 +99,7 @@ class Instances(Protocol):
 
 
 class CloudProvider(Protocol):
-    """A cloud. What it does not have is None."""
+    """A cloud provider. Interfaces that it does not support are None."""
 
     name: str
     load_balancers: LoadBalancers | None

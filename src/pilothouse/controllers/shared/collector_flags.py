@@ -1,4 +1,4 @@
-"""The flag that switches the garbage collector. Those that work with what it watches read it as well."""
+"""The flag that enables the garbage collector. Controllers that use its monitors read it, too."""
 
 from pilothouse.machinery.flags import BOOL, Flag
 

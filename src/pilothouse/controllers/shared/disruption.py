@@ -1,8 +1,8 @@
 """The condition ``DisruptionTarget``, why a pod will be deleted, and the patch that writes it. Pure.
 
 Job's pod failure policy and users read the condition. Mirrors ``UpdatePodCondition`` (v1.36 ``pkg/api/v1/pod/util.go``)
-and ``PatchPodStatus`` (``pkg/util/pod/pod.go``): a strategic merge patch that holds what changes, the order of the
-conditions, and the uid, so that a pod of the same name is never meant.
+and ``PatchPodStatus`` (``pkg/util/pod/pod.go``): a strategic merge patch with the changed fields, the order of the
+conditions, and the uid as precondition.
 """
 
 import datetime
@@ -49,7 +49,7 @@ def status_patch(
 
 
 def _changes(old: PodCondition | None, new: PodCondition, now: datetime.datetime) -> dict[str, Any] | None:
-    """What is to be written into the list of conditions."""
+    """The entries of the patch for the list of conditions."""
     whole: dict[str, Any] = {
         "type": new.type,
         "status": new.status,
@@ -67,7 +67,7 @@ def _changes(old: PodCondition | None, new: PodCondition, now: datetime.datetime
         "observedGeneration": old.observed_generation,
     }
     changed = {name: value for name, value in whole.items() if before[name] != value}
-    # A newer generation alone is not written, as upstream.
+    # As upstream, nothing is written if only the generation is newer.
     if not changed.keys() - {"observedGeneration"}:
         return None
     if old.status != new.status:

@@ -1,7 +1,7 @@
 """The history of templates, kept as ControllerRevisions: for DaemonSets and StatefulSets.
 
-Pure functions say what a revision contains, which have equal data, and which are to be deleted. ``History`` claims,
-creates, renumbers and deletes them. Upstream: v1.36 ``pkg/controller/history/controller_history.go``,
+Pure functions compute the data of a revision, which revisions are equal, and which are to be deleted. ``History``
+claims, creates, renumbers and deletes them. Upstream: v1.36 ``pkg/controller/history/controller_history.go``,
 ``pkg/controller/daemon/update.go``.
 """
 
@@ -27,7 +27,7 @@ LONGEST_OWNER = 223
 
 
 def template_patch(template: bytes | msgspec.Raw) -> bytes:
-    """The data of a revision: a strategic merge patch that brings this template back.
+    """The data of a revision: a strategic merge patch that restores this template.
 
     Keys are sorted and nothing is indented, as upstream writes it: kubectl compares bytes to find out whether there is
     anything to roll back.
@@ -43,7 +43,7 @@ def same_data(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
     """Whether two revisions are of the same template, however they are spelled.
 
     Upstream compares bytes. Controllers before v1.34 wrote ``"creationTimestamp":null`` into the template's metadata,
-    and the ones after see a difference in that; here it is none.
+    which later ones treat as a difference; here it is ignored.
     """
     first, second = bytes(one), bytes(other)
     return first == second or _canonical(first) == _canonical(second)
@@ -57,7 +57,7 @@ def _canonical(data: bytes) -> bytes:
 
 
 def _drop_nulls(value: Any) -> None:
-    """Null means the same as absent in an object of the API."""
+    """A null equals a missing field in an API object."""
     if isinstance(value, dict):
         for key in [key for key, each in value.items() if each is None]:
             del value[key]
@@ -86,12 +86,12 @@ def revision_hash(data: bytes | msgspec.Raw, collision_count: int) -> str:
 
 
 def revision_name(owner: str, suffix: str) -> str:
-    """What a revision is called; the owner's name is cut so that it fits (``ControllerRevisionName``)."""
+    """The name of a revision; the owner's name is truncated if necessary (``ControllerRevisionName``)."""
     return f"{owner[:LONGEST_OWNER]}-{suffix}"
 
 
 def template_in(data: bytes | msgspec.Raw) -> bytes:
-    """The template that the data of a revision brings back."""
+    """The template that the data of a revision restores."""
     template = take_field(data, "spec.template")
     return b"{}" if template is None else replace_fields(template, {"$patch": None})
 
@@ -122,7 +122,7 @@ def new_revision(
 
 
 def next_number(others: Iterable[ControllerRevision]) -> int:
-    """The number that makes a revision the newest of all."""
+    """The next revision number."""
     return max((revision.revision for revision in others), default=0) + 1
 
 
@@ -138,14 +138,14 @@ def newest(revisions: Sequence[ControllerRevision]) -> ControllerRevision:
 def doomed(
     old: Sequence[ControllerRevision], limit: int, live_hashes: frozenset[str], hash_label: str
 ) -> list[ControllerRevision]:
-    """The revisions to delete, oldest first, so that ``limit`` old ones are left.
+    """The revisions to delete, oldest first, so that ``limit`` old ones remain.
 
-    One that some pod still carries is neither deleted nor does it save another one: more than the limit may stay.
+    A revision of an existing pod is not deleted, and does not count against the limit.
     """
     surplus = len(old) - limit
     if surplus <= 0:
         return []
-    carried = live_hashes - {""}  # a pod without the label carries none
+    carried = live_hashes - {""}  # a pod without the label has no revision
     going = [
         revision
         for revision in sorted(old, key=lambda each: each.revision)
@@ -171,9 +171,9 @@ class History:
         *,
         releasing: bool = True,
     ) -> list[ControllerRevision]:
-        """The revisions that belong to the owner, after adopting and releasing what must be. By name.
+        """The revisions that belong to the owner, after adoption and release, sorted by name.
 
-        Without ``releasing``, own ones that no longer match are left alone and left out.
+        With ``releasing`` False, revisions that no longer match are neither released nor returned.
         """
         index = controller_index_key(owner.namespace, reference.kind, owner.name, owner.uid)
         own = self._revisions.by_index(CONTROLLER_INDEX, index)
@@ -220,7 +220,7 @@ class History:
         key = object_key(meta)
         cached, raw = self._revisions.get(key), self._revisions.raw(key)
         if raw is None or cached is None or cached.metadata.resource_version != meta.resource_version:
-            # It was written or read live in this sync: what is written back is what the server has.
+            # It was written or read live in this sync, so it equals the server's version.
             live = await self._client.get(CONTROLLER_REVISIONS.raw, meta.name, meta.namespace)
             raw = bytes(live)
         whole = replace_fields(raw, {**changes, "metadata.managedFields": None})

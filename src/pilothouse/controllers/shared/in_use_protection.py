@@ -1,7 +1,8 @@
-"""A finalizer that keeps objects while they are in use: added to live objects, removed from those being deleted.
+"""A finalizer that protects objects while they are in use: added to existing objects, removed from unused ones that are
+being deleted.
 
-A protection controller adds to this which objects are in use. Mirrors v1.36
-``pkg/controller/volume/protectionutil`` and what ``pvcprotection`` and ``pvprotection`` have in common.
+Subclasses determine which objects are in use. Mirrors v1.36 ``pkg/controller/volume/protectionutil`` and the code that
+``pvcprotection`` and ``pvprotection`` have in common.
 """
 
 import enum
@@ -26,13 +27,14 @@ _json = msgspec.json.Encoder().encode
 class Due(enum.Enum):
     NOTHING = "nothing"
     PROTECT = "protect"
-    """It is live and lacks the finalizer: it is older than the admission plugin that adds it, or it was removed."""
+    """It is not being deleted and lacks the finalizer: it is older than the admission plugin that adds it, or somebody
+    removed it."""
     LET_GO = "let go"
-    """It is being deleted and has the finalizer, which goes once it is not in use."""
+    """It is being deleted and has the finalizer, which is removed when the object is not in use."""
 
 
 def what_is_due(meta: ObjectMeta, finalizer: str) -> Due:
-    """``IsDeletionCandidate`` and ``NeedToAddFinalizer``. What is being deleted gets no finalizer any more."""
+    """``IsDeletionCandidate`` and ``NeedToAddFinalizer``. An object that is being deleted gets no finalizer."""
     has, going = finalizer in meta.finalizers, meta.deletion_timestamp is not None
     if going and has:
         return Due.LET_GO
@@ -40,10 +42,10 @@ def what_is_due(meta: ObjectMeta, finalizer: str) -> Due:
 
 
 class ProtectionController(ManagedController, Generic[T]):
-    """One kind, one finalizer. Subclasses say whether an object is in use.
+    """The controller of one kind and finalizer. Subclasses determine whether an object is in use.
 
-    The object is written as it was read: if it has changed meanwhile, the write is a conflict and retried. One worker,
-    as upstream.
+    The cached object is written: if it has changed meanwhile, the write is a conflict and the key is retried. One
+    worker, as upstream.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class ProtectionController(ManagedController, Generic[T]):
 
     @abstractmethod
     async def is_used(self, obj: T) -> bool:
-        """Whether somebody uses an object that is being deleted."""
+        """Whether an object that is being deleted is in use."""
 
     def gone(self, obj: T, _unknown: bool) -> None:
         """Called when an object is deleted."""
@@ -74,8 +76,8 @@ class ProtectionController(ManagedController, Generic[T]):
         return what_is_due(obj.metadata, self._finalizer)
 
     def enqueue(self, key: str) -> None:
-        """Something that used the object with this key may be gone. Enqueues the key if the object is being deleted; if
-        not yet, the event of its deletion does."""
+        """An object that used the one with this key may have been deleted. Enqueues the key if its object is being
+        deleted; otherwise the event of the deletion will enqueue it."""
         obj = self.objects.get(key)
         if obj is not None:
             self._changed(obj)
@@ -111,5 +113,5 @@ class ProtectionController(ManagedController, Generic[T]):
         try:
             await self.client.update(self._kind.raw, meta.name, body, meta.namespace)
         except (Conflict, NotFound) as error:
-            # The cache is behind. It will show the object as it is now, or that it is gone.
+            # The cache is older. A later event has the current object or its deletion.
             raise RetryLater(str(error)) from error

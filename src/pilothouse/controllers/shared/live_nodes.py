@@ -1,7 +1,7 @@
-"""Live nodes, for decisions that a lagging cache must not make.
+"""Live reads of nodes, for decisions that must not rely on an old cache.
 
-A cache may show a taint that is gone, or lack a node that exists (kubernetes#119862, #141887), and the deletion of a
-pod because of it cannot be undone. Used by pod garbage collection and taint eviction.
+A cache may have a taint that was removed, or lack a node that exists (kubernetes#119862, #141887), and the resulting
+deletion of a pod cannot be undone. Used by pod garbage collection and taint eviction.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _KEPT = 1024
 
 
 def is_about(error: NotFound, name: str) -> bool:
-    """Whether a 404 names the object. Without the name it may come from a proxy."""
+    """Whether the details of a 404 name the object. Otherwise it may come from a proxy."""
     details = error.status.details
     return details is not None and details.name == name
 
@@ -32,9 +32,9 @@ class _Read:
 
 
 class LiveNodes:
-    """Reads nodes live, once for all concurrent requests for a node.
+    """Reads nodes live; concurrent requests for a node share one read.
 
-    A caller takes a ``moment()`` when it decides, and gets a state that was read after it.
+    A caller takes a ``moment()`` when it decides, and gets a state that was read after that.
     """
 
     def __init__(self, client: Client, env: Env) -> None:
@@ -44,14 +44,14 @@ class LiveNodes:
         self._reads: dict[str, _Read] = {}
 
     def moment(self) -> int:
-        """Now, for ``get``. Counted, since two things may happen at one instant of a clock."""
+        """The current moment, for ``get``. A counter, because two things may happen at the same clock time."""
         self._moment += 1
         return self._moment
 
     async def get(self, name: str, *, since: int, max_age: float = math.inf) -> Node | None:
-        """The node, read after ``since`` and at most ``max_age`` seconds ago; None if there is none of that name.
+        """The node, read after ``since`` and at most ``max_age`` seconds ago; None if it does not exist.
 
-        Raises what the read raises, also a 404 that is not about the node.
+        Raises the error of the read, including a 404 that does not name the node.
         """
         read = self._reads.get(name)
         if read is None:

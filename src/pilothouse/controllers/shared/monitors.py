@@ -31,7 +31,7 @@ DISCOVERY_DELAY_SECONDS = (1.0, 5.0)
 """When to read discovery again if it does not show a definition that was added or changed: other servers and an
 aggregator get definitions later."""
 DISCOVERY_GAP_SECONDS = 0.1
-"""The least time between two such reads: a release may bring dozens of definitions."""
+"""The minimum interval of such reads: a release may install dozens of definitions."""
 
 
 class ResourceKey(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +62,7 @@ class Monitor(msgspec.Struct, frozen=True):
     informer: SharedInformer[Any]
     registration: Registration[Any]
     is_own: bool
-    """The informer is ours, of metadata; otherwise it is another controller's, of whole objects."""
+    """Whether the informer was created here, for metadata; otherwise it is another controller's, for whole objects."""
 
 
 _is_stopped = attrgetter("informer.stopped")
@@ -108,7 +108,7 @@ class ResourceMonitors(ABC):
         """Whether the informers are those of the discovery that was read last."""
         self._rescheduled = asyncio.Event()
         self.ready = asyncio.Event()
-        """Set after discovery was first read and the informers of what it lists were waited for, successful or not."""
+        """Set after discovery was read for the first time and its informers have synced or failed."""
 
     # Overridden by subclasses
 
@@ -181,7 +181,7 @@ class ResourceMonitors(ABC):
             self._rescheduled.set()
 
     def _leap(self) -> bool:
-        """Make the periodic sync that is due, if it finds what the last one has found; else nothing is done."""
+        """Run the periodic sync that is due if its result would be the same as the last one; otherwise do nothing."""
         now = asyncio.get_running_loop().time()
         if not self._settled or self._next_sync > now or self._rescheduled.is_set() or self._sync_at != math.inf:
             return False
@@ -201,8 +201,8 @@ class ResourceMonitors(ABC):
 
     async def _sync_monitors(self) -> None:
         self._sync_at = math.inf
-        # Informers are stopped by the next periodic sync only: the deletions of objects that come with the deletion of
-        # the definition must not be lost.
+        # Informers are only stopped by the next periodic sync: deletions of objects caused by the deletion of the
+        # definition must not be missed.
         await self._follow(stops=False)
         now = asyncio.get_running_loop().time()
         self._rests_until = now + DISCOVERY_GAP_SECONDS
@@ -253,7 +253,7 @@ class ResourceMonitors(ABC):
         kept = {
             key
             for key, monitor in self._monitors.items()
-            # Of a group whose discovery failed nothing is known; synced informers continue.
+            # If the discovery of a group failed, its synced informers continue.
             if key in desired or (key.group_version in discovery.failures and monitor.informer.has_synced)
         }
         return [key for key in self._monitors if key not in kept], added
@@ -318,8 +318,7 @@ class ResourceMonitors(ABC):
 
 
 def shared_informer(context: ControllerContext, resource: Resource) -> SharedInformer[Any] | None:
-    """The informer of a resource, in this version, that another controller has started, of whole objects or
-    metadata."""
+    """The informer of a resource in this version that another controller has started, for whole objects or metadata."""
     for factory in (context.informers, context.metadata_informers):
         found = factory.existing(resource.group, resource.version, resource.name)
         if found is not None and not found.stopped:

@@ -22,7 +22,8 @@ def index_by_manager(each: EndpointSlice) -> tuple[str, ...]:
 
 
 class OwnSlices:
-    """``enqueue`` gets the key of each service of which a slice that is or was ours has changed."""
+    """``enqueue`` is called with the key of each Service if a slice that the controller manages or managed has
+    changed."""
 
     def __init__(
         self, slices: SharedInformer[EndpointSlice], manager: str, tracker: SliceTracker, enqueue: Callable[[str], None]
@@ -35,7 +36,7 @@ class OwnSlices:
         slices.add_handler(self._added, self._changed, self._gone)
 
     def of(self, key: str) -> list[EndpointSlice]:
-        """Ours for the service of that key, by name."""
+        """The managed slices of the Service with that key, sorted by name."""
         return self._cache.by_index(OWN_INDEX, f"{self._manager} {key}")
 
     def _is_own(self, each: EndpointSlice) -> bool:

@@ -1,4 +1,4 @@
-"""Doing the same to many things, several at a time."""
+"""Runs a coroutine function for many items, several at a time."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain, islice
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 async def each(things: Iterable[T], act: Callable[[T], Awaitable[object]], *, at_once: int) -> None:
-    """``act`` on every thing, in order, at most ``at_once`` concurrently. ``things`` is read lazily. A failure does not
-    stop the others; the first one is raised in the end."""
+    """Call ``act`` for every item, in order, at most ``at_once`` concurrently. ``things`` is read lazily. A failure
+    does not stop the others; the first one is raised at the end."""
     waiting = iter(things)
     first = list(islice(waiting, 1))
     if not first:
@@ -26,6 +26,6 @@ async def each(things: Iterable[T], act: Callable[[T], Awaitable[object]], *, at
                     failures.append(failure)
 
     ended = await run_all([work() for _ in range(at_once)])
-    failures += [failure for failure in ended if failure is not None]  # reading ``things`` can fail too
+    failures += [failure for failure in ended if failure is not None]  # iterating over ``things`` can fail, too
     if failures:
         raise failures[0]

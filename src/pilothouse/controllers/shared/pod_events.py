@@ -50,7 +50,7 @@ class EndingOwners:
         self._ending.add(key)
 
     def forget(self, key: str) -> None:
-        """The owner is gone. Another one of its name is in another namespace of that name."""
+        """The owner was deleted; another one with its name may exist in a namespace that was created again."""
         self._ending.discard(key)
 
     def add(self, key: str) -> None:
@@ -114,7 +114,8 @@ class PodEvents(Generic[T]):
         self._arriving(pod)
 
     def is_foreign(self, old: Pod, new: Pod) -> bool:
-        """Whether the pod belongs, and belonged, to an owner of another kind. Most do, and enqueue nothing here."""
+        """Whether the pod belongs, and belonged, to an owner of another kind. Most pods do, and enqueue nothing
+        here."""
         before, after = controller_of(old.metadata), controller_of(new.metadata)
         return before is not None and after is not None and before.kind != self._kind != after.kind
 
@@ -132,8 +133,8 @@ class PodEvents(Generic[T]):
         labels_changed = before.labels != after.labels
         reference, former = controller_of(after), controller_of(before)
         if former is not None and former != reference:
-            # The former owner gets no more events of this pod. If it expects the pod's deletion, that must not last
-            # until the expectation expires (upstream's does, and the owner does nothing meanwhile).
+            # The former owner gets no more events of this pod. If it expects the pod's deletion, lower that expectation
+            # now (upstream waits until it expires).
             self._leaving(old)
         if after.deletion_timestamp is not None:
             self._leaving(new)
@@ -150,7 +151,7 @@ class PodEvents(Generic[T]):
         self._queue.add(key)
         owner = self._owners.get(key)
         if owner is not None and not is_ready(old) and is_ready(new):
-            # Availability comes without an event; the requeue at the end of a sync is the other half of this.
+            # There is no event when a pod becomes available; the requeue at the end of a sync covers the other case.
             delay = self._ready_delay(owner)
             if delay > 0:
                 self._queue.add_after(key, delay)
@@ -200,7 +201,7 @@ class PodEvents(Generic[T]):
                 yield owner
 
     def owner_key(self, namespace: str, reference: OwnerReference) -> str | None:
-        """The key of the owner, if it is one of ours: kind, name and uid must fit."""
+        """The key of the owner, if it is in the cache with this kind, name and uid."""
         if reference.kind != self._kind:
             return None
         key = f"{namespace}/{reference.name}"

@@ -20,7 +20,7 @@ def index_by_label(pod: Pod) -> tuple[str, ...]:
 
 
 def fixed_label(selector: Selector) -> tuple[str, str] | None:
-    """A label that every pod of the selector carries, if it names one."""
+    """A label that every matching pod has, if the selector requires one."""
     for requirement in selector.requirements:
         value = selector.exact(requirement.key)
         if value is not None:

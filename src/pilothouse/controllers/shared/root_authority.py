@@ -17,7 +17,7 @@ ROOT_CA_FLAG = Flag(
 
 
 def read_authority(file: str, otherwise: str) -> str:
-    """The certificates of the file, or ``otherwise`` if none is named. Raises ``CannotRun``."""
+    """The certificates of the file, or ``otherwise`` if no file is configured. Raises ``CannotRun``."""
     if not file:
         return otherwise
     try:

@@ -14,7 +14,7 @@ from pilothouse.controllers.shared.cloud import Instances, LoadBalancers, Route,
 from pilothouse.env import Env
 
 INSTANCE = "simulated.pilothouse.dev/instance"
-"""Annotation of nodes: ``gone``, there is no machine any more; ``stopped``, it is switched off."""
+"""Annotation of nodes: ``gone``, the machine does not exist; ``stopped``, it is switched off."""
 RANGES = {"IPv4": ipaddress.ip_network("198.18.0.0/15"), "IPv6": ipaddress.ip_network("2001:db8:18::/112")}
 
 
@@ -112,7 +112,7 @@ class SimulatedRoutes:
 
 
 class AnnotatedInstances:
-    """Machines that are what the annotation says. Nodes without it have one that runs."""
+    """Machines as the annotation describes them. Nodes without it have a running one."""
 
     async def exists(self, node: Node) -> bool:
         return node.metadata.annotations.get(INSTANCE) != "gone"

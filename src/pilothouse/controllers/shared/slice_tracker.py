@@ -1,7 +1,7 @@
 """Which slices this process has written, so that a sync of an older cache changes nothing.
 
-Without it a slice that the cache does not show yet would be made a second time (kubernetes#93374, #100033). Upstream:
-v1.36 ``staging/src/k8s.io/endpointslice/util/endpointslice_tracker.go``. Used by both controllers of slices.
+Without it a slice that is not in the cache yet would be created twice (kubernetes#93374, #100033). Upstream: v1.36
+``staging/src/k8s.io/endpointslice/util/endpointslice_tracker.go``. Used by both controllers of slices.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,26 +15,26 @@ _DELETED = -1
 
 
 class StaleSlices(RetryLater):
-    """The cache of slices is behind our own writes. The key comes back with backoff."""
+    """The cache of slices is older than the controller's own writes. The key is retried with backoff."""
 
     def __init__(self) -> None:
         super().__init__("EndpointSlice informer cache is out of date")
 
 
 class _Written(NamedTuple):
-    """What was last written of a slice, and in which version."""
+    """The last write of a slice: its uid and version."""
 
     generation: int
     version: str
 
 
 class SliceTracker:
-    """Our writes of slices, by the key of their service (or Endpoints) and their uid. ``read_version`` gives the
-    version that the cache of slices has read.
+    """The controller's writes of slices, by the key of their Service (or Endpoints) and their uid. ``read_version``
+    returns the version that the cache of slices has reached.
 
-    A slice may be deleted by another client, and its event be seen, before the response to our own write of it: once
-    the cache is past that write, a slice that it does not show is gone. Upstream waits for such a slice until its
-    service is deleted.
+    Another client may delete a slice, and the event may arrive, before the response to the controller's own write: if
+    the cache is newer than that write and does not have the slice, it was deleted. Upstream waits for such a slice
+    until its Service is deleted.
     """
 
     def __init__(self, read_version: Callable[[], str]) -> None:
@@ -56,8 +56,9 @@ class SliceTracker:
         return known is None or seen.metadata.generation > known.generation
 
     def handle_deletion(self, key: str, seen: EndpointSlice) -> bool:
-        """A slice was deleted from the cache. Whether by another client, also if an earlier process wrote it. Upstream
-        checks only what this process wrote, and does not create a slice again that is deleted after a restart."""
+        """A slice was deleted from the cache. Returns whether another client deleted it, including slices that an
+        earlier process wrote. Upstream checks only those that this process wrote, and does not recreate a slice that is
+        deleted after a restart."""
         known = self._known.get(key, {})
         written = known.pop(seen.metadata.uid, None)
         if not known:
@@ -69,7 +70,7 @@ class SliceTracker:
         self.handle_deletion(key, seen)
 
     def check(self, key: str, given: Iterable[EndpointSlice]) -> None:
-        """Raise ``StaleSlices`` unless the slices at hand are at least as new as what was written."""
+        """Raise ``StaleSlices`` unless the given slices are at least as new as the recorded writes."""
         known = self._known.get(key)
         if not known:
             return
@@ -83,7 +84,7 @@ class SliceTracker:
             del self._known[key]
 
     def _is_gone(self, written: _Written) -> bool:
-        """Whether a slice that the cache does not show is gone, and not just too new for it."""
+        """Whether a slice that is not in the cache was deleted, and is not just too new for it."""
         if written.generation == _DELETED:
             return True
         order = compare(self._read_version(), written.version)

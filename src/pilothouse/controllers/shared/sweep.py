@@ -15,7 +15,7 @@ SYNC = "sync"
 
 
 class Sweep(ManagedController, Generic[T]):
-    """Subclass it and write ``reason``. ``what`` is how the log calls one of them."""
+    """Subclass it and implement ``reason``. ``what`` names the objects in the log."""
 
     def __init__(
         self, context: ControllerContext, name: str, kind: Kind[T], *, period: float, queue_name: str, what: str
@@ -31,10 +31,10 @@ class Sweep(ManagedController, Generic[T]):
 
     @abstractmethod
     def reason(self, found: T) -> str | None:
-        """Why its time is over; None if it is not."""
+        """Why the object is to be deleted; None if it is not."""
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One pass over all objects. What fails is logged and tried again in the next one."""
+        """One pass over all objects. Failures are logged and retried in the next pass."""
         for found in self._cache.list():
             why = self.reason(found)
             if why is None:
@@ -45,7 +45,7 @@ class Sweep(ManagedController, Generic[T]):
             try:
                 await self._client.delete(self._kind, meta.name, meta.namespace, uid=meta.uid)
             except (NotFound, Conflict):
-                continue  # it is gone, or another one of its name is there
+                continue  # it was deleted, or another one with its name exists
             except (ApiError, OSError) as error:
                 text = f"Error while attempting to clean a {self._what}"
                 self.log.error(text, error=error, name=object_key(meta))  # noqa: TRY400  # no traceback: the server said no

@@ -42,8 +42,9 @@ def with_annotations(found: Known[Any], annotations: Mapping[str, str]) -> bytes
 
 
 def bound_volume(volume: Volume, claim: PersistentVolumeClaim) -> bytes | None:
-    """The volume bound to the claim, or None if it is. If it was not reserved for the claim, it gets the annotation of
-    the controller (``GetBindVolumeToClaim``, v1.36 component-helpers ``storage/volume/pv_helpers.go``)."""
+    """The volume bound to the claim, or None if it is already. If it was not reserved for the claim, it gets the
+    annotation ``bound-by-controller`` (``GetBindVolumeToClaim``, v1.36 component-helpers
+    ``storage/volume/pv_helpers.go``)."""
     view, meta = volume.object, claim.metadata
     reference, annotations = view.spec.claim_ref, view.metadata.annotations
     changes: dict[str, bytes | None] = {}

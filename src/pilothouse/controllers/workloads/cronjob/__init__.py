@@ -1,10 +1,10 @@
 """Creates Jobs on a schedule.
 
-Behaviour: for one scheduled time one Job is created: its name is the CronJob's and the minute, and while it exists the
-server accepts no other. A sync waits until the cache shows the last status written, so that a Job that was created and
-deleted meanwhile is not created again. Of several missed times only the last gets a Job. With ``Forbid`` no Job is
+Behaviour: exactly one Job is created for a scheduled time: its name is that of the CronJob with the minute, so a second
+create fails. A sync waits until the cache has the last written status, so that a Job that was created and deleted
+meanwhile is not created again. If several times were missed, only the last one gets a Job. With ``Forbid`` no Job is
 started while another one is active; with ``Replace`` active ones are deleted first. Finished Jobs are removed from
-``status.active``, and deleted beyond their limits, the oldest first.
+``status.active``, and deleted beyond the history limits, oldest first.
 
 Not guaranteed: a Job for every scheduled time. Times are missed while the controller is down, or a Job takes too long
 under ``Forbid``. A Job is created before it is in the status.

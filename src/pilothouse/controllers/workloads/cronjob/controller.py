@@ -42,7 +42,7 @@ class NotReplaced(RuntimeError):
 
 
 class _SyncContext:
-    """What changes during one sync of a CronJob."""
+    """The state of one sync of a CronJob."""
 
     def __init__(self, cron_job: CronJob, raw: bytes) -> None:
         self.cron_job = cron_job
@@ -89,7 +89,7 @@ class CronJobController(ManagedController):
             lambda job, _unknown: self._enqueue_owner(job.metadata),
         )
 
-    # What enqueues which key
+    # Event handlers
 
     def _changed(self, old: CronJob, new: CronJob) -> None:
         """After a change of its schedule a CronJob is enqueued at the next scheduled time; earlier enqueuing stays."""
@@ -191,7 +191,7 @@ class CronJobController(ManagedController):
     async def _check_active_job(self, sync: _SyncContext, job: Job) -> None:
         """A Job runs that is not in the status: the cache may be behind our own last write."""
         if any(reference.uid == job.metadata.uid for reference in sync.status.active):
-            return  # the newer status knows it
+            return  # the newer status has it
         meta = sync.cron_job.metadata
         raw = await self._client.get(CRON_JOBS.raw, meta.name, meta.namespace)
         live = _decoder.decode(raw)

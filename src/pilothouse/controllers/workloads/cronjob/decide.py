@@ -32,14 +32,14 @@ class Remark(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do now, and what to say."""
+    """The actions of a sync, and the events to record."""
 
     start: datetime.datetime | None = None
     """The scheduled time to start a Job for."""
     replace: bool = False
     """Delete active Jobs before."""
     wait: float | None = None
-    """Seconds until the next sync. ``None``: not before something changes."""
+    """Seconds until the next sync. ``None``: when something changes."""
     remarks: tuple[Remark, ...] = ()
 
 
@@ -63,7 +63,7 @@ def job_name(cron_job: CronJob, moment: datetime.datetime) -> str:
 def decide(
     cron_job: CronJob, status: CronJobStatus, now: datetime.datetime, local: datetime.tzinfo = datetime.UTC
 ) -> Decision:
-    """What to do now. ``status`` is updated with the present Jobs."""
+    """The actions now. ``status`` is updated with the active Jobs."""
     spec, meta = cron_job.spec, cron_job.metadata
     if meta.deletion_timestamp is not None:
         return Decision()
@@ -105,7 +105,8 @@ def decide(
     ):
         return Decision(wait=wait, remarks=tuple(remarks))
     if spec.concurrency_policy == "Forbid" and status.active:
-        # lastScheduleTime stays: this time is due until the Job has ended, unless another one comes.
+        # lastScheduleTime does not change: the Job for this time is started when the active one has finished, unless a
+        # later time comes first.
         return Decision(wait=wait, remarks=(*remarks, _ACTIVE))
     replace = spec.concurrency_policy == "Replace" and bool(status.active)
     return Decision(start=moment, replace=replace, wait=wait, remarks=tuple(remarks))

@@ -53,8 +53,8 @@ def has_own_zone(cron_job: CronJob) -> bool:
 def find_due(cron_job: CronJob, schedule: Schedule, now: datetime.datetime, *, heed_deadline: bool = True) -> Due:
     """The last scheduled time that has passed (``mostRecentScheduleTime``). Raises ``NoSuchMoment``.
 
-    Not every one since the last Job is visited: their number is estimated from the first interval, and the search
-    begins two before the end. With uneven intervals it may find none.
+    Not all times since the last Job are visited: their number is estimated from the first interval, and the search
+    starts two intervals before the end. With irregular intervals it may find none.
     """
     since = cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp or now
     seconds = cron_job.spec.starting_deadline_seconds
@@ -79,8 +79,8 @@ def find_due(cron_job: CronJob, schedule: Schedule, now: datetime.datetime, *, h
 
 
 def until_next(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -> float | None:
-    """Seconds until the CronJob is to be synced again (``nextScheduleTimeDuration``); ``None``: never. Always more than
-    0 (kubernetes#118706)."""
+    """Seconds until the next sync of the CronJob (``nextScheduleTimeDuration``); ``None``: never. Always greater than 0
+    (kubernetes#118706)."""
     try:
         due = find_due(cron_job, schedule, now, heed_deadline=False)
     except NoSuchMoment:

@@ -27,7 +27,7 @@ def started(status: CronJobStatus, job: ObjectMeta, moment: datetime.datetime) -
 
 
 def settled(status: CronJobStatus, jobs: Iterable[Job]) -> tuple[CronJobStatus, list[Remark]]:
-    """The status without the Jobs that have ended, and the events about them."""
+    """The status without finished Jobs, and the events about them."""
     remarks: list[Remark] = []
     active = {reference.uid for reference in status.active}
     for job in jobs:

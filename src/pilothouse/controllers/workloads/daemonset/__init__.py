@@ -1,16 +1,15 @@
 """Runs one pod of a DaemonSet on every eligible node, replaces the pods when the template changes, keeps the
 history of templates, and updates the status.
 
-Behaviour: a node has a pod if its name, labels and taints allow it, and at most one that lives (during a surge one old
-and one new). One sync creates and deletes at most 250 pods each, creates carefully at first (1, 2, 4, …), and does
-nothing before the caches have shown what earlier syncs did. A rolling update never has more than maxUnavailable pods
-missing by its own doing, or more than maxSurge nodes with two. Every template that pods were made from is kept as a
-ControllerRevision while a pod carries it. What a change costs follows the change: a pod or a node that changes is
-processed, not all 5,000.
+Behaviour: a node gets a pod if its name, labels and taints allow it, and at most one active one (during a surge one old
+and one new). A sync creates and deletes at most 250 pods each, creates in growing batches (1, 2, 4, …), and does
+nothing before the caches have the writes of earlier syncs. A rolling update never makes more than maxUnavailable pods
+unavailable, and never more than maxSurge nodes have two. Every template of an existing pod is kept as a
+ControllerRevision. The cost of an event is that of the changed pod or node, not that of all 5,000.
 
 Not guaranteed: that the pod fits on its node (the scheduler finds out), or an order of nodes.
 
-docs/controllers/daemonset.md has what enqueues it and where it differs from upstream.
+docs/controllers/daemonset.md has the triggers and the differences from upstream.
 """
 
 import msgspec
@@ -24,11 +23,11 @@ from pilothouse.runtime.watches import Watch, any_object
 
 
 class DaemonSetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. The last two are upstream's gates ``StaleControllerConsistencyDaemonSet``, on in v1.36, and
+    """The options. The last two are upstream's gates ``StaleControllerConsistencyDaemonSet``, on in v1.36, and
     ``TaintTolerationComparisonOperators``, off."""
 
     workers: int = 2
-    """So many on the queue of DaemonSets, and as many on that of nodes that have changed."""
+    """Workers of the queue of DaemonSets, and as many of the queue of changed nodes."""
     burst: int = 250
     """At most so many creates, and so many deletes, in one sync. Not a flag, as upstream."""
     wait_for_own_writes: bool = True

@@ -1,4 +1,4 @@
-"""What the spec of a DaemonSet is reduced to once per generation."""
+"""The values that are derived from the spec of a DaemonSet once per generation."""
 
 import msgspec
 

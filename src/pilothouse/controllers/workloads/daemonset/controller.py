@@ -166,7 +166,7 @@ class DaemonSetController(ManagedController):
 
     async def reconcile(self, key: str) -> Requeue | None:
         if any(informer.replacing for informer in self._kept_from):
-            return Requeue(_LIST_SECONDS)  # what is kept of nodes and pods lags behind the cache
+            return Requeue(_LIST_SECONDS)  # the derived state of nodes and pods is older than the cache
         found = await self._gate.enter(key)
         if found is None:
             return None
@@ -198,8 +198,8 @@ class DaemonSetController(ManagedController):
         self._observe(sync)
         await self._claim(sync)
         if not self._owners.still_has(sync.meta):
-            # It was deleted meanwhile. If another one has its name, its expectations could never be observed. The event
-            # enqueues the key.
+            # It was deleted meanwhile. If another one has its name, expectations set now would never be observed. The
+            # event enqueues the key.
             return None
         if not self._expectations.satisfied(sync.key):
             return await self._report(sync, observed=False)
@@ -221,7 +221,7 @@ class DaemonSetController(ManagedController):
 
     async def _revisions(self, sync: _SyncContext) -> tuple[ControllerRevision, list[ControllerRevision]]:
         async def pods() -> list[Pod]:
-            # The rules are not known yet; only which pods belong to the DaemonSet matters here.
+            # Placement is not computed here; only the pods that belong to the DaemonSet matter.
             self._observe(sync)
             await self._claim(sync)
             return sync.node_pods.pods()
@@ -234,8 +234,8 @@ class DaemonSetController(ManagedController):
             raise HistoryFailed(f"failed to construct revisions of DaemonSet: {error}") from error
 
     async def _claim(self, sync: _SyncContext) -> None:
-        """Adopt matching pods without controller and release own ones that no longer match, until none are left: others
-        may appear during the requests, and must be claimed before a pod is created in their place."""
+        """Adopt matching pods without controller and release own ones that no longer match, until there are no more:
+        pods that appear during the requests must be claimed before others are created in their place."""
         claims: Claims[Pod] | None = None
         done: dict[str, None] = {}
         while doubtful := self._doubtful(sync, done):
@@ -252,8 +252,9 @@ class DaemonSetController(ManagedController):
         return [pod for pod in found if object_key(pod.metadata) not in done]
 
     def _take(self, sync: _SyncContext, pod: Pod) -> None:
-        """Count an adopted pod at once, so that its node gets no other one; the event of the adoption repeats this. A
-        pod that was deleted or adopted by another owner meanwhile is not counted: no event would remove it again."""
+        """Count an adopted pod at once, so that its node gets no second one; the event of the adoption will repeat
+        this. A pod that was deleted or adopted by another owner meanwhile is not counted, because no event would remove
+        it."""
         cached = self._pods.get(object_key(pod.metadata))
         if cached is None or cached.metadata.uid != pod.metadata.uid or controller_of(cached.metadata) is not None:
             return
@@ -327,8 +328,8 @@ class DaemonSetController(ManagedController):
         )
 
     async def _sync_nodes(self, sync: _SyncContext, creates: Mapping[str, str], deletes: Mapping[str, str]) -> None:
-        """Create and delete pods, each up to the limit of one sync; the rest comes with the next. ``creates`` are
-        nodes, ``deletes`` pods, both with the reason."""
+        """Create and delete pods, each up to the limit of a sync; the next sync continues. ``creates`` are nodes,
+        ``deletes`` pods, both with the reason."""
         burst = self._options.burst
         creates, deletes = dict(islice(creates.items(), burst)), dict(islice(deletes.items(), burst))
         # Also when both are 0: this replaces earlier expectations, as upstream.
@@ -371,7 +372,7 @@ class DaemonSetController(ManagedController):
 
         _created, first = await slow_start(len(nodes), INITIAL_BATCH, create)
         if first is not None and first not in errors:
-            raise first  # not an error of the server: a broken invariant of ours
+            raise first  # not an API error: a broken invariant
         skipped = len(nodes) - attempted
         if skipped and first is not None:
             self.log.info("Slow-start failure. Skipping creation of pods", v=2, skipped=skipped, key=sync.key)
@@ -391,7 +392,7 @@ class DaemonSetController(ManagedController):
     # Report
 
     async def _report(self, sync: _SyncContext, *, observed: bool) -> Requeue | None:
-        """Write the status if it changed: on the cached object first, and should that fail on the live one."""
+        """Write the status if it changed: based on the cached object, and after a conflict on the live one."""
         self._observe(sync)
         seen = sync.node_pods.status_counts
         status = next_status(sync.owner, seen, observed=observed)

@@ -23,23 +23,24 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     delete: tuple[str, ...] = ()
     """Names of pods."""
     failed: str = ""
-    """The pod among ``delete`` that goes because it failed. It moves the node's back-off on."""
+    """The failed pod in ``delete``. It increases the backoff of the node."""
     succeeded: tuple[str, ...] = ()
-    """Those among ``delete`` that go because they ran to their end."""
+    """The succeeded pods in ``delete``."""
     waits: bool = False
-    """A failed pod is left until the back-off of its node has passed."""
+    """A failed pod is not deleted before the backoff of its node has passed."""
 
 
 NOTHING = Need()
 
 
 def decide_need(site: Site, rules: Rules, now: datetime.datetime, *, in_backoff: bool = False) -> Need:
-    """Bring the node to one pod if it should run one, to one old and one new during a surge, to none otherwise.
+    """The changes that give the node one pod if it should run one, one old and one new during a surge, and none
+    otherwise.
 
-    A terminating pod is replaced only when it is gone. One failed pod of a node is deleted at a time.
+    A terminating pod is only replaced when it is gone. One failed pod of a node is deleted at a time.
     """
     if not site.listed:
-        # Pods bound to a deleted node are left to the pod garbage collector, which ignores pods without node.
+        # Pods bound to a deleted node are deleted by the pod garbage collector, which ignores pods without a node.
         return _deletion(pod for pod in site.pods if not pod.spec.node_name)
     if not site.pods:
         return Need(create=True) if site.should_run else NOTHING
@@ -93,7 +94,7 @@ def _surplus_of_surge(running: list[Pod], rules: Rules, now: datetime.datetime) 
 
 
 def _is_new(pod: Pod, rules: Rules) -> bool:
-    # By the hash alone, not by the template's generation as elsewhere: as upstream.
+    # As upstream, by the hash only, not by the template generation as elsewhere.
     return pod.metadata.labels.get(HASH_LABEL) == rules.revision_hash
 
 

@@ -1,8 +1,8 @@
-"""Enqueues the DaemonSets that a change of a node concerns.
+"""Enqueues the DaemonSets that a change of a node affects.
 
-The handler adds the node's name to a queue of its own; two workers then check every DaemonSet for this node. Before
-v1.36 upstream did that inside the handler, and fell hours behind at 5,000 nodes (kubernetes#121474); now ``updateNode``
-and ``syncNodeUpdate`` do the same as here.
+The handler adds the node's name to a separate queue; two workers then check every DaemonSet for this node. Before v1.36
+upstream did that in the handler, and lagged by hours with 5,000 nodes (kubernetes#121474); now ``updateNode`` and
+``syncNodeUpdate`` work as here.
 """
 
 import msgspec

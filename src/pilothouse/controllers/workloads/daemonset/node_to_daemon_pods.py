@@ -1,4 +1,4 @@
-"""The nodes of one DaemonSet with what each of them has, needs and counts, updated with every change.
+"""The nodes of one DaemonSet, each with its pods, its decision and its share of the status, updated with every change.
 
 A DaemonSet is synced after nearly every event of its pods. Upstream examines all nodes each time, tens of milliseconds
 for 5,000 of them. Here the result for each node is kept, and computed again only if a pod or the node has changed.
@@ -31,7 +31,7 @@ class _Report(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeToDaemonPods:
-    """See the module. ``sync`` first, then read; nothing changes between two syncs."""
+    """See the module. Call ``sync`` before reading; nothing changes between two syncs."""
 
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
@@ -187,7 +187,7 @@ class NodeToDaemonPods:
         return self._moves
 
     def needy(self, placements: Placements, nodes: NodeTable) -> list[Site]:
-        """The nodes where something is missing or too much, in the order in which they came to be so."""
+        """The nodes with missing or excess pods, in the order in which they became so."""
         return [self._site(name, placements, nodes) for name in self._needy]
 
     def strays(self) -> list[Pod]:
@@ -203,13 +203,13 @@ class NodeToDaemonPods:
         return node in self._on
 
     def counts_on(self, node: str) -> bool:
-        """Whether the node had a part in what was last counted."""
+        """Whether the node is part of the last counts."""
         report = self._reports.get(node)
         return report is not None and (bool(report.counted.desired) or node in self._on)
 
 
 class DaemonPods:
-    """What is kept of each DaemonSet, by the index key of the owner."""
+    """The state per DaemonSet, by the index key of the owner."""
 
     def __init__(self) -> None:
         self._daemon_pods: dict[str, NodeToDaemonPods] = {}
@@ -217,7 +217,7 @@ class DaemonPods:
         self._home: dict[str, str] = {}
 
     def of(self, owner: str) -> NodeToDaemonPods:
-        """What is kept of an owner that exists."""
+        """The state of an existing owner."""
         self._alive[owner] = None
         node_pods = self._daemon_pods.get(owner)
         if node_pods is None:
@@ -244,7 +244,7 @@ class DaemonPods:
             self._leave(key, home)
 
     def forget(self, owner: str) -> None:
-        """The owner is gone. What is kept of it stays until its last pod is gone."""
+        """The owner was deleted. Its state is kept until its last pod is deleted."""
         self._alive.pop(owner, None)
         self._cleanup(owner)
 

@@ -13,7 +13,7 @@ from pilothouse.semantics.nodes import NO_EXECUTE, untolerated_taint
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """What one node is to one DaemonSet."""
+    """The decision for one node and one DaemonSet."""
 
     should_run: bool
     """A pod is to be there."""
@@ -28,7 +28,7 @@ NO_MORE = Placement(False, True)
 
 
 class Wants(msgspec.Struct, frozen=True):
-    """What of a template decides about nodes. ``tolerations`` has those that every daemon pod gets."""
+    """The fields of a template that determine its nodes. ``tolerations`` includes those that every daemon pod gets."""
 
     node_name: str
     node_selector: dict[str, str]
@@ -39,7 +39,7 @@ class Wants(msgspec.Struct, frozen=True):
 
 
 def wants_of(spec: PodSpec, *, comparison_operators: bool = False) -> Wants:
-    """What the pods of this template require of a node, without the affinity that pins a pod to its node."""
+    """The requirements of the template for nodes, without the affinity that pins a pod to its node."""
     return Wants(
         node_name=spec.node_name,
         node_selector=spec.node_selector,
@@ -67,7 +67,7 @@ def decide_placement(wants: Wants, node: Node) -> Placement:
 
 
 def why_not_here(wants: Wants, node: Node) -> str:
-    """Why the pods of the template may not be on this node, in a sentence. Asked only where they may not."""
+    """Why the pods of the template may not run on this node, as a sentence. Only called if they may not."""
     name = node.metadata.name
     if wants.node_name and wants.node_name != name:
         return f"the template names node {wants.node_name}, not {name}"

@@ -76,8 +76,8 @@ class DaemonEvents(PodEvents[DaemonSet]):
             self._enqueue_selecting(new)
 
     def revision_gone(self, revision: ControllerRevision, _final_state_unknown: bool) -> None:
-        """Enqueues the owner, and any other DaemonSet of that name: one that was created again with the same template
-        uses the revision of its predecessor until the garbage collector deletes it. Upstream then has none."""
+        """Enqueues the owner, and any other DaemonSet with that name: one that was created again with the same template
+        uses the revision of the previous one until the garbage collector deletes it. Upstream's then has none."""
         reference = controller_of(revision.metadata)
         if reference is not None and reference.kind == DAEMON_SETS.kind:
             key = f"{revision.metadata.namespace}/{reference.name}"

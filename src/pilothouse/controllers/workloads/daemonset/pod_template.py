@@ -25,11 +25,11 @@ _encode = msgspec.json.Encoder().encode
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _INT64 = range(-(2**63), 2**63)
 _PLACE = "\x00node\x00"
-"""Stands for the name of the node while the template is put together; no valid object has it anywhere."""
+"""The placeholder for the node's name while the template is built; it cannot be part of a valid object."""
 
 
 class PinnedTemplate:
-    """The template of one revision. ``for_node`` gives the one for a pod on that node."""
+    """The template of one revision. ``for_node`` returns the one for a pod on that node."""
 
     def __init__(self, template: bytes | msgspec.Raw, *, revision_hash: str, generation: int | None) -> None:
         whole = _fields.decode(template)
@@ -43,7 +43,7 @@ class PinnedTemplate:
         spec = _object(whole.get("spec"))
         host_network = bytes(spec.get("hostNetwork") or b"") == b"true"
         spec["tolerations"] = _with_tolerations(spec.get("tolerations"), host_network)
-        # Last, so that what comes after the name of the node is short.
+        # Last, so that the part after the node's name is short.
         spec["affinity"] = _pinned(spec.pop("affinity", None))
         body = replace_fields(template, {"metadata": _encode(meta), "spec": None})
         front = body[:-1] + (b"," if len(body) > 2 else b"")
@@ -81,7 +81,8 @@ def _object(raw: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
 
 
 def target_node(pod: Pod) -> str:
-    """The node a daemon pod is on or is pinned to, ``""`` when it is pinned to none (``GetTargetNodeName``)."""
+    """The node of a daemon pod, or the one to which its affinity pins it; ``""`` if there is none
+    (``GetTargetNodeName``)."""
     if pod.spec.node_name:
         return pod.spec.node_name
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
@@ -96,8 +97,8 @@ def target_node(pod: Pod) -> str:
 
 
 def template_generation(annotations: dict[str, str]) -> int | None:
-    """The generation of the template, as the API server counts it; older controllers recognised their pods by it. None
-    if it is missing or no integer of 64 bits."""
+    """The template generation, by which older controllers recognized their pods. None if it is missing or not an
+    int64."""
     text = annotations.get(GENERATION_ANNOTATION)
     if text is None or _INTEGER.fullmatch(text) is None:
         return None

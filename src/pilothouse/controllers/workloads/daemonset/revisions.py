@@ -1,7 +1,7 @@
-"""The history of one DaemonSet: which revision is current, and the requests that make it so.
+"""The history of one DaemonSet: the current revision, and the requests to create or renumber it.
 
 Upstream: ``constructHistory``, ``snapshot``, ``dedupCurHistories``, ``cleanupHistory``, v1.36 ``pkg/controller/daemon/
-update.go``. A rollback is done by the client; here it only makes an old revision the newest.
+update.go``. A client performs a rollback; here an old revision just becomes the latest.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,7 +34,7 @@ class StaleCollisionCount(RetryLater):
 
 
 class DaemonHistory:
-    """``current_and_old`` first; then ``clean_up`` when all else went well."""
+    """Call ``current_and_old`` first, then ``clean_up`` if the rest of the sync succeeded."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class DaemonHistory:
         read_live: Callable[[], Awaitable[ObjectMeta]],
         pods: Callable[[], Awaitable[list[Pod]]],
     ) -> tuple[ControllerRevision, list[ControllerRevision]]:
-        """The revision of the current template, created if there is none, and all others.
+        """The revision of the current template, created if necessary, and all others.
 
-        ``pods`` claims and returns the DaemonSet's pods. If two revisions have the same template, pods of the one to be
-        deleted are relabelled first, so that none of them seems old.
+        ``pods`` claims and returns the DaemonSet's pods. If two revisions have the same template, the pods of the one
+        to delete are relabeled first, so that they do not count as old.
         """
         meta = owner.metadata
         reference = new_controller_reference(meta, DAEMON_SETS)
@@ -150,7 +150,7 @@ class DaemonHistory:
         self._log.info("Found a hash collision for DaemonSet", v=2, name=meta.name, collision_count=count)
 
     async def clean_up(self, owner: DaemonSet, old: list[ControllerRevision], pods: Callable[[], list[Pod]]) -> None:
-        """Delete what is over the limit and carried by no pod, not even by one that ended and is being deleted."""
+        """Delete revisions beyond the limit that no pod has, not even a finished one that is being deleted."""
         limit = owner.spec.revision_history_limit
         limit = DEFAULT_LIMIT if limit is None else limit
         if len(old) <= limit:

@@ -17,7 +17,7 @@ from pilothouse.machinery.int_or_percent import InvalidBound, scaled
 
 
 class Move(enum.Enum):
-    """What the rolling update may do on a node."""
+    """The action that the rolling update may take on a node."""
 
     DELETE = "delete"
     """The old pod is deleted now, whatever the bounds: it is unavailable, or its successor is available."""
@@ -30,7 +30,7 @@ class Move(enum.Enum):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What one node contributes to the count, and the move that it allows. ``pod`` is the old pod."""
+    """The share of one node in the count, and the action that it allows. ``pod`` is the old pod."""
 
     move: Move | None = None
     pod: str = ""
@@ -40,7 +40,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def step_of(site: Site, rules: Rules, now: datetime.datetime) -> Step | None:
-    """What the node is to the rolling update; ``None`` if it neither has nor should have a pod."""
+    """The state of a node in the rolling update; ``None`` if it neither has nor should have a pod."""
     if not site.should_run and not site.pods:
         return None
     new, old, crowded = _live(site, rules)
@@ -116,7 +116,7 @@ def bounds_of(strategy: DaemonSetUpdateStrategy, desired: int) -> Bounds:
 
 
 def surges(strategy: DaemonSetUpdateStrategy) -> bool:
-    """Whether maxSurge comes to anything, if only on one node (``AllowsSurge``)."""
+    """Whether maxSurge has an effect, even if only on one node (``AllowsSurge``)."""
     rolling = strategy.rolling_update
     if strategy.type != "RollingUpdate" or rolling is None:
         return False
@@ -137,18 +137,18 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What the rolling update does in this sync: nodes to make a pod for, and pods to delete, by name."""
+    """The actions of the rolling update in this sync: nodes to create a pod for, and names of pods to delete."""
 
     create: tuple[str, ...] = ()
     delete: tuple[str, ...] = ()
 
 
 def plan(counts: Counts, moves: Mapping[Move, Mapping[str, str]], bounds: Bounds, *, surging: bool) -> Plan:
-    """What to do now. ``moves`` gives, for each move, the nodes that allow it and their old pods.
+    """The actions now. ``moves`` has, for each action, the nodes that allow it and their old pods.
 
-    Without surge: at most ``bounds.unavailable`` pods are missing; unavailable ones are replaced besides. With surge:
-    at most ``bounds.surge`` nodes have two pods; pods on nodes that are no longer eligible are deleted only as far as
-    others are available.
+    Without surge: at most ``bounds.unavailable`` pods are unavailable; old pods that are unavailable anyway are also
+    replaced. With surge: at most ``bounds.surge`` nodes have two pods; pods on nodes that are no longer eligible are
+    only deleted as far as others are available.
     """
     delete = list(moves.get(Move.DELETE, {}).values())
     may_delete = moves.get(Move.MAY_DELETE, {})

@@ -1,6 +1,6 @@
-"""One node as one DaemonSet sees it: the input of the decisions per node. Pure.
+"""The state of one node for one DaemonSet: the input of the decisions per node. Pure.
 
-Made by ``node_to_daemon_pods``, read by ``manage``, ``rolling`` and ``status``.
+Created by ``node_to_daemon_pods``, used by ``manage``, ``rolling`` and ``status``.
 """
 
 import datetime
@@ -17,12 +17,12 @@ _LATEST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a DaemonSet, at one moment, decides about the pods of a node."""
+    """The settings of a DaemonSet for the decisions about a node, at one moment."""
 
     revision_hash: str
     generation: int | None = None
     surges: bool = False
-    """A new pod may be made next to the old one."""
+    """Whether a new pod may be created next to the old one."""
     min_ready_seconds: int = 0
 
     def is_updated(self, pod: Pod) -> bool:
@@ -51,8 +51,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """Those with a node first, then the older, then the ready (not upstream), then by name: the first one counts and
-    stays. Pods that have ended *and* are being deleted are left out (v1.36 ``getNodesToDaemonPods``, kubernetes#95711).
+    """Pods with a node first, then older ones, then ready ones (not upstream), then by name: the first one counts and
+    is kept. Finished pods that are being deleted are omitted (v1.36 ``getNodesToDaemonPods``, kubernetes#95711).
     """
     kept = [pod for pod in pods if pod.metadata.deletion_timestamp is None or not is_terminal(pod)]
     if len(kept) > 1:

@@ -11,7 +11,7 @@ from pilothouse.semantics.pods import is_ready
 
 
 class StatusCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of one DaemonSet, counted; or what a single node adds to that."""
+    """The counts of one DaemonSet, or the share of one node."""
 
     desired: int = 0
     current: int = 0
@@ -25,7 +25,7 @@ NONE = StatusCounts()
 
 
 def count_site(site: Site, rules: Rules, now: datetime.datetime) -> StatusCounts:
-    """What one node adds. Of several pods the first counts, as upstream."""
+    """The share of one node. Of several pods the first counts, as upstream."""
     if not site.listed:
         return NONE
     if not site.should_run:
@@ -44,7 +44,7 @@ def count_site(site: Site, rules: Rules, now: datetime.datetime) -> StatusCounts
 
 
 def next_status(owner: DaemonSet, seen: StatusCounts, *, observed: bool) -> DaemonSetStatus | None:
-    """The status to write, or None if nothing changed. ``observed``: this generation was acted upon, so that it becomes
+    """The status to write, or None if nothing changed. ``observed``: this generation was processed, so it becomes
     ``observedGeneration`` (v1.36 ``storeDaemonSetStatus``)."""
     before = owner.status
     generation = owner.metadata.generation
@@ -68,8 +68,8 @@ _OPTIONAL = ("observedGeneration", "updatedNumberScheduled", "numberAvailable", 
 
 
 def encode(status: DaemonSetStatus, before: msgspec.Raw | bytes | None) -> bytes:
-    """The status as JSON. Other fields of the one before stay: conditions, and what is not known here. Four numbers are
-    required and sent also when they are 0."""
+    """The status as JSON. Other fields of the previous status are kept: conditions and unknown fields. Four counts are
+    required and written even if they are 0."""
     fields: dict[str, Any] = {} if before is None else msgspec.json.decode(before, type=dict[str, msgspec.Raw])
     new = msgspec.to_builtins(status)
     for name in _REQUIRED:

@@ -18,7 +18,7 @@ _HOST_NETWORK = (("node.kubernetes.io/network-unavailable", NO_SCHEDULE),)
 
 
 def daemon_tolerations(*, host_network: bool) -> tuple[Toleration, ...]:
-    """What is added, in this order. Pods on the host network also run where the node's network is unavailable."""
+    """The tolerations that are added, in this order. Pods on the host network also tolerate an unavailable network."""
     return tuple(
         Toleration(key=key, operator="Exists", effect=effect)
         for key, effect in (_ALWAYS + _HOST_NETWORK if host_network else _ALWAYS)
@@ -26,13 +26,12 @@ def daemon_tolerations(*, host_network: bool) -> tuple[Toleration, ...]:
 
 
 def same_taints(one: Toleration, other: Toleration) -> bool:
-    """Whether two tolerations are about the same thing, for however long (``MatchToleration``)."""
+    """Whether two tolerations are equal except for their duration (``MatchToleration``)."""
     return (one.key, one.effect, one.operator, one.value) == (other.key, other.effect, other.operator, other.value)
 
 
 def with_daemon_tolerations(own: Iterable[Toleration], *, host_network: bool) -> tuple[Toleration, ...]:
-    """The template's tolerations, then those that are added. One with ``tolerationSeconds`` becomes unlimited in
-    place."""
+    """The template's tolerations, then the added ones. One with ``tolerationSeconds`` becomes unlimited in place."""
     merged = list(own)
     for added in daemon_tolerations(host_network=host_network):
         for index in positions(merged, added):
@@ -41,7 +40,7 @@ def with_daemon_tolerations(own: Iterable[Toleration], *, host_network: bool) ->
 
 
 def positions(own: Sequence[Toleration], added: Toleration) -> Sequence[int]:
-    """The indexes to replace by the added toleration: of all that match it, else behind the last; none if it is present
+    """The indexes to replace by the added toleration: of all that match it, else the end; none if it is present
     (``AddOrUpdateTolerationInPodSpec``)."""
     if added in own:
         return ()

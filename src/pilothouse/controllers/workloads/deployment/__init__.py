@@ -1,13 +1,13 @@
 """Rolls the pods of a Deployment from one pod template to the next, by scaling up one ReplicaSet and scaling
 down the others.
 
-Behaviour: while a rolling update goes on, the ReplicaSets together never want more than ``replicas`` + maxSurge pods,
-and none is taken away while that would leave fewer than ``replicas`` - maxUnavailable available. Recreate starts no new
-pod while an old one is there. Every template that was rolled out keeps its ReplicaSet, under its revision, until
-``revisionHistoryLimit`` is passed. Nothing is decided on a cache older than this controller's own last write for the
-Deployment. Pods are made and deleted by the ReplicaSets' controller alone.
+Behaviour: during a rolling update, the ReplicaSets together never have more than ``replicas`` + maxSurge desired pods,
+and none is removed if fewer than ``replicas`` - maxUnavailable would remain available. Recreate starts no new pod while
+an old one exists. Every template that was rolled out keeps its ReplicaSet, with its revision, within
+``revisionHistoryLimit``. No decision is based on a cache that is older than this controller's last write for the
+Deployment. Pods are only created and deleted by the ReplicaSet controller.
 
-Not guaranteed: that a rollout that is stuck ends. It is reported when its deadline has passed, nothing is rolled back.
+Not guaranteed: that a stuck rollout is ended. It is reported after its deadline; nothing is rolled back.
 
 docs/controllers/deployment.md lists its triggers and its differences from upstream.
 """
@@ -23,7 +23,7 @@ from pilothouse.runtime.watches import Watch, any_object
 
 
 class DeploymentOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. ``report_terminating`` is upstream's gate ``DeploymentReplicaSetTerminatingReplicas``."""
+    """The options. ``report_terminating`` is upstream's gate ``DeploymentReplicaSetTerminatingReplicas``."""
 
     workers: int = 5
     report_terminating: bool = True

@@ -81,7 +81,7 @@ class DeploymentController(ManagedController):
         events = self.events
         deployments.add_handler(events.deployment_added, events.deployment_changed, events.deployment_gone)
         sets.add_handler(events.set_added, events.set_changed, events.set_gone)
-        pods.add_handler(None, None, events.pod_gone)  # other changes come with the ReplicaSet's status
+        pods.add_handler(None, None, events.pod_gone)  # other changes arrive with the ReplicaSet's status
 
     async def reconcile(self, key: str) -> Requeue | None:
         self._consistency_store.ensure_ready(key)
@@ -131,7 +131,8 @@ class DeploymentController(ManagedController):
             await sync.write_status(replace(deployment.status, observed_generation=generation))
 
     async def _claimed(self, key: str, deployment: Deployment, selector: Selector) -> list[ReplicaSet] | None:
-        """The ReplicaSets of the Deployment. ``None`` after adopting or releasing: the writes must be seen first."""
+        """The ReplicaSets of the Deployment. ``None`` after an adoption or release: the cache must have these writes
+        first."""
         meta = deployment.metadata
         matches = selector.matches
         own = self._sets.by_index(CONTROLLER_INDEX, index_key(meta))

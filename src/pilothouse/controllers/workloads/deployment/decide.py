@@ -1,4 +1,4 @@
-"""What one sync of a Deployment does. Pure.
+"""The action of one sync of a Deployment. Pure.
 
 Upstream: ``syncDeployment``, v1.36 ``pkg/controller/deployment/deployment_controller.go``.
 """
@@ -17,22 +17,22 @@ from pilothouse.controllers.workloads.deployment.sizes import Resize
 
 
 class Way(enum.Enum):
-    """What a sync is about."""
+    """The case that a sync handles."""
 
     REPORT = "report"
     """It is being deleted: only its status is kept up."""
     SCALE = "scale"
     """It is paused or was scaled: sizes change, nothing is rolled."""
     ROLL_BACK = "roll back"
-    """Somebody asks for an older template."""
+    """A client requests a rollback."""
     ROLL = "roll"
     """Old pods are replaced, a few at a time."""
     RECREATE = "recreate"
-    """Old pods go, then new ones come."""
+    """Old pods are deleted before new ones are created."""
 
 
 class UnknownStrategy(ValueError):
-    """The strategy is none that this release knows."""
+    """The strategy type is unknown."""
 
 
 def way_of(deployment: Deployment, sets: Sequence[ReplicaSet]) -> Way:

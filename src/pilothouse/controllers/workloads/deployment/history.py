@@ -24,7 +24,8 @@ UNLIMITED = 2**31 - 1
 def doomed(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[ReplicaSet]:
     """The old ReplicaSets over the limit, lowest revision first.
 
-    One that has or wants pods, or whose controller has not observed its size, stays; no other is deleted in its place.
+    A ReplicaSet that has or wants pods, or whose size was not observed by its controller, is kept; no other is deleted
+    instead.
     """
     limit = deployment.spec.revision_history_limit
     if limit is None or limit == UNLIMITED:

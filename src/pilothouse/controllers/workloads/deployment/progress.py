@@ -33,7 +33,7 @@ def has_deadline(deployment: Deployment) -> bool:
 
 
 def condition(type_: str, status: str, reason: str, message: str, now: datetime.datetime) -> DeploymentCondition:
-    """A condition that has just become what it is."""
+    """A condition whose transition time is now."""
     at = whole_seconds(now)
     return DeploymentCondition(
         type=type_, status=status, reason=reason, message=message, last_update_time=at, last_transition_time=at
@@ -41,8 +41,8 @@ def condition(type_: str, status: str, reason: str, message: str, now: datetime.
 
 
 def with_condition(conditions: Conditions, new: DeploymentCondition) -> Conditions:
-    """``new`` at the end, instead of the one of its type. With the same status and reason the old one stays unchanged;
-    with the same status its transition time stays."""
+    """Replace the condition of the same type, at the end. With the same status and reason the old one is kept; with the
+    same status its transition time is kept."""
     old = find_condition(conditions, new.type)
     if old is not None and old.status == new.status:
         if old.reason == new.reason:
@@ -52,7 +52,7 @@ def with_condition(conditions: Conditions, new: DeploymentCondition) -> Conditio
 
 
 def pause_condition(deployment: Deployment, now: datetime.datetime) -> DeploymentCondition | None:
-    """The condition for a pause that has begun or ended; none once the deadline was exceeded."""
+    """The condition for a pause that has started or ended; none if the deadline was exceeded."""
     if not has_deadline(deployment):
         return None
     before = find_condition(deployment.status.conditions, PROGRESSING)
@@ -95,16 +95,16 @@ def is_timed_out(deployment: Deployment, conditions: Conditions, now: datetime.d
 
 
 def seconds_to_deadline(deployment: Deployment, now: datetime.datetime) -> float | None:
-    """Seconds until the rollout may have exceeded its deadline; ``None`` if it cannot.
+    """Seconds until the rollout may exceed its deadline; ``None`` if it cannot.
 
-    Upstream also requeues a completed rollout of which pods are missing, at once and endlessly, although it never times
+    Upstream also requeues a completed rollout with missing pods, immediately and endlessly, although it never times
     out."""
     found = find_condition(deployment.status.conditions, PROGRESSING)
     if found is None or not has_deadline(deployment) or is_complete(deployment, deployment.status):
         return None
     if found.reason in (TIMED_OUT, NEW_SET_AVAILABLE):
         return None
-    # A second more: conditions have whole seconds.
+    # One second more, because conditions have whole seconds.
     return max(0.0, _seconds_left(deployment, found, now)) + 1.0
 
 
@@ -142,7 +142,7 @@ def progress_conditions(
 
 
 def with_failure(conditions: Conditions, new: ReplicaSet | None, sets: Sequence[ReplicaSet]) -> Conditions:
-    """The failure of a ReplicaSet to make or delete pods, the new one's first, failure on as the Deployment's."""
+    """The failure of a ReplicaSet to create or delete pods, preferably the new one's, copied to the Deployment."""
     for each in (*([] if new is None else [new]), *sets):
         for found in each.status.conditions:
             if found.type == REPLICA_FAILURE:

@@ -1,4 +1,4 @@
-"""The strategy Recreate: nothing new before everything old is gone. Pure.
+"""The strategy Recreate: new pods only after all old ones are gone. Pure.
 
 Upstream: v1.36 ``pkg/controller/deployment/recreate.go``.
 """
@@ -16,7 +16,7 @@ def empty(old: Sequence[ReplicaSet]) -> list[Resize]:
 
 
 def are_old_pods_left(old: Sequence[ReplicaSet], old_pods: Iterable[Pod]) -> bool:
-    """Whether some old pod may still be at work. One that is being deleted may, until it is gone."""
+    """Whether an old pod may still run; a terminating one counts until it is gone."""
     if any(each.status.replicas > 0 for each in old):
         return True
     return any(pod.status.phase not in ("Succeeded", "Failed") for pod in old_pods)

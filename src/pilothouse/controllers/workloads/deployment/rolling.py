@@ -11,9 +11,10 @@ from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, si
 
 
 def new_size(deployment: Deployment, total: int, new: int) -> int:
-    """The size that the new ReplicaSet may have now, if all together want ``total`` pods and it wants ``new``.
+    """The size that the new ReplicaSet, which has ``new`` desired pods, may have now if all ReplicaSets have ``total``
+    (``NewRSNewReplicas``).
 
-    Of 10 replicas with a surge of 3: with 10 old ones it gets 3, with 8 old ones and 3 it gets 5.
+    With 10 replicas and a surge of 3: with 10 old pods it gets 3, with 8 old ones and 3 new ones it gets 5.
     """
     replicas = desired_replicas(deployment)
     if not is_rolling(deployment):
@@ -25,7 +26,7 @@ def new_size(deployment: Deployment, total: int, new: int) -> int:
 
 
 def grow(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Resize]:
-    """Bring the new ReplicaSet nearer to what is wanted."""
+    """Scale the new ReplicaSet towards its final size."""
     replicas, size = desired_replicas(deployment), size_of(new)
     if size == replicas:
         return []
@@ -45,9 +46,10 @@ def grow(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> 
 def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Resize]:
     """Scale down the old ReplicaSets as far as the bounds allow.
 
-    First by unavailable pods; those that the new ReplicaSet still waits for count as missing. Example: 10 replicas, 2
-    may be missing, the old ReplicaSet wants 8 and the new one 5, all 8 are available and none of the 5. Then 13 - 8 - 5
-    = 0 may go. If 4 of the 8 are unavailable, still none may: the new 5 may never become available.
+    Unavailable pods first; pods that the new ReplicaSet still waits for count as unavailable. Example: 10 replicas,
+    maxUnavailable 2; the old ReplicaSet has 8 desired pods, all available, the new one 5, none available. Then 13 - 8 -
+    5 = 0 may be removed. If 4 of the 8 are unavailable, none of them may be removed either: the 5 new ones may never
+    become available.
 
     Then by available pods, as long as enough remain. One ReplicaSet may be named twice.
     """
@@ -87,8 +89,8 @@ def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -
 
 
 def surely_available(replica_set: ReplicaSet) -> int:
-    """The available pods that a ReplicaSet certainly has. A status from before its size was changed may count pods that
-    are gone or about to be."""
+    """The minimum of available pods of a ReplicaSet. A status from before it was scaled may count pods that are gone or
+    about to be deleted."""
     if replica_set.status.observed_generation < replica_set.metadata.generation:
         return 0
     return min(size_of(replica_set), replica_set.status.available_replicas)

@@ -28,8 +28,8 @@ def rescale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Replic
     replicas = desired_replicas(deployment)
     sole = sole_or_latest(new, old)
     if sole is not None:
-        # If the size was already set by hand, the annotations must be written all the same: without them the Deployment
-        # seems to be scaled forever, and upstream's never rolls again.
+        # Even if the size was already set manually, write the annotations: without them the Deployment would count as
+        # scaled forever, and never roll out again, as upstream's.
         return _changed(sole, replicas, _is_sized_for_another(sole, deployment))
     if new is not None and is_saturated(deployment, new):
         reason = f"all {replicas} replicas of the new ReplicaSet {new.metadata.name} are available"
@@ -46,7 +46,8 @@ def _changed(replica_set: ReplicaSet, size: int, annotate: bool) -> list[Resize]
 
 
 def sole_or_latest(new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> ReplicaSet | None:
-    """The only ReplicaSet in use; without any the new one, or else the latest. ``None`` when several are in use."""
+    """The only ReplicaSet in use; if none is, the new one or else the latest. ``None`` if several are in use
+    (``FindActiveOrLatest``)."""
     used = [each for each in (*old, *([] if new is None else [new])) if is_in_use(each)]
     if len(used) > 1:
         return None
@@ -66,7 +67,7 @@ def is_saturated(deployment: Deployment, new: ReplicaSet) -> bool:
 
 
 def proportional(deployment: Deployment, used: Sequence[ReplicaSet]) -> list[Resize]:
-    """Add or remove in proportion to the sizes; the largest gets what rounding leaves.
+    """Add or remove pods in proportion to the sizes; the largest gets the remainder.
 
     Scaled from 4 to 8 with a surge of 25 % (5 becomes 10 in all): 3 and 2 become 6 and 4.
     """
@@ -102,7 +103,7 @@ def largest_first(used: Sequence[ReplicaSet], to_add: int) -> list[ReplicaSet]:
 
 
 def share(deployment: Deployment, replica_set: ReplicaSet, to_add: int, added: int) -> int:
-    """What one ReplicaSet gets (or, below 0, loses) of ``to_add``, of which ``added`` are given away already."""
+    """The share of one ReplicaSet in ``to_add`` (negative: to remove), of which ``added`` is already distributed."""
     if size_of(replica_set) == 0 or to_add in (0, added):
         return 0
     fraction = _fraction(deployment, replica_set)
@@ -116,6 +117,6 @@ def _fraction(deployment: Deployment, replica_set: ReplicaSet) -> int:
         return -size
     before = replicas_annotation(replica_set.metadata.annotations, MAX_REPLICAS) or deployment.status.replicas
     if before == 0:
-        return 0  # there is no proportion; it gets what is left
+        return 0  # no proportion is recorded; it gets the remainder
     after = size * (replicas + bounds_of(deployment).surge) / before
     return math.floor(after + 0.5) - size

@@ -127,5 +127,5 @@ def selects_all(deployment: Deployment) -> bool:
 
 
 def index_key(meta: ObjectMeta, kind: str = DEPLOYMENTS.kind) -> str:
-    """Where ``CONTROLLER_INDEX`` has what this object controls."""
+    """The owner key in ``CONTROLLER_INDEX`` of the object."""
     return controller_index_key(meta.namespace, kind, meta.name, meta.uid)

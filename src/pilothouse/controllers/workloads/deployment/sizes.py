@@ -1,4 +1,4 @@
-"""Sizes of ReplicaSets, and the orders in which they are gone through. Pure."""
+"""Scaling of ReplicaSets, and the orders in which they are processed. Pure."""
 
 import datetime
 
@@ -10,8 +10,8 @@ _NEVER = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 class Resize(msgspec.Struct, frozen=True):
-    """Give a ReplicaSet this size. ``annotate``: write down what it was sized for, even if the size is right.
-    ``reason``: what the size follows from."""
+    """Scale a ReplicaSet to this size. ``annotate``: also update its annotations if the size does not change.
+    ``reason``: the cause, for the record."""
 
     name: str
     size: int

@@ -69,7 +69,7 @@ def describe(deployment: Deployment, status: DeploymentStatus) -> str:
 
 
 def terminating(sets: Sequence[ReplicaSet]) -> int | None:
-    """Terminating pods; ``None`` if some ReplicaSet does not report them. One without a status yet has none."""
+    """Terminating pods; ``None`` if a ReplicaSet does not report them. One without a status has none."""
     total = 0
     for each in sets:
         count = each.status.terminating_replicas

@@ -1,7 +1,7 @@
-"""One sync of one Deployment: what it has read, and its requests.
+"""One sync of one Deployment: the state that it has read, and its requests.
 
-The server's answers replace what was read from the caches, so that a second write of the same object is no conflict
-(upstream's is, and is repeated by the next sync).
+Responses replace the cached objects, so that a second write of the same object is not a conflict (upstream's is, and
+the next sync repeats it).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -75,7 +75,7 @@ class SyncContext:
         template = deployment.spec.template
         self._new = next((each.metadata.name for each in ordered if same_template(each.spec.template, template)), None)
 
-    # What is seen
+    # State
 
     @property
     def sets(self) -> list[ReplicaSet]:
@@ -97,8 +97,8 @@ class SyncContext:
     # The new ReplicaSet
 
     async def sync_revision(self) -> None:
-        """Give the new ReplicaSet, if it exists, the Deployment's annotations and the highest revision, and the
-        Deployment this revision."""
+        """Set the annotations and the highest revision of the new ReplicaSet, if it exists, and the revision of the
+        Deployment."""
         new = self.new
         if new is None:
             return
@@ -163,7 +163,7 @@ class SyncContext:
     async def _name_taken(self, name: str) -> None:
         """The name is taken, perhaps by our own ReplicaSet that the cache does not show yet."""
         meta = self.deployment.metadata
-        # Upstream asks its cache, and while that lags fails with NotFound until it has caught up.
+        # Upstream reads its cache, and fails with NotFound until that has the object.
         made = await self._client.get(REPLICA_SETS.raw, name, meta.namespace)
         found = _set_decoder.decode(made)
         owner = controller_of(found.metadata)
@@ -308,4 +308,4 @@ def _revision(annotations: Mapping[str, str]) -> str:
 
 
 class NameTaken(Exception):
-    """The name that the template's hash gives is another object's. The next sync tries another hash."""
+    """Another object has the name that results from the template's hash. The next sync uses another hash."""

@@ -20,7 +20,8 @@ TEMPLATES_KEPT = 4096
 
 _MAPS = frozenset({"labels", "annotations", "nodeSelector", "limits", "requests", "overhead", "matchLabels", "options",
                    "volumeAttributes"})  # fmt: skip
-"""Fields that are maps: an empty one means absent. Elsewhere ``{}`` is a value: an emptyDir, an empty selector."""
+"""Fields that are maps: an empty one equals a missing one. Elsewhere ``{}`` is a value: an emptyDir, an empty
+selector."""
 _QUANTITIES = frozenset({"limits", "requests", "overhead"})
 _QUANTITY = frozenset({"sizeLimit", "divisor", "storage"})
 
@@ -46,7 +47,7 @@ def _meaning(template: bytes) -> bytes:
 
 
 def _plain(value: Any, name: str = "") -> Any:
-    """Without what means the same as its absence, quantities in their canonical form."""
+    """Without fields that equal missing ones, and with quantities in canonical form."""
     if isinstance(value, dict):
         found: dict[str, Any] = {}
         for key, each in value.items():

@@ -1,13 +1,13 @@
 """Scales a workload by the resource usage of its pods, or by any other metric.
 
-Behaviour: every autoscaler is synced once per period. The size it asks for lies between minReplicas and maxReplicas,
-and moves no faster than the policies allow, counted over what this controller itself did. A lower size is taken up only
-when it was enough for the whole stabilization window. A metric that cannot be read never makes a workload smaller: what
-is not known is taken to be as the target wants it, or not to need anything, whichever changes less. Whoever sets a
-workload to 0 by hand has switched its autoscaler off.
+Behaviour: every autoscaler is synced once per period. The size is between minReplicas and maxReplicas, and changes no
+faster than the policies allow, counting only this controller's own changes. It is reduced only to the highest
+recommendation of the stabilization window. A missing metric never scales a workload down: missing values are assumed to
+be at the target or 0, whichever changes the size less. If a workload is scaled to 0 manually, its autoscaler is
+disabled.
 
-Not guaranteed: that the window survives this process. What was recommended and done is remembered in memory only, as
-upstream; after a restart the present size is the first recommendation.
+Not guaranteed: that the stabilization window survives a restart. As upstream, recommendations and changes are only kept
+in memory; after a restart the current size is the first recommendation.
 
 docs/controllers/horizontal_pod_autoscaler.md has where it differs from upstream.
 """
@@ -23,8 +23,8 @@ from pilothouse.runtime.watches import Watch, any_object
 
 
 class HorizontalPodAutoscalerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. The last three are upstream's gates ``HPAScaleToZero`` (off in v1.36),
-    ``HPAConfigurableTolerance`` and ``PodLevelResources`` (on). Durations are in seconds."""
+    """The options. The last three are upstream's gates ``HPAScaleToZero`` (off in v1.36), ``HPAConfigurableTolerance``
+    and ``PodLevelResources`` (on). Durations are in seconds."""
 
     workers: int = 5
     sync_period: float = 15.0

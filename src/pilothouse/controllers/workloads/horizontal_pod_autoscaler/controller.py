@@ -67,7 +67,7 @@ class NotScaled(Exception):
 
 
 class _Uncounted(Exception):
-    """The metrics give no size."""
+    """No size can be computed from the metrics."""
 
     def __init__(self, text: str, metrics: tuple[MetricStatus, ...] | None = None) -> None:
         super().__init__(text)
@@ -150,7 +150,7 @@ class HorizontalPodAutoscalerController(ManagedController):
 
 
 def _may_have_happened(error: BaseException) -> bool:
-    """Whether a write that failed may have been carried out: it was sent, and not rejected."""
+    """Whether a failed write may have been carried out: it was sent, and not rejected."""
     return not isinstance(error, ApiError | ConnectionRefused | ConnectFailed)
 
 
@@ -170,7 +170,7 @@ class _SyncContext:
         self._report = Report(autoscaler.status, controller.env.now())
         self.action = NONE
         self._arithmetic = ""
-        """What the size follows from, once metrics were read."""
+        """The reason for the size, after metrics were read."""
 
     async def run(self) -> None:
         """Raises ``NotScaled``."""
@@ -237,11 +237,11 @@ class _SyncContext:
         self._report.set_condition(ABLE, True, "SucceededGetScale", text)
         return target
 
-    # What the metrics ask for
+    # Replicas from metrics
 
     async def _measure(self, target: Target) -> tuple[Proposal, tuple[MetricStatus, ...], str]:
         """The largest proposal, the status of all metrics, and the errors of invalid ones. Raises ``_Uncounted`` if
-        there is none, or if one is invalid and the others ask for a smaller size."""
+        there is no proposal, or if a metric is invalid and the others propose a smaller size."""
         selector, pods = self._selected(target.scale.status.selector)
         specs = self._autoscaler.spec.metrics
         current = target.scale.spec.replicas
@@ -325,7 +325,7 @@ class _SyncContext:
         return selector, pods
 
     def _set_inactive(self, reason: str, detail: str, condition: str, message: str = "") -> _Uncounted:
-        """Record why the autoscaler is inactive. Returns what to raise."""
+        """Record why the autoscaler is inactive. Returns the exception to raise."""
         self._record_event(WARNING, reason, detail)
         self._report.set_condition(ACTIVE, False, condition, message or detail)
         return _Uncounted(detail)
@@ -411,7 +411,7 @@ class _SyncContext:
             raise NotScaled(f"failed to update status for {meta.name}: {error}") from error
 
     async def _write_if_it_can(self) -> None:
-        """Write the status; a failure is only logged, since the sync ends with an earlier error."""
+        """Write the status; a failure is only logged, because the sync fails with an earlier error."""
         try:
             await self._write()
         except NotScaled as error:

@@ -41,7 +41,7 @@ def _number(text: str) -> float:
 
 
 def describe_limits(arg: NormalizationArg, limited: Limited) -> str:
-    """What stabilization and bounds made of it; begins with a semicolon."""
+    """The effect of stabilization and limits; starts with a semicolon."""
     text = f"; minReplicas {arg.min_replicas}, maxReplicas {arg.max_replicas}"
     if limited.stabilized.replicas != arg.desired:
         text += f"; {limited.stabilized.reason}, {limited.stabilized.replicas}: {limited.stabilized.message}"

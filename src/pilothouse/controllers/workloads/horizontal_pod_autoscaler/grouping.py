@@ -65,9 +65,9 @@ def _is_starting(pod: Pod, sample: Sample, delays: ReadinessDelays, now: datetim
     if condition is None or started is None:
         return True
     since = condition.last_transition_time or _NEVER
-    # abs: a start far in the future means that the clock was set back.
+    # abs: a start far in the future means that the clock was set back
     if abs((now - started).total_seconds()) < delays.cpu_initialization_period:
-        # A sample counts if its whole window is after the moment at which the pod became ready.
+        # A sample counts if its whole window is after the time at which the pod became ready.
         return condition.status == "False" or (sample.at or _NEVER) < since + datetime.timedelta(seconds=sample.window)
     # After that period only a pod that has never been ready is starting.
     return condition.status == "False" and (since - started).total_seconds() < delays.initial_readiness_delay

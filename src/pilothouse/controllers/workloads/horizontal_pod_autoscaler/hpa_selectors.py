@@ -14,7 +14,7 @@ from pilothouse.machinery.names import split_key
 class HpaSelectors:
     """The last known selectors of all autoscalers, found by a label that their pods carry.
 
-    Only autoscalers that are registered have one: a sync that ends after its autoscaler was deleted stores nothing.
+    Only registered autoscalers have one: a sync that ends after its autoscaler was deleted stores nothing.
     """
 
     def __init__(self) -> None:

@@ -64,7 +64,7 @@ _DOWN_LIMIT = ("ScaleDownLimit", "the desired replica count is decreasing faster
 def limit(
     arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior | None, recent: Recent, window: float, now: float
 ) -> Limited:
-    """The size to set. Remembers the recommendation. ``window`` is for scaling down where the spec has none."""
+    """The size to set. Records the recommendation. ``window`` is the default for scaling down."""
     if behavior is None:
         stabilized = stabilize(arg, recent, window, now)
         bounded = bound(msgspec.structs.replace(arg, desired=stabilized.replicas))
@@ -124,7 +124,7 @@ def _window(rules: HPAScalingRules | None, default: float) -> float:
 def bound_by(
     arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, now: float
 ) -> Normalized:
-    """Within the bounds, and not faster than the policies say."""
+    """The size within minReplicas, maxReplicas and the policies."""
     current = arg.current
     if arg.desired > current:
         # Policies that were changed after scaling up may allow less than the current size: then it stays.
@@ -147,8 +147,8 @@ def bound_by(
 
 
 def highest_allowed(current: int, rules: HPAScalingRules | None, recent: Recent, now: float) -> int:
-    """The highest size that the policies allow. Example: six now, four added and two removed within the period: it
-    began with four, and 300 % more are sixteen."""
+    """The highest size that the policies allow. Example: six now, after four were added and two removed in the period:
+    it started with four, and 300 % more are sixteen."""
 
     def reach(policy: HPAScalingPolicy) -> int:
         start = recent.size_before(current, policy.period_seconds, now)

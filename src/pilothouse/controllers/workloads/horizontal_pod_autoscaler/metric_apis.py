@@ -222,7 +222,7 @@ def _with(target: str, **query: str) -> str:
 
 
 def _error_text(error: Exception, verb: str, asked: str) -> str:
-    """The error as client-go prints it: an answer that is no Status names the request (apimachinery
+    """The error as client-go prints it: a response that is not a Status is described by the request (apimachinery
     ``NewGenericServerResponse``, v0.36)."""
     if isinstance(error, ApiError):
         for cause in error.causes:

@@ -1,4 +1,4 @@
-"""The size that each metric of a spec asks for, and its status.
+"""The replicas that each metric of a spec proposes, and its status.
 
 Upstream: ``computeReplicasForMetric`` and ``computeStatusFor…`` of v1.36
 ``pkg/controller/podautoscaler/horizontal.go``.
@@ -39,7 +39,7 @@ from pilothouse.machinery.quantities import BINARY, DECIMAL, Quantity, QuantityE
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """The size that one metric asks for. ``name`` is used in messages."""
+    """The proposal of one metric. ``name`` is used in messages."""
 
     replicas: int
     name: str

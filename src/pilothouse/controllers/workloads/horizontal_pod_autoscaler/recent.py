@@ -14,14 +14,14 @@ from pilothouse.api.autoscaling import HorizontalPodAutoscalerBehavior, HPAScali
 
 
 class Recommendation(msgspec.Struct, frozen=True):
-    """A size that the metrics asked for, without limits."""
+    """A recommendation from the metrics, before limits."""
 
     replicas: int
     at: float
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change of size that this controller made; ``by`` is positive in both directions."""
+    """A scaling by this controller; ``by`` is positive in both directions."""
 
     by: int
     at: float

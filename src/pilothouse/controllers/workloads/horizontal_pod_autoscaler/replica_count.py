@@ -1,4 +1,4 @@
-"""How many replicas a metric asks for. Pure; values are thousandths.
+"""The replica calculator. Pure; values are milli-units.
 
 With a usage of u and a target of t, n pods should be ⌈u ÷ t × n⌉. A pod without a sample counts as using its target
 when scaling down, and as using nothing when scaling up: it can damp a change, but not cause one. Pods that are starting
@@ -86,7 +86,7 @@ class Count(msgspec.Struct, frozen=True):
 
 
 def by_utilization(pods: Pods, samples: Samples, resource: str, container: str, target: int) -> Count:
-    """For ``target`` percent of the pods' requests. Raises ``MetricUnavailable``."""
+    """For a utilization target, in percent of the pods' requests. Raises ``MetricUnavailable``."""
     pods.must_exist()
     counted = _Counted(pods, samples, resource)
     requests = calculate_requests(pods.pods, resource, container, pod_level_resources=pods.pod_level_resources)
@@ -98,13 +98,14 @@ def by_utilization(pods: Pods, samples: Samples, resource: str, container: str, 
 
 
 def by_average(pods: Pods, samples: Samples, target: int, resource: str = "") -> Count:
-    """For an average per pod. ``resource`` is empty for metrics that are no resource. Raises ``MetricUnavailable``."""
+    """For an average per pod. ``resource`` is empty for metrics that are not resource metrics. Raises
+    ``MetricUnavailable``."""
     pods.must_exist()
     return _Counted(pods, samples, resource).count(lambda known: _average(known, target), lambda _name: target)
 
 
 def by_value(pods: Pods, value: int, target: int) -> int:
-    """For one value that should be ``target``. Raises ``MetricUnavailable``."""
+    """For a single value with this target. Raises ``MetricUnavailable``."""
     ratio = value / target
     if pods.current == 0:
         return _whole(ratio)
@@ -114,7 +115,7 @@ def by_value(pods: Pods, value: int, target: int) -> int:
 
 
 def by_share(pods: Pods, value: int, target: int) -> Count:
-    """For one value that is divided among the pods, ``target`` for each."""
+    """For a single value that is divided by the number of pods."""
     reported = pods.reported
     # Without pods no ratio is within the tolerance.
     ratio = value / (target * reported) if reported else math.inf
@@ -169,7 +170,7 @@ class _Counted:
             tolerances.covers(ratio)
             # The assumed samples reversed the direction.
             or (use.ratio < 1.0 < ratio or ratio < 1.0 < use.ratio)
-            # During a rollout there are more or fewer pods than wanted; do not scale in the other direction.
+            # During a rollout there are more or fewer pods than desired; do not scale in the other direction.
             or (ratio < 1.0 and replicas > current)
             or (ratio > 1.0 and replicas < current)
         ):

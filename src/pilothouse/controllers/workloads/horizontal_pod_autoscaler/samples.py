@@ -10,7 +10,7 @@ MAX_INT64 = (1 << 63) - 1
 
 
 class MetricUnavailable(Exception):
-    """A metric cannot be determined now; the message says why."""
+    """A metric is not available now; the message has the reason."""
 
 
 class Sample(msgspec.Struct, frozen=True):

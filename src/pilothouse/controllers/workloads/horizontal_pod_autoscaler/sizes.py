@@ -31,7 +31,7 @@ class NoTarget(Exception):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A scale, as read and as it came."""
+    """A scale, decoded and as JSON."""
 
     kind: Kind[Any]
     scale: Scale
@@ -45,8 +45,8 @@ class Sizes:
         self._mapper = mapper
 
     async def read(self, reference: CrossVersionObjectReference, namespace: str) -> Target:
-        """The scale of the target, in the version that the server prefers, whatever the version in the reference.
-        Raises ``NoTarget`` and what the client raises."""
+        """The scale of the target, in the server's preferred version, whatever version the reference has. Raises
+        ``NoTarget`` and the client's errors."""
         first: Exception | None = None
         for kind in await self._kinds(reference):
             try:
@@ -56,7 +56,7 @@ class Sizes:
         raise first or NoTarget("unrecognized resource")
 
     async def set(self, target: Target, replicas: int) -> None:
-        """Set the size, also after a conflict. Raises what the client raises."""
+        """Set the size, also after a conflict. Raises the client's errors."""
         meta = target.scale.metadata
         raw = target.raw
 
@@ -92,7 +92,7 @@ class Sizes:
 
 
 def _group_of(api_version: str) -> str:
-    """``apps`` of ``apps/v1``, nothing of ``v1``."""
+    """``apps`` of ``apps/v1``, empty for ``v1``."""
     if api_version.count("/") > 1:
         raise NoTarget(f"unexpected GroupVersion string: {api_version}", by_spec=True)
     return api_version.rpartition("/")[0]

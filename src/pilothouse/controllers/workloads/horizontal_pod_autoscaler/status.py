@@ -71,7 +71,7 @@ class Report:
 
 
 def _compared(status: HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus:
-    """No metrics and a list of none are the same."""
+    """Missing metrics and an empty list are equal."""
     return replace(status, current_metrics=status.current_metrics or ())
 
 

@@ -1,14 +1,14 @@
 """Runs the pods of a Job until the required number has succeeded or the Job has failed, and counts every pod
 exactly once.
 
-Behaviour: a pod of a Job carries a finalizer until it is counted. Its uid is written into the status first, then the
-finalizer goes, then the uid becomes a number: whatever fails in between, nothing is lost and nothing counts twice.
-No finalizer stays on a pod whose Job is gone or over. A Job is Complete or Failed only once no pod of it runs any
-more, and then stays as it is. Nothing is made or removed before the caches have shown what earlier syncs did. Of an
-indexed Job at most one pod per index is made at a time.
+Behaviour: a pod of a Job has a finalizer until it is counted. First its uid is written into the status, then the
+finalizer is removed, then the uid is replaced by a count: whatever fails in between, no pod is lost or counted twice.
+No pod keeps the finalizer if its Job is deleted or finished. A Job becomes Complete or Failed when none of its pods
+runs any more, and then does not change. No pod is created or deleted before the caches have the writes of earlier
+syncs. An Indexed Job has at most one active pod per index.
 
-Not guaranteed: that a pod is never made twice. A node that dies, or a pod that is removed by hand, is replaced;
-programs in Jobs must bear running again. Status follows changes of pods within a second, not at once.
+Not guaranteed: that a program runs only once. If a node fails or a pod is deleted manually, the pod is replaced. The
+status follows changes of pods within a second, not at once.
 
 docs/controllers/job.md has where it differs from upstream.
 """
@@ -27,13 +27,13 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. The last two are upstream's gates ``StaleControllerConsistencyJob`` and
+    """The options. The last two are upstream's gates ``StaleControllerConsistencyJob`` and
     ``MutableSchedulingDirectivesForSuspendedJobs``, on in v1.36."""
 
     workers: int = 5
     wait_for_own_writes: bool = True
     clear_start_time: bool = True
-    """Whether a Job that is suspended loses its start time, so that the API server lets its template be changed."""
+    """Whether the start time of a suspended Job is removed, so that the API server allows changes of its template."""
 
 
 DESCRIPTOR = Descriptor(

@@ -27,11 +27,11 @@ NONE = Failures()
 
 
 def finished_at(pod: Pod) -> datetime.datetime | None:
-    """When the pod ended: its last container, else when it became unready, else its deletion, else its creation
-    (``getFinishedTime``)."""
+    """When the pod finished: the end of its last container, else when it became unready, else its deletion, else its
+    creation (``getFinishedTime``)."""
     sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
     ended = _last_end(None, pod.status.container_statuses)
-    # Sidecars end after the others. If one of the others has no end, the sidecars' time counts.
+    # Sidecars end after the other containers. Their end is also used if one of the others has none.
     ended = _last_end(ended, (status for status in pod.status.init_container_statuses if status.name in sidecars))
     if ended is not None:
         return ended
@@ -45,7 +45,7 @@ def finished_at(pod: Pod) -> datetime.datetime | None:
 
 
 def _last_end(ended: datetime.datetime | None, statuses: Iterable[ContainerStatus]) -> datetime.datetime | None:
-    """The latest of these ends and ``ended``; None if one of the containers has not ended."""
+    """The latest of these ends and ``ended``; None if a container has not ended."""
     for status in statuses:
         terminated = status.state.terminated
         if terminated is None or terminated.finished_at is None:
@@ -59,7 +59,7 @@ def _latest(pods: Iterable[Pod]) -> datetime.datetime | None:
 
 
 def after(before: Failures, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> Failures:
-    """The failures after these pods have ended."""
+    """The failure count after these pods have finished."""
     good, bad = list(succeeded), list(failed)
     if not good and not bad:
         return before
@@ -71,7 +71,7 @@ def after(before: Failures, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> 
 
 
 def remaining(failures: Failures, now: datetime.datetime) -> float:
-    """Seconds from now until a pod may be made. Failures 1, 2, 3 … wait 10, 20, 40 …, at most 600 seconds."""
+    """Seconds until a pod may be created. Failures 1, 2, 3 … wait 10, 20, 40 …, at most 600 seconds."""
     if failures.count <= 0 or failures.last_at is None:
         return 0.0
     delay = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(failures.count - 1, 10))

@@ -80,7 +80,7 @@ class _SyncJobContext:
     def __init__(self, job: Job, raw: bytes) -> None:
         self.job = job
         self.raw = raw
-        """The whole object, at the version of our own last write."""
+        """The whole object, at the version of the controller's last write."""
         self.active = self.ready = self.terminating = 0
         self.action = "reconciling"
         self.wait: float | None = None
@@ -138,7 +138,8 @@ class JobController(ManagedController):
         self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._metrics = Metrics(context.metrics)
         self._failures: dict[str, tuple[str, backoff.Failures]] = {}
-        self._finished: dict[str, str] = {}  # by key the uid of a Job whose end is written, until the cache shows it
+        # Key → uid of a Job whose final condition was written but is not in the cache yet.
+        self._finished: dict[str, str] = {}
         self._orphans: WorkQueue[str] = WorkQueue(
             context.env,
             "job_orphan_pod",
@@ -183,7 +184,7 @@ class JobController(ManagedController):
         self.events.pod_changed(old, new)
 
     def _count_finalizer(self, old: Pod, new: Pod) -> None:
-        """A pod has ended with the finalizer, or lost it after that (``recordFinishedPodWithTrackingFinalizer``)."""
+        """A pod has finished with the finalizer, or lost it after that (``recordFinishedPodWithTrackingFinalizer``)."""
         if not (old.metadata.finalizers or new.metadata.finalizers):
             return
 
@@ -285,7 +286,7 @@ class JobController(ManagedController):
             raise sync.error
 
     async def _claimed(self, key: str, job: Job, selector: Selector) -> tuple[Pod, ...]:
-        """The pods of the Job, after adopting and releasing what must be. Adopted ones have the finalizer."""
+        """The pods of the Job, after adoption and release. Adopted ones have the finalizer."""
         meta = job.metadata
         own = self._pods.by_index(
             CONTROLLER_INDEX, controller_index_key(meta.namespace, JOBS.kind, meta.name, meta.uid)
@@ -315,7 +316,7 @@ class JobController(ManagedController):
     # Pods
 
     async def _remove_active(self, sync: _SyncJobContext, pods: Iterable[Pod], why: str) -> bool:
-        """Delete the active pods of a Job that ends. Whether all deletes succeeded."""
+        """Delete the active pods of a Job that is finishing. Returns whether all deletes succeeded."""
         victims = list(pods)
         record_decision(f"active pods are deleted: {why}")
         about = object_reference(JOBS, sync.job.metadata)
@@ -409,7 +410,7 @@ class JobController(ManagedController):
             self._expectations.lower(key, action.count - created, 0)
 
     async def _take_finalizer(self, key: str, job: Job, pod: Pod) -> None:
-        """Raises ``NotFound`` if the pod is gone."""
+        """Raises ``NotFound`` if the pod does not exist."""
         meta = pod.metadata
         self._removals.expect(key, meta.uid)
         try:
@@ -419,7 +420,7 @@ class JobController(ManagedController):
                 self._removals.observed(key, meta.uid)
             raise
         if not self._pods.still_has(meta):
-            self._removals.observed(key, meta.uid)  # it was deleted meanwhile and has no more events
+            self._removals.observed(key, meta.uid)  # it was deleted meanwhile, and there are no more events of it
         self._writes.patched(key, job.metadata.uid, written.metadata)
 
     # Counting
@@ -512,8 +513,8 @@ class JobController(ManagedController):
         self._metrics.finished.labels(mode, result, ending.reason).inc()
 
     def _count(self, job: Job, before: JobStatus, after: JobStatus) -> None:
-        """The difference of two written statuses (``recordJobPodFinished``). Indexes are compared up to the present
-        completions: a Job that was made smaller has not lost any."""
+        """Count the difference of two written statuses (``recordJobPodFinished``). Only indexes below the current
+        completions are compared, because a Job may be scaled down."""
         mode = job.spec.completion_mode or "NonIndexed"
         succeeded = after.succeeded - before.succeeded
         if is_indexed(job):
@@ -557,9 +558,9 @@ class JobController(ManagedController):
         return None
 
     async def _is_gone(self, pod: Pod, reference: OwnerReference) -> bool:
-        """Whether the owner that the cache does not show is gone, and not just too new for it. After a takeover the
-        pods may be listed later than the Jobs. The owner is older than its pod: a cache that has read as far as the
-        pod's version would show it. Otherwise the server is asked."""
+        """Whether the owner that is not in the cache was deleted, and is not just too new for it. After a failover the
+        pods may be listed later than the Jobs. The owner is older than its pod: a cache that is as new as the pod would
+        have it. Otherwise the owner is read live."""
         order = compare(self._jobs.resource_version, pod.metadata.resource_version)
         if order is not None and order >= 0:
             return True

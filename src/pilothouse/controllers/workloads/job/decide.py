@@ -1,4 +1,4 @@
-"""How a Job ends, and which pods to create or delete. Pure.
+"""How a Job finishes, and which pods to create or delete. Pure.
 
 Upstream: v1.36 ``pkg/controller/job/job_controller.go`` (``syncJob``, ``manageJob``).
 """
@@ -168,7 +168,7 @@ def _history(pod: Pod) -> tuple[int, datetime.datetime, str]:
 
 
 def next_failure_counts(job: Job, last: Pod | None) -> dict[str, str]:
-    """The annotations of the pod that follows ``last`` at its index. None before it: the first."""
+    """The annotations of the next pod at the index of ``last``. None: it is the first one."""
     if last is None:
         return {FAILURE_COUNT: "0"}
     failures, ignored = failures_noted(last), failures_noted(last, IGNORED_FAILURE_COUNT)
@@ -182,11 +182,11 @@ def next_failure_counts(job: Job, last: Pod | None) -> dict[str, str]:
     return found
 
 
-# How it ends
+# Finishing
 
 
 def decide_ending(observed: Observed, census: Census, started: datetime.datetime | None) -> Ending | None:
-    """Why no more pods are to run, or ``None``. What the status already says stays."""
+    """Why no more pods are to run, or ``None``. The condition in the status takes precedence."""
     job, spec = observed.job, observed.job.spec
     met = true_condition(job, SUCCESS_CRITERIA_MET)
     if met is not None:
@@ -220,7 +220,8 @@ def decide_ending(observed: Observed, census: Census, started: datetime.datetime
 
 
 def until_deadline(job: Job, started: datetime.datetime | None, now: datetime.datetime) -> float | None:
-    """Seconds until ``activeDeadlineSeconds`` have passed; ``None`` without a deadline, or while none runs."""
+    """Seconds until ``activeDeadlineSeconds`` have passed; ``None`` without a deadline, or if the Job has not
+    started."""
     seconds = job.spec.active_deadline_seconds
     if seconds is None or started is None or is_suspended(job):
         return None
@@ -289,14 +290,14 @@ class CreatePods(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Create none yet: sync again after so many seconds."""
+    """Create none yet; requeue after these seconds."""
 
     seconds: float
 
 
 def decide_pods(observed: Observed, census: Census) -> RemovePods | CreatePods | Wait | None:
-    """Bring the active pods to what is wanted, one burst at a time. Those of a suspended Job are deleted all at
-    once."""
+    """Bring the number of active pods to the desired one, at most one burst per sync. Those of a suspended Job are
+    deleted all at once."""
     job, spec = observed.job, observed.job.spec
     if is_suspended(job):
         return RemovePods(census.active)

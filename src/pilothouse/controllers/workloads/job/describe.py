@@ -1,11 +1,11 @@
-"""Why a Job's pods are created and deleted, and how it ends, in sentences. Pure."""
+"""Sentences that describe why a Job's pods are created and deleted, and how it finishes. Pure."""
 
 from pilothouse.api.batch import Job, JobStatus
 from pilothouse.controllers.workloads.job.decide import Census, CreatePods, is_suspended
 from pilothouse.controllers.workloads.job.status import Ending
 
 _SHOWN = 10
-"""So many indexes are named."""
+"""At most this many indexes are listed."""
 
 
 def describe_parallelism(job: Job, census: Census) -> str:
@@ -32,7 +32,7 @@ def describe_creation(job: Job, census: Census, action: CreatePods) -> str:
 
 
 def describe_ending(job: Job, census: Census, ending: Ending) -> str:
-    """Why the Job ends."""
+    """Why the Job finishes."""
     text = f"{ending.reason}: {ending.message}"
     match ending.reason:
         case "BackoffLimitExceeded":

@@ -77,7 +77,7 @@ class Indexes:
         return f"Indexes({self})"
 
     def __str__(self) -> str:
-        """``1,3-5,7``. Two neighbours are ``1,2``: a hyphen stands for three or more."""
+        """``1,3-5,7``. Two adjacent ones are ``1,2``: a hyphen is used for three or more."""
         parts = []
         for first, last in self.intervals:
             if first == last:
@@ -110,7 +110,7 @@ def index_of_pod(pod: Pod) -> int:
 
 
 def pending(count: int, completions: int, *taken: Iterable[int] | Indexes) -> list[int]:
-    """The ``count`` lowest indexes that are in none of ``taken``."""
+    """The ``count`` lowest indexes that are not in ``taken``."""
     if count <= 0:
         return []
     sets = [each if isinstance(each, Indexes) else frozenset(each) for each in taken]

@@ -1,4 +1,4 @@
-"""Orphan pods with the finalizer: their Job is gone or finished, or they have none. Pure.
+"""Orphan pods with the finalizer: their Job was deleted or is finished, or they have no controller. Pure.
 
 Upstream: v1.36 ``pkg/controller/job/job_controller.go`` (``syncOrphanPod``).
 """

@@ -12,7 +12,7 @@ from pilothouse.api.core import ContainerStatus, Pod, PodCondition
 
 
 class PolicyMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """``action`` is that of the first rule that matches, empty if none does; then the failure counts."""
+    """``action`` is that of the first matching rule; if there is none it is empty, and the failure is counted."""
 
     counts: bool = True
     action: str = ""
@@ -58,7 +58,7 @@ def match_pod_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> Polic
 
 
 def _container(requirement: ExitCodesRequirement, pod: Pod) -> ContainerStatus | None:
-    """The first container, then init container, that has ended as required. Exit code 0 never matches."""
+    """The first container, or else init container, with a matching exit code. Exit code 0 never matches."""
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         terminated = status.state.terminated
         if terminated is None or terminated.exit_code == 0:

@@ -18,7 +18,7 @@ Conditions = tuple[JobCondition, ...]
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How the Job will end, once all pods are counted and none is active."""
+    """How the Job will finish when all pods are counted and none is active."""
 
     type: str
     """``FailureTarget`` or ``SuccessCriteriaMet``."""

@@ -5,7 +5,7 @@ from pilothouse.controllers.workloads.job.indexes import Indexes
 
 
 def met_rule(policy: SuccessPolicy, completions: int, succeeded: Indexes) -> int | None:
-    """The number of the first rule that is met. Without any index that has succeeded there is none."""
+    """The index of the first rule that is met. None if no index has succeeded."""
     if not succeeded.total:
         return None
     for number, rule in enumerate(policy.rules):

@@ -23,10 +23,10 @@ MOST_UNCOUNTED = 500
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The first two steps for everything that has ended."""
+    """The first two steps for all finished pods."""
 
     status: JobStatus
-    """To be written first, if it differs from what was read."""
+    """Must be written first, if it differs from the stored one."""
     release: tuple[Pod, ...]
     """Whose finalizers go then."""
     full: bool
@@ -83,7 +83,7 @@ def plan(observed: Observed, census: Census, status: JobStatus, ending: Ending |
             if matched.counts:
                 bad[uid] = None
         if len(new_indexes) + len(good) + len(bad) >= MOST_UNCOUNTED:
-            # The next sync takes the rest.
+            # The next sync processes the rest.
             full = True
             break
     status = replace(

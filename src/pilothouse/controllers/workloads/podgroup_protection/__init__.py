@@ -1,8 +1,8 @@
 """Delays the deletion of PodGroups that still have pods, because the scheduler needs the group for further
 pods.
 
-Behaviour: a PodGroup that is being deleted and has the finalizer ``scheduling.k8s.io/podgroup-protection`` loses it
-when no pod belongs to it that has not ended. The API server puts it on every new PodGroup, with the admission plugin
+Behaviour: the finalizer ``scheduling.k8s.io/podgroup-protection`` is removed from a PodGroup that is being deleted when
+all its pods are finished or gone. The API server adds it to every new PodGroup, with the admission plugin
 PodGroupProtection.
 
 Not guaranteed: anything where the API is not served. It is alpha: gate ``GenericWorkload``, off.

@@ -1,4 +1,4 @@
-"""Removes the finalizer of a PodGroup that is being deleted once its pods have ended or are gone. Upstream: v1.36
+"""Removes the finalizer of a PodGroup that is being deleted when its pods are finished or gone. Upstream: v1.36
 ``pkg/controller/scheduling/podgroupprotection/podgroup_protection_controller.go``."""
 
 from collections.abc import Iterable
@@ -20,17 +20,17 @@ def group_of(pod: Pod) -> str:
 
 
 def active_pods_by_group(pod: Pod) -> Iterable[str]:
-    """For the cache of pods: those that have not succeeded or failed."""
+    """The index of pods that have not succeeded or failed."""
     key = group_of(pod)
     return (key,) if key and not is_terminal(pod) else ()
 
 
 def groups_to_enqueue(old: Pod | None, new: Pod | None) -> list[str]:
-    """The keys of the groups of which a pod has ended or gone."""
+    """The keys of the groups of a pod that finished or was deleted."""
     keys: dict[str, None] = {}
     if new is not None and is_terminal(new):
         keys[group_of(new)] = None
-    # An update may hide that the pod was deleted and another one of its name was made.
+    # An update may hide that the pod was deleted and another one with its name was created.
     if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
         keys[group_of(old)] = None
     return [key for key in keys if key]

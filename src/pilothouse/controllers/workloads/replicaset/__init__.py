@@ -1,13 +1,13 @@
 """Keeps the number of a ReplicaSet's pods at ``spec.replicas``, and updates its status.
 
-Behaviour: pods that count are neither finished nor being deleted, so a pod on its way out is replaced at once. One sync
-creates or deletes at most 500 pods, creates in growing batches (1, 2, 4, …, stopping at the first batch with an
-error), and does nothing before the caches have shown what earlier syncs did. Matching pods without a controller are
-adopted, own pods that no longer match are released; no pod ever has two owners. New pods are the template as stored,
-also what this program does not know of it. The status names the generation that it is about.
+Behaviour: only pods that are neither finished nor being deleted count, so a terminating pod is replaced at once. A sync
+creates or deletes at most 500 pods, creates in growing batches (1, 2, 4, …, until a batch has an error), and does
+nothing before the caches have the writes of earlier syncs. Matching pods without a controller are adopted, own pods
+that no longer match are released; a pod never has two controllers. New pods are created from the stored template,
+including fields that this program does not know. The status has the generation to which it belongs.
 
-Not guaranteed: an exact number of pods at every instant. After a create whose response was lost, the pods are listed
-before another one is sent; if the server carries it out even later, the surplus pod is deleted.
+Not guaranteed: the exact number of pods at every moment. After a create without a response the pods are listed before
+another one is sent; if the server carries it out even later, the excess pod is deleted.
 
 docs/controllers/replicaset.md lists its triggers and its differences from upstream.
 """
@@ -23,7 +23,7 @@ from pilothouse.runtime.watches import Watch, any_object
 
 
 class ReplicaSetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. The last three are upstream's gates ``DeploymentReplicaSetTerminatingReplicas``,
+    """The options. The last three are upstream's gates ``DeploymentReplicaSetTerminatingReplicas``,
     ``StaleControllerConsistencyReplicaSet`` and ``PodDeletionCost``, all on in v1.36."""
 
     workers: int = 5

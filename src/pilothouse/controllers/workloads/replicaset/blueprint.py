@@ -1,4 +1,5 @@
-"""What the spec of a ReplicaSet is reduced to once per generation: selector and labels of the template."""
+"""The values that are derived from the spec of a ReplicaSet once per generation: selector and labels of the
+template."""
 
 import msgspec
 

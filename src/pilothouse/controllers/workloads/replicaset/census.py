@@ -34,7 +34,7 @@ class Tally(msgspec.Struct, gc=False):
 
 
 class Census:
-    """Tallies by owner. ``owner_key`` says under whom a pod is counted, ``None`` for one that is not."""
+    """The counts per owner. ``owner_key`` returns the owner of a pod, ``None`` if it is not counted."""
 
     def __init__(self, owner_key: Callable[[Pod], str | None]) -> None:
         self._owner_key = owner_key
@@ -46,7 +46,7 @@ class Census:
         return self._owners.get(owner, {})
 
     def ranked_pods(self, owner: str, active: Callable[[], Iterable[Pod]]) -> ActivePodsWithRanks:
-        """The owner's pods for ranking, made from its ``active`` ones at the first call, and updated until
+        """The owner's pods for ranking, created from its ``active`` ones at the first call, and updated until
         ``dismiss``."""
         ranked_pods = self._ranked_pods.get(owner)
         if ranked_pods is None:
@@ -88,8 +88,8 @@ class Census:
                 tally.ready += by
             ranked_pods = self._ranked_pods.get(owner)
             if ranked_pods is not None and not (ranked_pods.add if by > 0 else ranked_pods.remove)(pod):
-                # A new list is in the cache as a whole before the handlers are called for its pods. What was ranked in
-                # between is ahead of them.
+                # A new list replaces the whole cache before handlers are called for its pods. Pods ranked in between
+                # are already newer.
                 self.dismiss(owner)
         if by < 0 and not tally.total:
             del tallies[labels]

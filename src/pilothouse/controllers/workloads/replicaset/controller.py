@@ -51,7 +51,7 @@ from pilothouse.runtime.controller import COALESCING_TURNS
 from pilothouse.semantics.pods import is_active, is_terminating, seconds_until_next_available
 
 CONTROLLER_UID_INDEX = "controllerUID"
-"""Index of owners by the uid of what controls them: the ReplicaSets of one Deployment."""
+"""Index of owners by the uid of their controller: the ReplicaSets of one Deployment."""
 
 
 def build(context: ControllerContext) -> "ReplicaSetController":
@@ -139,8 +139,8 @@ class ReplicaSetController(ManagedController):
     # Observe
 
     def _counted(self, owner: ReplicaSet, blueprint: Blueprint, selector: Selector) -> StatusCounts | None:
-        """The counts of the census, or None if each pod must be examined: to adopt or release it, to see whether it has
-        become available, or because the cache is ahead of the census."""
+        """The counts of the census, or None if each pod must be examined: to adopt or release it, to check whether it
+        has become available, or because the cache is newer than the census."""
         if self._pod_informer.replacing:
             return None
         meta = owner.metadata
@@ -173,7 +173,7 @@ class ReplicaSetController(ManagedController):
         )
 
     async def _claimed(self, key: str, owner: ReplicaSet, selector: Selector, own: list[Pod]) -> list[Pod]:
-        """The active pods that belong to the owner, after adopting and releasing what must be."""
+        """The active pods that belong to the owner, after adoption and release."""
         meta = owner.metadata
         matches = selector.matches
         kept: list[Pod] = []
@@ -213,16 +213,16 @@ class ReplicaSetController(ManagedController):
         own = self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata))
         pods = await self._claimed(key, owner, selector, own)
         if not self._owners.still_has(owner.metadata):
-            # It was deleted meanwhile. If another one has its name, its expectations could never be observed. The event
-            # enqueues the key.
+            # It was deleted meanwhile. If another one has its name, expectations set now would never be observed. The
+            # event enqueues the key.
             return None
         terminating = sum(1 for pod in own if is_terminating(pod) and selector.matches(pod.metadata.labels))
         error: Exception | None = None
         failure: Failure | None = None
         action = self._decide(owner, len(pods), expectations_satisfied)
         if isinstance(action, DeletePods) and any(self._has_left(pod) for pod in pods):
-            # Claiming took time. A pod that is gone has no further event that names this owner, so its deletion must
-            # not be expected: sync again.
+            # Claiming awaited requests. A pod that was deleted meanwhile has no more events for this owner, so its
+            # deletion must not be expected: sync again.
             self.queue.add(key)
             return None
         if action is not None:
@@ -245,7 +245,7 @@ class ReplicaSetController(ManagedController):
         return self._again(key, seconds_until_next_available(pods, seconds, now, self.env.now()))
 
     def _ranked_pods(self, owner: ReplicaSet) -> ActivePodsWithRanks:
-        """Its active pods, when the census says that all of them match."""
+        """Its active pods, if by the census all of them match."""
         index_key = self._index_key(owner.metadata)
         own = self._pods.by_index
         return self.events.census.ranked_pods(index_key, lambda: filter(is_active, own(CONTROLLER_INDEX, index_key)))
@@ -362,8 +362,8 @@ class ReplicaSetController(ManagedController):
     async def _report(
         self, key: str, owner: ReplicaSet, raw: bytes, seen: StatusCounts, failure: Failure | None
     ) -> None:
-        """Write the status if it changed: on the cached object first, then on the live one. ``raw`` is the JSON of
-        ``owner`` from when the sync began."""
+        """Write the status if it changed: based on the cached object, then on the live one. ``raw`` is the JSON of
+        ``owner`` at the start of the sync."""
         status = next_status(owner, seen, failure, self.env.now())
         if status == owner.status:
             return

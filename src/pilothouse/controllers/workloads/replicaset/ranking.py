@@ -23,7 +23,7 @@ _MISSING = -2
 
 
 class _Kind(NamedTuple):
-    """Everything about a pod that the rules ask for, but its name and, where related owners matter, its node."""
+    """The values of a pod that the rules compare, except its name and, if related owners matter, its node."""
 
     assigned: bool
     phase: int
@@ -35,7 +35,7 @@ class _Kind(NamedTuple):
 
 
 class Victim(NamedTuple):
-    """A pod that is chosen, and what decided it."""
+    """A pod to delete, and the reason."""
 
     pod: Pod
     reason: str
@@ -47,7 +47,7 @@ _Group = tuple[_Kind, list[Pod]]
 """Pods of one kind."""
 _Question = Callable[[_Kind], int]
 _Reason = Callable[[int], str]
-"""What decided, given the answer."""
+"""The decisive rules, for the record."""
 
 
 class ActivePodsWithRanks:
@@ -93,8 +93,8 @@ class ActivePodsWithRanks:
         neighbours: Callable[[], Mapping[str, int]] = dict,
         use_deletion_cost: bool = True,
     ) -> list[Victim]:
-        """The ``count`` pods to delete, whatever the order in which they were added. ``neighbours`` gives the number of
-        active pods of related owners by node; it is called only if rule 5 is reached.
+        """The ``count`` pods to delete, independent of the order in which they were added. ``neighbours`` returns the
+        number of active pods of related owners by node; it is called only if rule 5 is reached.
 
         Pods on which one rule decides together share a range of ranks."""
         rest: list[_Group] = [(kind, list(pods.values())) for kind, pods in self._kinds.items()]
@@ -125,7 +125,7 @@ class ActivePodsWithRanks:
         return chosen.victims
 
     def age_ratios(self, victims: Iterable[Pod], now: datetime.datetime) -> list[float]:
-        """For every ready victim, how many times as old it is as the youngest ready pod, in whole numbers as upstream.
+        """For every ready victim, its age relative to that of the youngest ready pod, in whole numbers as upstream.
 
         Empty when the youngest has no age yet; upstream divides by zero there.
         """
@@ -174,7 +174,7 @@ class _Chosen:
         return len(self.victims)
 
     def narrow(self, rule: str) -> None:
-        """Who is chosen from now on is chosen from pods that this rule has put before the others."""
+        """Record that this rule has decided for all pods that are chosen from now on."""
         self._before.append(rule)
 
     def add(self, pods: list[Pod], rule: str) -> None:
@@ -187,7 +187,7 @@ class _Chosen:
 
 
 def _settle(answered: list[tuple[int, _Group]], count: int, chosen: _Chosen, reason: _Reason) -> list[_Group]:
-    """Choose the groups that the rule decides on, at most ``count`` pods, and return those that it leaves undecided."""
+    """Choose the groups that the rule decides on, at most ``count`` pods, and return the undecided ones."""
     by_answer: defaultdict[int, list[_Group]] = defaultdict(list)
     for answer, group in answered:
         by_answer[answer].append(group)
@@ -260,7 +260,7 @@ def _merged(lines: list[list[Pod]]) -> Iterable[Pod]:
 
 
 class _LastRules:
-    """Which of the rules of ``_by_ready_time`` put the pods of these groups, one after the other, before the rest."""
+    """The rules of ``_by_ready_time`` that order the pods of these groups before the rest."""
 
     def __init__(self, groups: Iterable[_Group], bucket: "_Buckets") -> None:
         self._bucket = bucket
@@ -290,7 +290,7 @@ class _Buckets(dict[datetime.datetime | None, int]):
     """floor(log2(age in nanoseconds)) by time: ages of 35 s and 60 s share bucket 35, 20 s is bucket 34, a month
     bucket 51. -1 for no age at all or one below zero; a missing time counts as younger than that.
 
-    Times are whole seconds, and pods are made by the hundred in each: worked out once per time.
+    Times are whole seconds, and hundreds of pods are created in each: computed once per time.
     """
 
     def __init__(self, now: datetime.datetime) -> None:

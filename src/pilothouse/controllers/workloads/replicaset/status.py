@@ -22,11 +22,11 @@ class StatusCounts(msgspec.Struct, frozen=True, kw_only=True):
     ready: int = 0
     available: int = 0
     terminating: int | None = 0
-    """Terminating pods, or ``None`` where they are not reported."""
+    """Terminating pods, or ``None`` if they are not reported."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Creating or deleting pods failed. ``difference`` is active minus wanted pods then."""
+    """Creating or deleting pods failed. ``difference`` is the number of active minus desired pods at that time."""
 
     message: str
     difference: int

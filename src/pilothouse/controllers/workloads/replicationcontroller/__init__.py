@@ -1,9 +1,8 @@
 """Keeps the number of a ReplicationController's pods at ``spec.replicas``, and updates its status.
 
-The controller is that of ReplicaSets (``workloads/replicaset``), handed another kind; its promises hold here too. What
-is different: the selector is a map of labels, pods on their way out are not reported, and there is no consistency
-store, so that a create whose answer was lost is tried again at once. Upstream does it with a converter in between
-(v1.36 ``pkg/controller/replication``).
+The controller is that of ReplicaSets (``workloads/replicaset``) for another kind, with the same guarantees.
+Differences: the selector is a map of labels, terminating pods are not reported, and there is no consistency store, so a
+create without a response is retried at once. Upstream uses an adapter (v1.36 ``pkg/controller/replication``).
 """
 
 from pilothouse.api.core import PODS, REPLICATION_CONTROLLERS

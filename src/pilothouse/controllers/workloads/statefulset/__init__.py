@@ -1,17 +1,16 @@
 """Runs the pods of a StatefulSet with stable names and claims, creates and updates them in order, keeps the
 history of templates, and updates the status.
 
-Behaviour: a pod has the name, labels, hostname and claims of its ordinal, and there is never a second one of that name.
-With ordered management a pod is made only when all before it are available, one that is too many is deleted only when
-all that stay are, and one at a time; with parallel management all at once. An update replaces pods from the highest
-ordinal down to the partition, one after the other (or as many as maxUnavailable allows, behind upstream's gate). A pod
-below the partition comes back as it was. Claims are made before their pod and are kept, or handed to the garbage
-collector, as the retention policy says. Every template that pods were made from is kept as a ControllerRevision while a
-pod carries it. Nothing is decided before the caches have shown what earlier syncs wrote.
+Behaviour: a pod has the name, labels, hostname and claims of its ordinal, and there is never a second pod with that
+name. With OrderedReady a pod is created when all before it are available, and an excess pod is deleted when all
+remaining ones are, one at a time; with Parallel all at once. An update replaces pods from the highest ordinal down to
+the partition, one at a time (or as many as maxUnavailable allows, with upstream's gate). A pod below the partition is
+created again from the current revision. Claims are created before their pod; the retention policy determines whether
+they are kept or garbage collected. Every template of an existing pod is kept as a ControllerRevision. Nothing is
+decided before the caches have the writes of earlier syncs.
 
-Not guaranteed: that an update gets past a pod that never becomes ready under ordered management (it must be deleted by
-hand, as upstream), or that no two *processes* of one name run when a pod is deleted by force from a node that is still
-alive.
+Not guaranteed: that an OrderedReady update continues if a pod never becomes ready (it must be deleted manually, as
+upstream), or that no two *processes* of one pod name run, if a pod is force-deleted from a node that is still running.
 
 docs/controllers/statefulset.md lists its triggers and its differences from upstream.
 """
@@ -27,7 +26,7 @@ from pilothouse.runtime.watches import Watch, any_object
 
 
 class StatefulSetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. The last three are upstream's gates ``MaxUnavailableStatefulSet`` (off in v1.36),
+    """The options. The last three are upstream's gates ``MaxUnavailableStatefulSet`` (off in v1.36),
     ``StatefulSetSemanticRevisionComparison`` and ``StaleControllerConsistencyStatefulSet`` (both on)."""
 
     workers: int = 5

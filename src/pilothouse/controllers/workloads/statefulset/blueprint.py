@@ -1,4 +1,4 @@
-"""What the spec of a StatefulSet is reduced to once per generation."""
+"""The values that are derived from the spec of a StatefulSet once per generation."""
 
 from pilothouse.api.apps import StatefulSet
 from pilothouse.controllers.shared.blueprints import template_labels

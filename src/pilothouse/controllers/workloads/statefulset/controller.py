@@ -177,7 +177,7 @@ class StatefulSetController(ManagedController):
     # Observe
 
     async def _claimed(self, sync: _SyncContext, selector: Selector) -> list[Pod]:
-        """The pods that belong to the owner, after adopting and releasing what must be."""
+        """The pods that belong to the owner, after adoption and release."""
         meta = sync.meta
 
         def belongs(pod: Pod) -> bool:
@@ -319,8 +319,7 @@ class StatefulSetController(ManagedController):
     async def _put_status(self, sync: _SyncContext, raw: bytes, status: StatefulSetStatus) -> None:
         body = encode(status, take_field(raw, "status"))
         answer = await self._gate.put_status(sync.key, sync.meta, raw, body)
-        # Servers before v1.22 do not know the field. Writing it again would be one request per sync that changes
-        # nothing.
+        # Servers before v1.22 do not have the field. Writing it again would be one useless request per sync.
         self._available_is_dropped = answer.status.available_replicas is None
 
     def _wrote_revision(self, owner: StatefulSet, revision: ControllerRevision) -> None:
@@ -330,7 +329,7 @@ class StatefulSetController(ManagedController):
 
 
 class _Apply:
-    """Carries out one plan, up to the first failure."""
+    """Carries out one plan, until the first failure."""
 
     def __init__(self, writes: Writes, sync: _SyncContext, settled: Revisions, observed: Observed) -> None:
         self._writes = writes

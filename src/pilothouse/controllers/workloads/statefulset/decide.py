@@ -70,7 +70,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ordered: bool = True
     """One after the other; else those of each group in growing batches."""
     living: tuple[tuple[Action, ...], ...] = ()
-    """For each pod of the replicas what to do, in this order."""
+    """The actions for each replica, in this order."""
     settle: tuple[SettleClaims, ...] = ()
     condemned: tuple[DeletePod, ...] = ()
     waits_for: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ def decide(observed: Observed) -> Plan:
 
 
 def _attend(observed: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
-    """What a replica needs, and whether the ones after it must wait."""
+    """The actions for a replica, and whether later ones must wait."""
     pod = slot.pod
     if pod is None:
         if _old_claims(observed, slot):
@@ -206,7 +206,7 @@ def _condemn(observed: Observed) -> tuple[DeletePod, ...]:
             continue
         healthy = is_serving(pod) and observed.rules.is_available(pod, observed.now)
         if observed.rules.ordered and not healthy and meta.name != observed.replicas.first_missed:
-            break  # of the unhealthy ones only the lowest may be deleted
+            break  # only the lowest of the unhealthy pods may be deleted
         doomed.append(DeletePod(meta.name, revision_of(meta)))
         if observed.rules.ordered:
             break
@@ -230,8 +230,8 @@ def _roll(observed: Observed) -> tuple[DeletePod, ...]:
             revision = revision_of(pod.metadata)
             if revision != observed.update:
                 taken += 1
-                # One that has ended is deleted by this sync already. Upstream deletes it again here and counts it twice
-                # against maxUnavailable, since it is unavailable, too.
+                # A finished pod was already deleted in this sync. Upstream deletes it again here and counts it twice
+                # against maxUnavailable, because it is unavailable, too.
                 if not is_terminal(pod):
                     old.append(DeletePod(slot.name, revision))
                 continue

@@ -14,8 +14,8 @@ _LARGEST = 2**31 - 1
 
 
 def parent_and_ordinal(name: str) -> tuple[str, int]:
-    """``web-2`` is ``("web", 2)``. Without a number at its end it is ``("", -1)``; a number that is too large for 32
-    bits is no ordinal, though the parent is known."""
+    """``web-2`` is ``("web", 2)``. Without a number at the end the result is ``("", -1)``; if the number exceeds 32
+    bits there is no ordinal, but the parent is returned."""
     parent, dash, digits = name.rpartition("-")
     if not dash or not (digits.isascii() and digits.isdecimal()):
         return "", NO_ORDINAL
@@ -29,7 +29,7 @@ def ordinal_of(name: str) -> int:
 
 
 def is_member(owner: str, name: str) -> bool:
-    """Whether a pod of this name belongs to the StatefulSet of that name, if its labels do."""
+    """Whether a pod with this name belongs to the StatefulSet with that name, if its labels match."""
     return parent_and_ordinal(name)[0] == owner
 
 
@@ -39,7 +39,7 @@ def pod_name(owner: str, ordinal: int) -> str:
 
 
 def has_identity(meta: ObjectMeta) -> bool:
-    """Whether it has its name as a label, by which a service can select it alone."""
+    """Whether its label with the pod name is correct, by which a Service can select it."""
     return meta.labels.get(NAME_LABEL) == meta.name
 
 
@@ -48,5 +48,5 @@ def identity_labels(name: str) -> dict[str, str]:
 
 
 def revision_of(meta: ObjectMeta) -> str:
-    """The name of the ControllerRevision that a pod was made from."""
+    """The name of the ControllerRevision from which a pod was created."""
     return meta.labels.get(REVISION_LABEL, "")

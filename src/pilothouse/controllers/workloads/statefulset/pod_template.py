@@ -38,7 +38,7 @@ def numbered_template(
 
 
 def repaired(raw: bytes | msgspec.Raw, pod: Pod, claims: tuple[ClaimTemplate, ...]) -> bytes | None:
-    """The pod with its own labels and volumes, or ``None`` if it has them."""
+    """The pod with its identity labels and volumes corrected, or ``None`` if they are correct."""
     changes: dict[str, bytes | msgspec.Raw | None] = {}
     name = pod.metadata.name
     if not has_identity(pod.metadata):

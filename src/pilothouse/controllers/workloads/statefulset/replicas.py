@@ -20,7 +20,7 @@ ROLLING_UPDATE = "RollingUpdate"
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the spec says, with its defaults."""
+    """The settings of the spec, with defaults."""
 
     name: str
     desired: int = 1
@@ -29,10 +29,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     min_ready_seconds: int = 0
     strategy: str = ROLLING_UPDATE
     partition: int | None = 0
-    """The number of lowest ordinals that are not updated. ``None`` without ``rollingUpdate``: then all are, but a pod
-    that is created again below ``currentReplicas`` is created from the current revision."""
+    """The partition. ``None`` without ``rollingUpdate``: all pods are updated, but one that is created again below
+    ``currentReplicas`` uses the current revision."""
     max_unavailable: int | None = None
-    """How many pods may be missing during an update; ``None`` with the gate off: one after the other."""
+    """How many pods may be unavailable during an update; ``None`` if the gate is off: one at a time."""
 
     @property
     def first_to_update(self) -> int:
@@ -85,7 +85,7 @@ class Replicas(msgspec.Struct, frozen=True):
     condemned: tuple[Pod, ...]
     """Pods out of range, the highest ordinal first."""
     first_missed: str
-    """The name of the lowest that is unavailable or terminating, ``""`` if there is none."""
+    """The name of the lowest pod that is unavailable or terminating, ``""`` if there is none."""
 
     def pods(self) -> tuple[Pod, ...]:
         return (*(slot.pod for slot in self.slots if slot.pod is not None), *self.condemned)

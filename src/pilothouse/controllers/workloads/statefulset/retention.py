@@ -26,7 +26,7 @@ Owners = tuple[OwnerReference, ...]
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """``persistentVolumeClaimRetentionPolicy``. What is neither Retain nor Delete counts as Retain, for both."""
+    """``persistentVolumeClaimRetentionPolicy``. Any other value counts as Retain, for both."""
 
     when_deleted: str = RETAIN
     when_scaled: str = RETAIN

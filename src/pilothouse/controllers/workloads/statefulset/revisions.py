@@ -68,7 +68,7 @@ def _filled_in(data: bytes) -> bytes:
 
 
 def _drop_empty(value: Any) -> None:
-    """Null, and a list without items, mean the same as absent; an empty object may be a selector of everything."""
+    """Null and an empty list equal a missing field; an empty object may be a selector that matches everything."""
     if isinstance(value, dict):
         for key in [key for key, each in value.items() if each is None or each == []]:
             del value[key]
@@ -80,7 +80,7 @@ def _drop_empty(value: Any) -> None:
 
 
 def surplus(revisions: Sequence[ControllerRevision], live: frozenset[str], limit: int) -> list[ControllerRevision]:
-    """Those to delete, the oldest first, so that ``limit`` unused ones are left. Below 0: none."""
+    """The revisions to delete, oldest first, so that ``limit`` unused ones remain. If the limit is negative: none."""
     if limit < 0:
         return []
     past = [revision for revision in revisions if revision.metadata.name not in live]
@@ -88,7 +88,7 @@ def surplus(revisions: Sequence[ControllerRevision], live: frozenset[str], limit
 
 
 class StatefulHistory:
-    """``claimed`` first, then ``settle``; ``truncate`` at the end of every sync, also of one that failed."""
+    """Call ``claimed`` first, then ``settle``; ``truncate`` at the end of every sync, also of a failed one."""
 
     def __init__(
         self, history: History, *, compare_by_meaning: bool, wrote: Callable[[StatefulSet, ControllerRevision], None]
@@ -108,8 +108,8 @@ class StatefulHistory:
     async def settle(
         self, owner: StatefulSet, blueprint: Blueprint, revisions: Sequence[ControllerRevision]
     ) -> Revisions:
-        """Make the revision of the template the newest, or create it. The current revision is the one of the status; if
-        that is deleted or there was none, it is the update revision."""
+        """Make the revision of the template the latest, or create it. The current revision is that of the status; if it
+        was deleted or there was none, it is the update revision."""
         collisions = owner.status.collision_count or 0
         newest = revisions[-1] if revisions else None
         number = next_number(revisions)

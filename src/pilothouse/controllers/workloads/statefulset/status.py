@@ -57,8 +57,8 @@ _NAMES = tuple(msgspec.structs.fields(StatefulSetStatus))
 
 
 def encode(status: StatefulSetStatus, before: msgspec.Raw | bytes | None) -> bytes:
-    """The status as JSON. Other fields of the one before stay: conditions, and what is not known here. Two numbers are
-    sent also when they are 0."""
+    """The status as JSON. Other fields of the previous status are kept: conditions and unknown fields. Two counts are
+    written even if they are 0."""
     fields: dict[str, Any] = {} if before is None else msgspec.json.decode(before, type=dict[str, msgspec.Raw])
     for field in _NAMES:
         fields.pop(field.encode_name, None)

@@ -1,4 +1,5 @@
-"""The requests of one sync, with the events that report them. ``decide`` says which, ``controller`` in which order.
+"""The requests of one sync, and the events that report them. ``decide`` determines the requests, ``controller`` their
+order.
 
 Upstream: v1.36 ``pkg/controller/statefulset/stateful_pod_control.go``.
 """
@@ -46,11 +47,11 @@ class ClaimNotSettled(Exception):
 
 
 TROUBLE = (ApiError, OSError, ClaimsNotReady, ClaimNotSettled)
-"""What a step may fail with."""
+"""The errors of a step."""
 
 
 class Writes(msgspec.Struct, frozen=True, kw_only=True):
-    """The writes for one StatefulSet. ``wrote`` gets what the caches will show: group-resource and version."""
+    """The writes for one StatefulSet. ``wrote`` is called with the group-resource and version of each write."""
 
     client: Client
     recorder: EventRecorder
@@ -78,19 +79,20 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
             raise
         except (ApiError, OSError) as error:
             failure = error
-        # As much as can be done about the claims by now: those just made are hardly in the cache yet.
+        # Claims that were just created are probably not in the cache yet: update the owners of the others.
         await self._settle_or_record(name, "")
         self._record_pod_event("create", name, failure)
         if failure is not None:
             raise failure
 
     async def delete_pod(self, name: str) -> None:
-        """Delete a pod with its own grace period. One that is gone already is as good. The next sync waits until the
-        cache shows the deletion."""
+        """Delete a pod with its own grace period. A pod that does not exist is not an error. The next sync waits until
+        the cache has the deletion."""
         try:
             answer = await self.client.delete(PODS, name, self.owner.namespace)
             going = msgspec.json.decode(answer, type=Object)
-            if going.metadata.name == name and going.metadata.resource_version:  # else a Status: it has gone at once
+            # Else a Status: it was deleted immediately.
+            if going.metadata.name == name and going.metadata.resource_version:
                 self.wrote(PODS.group_resource, going.metadata.resource_version)
         except NotFound:
             pass
@@ -100,7 +102,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
         self._record_pod_event("delete", name, None)
 
     async def repair_pod(self, name: str) -> None:
-        """Correct labels, volumes and the owners of claims, on the live pod."""
+        """Correct the labels and volumes of the live pod, and the owners of its claims."""
         attempted = False
 
         async def write(_attempt: int) -> None:
@@ -167,7 +169,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
             raise
 
     async def _settle(self, pod: str, uid: str) -> bool:
-        """Set the owners of claims; whether any changed. Missing claims are left to the next sync."""
+        """Set the owners of claims; returns whether any changed. Missing claims are handled by the next sync."""
         keeping = self.keeping(pod, uid)
         changed = False
         for template in self.templates:
