@@ -104,3 +104,28 @@ async def test_a_stream_that_ends_before_it_is_used_is_a_watch_that_ended() -> N
     with pytest.raises(etcd_client.EtcdError, match="code = Unavailable"):
         await follower.follow(1)
     await client.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "supported"),
+    [
+        ("3.3.27", False),
+        ("3.4.30", False),
+        ("3.4.31", True),
+        ("3.5.0", False),
+        ("3.5.12", False),
+        ("3.5.13", True),
+        ("3.6.0-rc.1", True),
+        ("", True),
+        ("not provided", True),
+    ],
+)
+def test_versions_whose_progress_overtakes_events_are_not_supported(version: str, supported: bool) -> None:
+    assert etcd_client.is_supported(version) is supported
+
+
+async def test_a_store_does_not_open_on_an_etcd_that_is_too_old(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    etcd = shared_etcd()
+    monkeypatch.setattr(etcd_client, "is_supported", lambda _version: False)
+    with pytest.raises(StoreUnavailable, match=r"etcd v3\.\d+\.\d+ at http.* is too old: .* v3\.5\.13"):
+        EtcdStore.open(env, EtcdOptions(servers=(etcd.url,)), PlainKeys(etcd.root()), PlainCodec())

@@ -6,6 +6,7 @@ error, as with etcd's own client (``clientv3/retry_interceptor.go``, v3.5).
 """
 
 import asyncio
+import re
 import time
 import weakref
 from collections.abc import Callable
@@ -285,8 +286,45 @@ def ask_blocking(options: EtcdOptions, ask: Callable[[Callable[[Any], Any]], Any
                 response_deserializer=messages.RangeResponse.FromString,
             )
             try:
-                return ask(lambda request: stub(request, timeout=REQUEST_TIMEOUT))  # noqa: B023  # called at once
+                answer = ask(lambda request: stub(request, timeout=REQUEST_TIMEOUT))  # noqa: B023  # called at once
+                version = _version(channel)
+                if is_supported(version):
+                    return answer
+                failure = EtcdError("FailedPrecondition", _TOO_OLD.format(version=version, endpoint=endpoint.url))
             except grpc.RpcError as error:
                 failure = _names(error)
-                _log.warning("An etcd can't be read", endpoint=endpoint.url, error=failure)
+            _log.warning("An etcd can't be read", endpoint=endpoint.url, error=failure)
     raise failure
+
+
+_TOO_OLD = (
+    "etcd v{version} at {endpoint} is too old: its answers to RequestWatchProgress can overtake events, which would be "
+    "lost; v3.4.31, v3.5.13, v3.6 or newer is needed"
+)
+
+
+def is_supported(version: str) -> bool:
+    """Whether progress notifications of an etcd of this version are in order with its events (apiserver
+    ``pkg/storage/feature/feature_support_checker.go``, v0.36). An empty or unusual version counts as supported."""
+    match = _VERSION(version)
+    if match is None:
+        return True
+    found = (int(match[1]), int(match[2]), int(match[3]))
+    return (3, 4, 31) <= found < (3, 5, 0) or found >= (3, 5, 13)
+
+
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})").match
+
+
+def _version(channel: grpc.Channel) -> str:
+    """The version of the member, empty where it may not be asked."""
+    status = channel.unary_unary(
+        "/etcdserverpb.Maintenance/Status",
+        request_serializer=lambda request: request.SerializeToString(),
+        response_deserializer=messages.StatusResponse.FromString,
+    )
+    try:
+        return str(status(messages.StatusRequest(), timeout=REQUEST_TIMEOUT).version)
+    except grpc.RpcError as error:
+        _log.info("etcd does not return its version", error=_names(error), v=2)
+        return ""
