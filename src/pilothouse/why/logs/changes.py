@@ -115,6 +115,8 @@ def timeline(
     changes: list[ObjectChange] = []
     for number, members in enumerate(lives):
         is_live = live is not None and number == len(lives) - 1 and not _is_older(members, live)
+        if not is_live:
+            _end_with_removal(members, placed)
         uid = (live[0] if is_live and live is not None else "") or _uid(members) or f"life {number}"
         types = _types(members, is_over=not is_live)
         for (place, write), type_ in zip(members, types, strict=True):
@@ -169,6 +171,33 @@ def _creates(record: Record) -> bool:
 def deletes(record: Record) -> bool:
     """Whether a write asks for a deletion."""
     return record.verb in ("delete", "deletecollection") or record.subresource == "eviction"
+
+
+def _end_with_removal(members: list[_Placed], placed: dict[int, Write]) -> None:
+    """Place writes that can't have removed an object before the one that did.
+
+    A write without a resourceVersion has its place by the time at which its request came, and requests overtake each
+    other: a busy server may carry out a binding, which came later, before the deletion.
+    """
+    removal = next((at for at in reversed(range(len(members))) if _may_remove(members[at][1].record)), None)
+    if removal is None or not any(deletes(each.record) for _place, each in members):
+        return
+    for at in reversed(range(removal + 1, len(members))):
+        place, write = members[at]
+        if write.record.version:
+            continue
+        del placed[place]
+        place = members[removal][0] - 1
+        while place in placed:
+            place -= 1
+        placed[place] = write
+        members[at] = (place, write)
+    members.sort(key=lambda member: member[0])
+
+
+def _may_remove(record: Record) -> bool:
+    """Whether a write may be the last of an object: it deletes it, or takes its last finalizer away."""
+    return record.subresource in ("", "eviction", "finalize")
 
 
 def _uid(members: Sequence[_Placed]) -> str:

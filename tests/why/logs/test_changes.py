@@ -1,0 +1,69 @@
+"""Records of one object as changes of it."""
+
+import pytest
+
+from pilothouse.why.evidence import Reference
+from pilothouse.why.logs.changes import Write, timeline
+from pilothouse.why.logs.lines import AUDIT, Record
+
+POD = Reference("pods", "default", "stray")
+
+
+def write(verb: str, at: int, *, subresource: str = "", version: int = 0) -> Write:
+    """A write of the pod, so many microseconds after the first one."""
+    code = 201 if verb == "create" else 200
+    return Write(
+        Record(
+            source=AUDIT,
+            time="2026-11-28T09:00:00.000000Z",
+            at=1_000_000 + at,
+            verb=verb,
+            subresource=subresource,
+            resource="pods",
+            namespace="default",
+            name="stray",
+            version=version,
+            code=code,
+        )
+    )
+
+
+CREATED = write("create", 0, version=7)
+BOUND_LATER = write("create", 300, subresource="binding")
+DELETED = write("delete", 200)
+
+
+@pytest.mark.parametrize(
+    ("writes", "expected"),
+    [
+        pytest.param(
+            [CREATED, DELETED, BOUND_LATER],
+            [("create", ""), ("create", "binding"), ("delete", "")],
+            id="a binding that came after the deletion, and was carried out before",
+        ),
+        pytest.param(
+            [CREATED, write("delete", 200, version=9), BOUND_LATER],
+            [("create", ""), ("create", "binding"), ("delete", "")],
+            id="the deletion has a resourceVersion",
+        ),
+        pytest.param(
+            [CREATED, DELETED, BOUND_LATER, write("patch", 400, subresource="status")],
+            [("create", ""), ("create", "binding"), ("patch", "status"), ("delete", "")],
+            id="several",
+        ),
+        pytest.param(
+            [CREATED, DELETED, write("patch", 400)],
+            [("create", ""), ("delete", ""), ("patch", "")],
+            id="an update that removes the last finalizer",
+        ),
+    ],
+)
+def test_the_last_change_of_an_object_that_is_gone_removed_it(
+    writes: list[Write], expected: list[tuple[str, str]]
+) -> None:
+    found = timeline(POD, writes, lambda at: (7, 1_000_000) if at > 1_000_000 else (6, 0), None)
+    assert [(each.origin.verb, each.origin.subresource) for each in found.changes if each.origin] == expected
+    assert [each.type for each in found.changes] == ["ADDED", *["MODIFIED"] * (len(writes) - 2), "DELETED"]
+    revisions = [each.revision for each in found.changes]
+    assert revisions == sorted(revisions)
+    assert set(found.writes) == set(revisions)
