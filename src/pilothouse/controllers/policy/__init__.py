@@ -1,1 +1,1 @@
-"""Controllers of what others must respect: disruption budgets."""
+"""Controllers of policies: disruption budgets, quotas, admission policies."""

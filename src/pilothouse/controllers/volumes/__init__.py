@@ -1,1 +1,1 @@
-"""Controllers of claims, volumes and what is stored in them."""
+"""Controllers of PersistentVolumeClaims, PersistentVolumes and their attachments."""

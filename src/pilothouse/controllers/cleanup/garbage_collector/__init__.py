@@ -1,18 +1,18 @@
-"""Deletes objects whose owners are gone, keeps owners until their dependents are gone (foreground deletion),
-and orphans dependents.
+"""Deletes objects whose owners are gone, keeps owners until their dependents are gone (foreground deletion), and
+orphans dependents.
 
-Behaviour: an object is deleted only after live reads of it and of every owner that it names found no owner that exists
-(apart from owners that are themselves waiting for it to go), and only in the state in which it was read. A
-reference counts with all its coordinates: an owner of another kind, name or namespace is no owner, and an owner that
-was deleted and made again is another one. An object with a reference that cannot be checked, because its kind is not
-served, is never deleted. With one owner left the object stays and loses the references to the others.
-``foregroundDeletion`` keeps an owner until no dependent blocks it; ``orphan`` keeps it until no dependent names it.
+Behaviour: an object is deleted only if live reads of it and of all its owners found no existing owner (except owners
+that wait for its deletion), and only in the state that was read. An owner reference is compared with all coordinates:
+an owner of another kind, name or namespace does not count, and an owner that was deleted and created again is another
+one. An object with a reference that cannot be checked, because its kind is not served, is never deleted. If an owner
+remains, the object stays and loses its references to the others. ``foregroundDeletion`` keeps an owner until no
+dependent blocks it; ``orphan`` keeps it until no dependent refers to it.
 
-Not guaranteed: an order among objects, and that a dependent that was created in the same moment in which its owner was
-orphaned has been seen.
+Not guaranteed: an order among objects, and that a dependent was observed that was created at the moment in which its
+owner was orphaned.
 
-The work grows with what changes: an event of an object without owner, dependents or deletion costs a dict lookup.
-docs/controllers/garbage_collector.md lists its triggers and its differences from upstream.
+The cost of an event of an object without owner, dependents or deletion is a dict lookup.
+docs/controllers/garbage_collector.md has the triggers and the differences from upstream.
 """
 
 import msgspec

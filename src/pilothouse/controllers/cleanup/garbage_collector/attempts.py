@@ -39,7 +39,8 @@ CAPACITY = 500
 
 
 class AbsentOwners:
-    """The last ``capacity`` owners known not to exist, so that a thousand orphans of one owner cost one live read.
+    """The last ``capacity`` owners that do not exist, so that a thousand orphans of one owner cost one live read
+    (upstream's ``absentOwnerCache``).
 
     An entry is never wrong, since uids are not reused. Forgetting one costs a read.
     """
@@ -75,7 +76,8 @@ class _NamespacedOwner(Exception):
 
 
 class Attempts:
-    """``apply`` takes the instructions that follow from a live read; ``cached`` gives the informer's object."""
+    """``apply`` is called with the instructions that result from a live read; ``cached`` returns the informer's
+    object."""
 
     def __init__(
         self,
@@ -95,15 +97,16 @@ class Attempts:
         self._log = log
 
     async def delete(self, node: Node) -> None:
-        """Delete the node's object if it has no owner left, and whatever else its state asks for.
+        """Process one node: delete its object if it has no owner left, update its references, or continue its orphaning
+        or foreground deletion.
 
-        Raises ``RetryLater`` while the object of a virtual node has not been seen by an informer: an object that came
-        and went while a watch was down would otherwise stay in the graph for ever (kubernetes#56121). Raises
-        ``UnservedKind`` when its own kind, or that of an owner, is none that discovery shows.
+        Raises ``RetryLater`` while no informer has observed the object of a virtual node: an object that was created
+        and deleted while a watch was down would otherwise stay in the graph forever (kubernetes#56121). Raises
+        ``UnservedKind`` if discovery does not have its kind or that of an owner.
         """
         self._log.info("Processing item", v=2, item=node.identity, virtual=node.virtual)
         if node.being_deleted and not node.deleting_dependents:
-            return  # Its dependents are processed when it is gone.
+            return  # Its dependents are processed after it is gone.
         try:
             located = self._locate(node)
             latest = await self._live.get(located)
@@ -128,7 +131,7 @@ class Attempts:
     async def orphan(self, owner: Node) -> None:
         """Take the references to the owner out of its dependents, then take its finalizer away.
 
-        If one of them fails, all of it is tried again. Raises ``UnservedKind`` as ``delete`` does.
+        If one of them fails, all are retried. Raises ``UnservedKind`` as ``delete`` does.
         """
         try:
             located = self._locate(owner)
@@ -186,7 +189,8 @@ class Attempts:
                     await self._unblock(owner, located, latest)
 
     async def _unblock(self, node: Node, located: Located, latest: ObjectMeta) -> None:
-        # From the live references, not the graph's: one that was removed meanwhile would be added again.
+        # Use the live references, not those of the graph: otherwise one that was removed meanwhile would be added
+        # again.
         if any(reference.block_owner_deletion for reference in latest.owner_references):
             self._log.info("Unblocking the owners, to break a cycle", v=2, item=node.identity)
             record_decision(
@@ -197,7 +201,7 @@ class Attempts:
 
     async def _decide_and_act(self, node: Node, located: Located, latest: ObjectMeta) -> None:
         owners = [(ref, await self._standing(node, ref)) for ref in latest.owner_references]
-        # The live reads took time: the graph may have more dependents now, and the node may have been replaced.
+        # During the live reads the graph may have got more dependents, or the node may have been replaced.
         node = self._graph.get(node.uid) or node
         decision = decide(
             Observed(

@@ -90,7 +90,7 @@ class GarbageCollector:
         ]
 
     async def run(self) -> None:
-        """Work until cancelled. Collecting begins when the caches are synced, and after 30 s even if some are not."""
+        """Run until cancelled. Collection starts when the caches are synced, or after 30 s even if some are not."""
         if not self._options.enabled:
             self._log.info("The garbage collector is disabled", controller=self.name)
             return
@@ -104,7 +104,7 @@ class GarbageCollector:
                     async with asyncio.timeout(SYNC_SECONDS):
                         await self.monitors.ready.wait()
                 except TimeoutError:
-                    pass  # What is not cached yet is read live.
+                    pass  # Objects that are not cached yet are read live.
                 synced = self.monitors.is_synced
                 self._log.info("Proceeding to collect garbage", controller=self.name, synced=synced)
                 for pool in self.pools:
@@ -115,7 +115,7 @@ class GarbageCollector:
             self._log.info("Stopped controller", controller=self.name)
 
     def graph_as_dot(self, uids: Sequence[str] = ()) -> str:
-        """The graph, or what is connected with these uids, for the debug endpoint."""
+        """The graph, or the part that is connected with these uids, for the debug endpoint."""
         return dump.to_dot(self.graph, uids)
 
     def _apply(self, instructions: Instructions) -> None:
@@ -156,7 +156,7 @@ class GarbageCollector:
         unverified = uid in self._unverified
         self._unverified.discard(uid)
         if node is None or (unverified and not node.virtual):
-            return  # Gone, or an informer has the object that was to be verified.
+            return  # It was deleted, or an informer has the object that was to be verified.
         settled = False
         try:
             await self._attempts.delete(node)

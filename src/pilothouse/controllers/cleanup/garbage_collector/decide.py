@@ -30,7 +30,7 @@ class Keep(msgspec.Struct, frozen=True):
 
 
 class RemoveOwners(msgspec.Struct, frozen=True):
-    """Remove these references; the object lives on because of another owner."""
+    """Remove these references; the object stays because of another owner."""
 
     uids: tuple[str, ...]
 
@@ -46,8 +46,8 @@ Decision: TypeAlias = Keep | RemoveOwners | Delete
 
 
 def decide(observed: Observed) -> Decision:
-    """Keep what has an owner left, and delete the rest with the propagation policy that its owners and finalizers ask
-    for."""
+    """Keep an object with an existing owner; delete others with the propagation policy that results from their owners
+    and finalizers."""
     by_standing = {
         standing: tuple(ref.uid for ref, found in observed.owners if found is standing)
         for standing in (Standing.SOLID, Standing.DANGLING, Standing.WAITING)
@@ -56,12 +56,13 @@ def decide(observed: Observed) -> Decision:
     if not observed.owners:
         return Keep()
     if by_standing[Standing.SOLID]:
-        # References to waiting owners are removed too, or those owners would wait for ever for an object that stays.
+        # References to waiting owners are removed, too: otherwise those owners would wait forever for an object that
+        # stays.
         return RemoveOwners(gone + waiting) if gone or waiting else Keep()
     if waiting and observed.has_dependents:
-        # The owner waits for this object, so this object must wait for its own dependents. If one of them waits as well
-        # there may be a circle (this also finds some that are none): stop blocking, and nothing has to wait for this
-        # object.
+        # The owner waits for this object, so this object must wait for its own dependents. If one of them is also
+        # waiting there may be a cycle (there may be false positives): unblock the references, and delete in the
+        # background.
         return Delete("Foreground", unblock=observed.dependent_waits)
     if ORPHAN_FINALIZER in observed.finalizers:
         return Delete("Orphan")
@@ -93,12 +94,13 @@ class SyncDependents(msgspec.Struct, frozen=True):
 
 
 def decide_foreground(owner: Node, *, waits_in_circle: bool = False) -> ReleaseOwner | SyncDependents:
-    """What an owner that is being deleted in the foreground waits for.
+    """The dependents for which an owner in foreground deletion waits.
 
-    Dependents that do not block are deleted with the rest, but not waited for.
+    Dependents that do not block are deleted, too, but not waited for.
     """
     blocking = owner.blocking_dependents()
     if not blocking:
         return ReleaseOwner()
-    # Those that wait themselves are not processed; if one of them waits for this owner, nothing else would end that.
+    # Dependents in foreground deletion are not processed; if one of them waits for this owner, nothing else would end
+    # that.
     return SyncDependents(tuple(node for node in blocking if not node.deleting_dependents), unblock=waits_in_circle)

@@ -1,6 +1,6 @@
 """The graph as Graphviz text, for ``/debug/controllers/garbage-collector-controller/graph``: pure.
 
-Objects without owners and dependents are left out, as upstream does (dump.go, v1.36).
+Objects without owners and dependents are omitted, as upstream does (dump.go, v1.36).
 """
 
 from collections.abc import Iterable, Sequence

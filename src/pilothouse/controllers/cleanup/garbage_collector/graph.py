@@ -1,10 +1,10 @@
-"""The ownership graph: informer events go in, instructions about nodes to process come out. Nothing here talks to a
-server, waits, or knows the time.
+"""The ownership graph: its input are informer events, its output are instructions to process nodes. No requests, no
+waiting, no clock.
 
-A node stands for one object, found by uid. The graph also holds *virtual* nodes: owners in references that no informer
-has reported. A virtual node has the coordinates that its first dependent claims, in that dependent's namespace, until a
-live read or an informer corrects them. That, and checking the coordinates of every reference one by one, keeps a wrong
-reference from harming children whose references are right (kubernetes#65200, kubernetes#92743).
+A node is one object, identified by uid. The graph also has *virtual* nodes: owners in references that no informer has
+reported. A virtual node has the coordinates of its first dependent's reference, in that dependent's namespace, until a
+live read or an informer corrects them. Together with checking the coordinates of every reference separately, this
+prevents a wrong reference from harming dependents with correct ones (kubernetes#65200, kubernetes#92743).
 
 Dependents keep the order in which they were added; no call costs more than the node's own references and, where all of
 them must be processed again, its dependents.
@@ -40,16 +40,16 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
 
 def claimed_identity(reference: OwnerReference, namespace: str) -> Identity:
-    """The coordinates that a reference in an object of that namespace gives for the owner."""
+    """The coordinates of the owner, from a reference in an object of that namespace."""
     return Identity(reference.api_version, reference.kind, namespace, reference.name, reference.uid)
 
 
 class Node:
     """One object of the cluster, or (``virtual``) the owner that some object claims to have.
 
-    There is one for every object, so it has slots and shares its strings with the newest object in the informer's
-    cache. Nodes compare by who they are: a node whose identity turned out wrong is *replaced*, and work queued under
-    the old one can tell that it is outdated.
+    There is one per object, so it has slots, and its strings are those of the object in the informer's cache. Nodes are
+    compared by identity: a node with wrong coordinates is *replaced*, so that work queued for the old one is recognized
+    as outdated.
     """
 
     __slots__ = (
@@ -136,13 +136,13 @@ class TryOrphan(msgspec.Struct, frozen=True):
 
 
 class CacheAbsentOwner(msgspec.Struct, frozen=True):
-    """No object with this identity exists, and none ever will: uids are not reused."""
+    """No object with this identity exists, and none ever will, because uids are not reused."""
 
     owner: Identity
 
 
 class ReportInvalidNamespace(msgspec.Struct, frozen=True):
-    """Report on the dependent that its owner lives in another namespace, which is invalid."""
+    """Record an event for the dependent: its owner is in another namespace, which is invalid."""
 
     dependent: Identity
     reference: OwnerReference
@@ -178,7 +178,7 @@ class Graph:
         return self._nodes.values()
 
     def observe(self, api_version: str, kind: str, old: ObjectMeta | None, new: ObjectMeta) -> Instructions:
-        """An informer reported an object (``old`` is None) or a change of it."""
+        """An informer added an object (``old`` is None) or updated it."""
         node = self._nodes.get(new.uid)
         if node is None:
             return self._insert(api_version, kind, old, new)
@@ -189,8 +189,8 @@ class Graph:
             and node.kind == kind
             and node.api_version == api_version
         ):
-            # Nearly every update ends here: something else changed. The strings of the old object are released, or
-            # every updated object would be held twice.
+            # Most updates end here: nothing relevant changed. Use the strings of the new object, otherwise the old ones
+            # would stay in memory.
             node.name, node.namespace, node.owners = new.name, new.namespace, new.owner_references
             return NOTHING
         out: list[Instruction] = []
@@ -205,7 +205,7 @@ class Graph:
         return out
 
     def forget(self, api_version: str, kind: str, meta: ObjectMeta) -> Instructions:
-        """An informer reported that the object is gone."""
+        """An informer reported the deletion of the object."""
         node = self._nodes.get(meta.uid)
         if node is None:
             return NOTHING
@@ -218,7 +218,7 @@ class Graph:
         return out
 
     def disprove(self, identity: Identity) -> Instructions:
-        """A live read found nothing at ``identity``, or an object with another uid there."""
+        """A live read found nothing at ``identity``, or an object with another uid."""
         node = self._nodes.get(identity.uid)
         if node is None:
             return NOTHING
@@ -227,8 +227,8 @@ class Graph:
             if node.identity == identity:
                 self._remove(node, identity, out)
             else:
-                # The informer has the object under other coordinates and is right. Only references to those that were
-                # read live are wrong.
+                # The informer has the object under other coordinates, which are correct. Only references to those that
+                # were read are wrong.
                 _disown(partition(node.dependents or (), identity)[0], identity, out)
             return out
         matching, mismatching = partition(node.dependents or (), identity)
@@ -378,10 +378,10 @@ def _coordinates(reference: OwnerReference) -> tuple[str, str, str]:
 
 
 def partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], list[Node]]:
-    """Those who mean exactly ``owner``, and those who mean its uid but something else by it.
+    """The dependents that refer to exactly ``owner``, and those that refer to its uid with other coordinates.
 
-    A dependent with several references to the uid can be in both lists. A dependent in another namespace than a
-    namespaced owner never matches, whatever its reference says.
+    A dependent with several references to the uid can be in both lists. A dependent in another namespace than that of a
+    namespaced owner never matches.
     """
     matching: list[Node] = []
     mismatching: list[Node] = []
@@ -402,10 +402,10 @@ def partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], 
 
 
 def alternative_identity(dependents: Iterable[Node], absent: Identity) -> Identity | None:
-    """Another identity under which ``dependents`` know the owner that is not at ``absent``.
+    """Another identity by which ``dependents`` refer to the owner that does not exist at ``absent``.
 
-    The next one after ``absent`` in the order of kind, apiVersion, namespace, name; after the last the first. So every
-    claimed identity gets its turn, however often the lookups fail.
+    The next one after ``absent``, ordered by kind, apiVersion, namespace and name, cyclically. So every identity is
+    tried, however often lookups fail.
     """
     claims: dict[Identity, None] = {}
     for dependent in dependents:
@@ -454,7 +454,7 @@ def _starts_deletion(old: ObjectMeta | None, new: ObjectMeta, finalizer: str) ->
 
 
 def _transitions(node: Node, old: ObjectMeta | None, new: ObjectMeta, out: list[Instruction]) -> None:
-    """What begins when a deletion begins. Orphaning wins: it would be pointless once the dependents are gone."""
+    """The actions at the start of a deletion. Orphaning takes precedence: the dependents must not be deleted first."""
     if _starts_deletion(old, new, ORPHAN_FINALIZER):
         out.append(TryOrphan(node))
     elif _starts_deletion(old, new, FOREGROUND_FINALIZER):

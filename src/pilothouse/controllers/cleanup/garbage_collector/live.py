@@ -20,11 +20,11 @@ FINALIZER_PAUSE_FACTOR = 5.0
 
 
 class UnknownKind(Exception):
-    """The server serves no such kind, or could not say. Nothing may be concluded from that."""
+    """The server does not serve the kind, or discovery failed. Nothing can be concluded from that."""
 
 
 class UnservedKind(UnknownKind):
-    """Discovery shows no resource of that kind. Nothing changes that but another answer of discovery."""
+    """Discovery does not have that kind. Only a later discovery can change that."""
 
     def __init__(self, api_version: str, kind: str) -> None:
         super().__init__(f"unable to get REST mapping for {api_version}/{kind}.")
@@ -55,7 +55,7 @@ class Live:
         return found
 
     async def get(self, located: Located) -> ObjectMeta | None:
-        """The metadata of the live object, None if there is certainly none."""
+        """The metadata of the live object, None if it certainly does not exist."""
         try:
             return (await self._client.get(located.kind, located.name, located.namespace)).metadata
         except NotFound as error:
@@ -63,10 +63,10 @@ class Live:
             return None
 
     async def delete(self, located: Located, seen: ObjectMeta, propagation_policy: str) -> bool:
-        """Delete the object that was read, if it has not changed. False: it is gone, or replaced by another.
+        """Delete the object that was read, if it has not changed. False: it was deleted, or replaced by another one.
 
-        If it has changed but its owners have not, the decision still holds, and only the uid is a precondition. Raises
-        ``Conflict`` when the owners changed.
+        If it has changed, but not its owners, the decision is still valid, and only the uid is a precondition. Raises
+        ``Conflict`` if the owners changed.
         """
         try:
             await self._client.delete(
@@ -99,10 +99,10 @@ class Live:
     async def patch(
         self, located: Located, body: Body, whole: Callable[[ObjectMeta], Body], cached: Cached | None
     ) -> bool:
-        """Send the strategic merge patch, or, where that is not taken, the JSON merge patch made by ``whole``.
+        """Send the strategic merge patch or, if that is not supported, the JSON merge patch that ``whole`` returns.
 
-        That one is made from ``cached``, or from a live read when there is none; the server answers with a conflict if
-        it is out of date. False: the object is gone.
+        The latter is based on ``cached``, or on a live read if there is none; it is a conflict if that is old. False:
+        the object does not exist.
         """
         try:
             await self._client.patch(located.kind, located.name, strategic_merge_patch(body), located.namespace)
@@ -123,7 +123,7 @@ class Live:
         return True
 
     async def remove_finalizer(self, located: Located, uid: str, finalizer: str) -> None:
-        """Remove the finalizer from the live object, if it is there. Raises ``Conflict`` when the object changes too
+        """Remove the finalizer from the live object, if it is there. Raises ``Conflict`` if the object changes too
         often."""
 
         async def remove() -> None:
@@ -154,8 +154,8 @@ async def _retry_conflicts(attempt: Callable[[], Awaitable[None]]) -> None:
 def _check_absent(error: NotFound, located: Located) -> None:
     """A 404 proves that an object is absent only if it names the object.
 
-    Without the name the path is unknown: the resource is not served any more, or a proxy answers for a server that is
-    not there. Whole trees of objects must not be deleted because of that. Raises ``UnknownKind``.
+    If the details do not have the name, the path is unknown: the resource is not served any more, or a proxy responds
+    instead of the server. Objects must not be deleted because of that. Raises ``UnknownKind``.
     """
     details = error.status.details
     if details is None or details.name != located.name:

@@ -29,8 +29,8 @@ def monitored_resources(discovery: Discovery, ignored: Sequence[str]) -> dict[Re
 class Monitors(ResourceMonitors):
     """The informers that feed the graph.
 
-    ``apply`` receives what the graph asks for, ``on_discovery`` is called when discovery has answered. Nodes of a
-    resource that is not served any more stay in the graph: what they own was not deleted by anybody.
+    ``apply`` is called with the instructions of the graph, ``on_discovery`` after each discovery. Nodes of a resource
+    that is no longer served stay in the graph, because the objects were not deleted.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Monitors(ResourceMonitors):
         self._kinds: dict[tuple[str, str], Kind[Object]] = {}
 
     def kind_of(self, api_version: str, kind: str) -> Kind[Object] | None:
-        """The resource that serves objects of that apiVersion and kind, as discovery said last."""
+        """The resource of that apiVersion and kind, by the last discovery."""
         return self._kinds.get((api_version, kind))
 
     def cached(self, identity: Identity) -> Cached | None:
@@ -99,7 +99,7 @@ class Monitors(ResourceMonitors):
 
         def on_update(old: Cached, new: Cached) -> None:
             if old.metadata.uid != new.metadata.uid:
-                # Recreated between two watches. Upstream keeps the old node, and its dependents, for ever.
+                # Recreated between two watches. Upstream keeps the old node, and its dependents, forever.
                 apply(graph.forget(api_version, kind_name, old.metadata))
                 on_add(new, False)
                 return

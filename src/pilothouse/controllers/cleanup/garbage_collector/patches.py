@@ -1,8 +1,8 @@
 """The garbage collector's patches. Pure.
 
-Strategic merge patches carry the object's uid, so that a later object of the same name is a conflict. Custom resources
-do not support them (415): they get a JSON merge patch, which replaces the whole list and therefore carries the
-resourceVersion (patch.go, v1.36).
+Strategic merge patches include the object's uid, so that the patch is a conflict for a later object with the same name.
+Custom resources do not support them (415): they get a JSON merge patch, which replaces the whole list and therefore
+includes the resourceVersion (patch.go, v1.36).
 """
 
 from collections.abc import Iterable

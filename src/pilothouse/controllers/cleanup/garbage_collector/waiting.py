@@ -10,8 +10,8 @@ _Kind = tuple[str, str]
 
 
 class WaitingKeys:
-    """``is_served`` tells whether discovery has the kind, by apiVersion and name; ``exists`` whether a key still
-    counts; ``ask`` requests discovery, once for a kind between two syncs."""
+    """``is_served`` returns whether discovery has the kind, by apiVersion and name; ``exists`` whether a key is still
+    in the graph; ``ask`` requests discovery, once per kind between two syncs."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class WaitingKeys:
             self._ask()
 
     def release(self) -> None:
-        """Discovery has answered: enqueue the keys whose kind is served now."""
+        """Discovery was read: enqueue the keys whose kind is served now."""
         for kind in [kind for kind in self._waiting if self._is_served(*kind)]:
             self._reported.discard(kind)
             for key, queue in self._waiting.pop(kind).items():
                 queue.add(key)
 
     def review(self) -> None:
-        """Forget keys that do not exist any more, and log each kind that is still missing, once."""
+        """Drop keys that no longer exist, and log each kind that is still missing, once."""
         self._asked.clear()
         for kind, keys in list(self._waiting.items()):
             for key in [key for key in keys if not self._exists(key)]:

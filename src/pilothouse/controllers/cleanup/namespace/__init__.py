@@ -1,10 +1,10 @@
 """Deletes the content of terminating namespaces, reports the progress in their conditions, and finalizes them.
 
-Behaviour: a namespace is synced five seconds after it was seen terminating, so that every API server knows of it
-and nothing new is created in it. Pods go first; nothing else is deleted while a pod is seen to be left. Everything is
-deleted in the background, by collection where the server can do that. Five conditions on the namespace say what was
-found and what is in the way. The finalizer ``kubernetes`` is taken away only after a pass in which no resource was left
-and nothing failed, discovery included.
+Behaviour: a namespace is synced five seconds after it was observed terminating, so that every API server has observed
+that and nothing new is created in it. Pods are deleted first, and nothing else while there are pods. Everything is
+deleted in the background, as a collection if the server supports that. Five conditions of the namespace report what
+remains and why. The finalizer ``kubernetes`` is removed only after a sync that found no resources and had no errors,
+including discovery.
 
 Not guaranteed: an order among the resources after pods, and that objects with finalizers of others ever go.
 

@@ -1,4 +1,4 @@
-"""Deletes what is in a namespace, resource by resource, and reports what is left."""
+"""Deletes the content of a namespace, resource by resource, and reports what remains."""
 
 import datetime
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from pilothouse.machinery.causes import record_decision
 
 _BACKGROUND = "Background"
 _FAILURES = (ApiError, ConnectionError, TimeoutError, ValueError)
-"""The errors of a request. ValueError: an answer that cannot be parsed."""
+"""The errors of a request. ValueError: the response cannot be parsed."""
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     """All errors; the namespace must be synced again."""
     estimate_seconds: int = 0
-    """Without errors: how long the rest may take, 0 when nothing is left."""
+    """Without errors: the estimated seconds until the remaining content is gone, 0 if nothing remains."""
 
 
 class Content:
@@ -44,7 +44,7 @@ class Content:
         self._client = client
 
     async def empty(self, namespace: str, deleted_at: datetime.datetime) -> Pass:
-        """Delete everything that can be deleted now. Failures are collected; what can be done is done."""
+        """Delete everything that can be deleted now. Failures are collected and do not stop the others."""
         errors: list[str] = []
         discovery_error = parsing_error = ""
         resources: list[ServedResource] = []
@@ -85,11 +85,12 @@ class Content:
             if error:
                 errors.append(f"failed to delete pods for namespace: {namespace}, err: {error}")
                 content_errors.append(error)
-        # A failure to delete or to list pods counts none, so that the sync goes on to other resources, as upstream
-        # (v1.36, deleteAllContent).
+        # As upstream, the sync continues with other resources if pods cannot be deleted or listed (v1.36,
+        # deleteAllContent).
         if totals.counts:
-            # What a pod uses is deleted after the pod (KEP-5080). Upstream leaves the pods out of the conditions of
-            # such a sync (v1.36, deleteAllContent), which then say that no content remains; scripts rely on it.
+            # Resources that pods use are deleted after the pods (KEP-5080). Upstream does not report the pods in the
+            # conditions of such a sync (v1.36, deleteAllContent), which then say that no content remains; scripts rely
+            # on it.
             outcome = Outcome(
                 discovery_error=discovery_error, parsing_error=parsing_error, content_errors=tuple(content_errors)
             )
@@ -133,12 +134,12 @@ class Content:
                 try:
                     await self._client.delete(kind, item.metadata.name, namespace, propagation_policy=_BACKGROUND)
                 except (NotFound, MethodNotAllowed):
-                    pass  # Gone already, or not supported either; the list below shows it.
+                    pass  # It does not exist, or single deletes are not supported either; the list below shows it.
         left = await self._list(kind, namespace, resource)
         return GONE if left is None else decide_remainder(named, namespace, left, estimate)
 
     async def _delete_collection(self, kind: Kind[Object], namespace: str, resource: ServedResource) -> bool:
-        """Whether the server supports it. Some that claim to answer 404 or 405 (kubernetes#22413)."""
+        """Whether the server supports it. Some claim to, but return 404 or 405 (kubernetes#22413)."""
         if not resource.supports("deletecollection"):
             return False
         try:

@@ -61,7 +61,7 @@ class NamespaceController(ManagedController):
             self.queue.add_after(namespace.metadata.name, GRACE_SECONDS)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One sync. Everything is read live: the cache only says that there may be something to do."""
+        """One sync. Everything is read live; the cache only triggers it."""
         if self._known.get(key) is None:
             return None
         try:
@@ -93,7 +93,7 @@ class NamespaceController(ManagedController):
         return _held(await self._client.get(NAMESPACES.raw, name))
 
     async def _write(self, held: _Held, write: Callable[[_Held], Awaitable[_Held]]) -> _Held:
-        """Write, retrying on conflicts with the live object. Another namespace of the same name is left alone."""
+        """Write, and retry conflicts with the live object. Another namespace with the same name is not changed."""
         for _ in range(CONFLICT_TRIES - 1):
             try:
                 return await write(held)
@@ -117,7 +117,7 @@ class NamespaceController(ManagedController):
         if after == before:
             return held
         old = _raw_list.decode(take_field(held.raw, "status.conditions") or b"[]")
-        # Foreign conditions are written back as they came: the view may lack fields.
+        # Other conditions are written back as JSON, because the view may lack fields.
         written = [
             old[place] if place < len(before) and condition == before[place] else _condition(condition)
             for place, condition in enumerate(after)

@@ -1,4 +1,4 @@
-"""How long to wait for a namespace's content, and what is left of it. Pure."""
+"""How long to wait for a namespace's content, and what remains of it. Pure."""
 
 import datetime
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ class Resource(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class Remainder(msgspec.Struct, frozen=True):
-    """What is left of one resource. ``estimate_seconds`` 0: no estimate, though objects may be left."""
+    """The remaining objects of one resource. ``estimate_seconds`` 0: there is no estimate, even if objects remain."""
 
     count: int = 0
     finalizers: Mapping[str, int] = {}
@@ -44,7 +44,8 @@ GONE = Remainder()
 
 
 class UnexpectedRemainder(Exception):
-    """Objects are left although they were deleted, have no finalizer and no grace period. They count as remaining."""
+    """Objects that remain although they were deleted and have neither finalizers nor a grace period. They count as
+    remaining."""
 
     def __init__(self, message: str, remainder: Remainder) -> None:
         super().__init__(message)
@@ -65,7 +66,7 @@ def estimate_grace(pods: Iterable[Pod], deleted_at: datetime.datetime, now: date
 
 
 def decide_remainder(resource: Resource, namespace: str, items: Iterable[Object], estimate_seconds: int) -> Remainder:
-    """What the objects that were still listed after the deletion mean.
+    """Evaluate the objects that a list after the deletion still contains.
 
     Raises ``UnexpectedRemainder`` when there is no reason for them to be there; the next pass tries again.
     """
@@ -109,5 +110,5 @@ def pause_seconds(estimate_seconds: int) -> int:
 
 
 def finalizers_left(finalizers: Iterable[str]) -> list[str]:
-    """``spec.finalizers`` without ours: sorted, without duplicates."""
+    """``spec.finalizers`` without ``kubernetes``: sorted, without duplicates."""
     return sorted({name for name in finalizers if name != KUBERNETES_FINALIZER})

@@ -68,7 +68,7 @@ def conditions_of(outcome: Outcome, now: datetime.datetime) -> tuple[Condition, 
 
 
 def describe(outcome: Outcome) -> str:
-    """What a sync has found, in a sentence."""
+    """The result of a sync as a sentence."""
     parts = [
         f"{number} {found.name}{f'.{found.group}' if found.group else ''}" for found, number in outcome.counts.items()
     ]

@@ -1,14 +1,14 @@
 """Deletes pods that no other controller deletes: finished pods above a threshold, pods of nodes that are gone or out of
 service, and terminating pods that were never scheduled.
 
-Behaviour: a pass every 20 seconds. Finished pods above the threshold go, evicted ones first, then the oldest. A pod of
-a node that is gone goes once the node was missing for 40 seconds and the API server says that there is none. A pod that
-is being deleted goes at once when it was never bound, or when its node is out of service and not ready. A pod that has
-not ended is set to Failed before it is deleted, so that its controller can count it. No pod goes because of a node that
-was not read live within the last second, and no pod goes for another one of the same name.
+Behaviour: one pass every 20 seconds. Finished pods above the threshold are deleted, evicted ones first, then the
+oldest. Pods of a missing node are deleted if it was missing for 40 seconds and a live read confirms that. A terminating
+pod is force-deleted if it was never bound, or if its node is out of service and not ready. A pod that is not finished
+is set to Failed before it is deleted, so that its controller counts it. Nodes are read live less than a second before
+pods are deleted because of them, and the pod's uid is a precondition.
 
-Not guaranteed: that the containers have ended. These are forced deletions; the taint
-``node.kubernetes.io/out-of-service`` is an operator's word that nothing runs there any more.
+Not guaranteed: that the containers have ended. These are forced deletions; by the taint
+``node.kubernetes.io/out-of-service`` an operator declares that nothing runs there any more.
 
 docs/controllers/pod_garbage_collector.md has where it differs from upstream.
 """

@@ -31,7 +31,7 @@ PASS = "pass"  # noqa: S105  # the one key there is, no secret
 AT_ONCE = 16
 """Concurrent deletions. Upstream starts all at once; here each is checked shortly before it is sent."""
 LIVE_SECONDS = 1.0
-"""How old a live read of a node may be when one of its pods is deleted because of it."""
+"""Maximum age of a live read of a node when one of its pods is deleted because of it."""
 
 _POD_META = PODS.read_as(Object)
 
@@ -69,7 +69,7 @@ class PodGarbageCollector(ManagedController):
             self._quarantine.shut_down()
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One pass. What fails is logged and retried in the next one."""
+        """One pass. Failures are logged and retried in the next one."""
         terminated = surplus(self._pods.by_index(GARBAGE_INDEX, TERMINATED), self._options.terminated_threshold)
         if terminated:
             self.log.info("Garbage collecting pods", numPods=len(terminated))
@@ -81,7 +81,7 @@ class PodGarbageCollector(ManagedController):
         return Requeue(self._options.period)
 
     def _at_rest(self, _key: str) -> float | None:
-        """The period, if a pass would find no pod to look after."""
+        """The period, if a pass would find no pods to process."""
         pods, nodes = self._pods, self._nodes
         terminated = pods.count(GARBAGE_INDEX, TERMINATED)
         if (
@@ -122,7 +122,7 @@ class PodGarbageCollector(ManagedController):
                 self._quarantine.done(name)
 
     async def _collect_pods_of(self, name: str, since: int) -> None:
-        """Delete all pods of a missing node; if a read fails, the rest is queued again by the next pass."""
+        """Delete all pods of a missing node; if a read fails, the next pass continues."""
         for pod in self._pods.by_index(NODE_INDEX, name):
             if name in self._nodes or await self._read_live(name, since) is not None:
                 return
@@ -131,7 +131,7 @@ class PodGarbageCollector(ManagedController):
             await self._remove(pod, "orphaned", condition)
 
     async def _read_live(self, name: str, since: int) -> Node | Exception | None:
-        """The live node, None if there is none, or the error."""
+        """The live node, None if it does not exist, or the error."""
         try:
             return await self._live.get(name, since=since, max_age=LIVE_SECONDS)
         except (ApiError, OSError) as error:
@@ -139,7 +139,7 @@ class PodGarbageCollector(ManagedController):
             return error
 
     async def _remove(self, pod: Pod, reason: str, condition: PodCondition | None = None) -> None:
-        """Mark it Failed if it has not ended, then delete it without grace."""
+        """Set its phase to Failed if it has not finished, then force-delete it."""
         if is_held(pod):
             return
         meta = pod.metadata

@@ -21,7 +21,7 @@ _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
 def index_by_garbage(pod: Pod) -> tuple[str, ...]:
-    """Index function of ``GARBAGE_INDEX``: what a pod may be collected as, apart from its node being gone."""
+    """The index function of ``GARBAGE_INDEX``: the reasons for which a pod may be collected, except a missing node."""
     kinds = (TERMINATED,) if is_terminated(pod) else ()
     if pod.metadata.deletion_timestamp is None:
         return kinds
@@ -55,8 +55,8 @@ def is_evicted(pod: Pod) -> bool:
 
 
 def is_held(pod: Pod) -> bool:
-    """Whether it has ended, is deleted without grace already, and only its finalizers keep it: a further deletion does
-    nothing (kubernetes#141190, open: upstream sends one in every pass)."""
+    """Whether it is finished, has been force-deleted, and only has finalizers: another deletion has no effect
+    (kubernetes#141190, open: upstream sends one in every pass)."""
     meta = pod.metadata
     return (
         is_terminal(pod)

@@ -1,16 +1,14 @@
 """Rewrites all objects of a resource in the current storage version, or with the current encryption key, on
 request by a StorageVersionMigration.
 
-Behaviour: of several migrations of a resource one runs at a time, the oldest first. One that has succeeded has seen
-every object that there was when it began, and had each stored anew unless somebody else has written it since; nothing
-that was deleted comes back, and what objects say does not change. Of a custom resource that was not redefined
-meanwhile, the definition then names its storage version alone in ``status.storedVersions``: the others may be taken out
-of it. One that cannot go on says why. An API server that is down or busy for a while makes a migration longer, never
-fail.
+Behaviour: one migration of a resource runs at a time, oldest first. A migration that has succeeded has written every
+object that existed at its start again, unless somebody else has written it since; it neither recreates nor changes
+objects. For a custom resource whose definition has not changed meanwhile, ``status.storedVersions`` is then reduced to
+the storage version, so that the other versions can be removed. A migration that cannot continue fails with a reason. If
+the API server is down or overloaded it takes longer, but does not fail.
 
-Not guaranteed: that objects which are stored in the right version stay untouched, and anything where the API is not
-served. It is beta and off: gate ``StorageVersionMigrator``. The garbage collector's caches say which objects there are,
-so nothing is migrated without them.
+Not guaranteed: that objects in the right version are not written again. The API is beta and off by default: gate
+``StorageVersionMigrator``. The garbage collector's caches list the objects, so nothing is migrated without it.
 
 docs/controllers/storage_version_migrator.md has where it differs from upstream.
 """
@@ -36,7 +34,7 @@ DESCRIPTOR = Descriptor(
     name="storage-version-migrator-controller",
     aliases=("svm",),
     client_name="storage-version-migrator-controller",
-    # It can make a lot of requests (cmd/kube-controller-manager/app/storageversionmigrator.go, v1.36).
+    # It sends many requests (cmd/kube-controller-manager/app/storageversionmigrator.go, v1.36).
     qps_factor=20.0,
     burst_factor=100,
     gates=("StorageVersionMigrator", "InformerResourceVersion"),

@@ -1,6 +1,7 @@
 """Writes every object of a resource unchanged, so that it is stored in the current storage version.
 
-``migration_runner`` starts migrations and ``resource_version`` records where they begin, with queues of their own.
+``migration_runner`` starts migrations and ``resource_version`` records the resourceVersion at their start; each has its
+own queue.
 """
 
 from typing import Any
@@ -39,7 +40,7 @@ from pilothouse.runtime.cache import Cache
 
 WORKERS = 5
 OTHER_QUEUES = "resource-version-controller"
-"""Of both other queues, as upstream."""
+"""Workers of each of the other two queues, as upstream."""
 POLL_SECONDS = 1.0
 """How often to check whether a cache has reached the version; that needs no request."""
 PASSING = (ServerTimeout, TooManyRequests, ServiceUnavailable, InternalError, Timeout, OSError)
@@ -129,7 +130,7 @@ class StorageVersionMigrator(ManagedController):
         raise Hopeless("unable to obtain GVR from discovery")
 
     def _cache(self, key: str, resource: Resource) -> Cache[Any] | None:
-        """The garbage collector's cache of the resource once it has synced; None until then."""
+        """The garbage collector's cache of the resource if it has synced, else None."""
         informer = shared_informer(self._context, resource)
         if informer is not None:
             self._missed.pop(key, None)
@@ -141,8 +142,8 @@ class StorageVersionMigrator(ManagedController):
         raise Hopeless(f"no monitor found for resource {named(resource)}")
 
     async def _migrate(self, resource: Resource, cache: Cache[Any], begun: str) -> None:
-        """Write what existed when the migration began. After an error it starts again: objects that were written are
-        newer by then, or are written once more."""
+        """Write the objects that existed at the start of the migration. After an error it starts again: objects that
+        were written are newer, or are written once more."""
         kind = resource.as_kind().metadata
         for known in cache.list():
             meta = known.metadata
@@ -158,7 +159,7 @@ class StorageVersionMigrator(ManagedController):
                     kind, meta.name, apply_patch(body), meta.namespace, field_manager=DESCRIPTOR.name
                 )
             except Conflict:
-                # Changed or recreated, and so stored in the current version; or gone.
+                # Changed or recreated, and so stored in the current version; or deleted.
                 continue
             except PASSING:
                 raise
@@ -167,7 +168,7 @@ class StorageVersionMigrator(ManagedController):
 
     async def _end(self, begun: StorageVersionMigration, reason: str = "") -> None:
         """Record that the migration has succeeded, or failed with that reason."""
-        # Labels, say, may have changed since it began, or another migration may have its name.
+        # The migration may have changed since the sync started, or have been replaced by another one with its name.
         key = begun.metadata.name
         migration, raw = self._migrations.get(key), self._migrations.raw(key)
         if migration is None or migration.metadata.uid != begun.metadata.uid or is_over(migration):

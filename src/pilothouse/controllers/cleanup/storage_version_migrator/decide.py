@@ -35,15 +35,15 @@ def is_over(migration: StorageVersionMigration) -> bool:
 
 
 def is_running(migration: StorageVersionMigration) -> bool:
-    """Whether it was started. One that has ended still counts, until that is recorded."""
+    """Whether it was started. One that has ended counts until its end is recorded."""
     return is_condition_true(migration.status.conditions, RUNNING)
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What to do about the migrations of one resource."""
+    """The actions for the migrations of one resource."""
 
     ended: tuple[StorageVersionMigration, ...] = ()
-    """Their end must be recorded."""
+    """Migrations whose end must be recorded."""
     next: StorageVersionMigration | None = None
     """The one to start then."""
 
@@ -92,8 +92,8 @@ def lacks_verbs(resource: Resource) -> str:
 def unchanged_apply(resource: Resource, uid: str, resource_version: str) -> bytes:
     """The apply configuration that changes nothing but has the object stored again.
 
-    With the uid a deleted object is not created again, and with the version a changed or replaced one is left alone:
-    both end in a conflict.
+    With the uid a deleted object is not created again, and with the version a changed or replaced one is not written:
+    both are conflicts.
     """
     meta = {"uid": uid, "resourceVersion": resource_version}
     return _json({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta})
@@ -164,16 +164,17 @@ def definition_of(desired: GroupResource) -> str:
 
 
 def migrating(definition: CustomResourceDefinition, migration: str, now: datetime.datetime) -> dict[str, Any]:
-    """What to apply to the definition when a migration of its objects begins."""
+    """The apply configuration for the definition when a migration of its objects starts."""
     message = f"Migration {migration} is running"
     return _configuration(definition, "True", "MigrationRunning", message, definition.status.stored_versions, now)
 
 
 def migrated(definition: CustomResourceDefinition, *, succeeded: bool, now: datetime.datetime) -> dict[str, Any] | None:
-    """What to apply when it has ended; None if that was done, and only the answer was lost.
+    """The apply configuration for the definition when it has ended; None if it was applied before, and only the
+    response was lost.
 
-    Objects are known to be in the storage version only if it is the one with which the migration began, which the
-    generation shows. After a failure nothing is known.
+    The objects are only known to be in the storage version if that has not changed since the start of the migration,
+    which the generation shows. After a failure nothing is known.
     """
     begun = find_condition(definition.status.conditions, STORAGE_MIGRATING)
     if begun is not None and begun.status != "True":
@@ -212,6 +213,6 @@ def _configuration(
         "apiVersion": CUSTOM_RESOURCE_DEFINITIONS.api_version,
         # With the resourceVersion: a definition that changed since it was read is a conflict.
         "metadata": {"name": meta.name, "resourceVersion": meta.resource_version},
-        # Also if unchanged: what an applier leaves out is removed.
+        # Also if unchanged: a field that an applier omits is removed.
         "status": {"conditions": [condition], "storedVersions": list(stored)},
     }

@@ -1,8 +1,7 @@
 """Runs the migrations of each resource one after the other, and updates the definition of a custom resource.
 
-The cache is confirmed by a live list before anything is written: a new process with an older list than its predecessor
-would start a second migration concurrently, or finish the wrong one in the definition, which drops stored versions
-that are in use.
+A live list confirms the cache before anything is written: a new leader with an older list than its predecessor's could
+start a second migration, or apply the result of the wrong one, which would drop stored versions that are in use.
 """
 
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
@@ -70,7 +69,7 @@ class MigrationRunner:
             return
 
         async def update(_attempt: int) -> None:
-            # Read live: the result does not apply to a definition that changed since the sync.
+            # Read live: the result does not apply to a definition that has changed since the sync.
             definition = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
             now, configuration = self._env.now(), None
             if is_over:
@@ -91,4 +90,4 @@ class MigrationRunner:
         try:
             await retry_on_conflict(update, RETRY)
         except NotFound:
-            return  # built in, or its definition is gone
+            return  # built in, or its definition was deleted

@@ -1,4 +1,4 @@
-"""Records the resourceVersion at which a migration begins: newer objects were stored in the current version already."""
+"""Records the resourceVersion at the start of a migration: newer objects are stored in the current version already."""
 
 from pilothouse.api.storagemigration import STORAGE_VERSION_MIGRATIONS, StorageVersionMigration
 from pilothouse.client import Client
@@ -47,7 +47,7 @@ class ResourceVersions:
         self._migrations = migrations
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Record the resourceVersion if the migration runs and has none, or fail it with the reason."""
+        """Record the resourceVersion if the migration is running and has none, or fail it with the reason."""
         migration, raw = self._migrations.get(key), self._migrations.raw(key)
         if migration is None or not is_running(migration) or is_over(migration) or migration.status.resource_version:
             return None

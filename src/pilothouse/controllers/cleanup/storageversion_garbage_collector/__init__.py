@@ -1,9 +1,10 @@
 """Removes the entries of API servers that no longer exist from StorageVersions, so that the others can agree on
 their storage versions.
 
-Behaviour: when the identity Lease of an API server is deleted, and is really gone, its entries go, and StorageVersions
-that have no others. A StorageVersion that is new or changes loses the entries of servers without a Lease. What is left
-says again whether all agree.
+Behaviour: when the identity Lease of an API server is deleted, and a live read confirms that, the server's entries are
+removed from all StorageVersions, and StorageVersions without entries are deleted. When a StorageVersion is added or
+changed, the entries of servers without a Lease are removed. The remaining entries determine the common encoding
+version.
 
 Not guaranteed: anything where the API is not served. It is alpha: gates ``StorageVersionAPI`` (off) and
 ``APIServerIdentity`` (on).

@@ -1,5 +1,5 @@
-"""Two queues: identity Leases that were deleted, and StorageVersions that name servers without one. Both are confirmed
-by live reads before anything is removed."""
+"""Two queues: deleted identity Leases, and StorageVersions that name servers without a Lease. Both are confirmed by
+live reads before anything is removed."""
 
 import msgspec
 
@@ -43,17 +43,17 @@ class StorageVersionGarbageCollector(ManagedController):
         )
 
     def _seen(self, found: StorageVersion) -> None:
-        # The Lease's handler may run later: what the cache lacks is read live.
+        # The handler of the Lease may run later: Leases that are not in the cache are read live.
         if any(f"{NAMESPACE}/{server}" not in self._leases for server in api_server_ids(found)):
             self._versions.add(found.metadata.name)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """If the Lease is really gone, remove the server's entries from all StorageVersions. A failure does not stop
+        """If the Lease does not exist, remove the server's entries from all StorageVersions. A failure does not stop
         the others."""
         listed = await self._client.list_all(STORAGE_VERSIONS, keep_raw=True)
         naming = [entry for entry in listed.items if key in api_server_ids(entry.object)]
-        # After the list, where upstream reads it before. A server that returns between the two would lose its entry;
-        # one that returns later changes what was listed, which is a conflict.
+        # After the list; upstream reads it before. A server that restarts between the two would lose its entry; one
+        # that restarts later changes the listed object, which is a conflict.
         if not naming or await self._lease(key) is not None:
             return None
         failure: Exception | None = None

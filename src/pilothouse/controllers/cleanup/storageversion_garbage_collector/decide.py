@@ -1,4 +1,4 @@
-"""Removes the entries of API servers that are gone from a StorageVersion. Pure. Upstream: v1.36
+"""Removes the entries of API servers that no longer exist from a StorageVersion. Pure. Upstream: v1.36
 ``pkg/controller/storageversiongc/gc_controller.go`` and the apiserver library's ``storageversion/updater.go``."""
 
 import datetime
@@ -26,7 +26,7 @@ def api_server_ids(found: StorageVersion) -> tuple[str, ...]:
 def remove_servers(
     raw: bytes | msgspec.Raw, found: StorageVersion, removed: Set[str], now: datetime.datetime
 ) -> bytes | None:
-    """The object without the entries of these servers; None if no entry remains. ``raw`` is the object as read."""
+    """The object without the entries of these servers; None if no entry remains. ``raw`` is the object's JSON."""
     listed = _entries.decode(take_field(raw, "status.storageVersions") or b"[]")
     remaining = [entry for entry in listed if _entry.decode(entry).api_server_id not in removed]
     if not remaining:

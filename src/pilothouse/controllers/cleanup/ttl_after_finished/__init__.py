@@ -1,9 +1,9 @@
 """Deletes Jobs and their pods ``spec.ttlSecondsAfterFinished`` seconds after they have finished. Jobs without
 that field stay.
 
-Behaviour: a Job is deleted only when the server itself, not the cache, says that it has finished and that its time is
-over, and only that very Job (its uid is a precondition). It goes with its pods: the deletion is a foreground one. The
-time may be changed while it runs; a change that comes before the deletion is heeded.
+Behaviour: a Job is deleted only if a live read shows that it has finished and that its TTL has passed, with its uid as
+precondition, and in the foreground, so that its pods are deleted first. Changes of the TTL before the deletion take
+effect.
 
 Not guaranteed: the exact time. It depends on the clock of the manager that finished the Job, and on this one's.
 
@@ -20,7 +20,7 @@ from pilothouse.runtime.watches import Watch
 
 
 class TTLAfterFinishedOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
+    """The options."""
 
     workers: int = 5
 

@@ -1,4 +1,4 @@
-"""Waits for the time of each finished Job, asks the server once more, and deletes it."""
+"""Waits until the TTL of each finished Job has passed, reads it live, and deletes it."""
 
 from pilothouse.api.batch import JOBS, Job
 from pilothouse.client.errors import Conflict, NotFound
@@ -15,7 +15,7 @@ def build(context: ControllerContext) -> "TTLAfterFinishedController":
 
 
 class TTLAfterFinishedController(ManagedController):
-    """See the package for the promises."""
+    """See the package."""
 
     def __init__(self, context: ControllerContext) -> None:
         jobs = context.informer(JOBS)
@@ -48,7 +48,7 @@ class TTLAfterFinishedController(ManagedController):
         wait = self._until_due(job)
         if wait is None or wait > 0:
             return None if wait is None else Requeue(wait)
-        # The cache may be old: somebody may just have given it more time, or have made another one of its name.
+        # The cache may be old: the TTL may have been extended, or there may be another Job with the name.
         meta = job.metadata
         try:
             live = await self._client.get(JOBS, meta.name, meta.namespace)
@@ -66,7 +66,7 @@ class TTLAfterFinishedController(ManagedController):
         except NotFound:
             return None
         except Conflict:
-            return Requeue(0)  # another Job of that name by now: look at that one
+            return Requeue(0)  # there is another Job with that name: check that one
         late = self._until_due(live)
         assert late is not None, "it was due"
         self._lateness.observe(-late)

@@ -11,11 +11,11 @@ from pilothouse.semantics.jobs import finished_condition
 
 
 class NoFinishTime(ValueError):
-    """A Job says that it has finished, but not when."""
+    """A Job has finished, but the condition has no time."""
 
 
 def is_eligible(job: Job) -> bool:
-    """Whether the Job needs cleanup: it has finished, has a time to live, and is not being deleted."""
+    """Whether the Job needs cleanup: it has finished, has a TTL, and is not being deleted."""
     return (
         job.metadata.deletion_timestamp is None
         and job.spec.ttl_seconds_after_finished is not None
@@ -24,7 +24,7 @@ def is_eligible(job: Job) -> bool:
 
 
 def due_at(job: Job) -> datetime.datetime | None:
-    """The instant from which on it may be deleted; ``None`` if it is not to be. Raises ``NoFinishTime``."""
+    """The time after which it may be deleted; ``None`` if it is not to be deleted. Raises ``NoFinishTime``."""
     seconds = job.spec.ttl_seconds_after_finished
     finished = finished_condition(job)
     if job.metadata.deletion_timestamp is not None or seconds is None or finished is None:

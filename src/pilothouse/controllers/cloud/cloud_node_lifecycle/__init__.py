@@ -1,14 +1,14 @@
 """Deletes nodes whose machine no longer exists, and taints nodes whose machine is shut down.
 
-Behaviour: a node that is ready is left alone, but for the taint ``node.cloudprovider.kubernetes.io/shutdown``, which it
-loses. Of every other node the cloud is asked, every ``--node-monitor-period``: if there is no machine for it, and the
-API server says that it is still not ready, the node is deleted (that very node, its uid is a precondition); if the
-machine is switched off, it gets the taint. If the cloud cannot be asked, nothing is done.
+Behaviour: a ready node only loses the taint ``node.cloudprovider.kubernetes.io/shutdown``. For every other node the
+cloud provider is called every ``--node-monitor-period``: if the machine does not exist, and a live read shows that the
+node is still not ready, the node is deleted, with its uid as precondition; if the machine is shut down, the node gets
+the taint. If the call fails, nothing is done.
 
 Not guaranteed: pods. Those are evicted by taint eviction and collected with their node.
 
-What a cloud has to say is in ``controllers/shared/cloud``. docs/controllers/cloud_node_lifecycle.md has where it
-differs from upstream.
+The interface of cloud providers is in ``controllers/shared/cloud``. docs/controllers/cloud_node_lifecycle.md has the
+differences from upstream.
 """
 
 import msgspec

@@ -86,7 +86,7 @@ class CloudNodeLifecycleController(ManagedController):
             raise
 
     async def _change_taints(self, name: str, change: Callable[[Sequence[Taint]], list[Taint]]) -> None:
-        """Change the taints of the live node. If it changes meanwhile, the next pass does it."""
+        """Change the taints of the live node. After a conflict the next pass repeats it."""
         node = await self._client.get(NODES, name)
         after = change(node.spec.taints)
         if after == list(node.spec.taints):

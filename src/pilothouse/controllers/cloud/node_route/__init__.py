@@ -1,13 +1,13 @@
 """Configures a route in the cloud for each pod CIDR of each node.
 
-Behaviour: every ``--route-reconciliation-period`` the routes that the cloud has are compared with the ranges of the
-nodes: those that are missing are made, those within ``--cluster-cidr`` that no node has are deleted, and so are black
-holes there. A node's condition ``NetworkUnavailable`` says whether all its routes are there.
+Behaviour: every ``--route-reconciliation-period`` the cloud provider's routes are compared with the pod CIDRs of the
+nodes: missing routes are created, routes within ``--cluster-cidr`` without a node are deleted, including blackhole
+routes. The condition ``NetworkUnavailable`` of a node reports whether all its routes exist.
 
-Not guaranteed: routes outside of ``--cluster-cidr``. Those are somebody else's.
+Not guaranteed: routes outside of ``--cluster-cidr``, which are never changed.
 
-What a cloud has to do is in ``controllers/shared/cloud``. docs/controllers/node_route.md has where it differs from
-upstream.
+The interface of cloud providers is in ``controllers/shared/cloud``. docs/controllers/node_route.md has the differences
+from upstream.
 """
 
 import msgspec
@@ -27,8 +27,8 @@ with lazy_imports():
 
 
 class NodeRouteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Without a provider, by name or as an object, the controller does not run; nor does it unless nodes get CIDRs and
-    routes are wanted."""
+    """Without a cloud provider the controller does not run, nor if ``--allocate-node-cidrs`` or
+    ``--configure-cloud-routes`` is off."""
 
     provider: "str | cloud.CloudProvider" = ""
     cluster_name: str = "kubernetes"

@@ -54,7 +54,7 @@ class NodeRouteController(ManagedController):
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One comparison. What fails is logged and retried in the next one."""
+        """One comparison. Failures are logged and retried in the next one."""
         self._passes.inc()
         try:
             await self._compare()

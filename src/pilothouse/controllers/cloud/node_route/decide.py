@@ -13,7 +13,7 @@ UNAVAILABLE = "NetworkUnavailable"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do, deletions first."""
+    """The changes, deletions first."""
 
     delete: tuple[Route, ...] = ()
     create: tuple[tuple[Node, Route], ...] = ()
@@ -68,7 +68,8 @@ def _serves(routes: Iterable[Route], destination: str, addresses: Sequence[NodeA
 
 
 def is_ours(route: Route, ours: Sequence[Network]) -> bool:
-    """Whether the route's range begins or ends in one of the cluster's. One that cannot be parsed is not ours."""
+    """Whether the route's range starts or ends in one of the cluster's. A range that cannot be parsed is not
+    managed."""
     try:
         found = parse_cidr(route.destination)
     except ValueError:

@@ -1,15 +1,15 @@
 """Manages a cloud load balancer for every Service of type ``LoadBalancer``.
 
-Behaviour: the finalizer ``service.kubernetes.io/load-balancer-cleanup`` is on the Service, on the server itself, before
-the cloud is asked for anything, and is taken off only when the cloud has said that the load balancer is gone: none is
-left behind when its Service goes, or wants none any more. The Service's status says where the load balancer is found. A
-change that concerns it is passed on; so is the list of nodes, when one comes, goes, or is (not) to be used. A failure
-is recorded as an event and retried after 5 s, then with longer delays up to five minutes, or when the cloud says so.
+Behaviour: the finalizer ``service.kubernetes.io/load-balancer-cleanup`` is written to the Service before the cloud
+provider is called, and removed only after the provider has confirmed that the load balancer does not exist; so none is
+left behind. The Service's status has the addresses of the load balancer. Relevant changes of the Service, and of the
+set of nodes, are passed to the provider. A failure is recorded as an event and retried after 5 s, with backoff up to
+five minutes, or after the delay that the provider returns.
 
-Not guaranteed: Services with a ``loadBalancerClass``. Those are somebody else's.
+Not guaranteed: Services with a ``loadBalancerClass``, which other controllers manage.
 
-What a cloud has to do is in ``controllers/shared/cloud``. docs/controllers/service_lb.md has where it differs from
-upstream.
+The interface of cloud providers is in ``controllers/shared/cloud``. docs/controllers/service_lb.md has the differences
+from upstream.
 """
 
 import msgspec

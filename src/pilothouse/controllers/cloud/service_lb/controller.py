@@ -1,4 +1,4 @@
-"""What enqueues a Service, and the requests to the cloud and the API server."""
+"""The event handlers, and the requests to the cloud provider and the API server."""
 
 from collections.abc import Mapping, Sequence
 
@@ -94,10 +94,10 @@ class ServiceLBController(ManagedController):
             lambda node, _unknown: self._node_queue.add(node.metadata.name),
         )
 
-    # What enqueues a sync
+    # Event handlers
 
     def _service_seen(self, service: Service) -> None:
-        # A crashed process may have left something to clean up.
+        # A crashed process may have left a load balancer.
         if wants_load_balancer(service) or needs_cleanup(service):
             self.queue.add(object_key(service.metadata))
 
@@ -212,9 +212,9 @@ class ServiceLBController(ManagedController):
             self._node_queue.add(key)
 
     async def _hold(self, cached: Service) -> Service:
-        """The live Service, with our finalizer: from then on it is not deleted without us.
+        """The live Service, with the finalizer: it cannot be deleted before the load balancer.
 
-        That the cache shows the finalizer is not enough: the cache may be stale, and the Service gone.
+        The finalizer in the cache is not sufficient: the cache may be old, and the Service deleted.
         """
         meta = cached.metadata
         try:
@@ -271,7 +271,7 @@ class ServiceLBController(ManagedController):
             return
         nodes = serving(self._nodes.list())
         before = self._sent_to.get(key, [])
-        # Stored before the call: what fails is repeated as a whole.
+        # Stored before the call: after a failure everything is repeated.
         self._sent_to[key] = nodes
         if not are_the_same(serving(before), nodes) and not await self._update(service, nodes):
             self._metrics.update_failed()

@@ -1,4 +1,4 @@
-"""What a Service needs of its load balancer, and which nodes serve. Pure. Upstream: k8s.io/cloud-provider v0.36
+"""What a Service requires of its load balancer, and its nodes. Pure. Upstream: k8s.io/cloud-provider v0.36
 ``controllers/service/controller.go``."""
 
 from collections.abc import Iterable, Sequence
@@ -61,7 +61,7 @@ def _heard_of(service: Service) -> tuple[object, ...]:
 
 
 def ingress_of(status: LoadBalancerStatus) -> list[dict[str, object]] | None:
-    """The addresses as JSON; None for none."""
+    """The addresses as JSON; None if there are none."""
     return [_ingress(each) for each in status.ingress] or None
 
 
@@ -98,8 +98,8 @@ def serving(nodes: Iterable[Node]) -> list[Node]:
 
 
 def affects_load_balancers(old: Node, new: Node) -> bool:
-    """Whether a change of a node concerns load balancers. The taint of a node about to be deleted does not: its
-    connections may end gracefully."""
+    """Whether a change of a node affects load balancers. The cluster autoscaler's taint does not, so that connections
+    can end gracefully."""
     return is_included(old) != is_included(new) or old.spec.provider_id != new.spec.provider_id
 
 

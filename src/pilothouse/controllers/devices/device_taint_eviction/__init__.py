@@ -1,16 +1,16 @@
 """Deletes pods whose devices have ``NoExecute`` taints that their claims do not tolerate, or no longer
 tolerate.
 
-Behaviour: a pod with a node for which such a claim is reserved is deleted when the taint has been there for as long as
-the claim tolerates it, at once if it does not. Of several taints and several claims the shortest time counts. A taint
-that goes before that, a claim that is not the pod's any more, call the deletion off. Before it the pod gets the
-condition ``DisruptionTarget``; it has its own grace period. A deletion that fails is tried again. Only that very pod is
-deleted (its uid is a precondition).
+Behaviour: a scheduled pod for which such a claim is reserved is deleted when the claim has tolerated the taint for its
+toleration's time, or at once without a toleration. Of several taints and claims the shortest time counts. If the taint
+is removed before, or the claim is no longer reserved for the pod, the eviction is cancelled. The pod gets the condition
+``DisruptionTarget`` and is deleted with its own grace period, with its uid as precondition. A failed deletion is
+retried.
 
-Taints come from ResourceSlices, and, behind the gate ``DRADeviceTaintRules``, from DeviceTaintRules, whose status says
-how far their evictions are.
+Taints come from ResourceSlices and, with the gate ``DRADeviceTaintRules``, from DeviceTaintRules, whose status reports
+the progress of their evictions.
 
-Not guaranteed: that a taint which was just removed evicts no pod. Decisions are made on the caches.
+Not guaranteed: that a taint that was just removed evicts no pod. Decisions are based on the caches.
 
 docs/controllers/device_taint_eviction.md has where it differs from upstream.
 """

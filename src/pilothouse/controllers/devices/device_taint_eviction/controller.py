@@ -1,4 +1,4 @@
-"""What enqueues a sync of a pod or a rule, and the requests that follow. One queue for both, as upstream."""
+"""The event handlers, and the requests of a sync of a pod or a rule. One queue for both, as upstream."""
 
 import msgspec
 
@@ -72,7 +72,7 @@ class DeviceTaintEvictionController(ManagedController):
         self._due: dict[str, tuple[str, Eviction]] = {}
         """Pods to evict, now or later, with their uids, until that is done or cancelled."""
         self._evicted: dict[str, str] = {}
-        """Pods that were deleted here, with their uids, until they are gone."""
+        """Pods that this process deleted, with their uids, until they are gone."""
         self._evicted_by: dict[str, int] = {}
         """How many pods a rule has evicted, by uid."""
         self._recorder = EventRecorder(context.client, context.env, self.name)
@@ -110,7 +110,7 @@ class DeviceTaintEvictionController(ManagedController):
             lambda pod, _unknown: self._enqueue_pod(pod),
         )
 
-    # What enqueues a sync
+    # Event handlers
 
     def _enqueue_pod(self, pod: Pod) -> None:
         if pod.spec.resource_claims:
@@ -191,7 +191,7 @@ class DeviceTaintEvictionController(ManagedController):
             return None
         if known is None or known[1] != eviction:
             self._due[key] = (uid, eviction)
-            # More may be about to change: the status of rules follows a little later.
+            # More evictions may follow at once: update the status of rules a little later.
             self._enqueue_rules(eviction)
         wait = (eviction.at - self.env.now()).total_seconds()
         if wait > 0:

@@ -1,15 +1,15 @@
 """Creates ResourceClaims from the templates that pods refer to, and deallocates and deletes claims that no pod
 uses any more.
 
-Behaviour: each entry of a pod with a template gets a claim, whatever fails in between, and the pod's status names it;
-it is never made to name another one because a cache was behind. A claim stays reserved for a pod as long as that pod
-may run: a reservation is dropped only for a pod that has ended, was seen to go, or is unknown to the API server itself.
-With the last reservation the allocation goes, in the same write, which is a conflict if the claim has changed; then the
-finalizer. A claim that was made for a pod is deleted when that pod has ended, without waiting for the pod to go.
+Behaviour: each entry of a pod with a template gets exactly one claim, whose name is in the pod's status, even if
+requests fail or a cache is old. A claim stays reserved for a pod as long as the pod may run: a reservation is removed
+only if the pod has finished, was observed to be deleted, or does not exist by a live read. With the last reservation
+the claim is deallocated in the same write, which is a conflict if the claim has changed; then the finalizer is removed.
+A claim that was created for a pod is deleted when the pod has finished.
 
 Not guaranteed: devices. Those are allocated by schedulers and prepared by drivers on the nodes.
 
-docs/controllers/resourceclaim.md has what enqueues it and where it differs from upstream.
+docs/controllers/resourceclaim.md has the triggers and the differences from upstream.
 """
 
 import msgspec

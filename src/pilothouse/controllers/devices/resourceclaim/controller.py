@@ -1,4 +1,4 @@
-"""What enqueues a pod or a claim, and the requests that follow. One queue for both, as upstream."""
+"""The event handlers for pods and claims, and the requests. One queue for both, as upstream."""
 
 from typing import Any
 
@@ -94,7 +94,7 @@ class ResourceClaimController(ManagedController):
         self._made = CreatedClaims(lambda: claims.read_version)
         self._gone = DeletedPods()
         self._undecided: dict[str, None] = {}
-        """Uids of pods for which a claim may have been created: the answer was lost."""
+        """Uids of pods for which a claim may have been created: the response was lost."""
         self._cleared: dict[str, str] = {}
         """By claim: its version once its allocation was cleared here, until its finalizer is removed."""
         self._behind: dict[str, None] = {}
@@ -122,7 +122,7 @@ class ResourceClaimController(ManagedController):
         finally:
             self._metrics.stop()
 
-    # What enqueues a sync
+    # Event handlers
 
     def _pod_seen(self, pod: Pod, *, gone: bool = False) -> None:
         if not has_claims(pod):
@@ -165,7 +165,7 @@ class ResourceClaimController(ManagedController):
             self._pod_seen(pod)
 
     def _template_seen(self, template: ResourceClaimTemplate) -> None:
-        # Pods that wait for it need not wait for the end of their backoff.
+        # Pods that wait for it are enqueued without backoff.
         for pod in self._pods.by_index(TEMPLATE_INDEX, object_key(template.metadata)):
             self._pod_seen(pod)
 
@@ -175,7 +175,7 @@ class ResourceClaimController(ManagedController):
             return await self._sync_pod(key.removeprefix(_POD))
         return await self._sync_claim(key.removeprefix(_CLAIM))
 
-    # Pods: make claims, and reserve them
+    # Pods: create claims, and reserve them
 
     async def _sync_pod(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
@@ -204,7 +204,8 @@ class ResourceClaimController(ManagedController):
         return Requeue(RESYNC_SECONDS) if requeue else None
 
     async def _find_out(self, pod: Pod) -> None:
-        """Check whether a claim was created although the answer was lost. Upstream creates another one then."""
+        """Check whether a claim was created although the response was lost. Upstream creates another one in this
+        case."""
         uid = pod.metadata.uid
         if uid in self._undecided:
             for claim in (await self._client.list(RESOURCE_CLAIMS, pod.metadata.namespace)).items:
@@ -213,12 +214,13 @@ class ResourceClaimController(ManagedController):
             self._undecided.pop(uid, None)
 
     async def _claim_for(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
-        """The claim that was created for the entry; None if none is needed, or the pod names it already."""
+        """The claim that was created for the entry; None if none is needed, or if the pod's status has it already."""
         if self._is_settled(pod, entry) or entry.resource_claim_template_name is None:
             return None
         named = claim_of(pod, entry)
         if isinstance(named, ClaimOfEntry):
-            # It was created once, and the pod may run with it: the cache alone must not decide that it is gone.
+            # It was created once, and the pod may be running with it: the cache is not sufficient to conclude that it
+            # was deleted.
             there = [made for made in self._made.of(pod.metadata.uid) if made.metadata.name == named.name]
             live = there[0] if there else await self._live_claim(pod, named.name)
             if live is not None:
@@ -314,10 +316,11 @@ class ResourceClaimController(ManagedController):
                 force=True,
             )
         except (Conflict, NotFound) as error:
-            raise RetryLater(str(error)) from error  # the cache will have a newer pod, or none
+            raise RetryLater(str(error)) from error  # the cache will get the newer pod, or its deletion
 
     async def _reserve(self, pod: Pod) -> None:
-        """Reserve allocated claims for a pod that has a node and would wait for them for ever."""
+        """Reserve allocated claims for a pod that was bound without the scheduler, which would otherwise wait
+        forever."""
         namespace = pod.metadata.namespace
         for entry in pod.spec.resource_claims:
             found = claim_of(pod, entry)
@@ -371,7 +374,7 @@ class ResourceClaimController(ManagedController):
                 await self._remove_finalizer(key, claim, raw)
         if kept == 0:
             await self._delete_if_left_behind(key, claim)
-        # No event may follow for a pod that only the server had: it may be gone before the cache has it.
+        # There may be no event for a pod that was only read live: it may be deleted before the cache has it.
         return Requeue(RESYNC_SECONDS) if key in self._behind else None
 
     async def _stays_reserved(self, key: str, namespace: str, user: ConsumerReference) -> bool:
@@ -385,7 +388,7 @@ class ResourceClaimController(ManagedController):
                 return await self._is_there(key, namespace, user.name, user.uid)
 
     async def _is_there(self, key: str, namespace: str, name: str, uid: str) -> bool:
-        """Whether the pod exists, live. The scheduler may be binding one that the cache does not have yet."""
+        """Whether the pod exists, by a live read. The scheduler may be binding one that is not in the cache yet."""
         try:
             pod = await self._client.get(_POD_META, name, namespace)
         except NotFound as error:
@@ -417,12 +420,12 @@ class ResourceClaimController(ManagedController):
                 RESOURCE_CLAIMS.raw, meta.name, body, meta.namespace, subresource=subresource
             )
         except (Conflict, NotFound) as error:
-            # The cache is stale. It will have the current claim, or none.
+            # The cache is old. It will get the current claim, or its deletion.
             raise RetryLater(str(error)) from error
         return replace_fields(written, {"metadata.managedFields": None})
 
     async def _delete_if_left_behind(self, key: str, claim: ResourceClaim) -> None:
-        """Usually the garbage collector's, but a pod that has ended may stay for long."""
+        """Usually the garbage collector deletes it, but a finished pod may exist for long."""
         meta, owner = claim.metadata, owner_of(claim.metadata)
         if owner is None or meta.deletion_timestamp is not None:
             return
@@ -440,11 +443,11 @@ class ResourceClaimController(ManagedController):
         try:
             await self._client.delete(RESOURCE_CLAIMS, meta.name, meta.namespace, uid=meta.uid)
         except (Conflict, NotFound):
-            return  # gone, or replaced by another claim of its name, whose event has enqueued it
+            return  # deleted, or replaced by another claim with its name, whose event has enqueued it
 
 
 def _users(raw: bytes) -> list[Any]:
-    """The reservations as they came, also what is not known here of them."""
+    """The reservations as JSON, including unknown fields."""
     found = take_field(raw, "status.reservedFor")
     return _list(found) if found is not None else []
 

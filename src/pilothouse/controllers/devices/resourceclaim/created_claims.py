@@ -14,8 +14,8 @@ MAX_PODS = 500
 class CreatedClaims:
     """Created claims that the cache may not have yet, by the pod that they were created for.
 
-    A claim is remembered until the cache is newer than its creation, even if the cache lacks it: then it was deleted
-    since. Where versions cannot be compared, it is remembered until the cache has it or its pod is gone.
+    A claim is kept until the cache is newer than its creation; if the cache lacks it then, it was deleted. If versions
+    cannot be compared, it is kept until the cache has it or its pod is deleted.
     """
 
     def __init__(self, read_version: Callable[[], str]) -> None:
@@ -59,7 +59,7 @@ def _is_past(read: str, made: str) -> bool:
 
 
 class DeletedPods:
-    """The last pods that were deleted. Of others only a live read can prove it: the cache may not have them yet."""
+    """The last pods that were deleted. For others a live read is required, because they may not be in the cache yet."""
 
     def __init__(self) -> None:
         self._uids: OrderedDict[str, None] = OrderedDict()

@@ -32,7 +32,7 @@ MAX_BASE = 57
 
 
 def is_done(pod: Pod) -> bool:
-    """Whether no container of the pod runs or ever will: it has ended, or was deleted before it had a node."""
+    """Whether no container of the pod runs or will run: it has finished, or was deleted before it was bound."""
     return is_terminal(pod) or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
@@ -42,7 +42,7 @@ def claim_names(pod: Pod) -> list[str]:
 
 
 def claims_to_release(pod: Pod) -> list[str]:
-    """The claims that the pod releases when it ends, including the one for extended resources."""
+    """The claims that the pod releases when it finishes, including the one for extended resources."""
     extended = pod.status.extended_resource_claim_status
     return [*claim_names(pod), *((extended.resource_claim_name,) if extended is not None else ())]
 
@@ -54,8 +54,8 @@ def needs_reservation(pod: Pod, claim: ResourceClaim) -> bool:
 
 
 def needs_work(pod: Pod, known: Known) -> bool:
-    """Whether the pod needs a sync: a claim must be created or reserved. Never once it has ended: its claims are being
-    deleted, and must not be created again."""
+    """Whether the pod needs a sync: a claim must be created or reserved. Never after it has finished, because its
+    claims are being deleted and must not be created again."""
     if pod.metadata.deletion_timestamp is not None or is_terminal(pod):
         return False
     for entry in pod.spec.resource_claims:
@@ -112,8 +112,8 @@ def new_claim(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplate
 
 
 def statuses(pod: Pod, made: dict[str, str]) -> dict[str, str | None] | None:
-    """The resourceClaimStatuses to apply, by entry; None if the pod has them all. All are named, since what an applied
-    list leaves out is removed."""
+    """The resourceClaimStatuses to apply, by entry; None if the pod has them all. The list is complete, because entries
+    that an applied list omits are removed."""
     said = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     if all(said.get(entry) == name for entry, name in made.items()):
         return None
@@ -131,8 +131,8 @@ class Reservation(enum.Enum):
 
 
 def decide_reservation(user: ConsumerReference, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
-    """Whether the claim stays reserved for ``user``. ``pod`` is what the cache has under its name. Users that are not
-    pods keep theirs."""
+    """Whether the claim stays reserved for ``user``. ``pod`` is the cached pod with its name. Consumers that are not
+    pods keep their reservation."""
     if user.api_group or user.resource != "pods":
         return Reservation.KEEP
     if seen_to_go:
@@ -144,7 +144,7 @@ def decide_reservation(user: ConsumerReference, pod: Pod | None, *, seen_to_go: 
 
 
 class Step(enum.Enum):
-    """What to do with a claim's reservations, allocation and finalizer."""
+    """The changes of a claim's reservations, allocation and finalizer."""
 
     NOTHING = "nothing"
     RELEASE = "drop reservations, others stay"
@@ -153,11 +153,11 @@ class Step(enum.Enum):
 
 
 def next_step(claim: ResourceClaim, kept: int, *, cleared: bool) -> Step:
-    """What follows when ``kept`` of its reservations stay.
+    """The changes if only ``kept`` of its reservations remain.
 
-    A claim is deallocated when its last user goes, and when it is deleted; one that was never used keeps its
-    allocation. ``cleared``: we cleared the allocation and the claim has not changed since, so that the finalizer is not
-    that of a scheduler which is about to allocate.
+    A claim is deallocated when its last consumer is removed, and when it is deleted; one that was never used keeps its
+    allocation. ``cleared``: this controller cleared the allocation and the claim has not changed since, so the
+    finalizer is not that of a scheduler that is about to allocate.
     """
     allocated_here = ALLOCATION_FINALIZER in claim.metadata.finalizers
     if kept < len(claim.status.reserved_for):
@@ -182,8 +182,8 @@ def owner_of(meta: ObjectMeta) -> Owner | None:
 
 
 def decide_owner(owner: Owner, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
-    """Whether an unused claim is kept for the pod that it was created for. ``pod`` is what the cache has under the
-    owner's name. If there is none it may still come; if not, the garbage collector deletes the claim."""
+    """Whether an unused claim is kept for the pod that it was created for. ``pod`` is the cached pod with the owner's
+    name. If there is none it may not be observed yet; if it does not exist, the garbage collector deletes the claim."""
     if pod is None:
         return Reservation.KEEP
     if pod.metadata.uid == owner.uid:

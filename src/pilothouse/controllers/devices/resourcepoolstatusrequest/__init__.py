@@ -1,13 +1,13 @@
 """Reports how many devices the resource pools of a driver have, how many are allocated and how many are
 available.
 
-Behaviour: a ResourcePoolStatusRequest is answered once, in one write, from ResourceSlices and the allocations of
-ResourceClaims as the caches have them; what has a status is never written again. Pools are listed in the order of their
-names, as many as the request wants; their total number is always given. A pool of which slices are missing is given
-a moment, and then listed as incomplete, without counts. A request is deleted an hour after the answer, one without an
-answer after a day; only that very request is deleted (its uid is a precondition).
+Behaviour: the status of a ResourcePoolStatusRequest is written once, from the cached ResourceSlices and ResourceClaims;
+a status is never changed. Pools are sorted by name and limited as the request specifies; their total number is always
+reported. If slices of a pool are missing the controller waits a moment, and then reports the pool as incomplete,
+without counts. A request is deleted an hour after its status was written, or a day after its creation if it has none,
+with its uid as precondition.
 
-Not guaranteed: that the numbers still hold when somebody reads them.
+Not guaranteed: that the numbers are still correct when somebody reads them.
 
 docs/controllers/resourcepoolstatusrequest.md has where it differs from upstream.
 """

@@ -1,4 +1,4 @@
-"""What enqueues a request, the write that answers it, and the deletion of expired ones."""
+"""The event handlers, the write of the status, and the deletion of expired requests."""
 
 import msgspec
 
@@ -22,7 +22,7 @@ from pilothouse.runtime import ControllerContext, ManagedController, Requeue, Re
 DRIVER_INDEX = "driver"
 ALLOCATED_INDEX = "allocated driver"
 RETRIES = 5
-"""How often a request is requeued because slices are missing, before the answer says so."""
+"""How often a request is requeued because slices are missing, before its status reports that."""
 PERIOD_SECONDS = 600.0
 ROUND = "round"
 _BUCKETS = exponential_buckets(0.001, 2, 15)
@@ -88,7 +88,7 @@ class PoolStatusController(ManagedController):
             self._errors.labels(driver).inc()
             self._tried(driver, began)
             if isinstance(error, Conflict | NotFound):
-                raise RetryLater(str(error)) from error  # the cache will have its current state, or that it is gone
+                raise RetryLater(str(error)) from error  # the cache will get its current state, or its deletion
             raise
         self._tried(driver, began)
         self.log.info("Successfully processed ResourcePoolStatusRequest", v=2, request=key, poolCount=len(pools))
@@ -100,12 +100,12 @@ class PoolStatusController(ManagedController):
         self._duration.labels(driver).observe(self.env.perf_counter() - began)
 
     async def _write(self, request: ResourcePoolStatusRequest, raw: bytes, status: dict[str, object]) -> None:
-        """PUT the status, not a patch: an answer that was written meanwhile is kept."""
+        """PUT the status instead of a patch, so that a status that was written meanwhile is a conflict."""
         body = replace_fields(raw, {"status": _json(status)})
         await self._client.update(RESOURCE_POOL_STATUS_REQUESTS.raw, request.metadata.name, body, subresource="status")
 
     async def _clear_away(self, _key: str) -> Requeue | None:
-        """Delete expired requests. What fails is logged and retried in the next round."""
+        """Delete expired requests. Failures are logged and retried in the next round."""
         now = self.env.now()
         for request in self._requests.list():
             meta = request.metadata
@@ -116,7 +116,7 @@ class PoolStatusController(ManagedController):
             try:
                 await self._client.delete(RESOURCE_POOL_STATUS_REQUESTS, meta.name, uid=meta.uid)
             except (NotFound, Conflict):
-                continue  # it is gone, or replaced by another one of its name
+                continue  # deleted, or replaced by another one with its name
             except (ApiError, OSError) as error:
                 self.log.error("Failed to delete expired ResourcePoolStatusRequest", error=error, request=meta.name)  # fmt: skip  # noqa: E501, TRY400
             else:

@@ -90,8 +90,7 @@ def is_tainted(device: Device) -> bool:
 
 
 def is_over(request: ResourcePoolStatusRequest, now: datetime.datetime) -> bool:
-    """Whether the request is old enough to be deleted: by the time of the answer if it has one, else of its
-    creation."""
+    """Whether the request has expired: by the time of its status if it has one, else of its creation."""
     since, kept_for = request.metadata.creation_timestamp, QUESTION_KEPT_FOR
     if request.status is not None:
         kept_for = ANSWER_KEPT_FOR

@@ -1,4 +1,4 @@
-"""The status that answers a request. Pure. Upstream: ``calculatePoolStatus``, v1.36
+"""The status of a request. Pure. Upstream: ``calculatePoolStatus``, v1.36
 ``pkg/controller/resourcepoolstatusrequest/controller.go``."""
 
 import datetime

@@ -1,11 +1,11 @@
 """Signs the public ConfigMap ``kube-public/cluster-info`` with every bootstrap token. A machine that has only
 such a token can then verify that it talks to the right API server (``kubeadm join``).
 
-Behaviour: next to the key ``kubeconfig`` there is a signature ``jws-kubeconfig-ID`` for each token that may sign and is
-not over, and none for any other; nothing else of the ConfigMap changes.
+Behaviour: the ConfigMap has a signature ``jws-kubeconfig-ID`` for each valid token that may sign, and no others.
+Nothing else in it is changed.
 
-Not guaranteed: that a signature goes in the second in which its token is over. It goes when the token does, which is
-the token cleaner's business.
+Not guaranteed: that a signature is removed in the second in which its token expires. It is removed when the token
+cleaner deletes the token.
 
 Off unless ``--controllers`` names it, as upstream. docs/controllers/bootstrap_signer.md has where it differs from
 upstream.

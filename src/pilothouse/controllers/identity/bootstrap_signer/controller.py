@@ -21,7 +21,7 @@ PREFIX = "jws-kubeconfig-"
 
 
 def signed(data: Mapping[str, str], secrets: Iterable[Secret], now: datetime.datetime) -> dict[str, str] | None:
-    """The ConfigMap's data with one signature for each token that may sign, and no others. None if there is no
+    """The ConfigMap's data with the signatures of all tokens that may sign, and no others. None if there is no
     kubeconfig."""
     text = data.get(TEXT)
     if text is None:
@@ -75,7 +75,7 @@ class BootstrapSigner(ManagedController):
         except NotFound:
             return None
         except Conflict as error:
-            # Usually a newer one is about to be cached; a retry makes sure.
+            # The cache will usually get a newer version; the retry covers other cases.
             raise RetryLater(str(error)) from error
         return None
 

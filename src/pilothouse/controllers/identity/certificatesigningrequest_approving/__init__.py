@@ -1,12 +1,12 @@
 """Approves kubelets' requests for client certificates if the authorizer allows it.
 
-Behaviour: a request to ``kubernetes.io/kube-apiserver-client-kubelet`` that has the form of a kubelet's is approved if
-who made it may create ``certificatesigningrequests/selfnodeclient`` (for the node that it is already) or
-``…/nodeclient`` (for any), as a SubjectAccessReview shows. A request that is not allowed is reviewed again with
-backoff. Decided requests are left alone.
+Behaviour: a request for ``kubernetes.io/kube-apiserver-client-kubelet`` in the form of a kubelet's is approved if its
+requestor may create ``certificatesigningrequests/selfnodeclient`` (for the node that it already is) or ``…/nodeclient``
+(for any node), by a SubjectAccessReview. A request that is not allowed is reviewed again with backoff. Approved or
+denied requests are not changed.
 
-Not guaranteed: anything about other signers. Certificates for the servers of kubelets are for people to approve, or for
-programs that know the addresses of nodes.
+Not guaranteed: other signers. Serving certificates of kubelets must be approved by administrators, or by programs that
+can verify the addresses of nodes.
 
 docs/controllers/certificatesigningrequest_approving.md has where it differs from upstream.
 """

@@ -53,7 +53,7 @@ class RequestApprover(ManagedController):
         if request is None or not is_open(request):
             return None
         assert raw is not None, "the informer was asked to keep it"
-        # A request that cannot be parsed is retried for ever, as upstream.
+        # A request that cannot be parsed is retried forever, as upstream.
         rights = rights_that_do(request, requested_names(parse_request(request.spec.request)))
         for right in rights:
             if await self._is_granted(request, right):
@@ -74,7 +74,7 @@ class RequestApprover(ManagedController):
         try:
             await self._client.update(CERTIFICATE_SIGNING_REQUESTS.raw, key, body, subresource="approval")
         except (Conflict, NotFound) as error:
-            # The cache is stale: it will have the decision, or the request is gone.
+            # The cache is old: it will get the decision or the deletion.
             raise RetryLater(str(error)) from error
         self.log.info("Approved a certificate request", v=2, csr=key, right=right.subresource)
 

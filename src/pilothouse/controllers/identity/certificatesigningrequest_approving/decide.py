@@ -30,7 +30,8 @@ def is_open(request: CertificateSigningRequest) -> bool:
 
 
 def rights_that_do(request: CertificateSigningRequest, requested: RequestedNames) -> tuple[Right, ...]:
-    """The rights of which one is enough, in the order of the reviews; none for what is no kubelet's request."""
+    """The permissions of which one is sufficient, in the order of the reviews; none if it is not a kubelet's
+    request."""
     spec = request.spec
     if validate_kubelet_client_csr(requested, spec.usages) is not None:
         return ()

@@ -1,12 +1,11 @@
 """Deletes old CertificateSigningRequests, so that those of kubelets do not accumulate.
 
-Kubelets ask for certificates by themselves and are approved by themselves; without this the requests would pile up.
+Kubelets create requests periodically, which are approved automatically; without this controller they would accumulate.
 
 Behaviour: once an hour every request is checked, and deleted if it was served, denied or has failed an hour ago, if
 it has been pending for a day, if it was approved a day ago and not served, or if its certificate has expired.
 
-Not guaranteed: that a request goes the moment its time is over. Certificates that were issued stay good: nothing is
-revoked by this.
+Not guaranteed: that a request is deleted exactly when its time has passed. Issued certificates remain valid.
 
 docs/controllers/certificatesigningrequest_cleaner.md has where it differs from upstream.
 """

@@ -19,7 +19,7 @@ OPEN_FOR = datetime.timedelta(hours=24)
 
 
 def cleanup_reason(request: CertificateSigningRequest, now: datetime.datetime) -> str | None:
-    """The reason to delete the request; ``None`` if it stays. A condition without a time never expires."""
+    """The reason to delete the request; ``None`` if it is kept. A condition without a time never expires."""
     issued = bool(request.status.certificate)
     for condition in request.status.conditions:
         age = _age(condition.last_update_time, now)

@@ -1,12 +1,12 @@
 """Issues certificates for approved requests for the built-in signers.
 
-``kubernetes.io/kubelet-serving`` for the servers of kubelets, ``…/kube-apiserver-client-kubelet`` for kubelets that log
-in, ``…/kube-apiserver-client`` for anybody else who does, ``…/legacy-unknown`` for whatever is asked.
+``kubernetes.io/kubelet-serving`` for serving certificates of kubelets, ``…/kube-apiserver-client-kubelet`` for their
+client certificates, ``…/kube-apiserver-client`` for other clients, ``…/legacy-unknown`` for any usage.
 
-Behaviour: a request is served once it is approved and not denied, by the authority of its signer, for as long as it
-asks and ``--cluster-signing-duration`` allows. One that its signer must not serve fails with the reason in a condition.
-No request is ever served that was not approved: what is written is what was read, and it is a conflict if the
-request has changed. Files with authorities and keys are read again when they change.
+Behaviour: an approved request is signed by the CA of its signer, for the requested duration up to
+``--cluster-signing-duration``. A request that its signer must not sign gets the condition Failed with the reason. No
+request is signed that was not approved: the write has the resourceVersion that was read, so a request that was changed
+meanwhile is a conflict. CA files are reloaded when they change.
 
 Not guaranteed: that a key of an authority is worth anything more than the access to its file. Keys are in no log, event
 or metric.

@@ -1,7 +1,7 @@
 """The CAs of the signers: read from files, and again when those change.
 
-A new pair that does not match, or cannot be read, leaves the old one in use, as upstream (apiserver
-``dynamiccertificates/dynamic_serving_content.go``, v0.36). No error repeats anything of a file's content.
+If a new pair does not match or cannot be read, the old one stays in use, as upstream (apiserver
+``dynamiccertificates/dynamic_serving_content.go``, v0.36). Errors never include the content of a file.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def authorities(options: SigningOptions, log: Log) -> dict[str, Source]:
     found: dict[str, Source] = {}
     known: dict[tuple[str, str], Source] = {}
     if options.pair is not None:
-        # As if it were the content of the files for all signers.
+        # Used like the content of files, for all signers.
         known["", ""] = _always(authority_of(options.pair))
     for word, own in options.own_files().items():
         signer = _SIGNERS[word]

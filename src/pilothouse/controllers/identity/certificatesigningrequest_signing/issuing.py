@@ -1,7 +1,7 @@
 """Issues the certificate, as Go's ``x509.CreateCertificate`` does for v1.36 ``pkg/controller/certificates/authority``.
 
-The subject has the attributes that Go knows, in its order, the alternative names are of the four kinds that it knows,
-and the usages are those of the spec. Serial numbers must be unpredictable: no seed of a simulation repeats them.
+The subject has the attributes that Go supports, in Go's order, the alternative names have Go's four types, and the
+usages are those of the spec. Serial numbers must be unpredictable: they do not depend on the seed of a simulation.
 """
 
 import datetime
@@ -22,7 +22,7 @@ SigningKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519Pri
 
 
 class CannotIssue(Exception):
-    """A certificate that can't be made; why."""
+    """A certificate that cannot be issued, with the reason."""
 
 
 class Authority(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ def _builder(
         builder = builder.add_extension(known, critical=False)
     names = _names(request)
     if names:
-        # Without a subject they alone identify it (RFC 5280, 4.2.1.6).
+        # Without a subject, they are the only identity (RFC 5280, 4.2.1.6).
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=not subject.rdns)
     return builder
 
@@ -148,8 +148,7 @@ def _encoded(bits: frozenset[int]) -> bytes:
 
 
 def _subject(request: x509.CertificateSigningRequest) -> x509.Name:
-    """Values of one attribute stand together, as Go writes them; of a common name and a serial number the last
-    counts."""
+    """Values of one attribute are grouped, as in Go; of a common name and a serial number the last one counts."""
     parts = []
     for oid in _ATTRIBUTES:
         found = list(dict.fromkeys(request.subject.get_attributes_for_oid(oid)))
@@ -165,7 +164,7 @@ def _names(request: x509.CertificateSigningRequest) -> list[x509.GeneralName]:
 
 
 def _digest(key: SigningKey) -> hashes.SHA256 | hashes.SHA384 | hashes.SHA512 | None:
-    """As Go chooses: by the size of the curve, SHA-256 for RSA, none for Ed25519."""
+    """As Go: by the size of the curve, SHA-256 for RSA, none for Ed25519."""
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return None
     if isinstance(key, ec.EllipticCurvePrivateKey):

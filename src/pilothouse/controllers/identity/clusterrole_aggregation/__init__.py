@@ -1,13 +1,13 @@
 """Sets the rules of aggregated ClusterRoles, which have an ``aggregationRule``, among them ``admin``, ``edit``
 and ``view``.
 
-Behaviour: the rules of such a role are those of the roles that its selectors pick, selector by selector, within each by
-name, every rule once. Other changes of the rules are overwritten; a role that selects no roles allows nothing. Nothing
-but the rules is touched, and nothing is written when they are right. Roles may be made of roles that are made of
-others; each level follows the one below.
+Behaviour: the rules of such a role are the union of the rules of the roles that its selectors match, selector by
+selector, each sorted by name, without duplicates. Manual changes of the rules are overwritten; a role whose selectors
+match nothing has no rules. Nothing but the rules is changed, and nothing is written if they are correct. Aggregated
+roles may be aggregated again.
 
-Not guaranteed: an instant at which all levels agree. Two roles that pick each other keep what either once had, as
-upstream: a rule that both have is there because the other has it.
+Not guaranteed: that all levels are consistent at any moment. Two roles that select each other keep rules that either of
+them once had, as upstream.
 
 docs/controllers/clusterrole_aggregation.md has where it differs from upstream.
 """

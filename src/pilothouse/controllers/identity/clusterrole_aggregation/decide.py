@@ -12,15 +12,15 @@ Rules = tuple[PolicyRule, ...]
 
 
 def missing_rules(role: ClusterRole, roles: Sequence[ClusterRole]) -> Rules | None:
-    """The rules to be written into the role; ``None`` if there is nothing to write. Raises ``SelectorError``."""
+    """The rules to write; ``None`` if they are correct. Raises ``SelectorError``."""
     if role.aggregation_rule is None:
         return None
     picked = _picked(role, roles)
     rules = aggregated_rules(picked)
     if rules == role.rules:
         return None
-    # Roles that select each other can exchange two orders for ever: A is B's rules and y, B is A's and x, so that (x
-    # y), (y x) becomes (y x), (x y). Upstream keeps writing as long as both are synced alternately.
+    # Roles that select each other can exchange two orders forever: A is B's rules and y, B is A's and x, so that (x y),
+    # (y x) becomes (y x), (x y). Upstream keeps writing as long as both are synced alternately.
     nested = any(other.aggregation_rule is not None for other in picked)
     if nested and len(rules) == len(role.rules) and set(rules) == set(role.rules):
         return None
@@ -28,7 +28,7 @@ def missing_rules(role: ClusterRole, roles: Sequence[ClusterRole]) -> Rules | No
 
 
 def _picked(role: ClusterRole, roles: Sequence[ClusterRole]) -> list[ClusterRole]:
-    """The roles that its selectors match, selector by selector, then by name: every sync gives the same."""
+    """The roles that its selectors match, selector by selector, then by name, so that the result is stable."""
     assert role.aggregation_rule is not None, "it is made of others"
     by_name = sorted(roles, key=lambda other: other.metadata.name)
     found = []

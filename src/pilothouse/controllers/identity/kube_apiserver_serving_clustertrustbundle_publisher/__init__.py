@@ -1,9 +1,9 @@
 """Publishes the CA of the API server's serving certificate as a ClusterTrustBundle, which pods can mount.
 
-Behaviour: there is one bundle of signer ``kubernetes.io/kube-apiserver-serving``, named after its content, and it says
-what ``--root-ca-file`` or the manager's own connection says; others of that signer go once it is there. Only behind
-the gate ``ClusterTrustBundle``, which is off in v1.36, where there is an authority to publish and the API server serves
-the kind.
+Behaviour: there is one ClusterTrustBundle with signer ``kubernetes.io/kube-apiserver-serving``, whose name contains the
+hash of its content, with the certificates of ``--root-ca-file`` or of the manager's own connection; other bundles of
+that signer are deleted after it exists. Only with the gate ``ClusterTrustBundle``, which is off in v1.36, if there is a
+CA to publish, and if the API server serves the kind.
 
 Not guaranteed: that a change of the file of ``--root-ca-file`` is noticed before a restart.
 

@@ -22,8 +22,8 @@ from pilothouse.runtime import ControllerContext, ManagedController, Requeue
 
 
 def name_of(bundle: str) -> str:
-    """The signer's name and the start of the content's hash: other content is another object, so that pods see
-    either."""
+    """The signer's name and the start of the content's hash: new content is a new object, so that pods read either the
+    old or the new one."""
     return f"{KUBE_APISERVER_SERVING_SIGNER.replace('/', ':')}:{hashlib.sha256(bundle.encode()).digest()[:12].hex()}"
 
 

@@ -1,10 +1,11 @@
 """Invalidates and deletes unused token Secrets that Kubernetes before v1.24 created automatically for every
 service account.
 
-Behaviour: such a Secret is one that its account lists. If its token was not used for the clean-up period, and no pod
-names it, it is labelled ``kubernetes.io/legacy-token-invalid-since`` with the date, from when on the API server does
-not accept the token; if the label is not removed for another such period, it is deleted. Nothing is touched before the
-API server has taken down for a period who uses what. Secrets that people made are never touched.
+Behaviour: an auto-generated token is a Secret in the list of its ServiceAccount. If its token was not used for the
+clean-up period, and no pod refers to it, it gets the label ``kubernetes.io/legacy-token-invalid-since`` with the date,
+and the API server does not accept the token any more; if the label is not removed within another period, the Secret is
+deleted. Nothing is changed before the API server has tracked the usage of tokens for a whole period. Secrets that users
+created are never changed.
 
 Not guaranteed: the hour. It runs when the controller starts, and every 24 hours after that.
 
@@ -30,7 +31,7 @@ YEAR = 8760 * 3600.0
 
 
 class LegacyTokenCleanerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """For how many seconds a token may be unused, and then invalid."""
+    """The seconds for which a token may be unused, and then invalid."""
 
     period: float = YEAR
 
@@ -59,7 +60,7 @@ DESCRIPTOR = Descriptor(
     watches=(
         Watch(kind=SERVICE_ACCOUNTS),
         Watch(kind=SECRETS, field_selector=SELECTOR),
-        # Started for a namespace when its first Secret is found, and for that namespace alone.
+        # Started for a namespace when its first Secret is found, and only for that namespace.
         Watch(kind=PODS_WITH_SECRETS, awaited=False),
     ),
     package=__name__,

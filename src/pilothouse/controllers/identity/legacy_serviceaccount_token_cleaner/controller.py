@@ -42,13 +42,13 @@ class LegacyTokenCleaner(ManagedController):
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One pass. What fails is logged and retried in the next one."""
+        """One pass. Failures are logged and retried in the next one."""
         moment = Moment(self.env.now(), self._period)
         try:
             if await self._is_tracked_long_enough(moment):
                 await self._evaluate_tokens(moment)
         except NotFound:
-            # An API server that does not track them, such as v1.25, will not begin to.
+            # An API server that does not track usage, such as v1.25, will not start to.
             self.log.info(
                 "The API server does not track the use of service account tokens", configMap=f"{SYSTEM}/{TRACKING}"
             )
@@ -123,7 +123,7 @@ class LegacyTokenCleaner(ManagedController):
         try:
             await self._client.delete(SECRETS, meta.name, meta.namespace, resource_version=meta.resource_version)
         except (NotFound, Conflict):
-            return  # it is gone, or was just changed
+            return  # deleted, or just changed
 
     def _begin(self, secret: Secret) -> None:
         begin_sync(self.name, object_key(secret.metadata), current_triggers())

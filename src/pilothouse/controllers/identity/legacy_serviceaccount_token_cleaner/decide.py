@@ -42,7 +42,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 def parse_date(text: str) -> datetime.date | None:
-    """A date as the API server writes it, else None."""
+    """A date in the API server's format, else None."""
     if not _DATE.fullmatch(text):
         return None
     try:
@@ -52,7 +52,7 @@ def parse_date(text: str) -> datetime.date | None:
 
 
 def is_tracked_long_enough(since: datetime.date, moment: Moment) -> bool:
-    """Whether usage was tracked for a whole period. Tracking may have begun as late as the end of that day."""
+    """Whether usage was tracked for a whole period. Tracking may have started as late as the end of that day."""
     try:
         whole = datetime.datetime.combine(since + datetime.timedelta(days=1), datetime.time(), datetime.UTC)
     except OverflowError:
@@ -61,8 +61,8 @@ def is_tracked_long_enough(since: datetime.date, moment: Moment) -> bool:
 
 
 def is_unused(secret: Secret, moment: Moment) -> bool:
-    """Whether the token is old and was not used recently. Never used since tracking began means no label; a label that
-    is no date counts as used."""
+    """Whether the token is old and was not used recently. If it was never used since tracking started there is no
+    label; a label that is not a date counts as used."""
     meta = secret.metadata
     made = meta.creation_timestamp
     if secret.type != SECRET_TYPE or meta.deletion_timestamp is not None:

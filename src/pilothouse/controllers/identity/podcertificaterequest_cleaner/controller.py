@@ -13,7 +13,7 @@ KEPT_FOR = datetime.timedelta(minutes=15)
 
 
 def is_over(meta: ObjectMeta, now: datetime.datetime) -> bool:
-    """Whether the request is so old that the kubelet has given it up, too."""
+    """Whether the request is so old that the kubelet has given up on it."""
     return meta.creation_timestamp is not None and now - meta.creation_timestamp >= KEPT_FOR
 
 

@@ -1,8 +1,8 @@
 """Publishes the CA of the API server in every namespace as the ConfigMap ``kube-root-ca.crt``, which pods mount
 with their token.
 
-Behaviour: every active namespace has the ConfigMap with the key ``ca.crt`` and nothing else in its data; it is put
-right when the namespace is added or changes, and when the ConfigMap is changed or deleted. Other metadata of it stays.
+Behaviour: every active namespace has the ConfigMap, with the key ``ca.crt`` and no others; it is corrected when the
+namespace is added or changed, and when the ConfigMap is changed or deleted. Its metadata is not changed.
 
 Not guaranteed: that the bundle is good for anything but the API server's internal addresses, and that a change of the
 file of ``--root-ca-file`` is noticed before a restart.

@@ -90,7 +90,7 @@ class RootCaPublisher(ManagedController):
             try:
                 await self._client.create(CONFIG_MAPS, new_config_map(self._bundle), namespace)
             except NotFound:
-                return  # the namespace is gone
+                return  # the namespace was deleted
             except ApiError as error:
                 if not has_cause(error, "NamespaceTerminating"):
                     raise

@@ -1,7 +1,7 @@
 """Creates the service account ``default`` of every namespace, which pods use if they name no other.
 
-Behaviour: an active namespace without the account gets one, when the namespace is added or changes and when the account
-is deleted. What others write to the account is left alone.
+Behaviour: an active namespace without the ServiceAccount gets one when the namespace is added or changed, and when the
+account is deleted. Fields that others write are not changed.
 
 Not guaranteed: that the account is there as soon as the namespace is. Admission of pods waits for it a little.
 

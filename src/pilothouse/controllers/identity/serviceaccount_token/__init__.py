@@ -2,13 +2,12 @@
 deletes them with their account. Pods use bound tokens; these are for programs outside of the cluster that
 cannot request new ones.
 
-Such Secrets are made by people. Nobody gets one without asking any more (since v1.24); pods have tokens with an end.
+Users create such Secrets. Since v1.24 none are created automatically; pods have tokens that expire.
 
-Behaviour: a Secret whose annotation ``kubernetes.io/service-account.name`` names an account of its namespace gets a
-``token``, the ``namespace`` and the authority (``ca.crt``), and the account's uid as an annotation. What is there
-already stays, but for an authority that has changed. One whose account is missing, or another one than the uid says, is
-deleted; so are all Secrets of an account that is deleted. An account that lists a Secret which is deleted lists it no
-more.
+Behaviour: a Secret whose annotation ``kubernetes.io/service-account.name`` refers to a ServiceAccount of its namespace
+gets a ``token``, the ``namespace`` and the CA (``ca.crt``), and the account's uid as an annotation. Existing values are
+not changed, except an old CA. A Secret whose account does not exist or has another uid is deleted, as are all Secrets
+of an account that is deleted. A deleted Secret is removed from the list of its account.
 
 Not guaranteed: that the token is good when the Secret is there. It works once it is in the Secret.
 
@@ -46,7 +45,7 @@ class TokenOptions(msgspec.Struct, frozen=True, kw_only=True):
     root_ca_file: str = ""
     authority: str = ""
     signer: "Signer | None" = None
-    """In place of a file, where the API server runs in the same process."""
+    """Replaces the key file if the API server runs in the same process."""
 
     @property
     def has_key(self) -> bool:

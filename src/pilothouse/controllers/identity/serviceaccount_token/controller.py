@@ -1,6 +1,6 @@
-"""Two queues: accounts that may be gone, and token Secrets.
+"""Two queues: deleted ServiceAccounts, and token Secrets.
 
-Caches are confirmed before a credential is deleted: an account that the cache lacks is read live, and Secrets are
+Caches are confirmed before a credential is deleted: an account that is not in the cache is read live, and Secrets are
 deleted by uid.
 """
 
@@ -29,7 +29,7 @@ from pilothouse.runtime.errors import CannotRun
 from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID
 
 QUEUE = "serviceaccount_tokens_service"
-"""Of both queues, as upstream."""
+"""Workers of each of the two queues, as upstream."""
 RETRIES = 10
 REFERENCE_TRIES, REFERENCE_SECONDS = 10, 0.1
 """Upstream's ``RemoveTokenBackoff``; each pause is up to twice as long."""
@@ -106,10 +106,10 @@ class TokenController(ManagedController):
     # Accounts
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Enqueue the Secrets of an account that is gone.
+        """Enqueue the Secrets of an account that was deleted.
 
-        Upstream deletes them at once. But an account that the cache lacks may exist: a list from a stale server lacks
-        it. Nor does every Secret without a uid belong to that account: it may wait for the next account of the name.
+        Upstream deletes them at once. But an account that is not in the cache may exist, if the list came from a stale
+        server. And a Secret without a uid may belong to the next account with the name.
         """
         namespace, name, uid = key.split("/")
         if is_meant(self._accounts.get(f"{namespace}/{name}"), uid):
@@ -139,7 +139,7 @@ class TokenController(ManagedController):
             try:
                 await self._client.delete(SECRETS, key.name, key.namespace, uid=key.uid)
             except (NotFound, Conflict):
-                return None  # it is gone, maybe recreated
+                return None  # deleted, perhaps recreated
             return None
         if lacks(secret, self._authority):
             await self._limited(key, secret, account)
@@ -174,7 +174,7 @@ class TokenController(ManagedController):
         live = _secret.decode(raw)
         if live.metadata.resource_version != cached.metadata.resource_version:
             self.log.info("Secret is not up to date, skipping token population", v=2, secret=f"{namespace}/{name}")
-            return  # its event will come
+            return  # there will be an event
         body = filled(raw, live, account.metadata, self._authority, self._signer)
         record_decision(
             f"the token Secret of ServiceAccount {namespace}/{account.metadata.name} lacks fields: filled in"
@@ -182,7 +182,7 @@ class TokenController(ManagedController):
         try:
             await self._client.update(SECRETS.raw, name, body, namespace)
         except (Conflict, NotFound):
-            return  # its event will come
+            return  # there will be an event
 
     async def _remove_reference(self, key: SecretKey) -> None:
         async def remove(_attempt: int) -> None:

@@ -1,4 +1,4 @@
-"""What a token Secret lacks, and what is written. Pure. Upstream: v1.36
+"""The missing fields of a token Secret. Pure. Upstream: v1.36
 ``pkg/controller/serviceaccount/tokens_controller.go``."""
 
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ def orphaned_by(namespace: str, name: str, uid: str, secrets: Iterable[Secret]) 
 
 
 def without_reference(raw: bytes | msgspec.Raw, secret: str) -> bytes | None:
-    """The account, ``raw`` as it was read, without references to that Secret; None if there are none."""
+    """The account, with JSON ``raw``, without references to that Secret; None if there are none."""
     listed = take_field(raw, "secrets")
     if listed is None:
         return None

@@ -1,9 +1,9 @@
 """Deletes expired bootstrap tokens.
 
-Behaviour: a token with an ``expiration`` is deleted at that time, and at once if the time is invalid. One without
-is never touched, nor is a Secret of the same name that was made meanwhile.
+Behaviour: a token with an ``expiration`` is deleted at that time, and at once if the time is invalid. A token without
+an expiration, and another Secret with the same name that was created meanwhile, are not deleted.
 
-Not guaranteed: the second. And nothing is deleted while no manager leads.
+Not guaranteed: the exact second, and deletions while there is no leader.
 
 Off unless ``--controllers`` names it, as upstream. docs/controllers/token_cleaner.md has where it differs from
 upstream.

@@ -42,7 +42,7 @@ class TokenCleaner(ManagedController):
         except NotFound:
             return None
         except Conflict as error:
-            # It was recreated, which the cache will have; or the server did not say what was missing.
+            # It was recreated, and the cache will get that; or the 404 did not name the object.
             raise RetryLater(str(error)) from error
         return None
 

@@ -1,13 +1,13 @@
 """Maintains the Endpoints object of each Service with a selector, the older form of EndpointSlices.
 
-Behaviour: every pod of the service with an address of the service's first family is in it once for each port that it
-has, among the ready or the not ready addresses; more than 1,000 addresses are cut off, the not ready ones first, and an
-annotation says so. Services without selector are left alone. Nothing is decided on a cache that is known to show what
-was overwritten. An Endpoints without a service goes when this program starts, and with its service.
+Behaviour: every selected pod with an address of the Service's first family is in the Endpoints, once for each of its
+ports, in ready or not-ready addresses. Above 1,000 addresses they are truncated, not-ready ones first, and an
+annotation reports that. Services without a selector are ignored. Nothing is decided while the cache is older than the
+controller's own writes. Endpoints without a Service are deleted at the start, and together with their Service.
 
 Not guaranteed: that it is complete: proxies use EndpointSlices, which have both families.
 
-docs/controllers/endpoints.md has what enqueues it and where it differs from upstream.
+docs/controllers/endpoints.md has the triggers and the differences from upstream.
 """
 
 import msgspec

@@ -1,4 +1,5 @@
-"""What enqueues a service, and its sync. Upstream: v1.36 ``pkg/controller/endpoint/endpoints_controller.go``."""
+"""The event handlers, and the sync of a Service. Upstream: v1.36
+``pkg/controller/endpoint/endpoints_controller.go``."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What the Endpoints of a service should say. Pure.
+"""The desired Endpoints of a Service. Pure.
 
 Upstream: v1.36 ``pkg/controller/endpoint/endpoints_controller.go``.
 """
@@ -80,7 +80,7 @@ def _found(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
 
 
 def address_of(service: Service, pod: Pod) -> EndpointAddress | None:
-    """The pod's address of the service's family; ``None`` if it has none (``podToEndpointAddressForService``)."""
+    """The pod's address of the Service's family; ``None`` if it has none (``podToEndpointAddressForService``)."""
     family = _family(service, pod)
     for each in pod.status.pod_ips:
         known = canonical_ip(each.ip)
@@ -104,10 +104,10 @@ def _family(service: Service, pod: Pod) -> str:
 
 
 def truncate(subsets: Subsets, capacity: int = CAPACITY) -> tuple[Subsets, bool]:
-    """At most ``capacity`` addresses, and whether some were left out (``truncateEndpoints``).
+    """At most ``capacity`` addresses, and whether some were removed (``truncateEndpoints``).
 
-    Each subset gives in proportion, rounded up. Ready addresses are only removed when they alone are too many, and then
-    no other is left.
+    Addresses are removed from each subset in proportion, rounded up. Ready addresses are only removed if they alone are
+    too many, and then no not-ready ones remain.
     """
     ready = sum(len(subset.addresses) for subset in subsets)
     bad = sum(len(subset.not_ready_addresses) for subset in subsets)

@@ -1,15 +1,15 @@
 """Maintains the EndpointSlices of each Service with a selector, which kube-proxy, DNS and gateways use.
 
-Behaviour: every pod of the service with an address is in exactly one slice of its ports, with whether it is ready,
-serving and on its way out; a slice holds no more than ``--max-endpoints-per-slice``; a change rewrites as few slices as
-it can and moves no endpoint that may stay. A service without any pod has an empty slice. Slices written by others are
-left alone, those that are ours are put right when somebody changes or deletes them. Nothing is decided on a cache that
-is older than our own writes.
+Behaviour: every selected pod with an address is in exactly one slice with its ports, with the conditions ready, serving
+and terminating; a slice has at most ``--max-endpoints-per-slice`` endpoints; a change writes as few slices as possible
+and moves no endpoint unnecessarily. A Service without pods has an empty slice. Slices of other managers are not
+changed; own slices that somebody changes or deletes are corrected. Nothing is decided while the cache is older than the
+controller's own writes.
 
-Not guaranteed: that slices are full. After pods went they stay half empty until others come.
+Not guaranteed: that slices are full. After pods were deleted they stay partly empty until others are added.
 
-``desired`` has the endpoints, ``decide`` places them in slices, ``hints`` and ``topology_cache`` are for topology.
-docs/controllers/endpointslice.md has what enqueues it and where it differs from upstream.
+``desired`` computes the endpoints, ``decide`` assigns them to slices, ``hints`` and ``topology_cache`` are for
+topology. docs/controllers/endpointslice.md has the triggers and the differences from upstream.
 """
 
 import msgspec

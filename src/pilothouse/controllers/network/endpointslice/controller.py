@@ -1,5 +1,5 @@
-"""What enqueues a service, and its sync. Upstream: v1.36 ``pkg/controller/endpointslice/endpointslice_controller.go``
-and ``staging/src/k8s.io/endpointslice/reconciler.go``."""
+"""The event handlers, and the sync of a Service. Upstream: v1.36
+``pkg/controller/endpointslice/endpointslice_controller.go`` and ``staging/src/k8s.io/endpointslice/reconciler.go``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -79,7 +79,7 @@ class EndpointSliceController(ManagedController):
         self._topology = TopologyCache()
         self._metrics = Metrics(context.metrics, options.max_endpoints)
         self._writes = SliceWrites(context.client, self._tracker, self._metrics.changes)
-        # Each of its syncs goes through all nodes, as upstream's.
+        # Each of its syncs iterates over all nodes, as upstream's.
         self._node_queue: WorkQueue[str] = WorkQueue(
             context.env, "endpoint_slice_topology", context.metrics, turns=COALESCING_TURNS
         )
@@ -97,7 +97,7 @@ class EndpointSliceController(ManagedController):
             lambda _node, _unknown: self._node_queue.add(_TOPOLOGY),
         )
 
-    # What enqueues a service
+    # Event handlers
 
     def _node_changed(self, old: Node, new: Node) -> None:
         if matters(old, new):
@@ -139,7 +139,7 @@ class EndpointSliceController(ManagedController):
         slices = [each for each in there if each.metadata.deletion_timestamp is None]
         for each in there:
             if each.metadata.deletion_timestamp is not None:
-                # It is being deleted. Upstream waits until its last finalizer is gone.
+                # It is being deleted. Upstream waits until its last finalizer is removed.
                 self._tracker.deleted(key, each)
         # The JSON of the slices that this sync has read: with a newer version the write would not conflict, and would
         # undo a change.

@@ -1,5 +1,5 @@
-"""Which slice takes which endpoint. Pure. Upstream: v1.36 ``staging/src/k8s.io/endpointslice/reconciler.go``; where
-that iterates over maps in random order, this goes by name."""
+"""Which slice gets which endpoint. Pure. Upstream: v1.36 ``staging/src/k8s.io/endpointslice/reconciler.go``; instead of
+upstream's random map order, slices are processed by name."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,10 +20,10 @@ _RESERVED = (MANAGED_BY, SERVICE_NAME, HEADLESS_LABEL)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do with the slices of one address family.
+    """The changes of the slices of one address family.
 
-    ``replacements`` take the name of a slice that would be deleted. ``unchanged`` are given for hints, which may change
-    them.
+    ``replacements`` reuse the names of slices that would be deleted. ``unchanged`` are passed on for hints, which may
+    change them.
     """
 
     creates: tuple[EndpointSlice, ...] = ()
@@ -36,7 +36,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_owned_by(each: EndpointSlice, service: Service) -> bool:
-    """Whether it belongs to this service, not to an older one of the same name."""
+    """Whether it belongs to this Service, not to an earlier one with the same name."""
     return any(
         owner.uid == service.metadata.uid and owner.kind == "Service" and owner.api_version == "v1"
         for owner in each.metadata.owner_references
@@ -127,8 +127,8 @@ def place(
 ) -> Plan:
     """Place the endpoints of one port list.
 
-    Endpoints stay in their slice. New ones fill the slices that are written anyway, the fullest first. The rest goes
-    into the one untouched slice that it fills best, or else into new ones.
+    Endpoints stay in their slice. New ones fill the slices that are written anyway, fullest first. The rest is added to
+    the unchanged slice that it fills best, or else to new ones.
     """
     left = dict(group.endpoints)
     changed: dict[str, list[Endpoint]] = {}
@@ -182,7 +182,7 @@ def place(
 
 
 def _fill(endpoints: list[Endpoint], rest: list[Endpoint], max_endpoints: int) -> list[Endpoint]:
-    """Move endpoints over until the list is full, and return the rest."""
+    """Move endpoints to the list until it is full, and return the rest."""
     room = max(0, max_endpoints - len(endpoints))
     endpoints += rest[:room]
     return rest[room:]
@@ -199,8 +199,8 @@ def _best_to_fill(slices: dict[str, list[Endpoint]], count: int, max_endpoints: 
 
 
 def recycled(plan: Plan, service: Service) -> Plan:
-    """Let new slices take the names of slices that would be deleted: one write instead of two, with no gap in between.
-    Only of slices that are this service's; those of an older one are being collected."""
+    """Reuse the names of slices that would be deleted for new slices: one write instead of two, without a gap. Only of
+    slices of this Service; those of an earlier one are being garbage collected."""
     creates, deletes = list(plan.creates), []
     replacements: list[EndpointSlice] = []
     for each in plan.deletes:

@@ -26,7 +26,7 @@ class Group(msgspec.Struct):
 
 
 class Desired(msgspec.Struct):
-    """All groups of one address family, and the pods that were left out because their node is unknown."""
+    """All groups of one address family, and the pods that were omitted because their node is unknown."""
 
     groups: dict[PortKey, Group]
     homeless: list[Pod]
@@ -35,8 +35,8 @@ class Desired(msgspec.Struct):
 def desired_endpoints(
     service: Service, pods: Iterable[Pod], address_type: str, node_of: Callable[[str], Node | None]
 ) -> Desired:
-    """The endpoints of these pods. A pod of a node that is not in the cache is left out, since its zone is unknown,
-    unless not-ready addresses are published."""
+    """The endpoints of these pods. A pod whose node is not in the cache is omitted, because its zone is unknown, unless
+    not-ready addresses are published."""
     found = Desired({}, [])
     for pod in pods:
         if not belongs_in_endpoints(pod, with_terminating=True):
@@ -57,7 +57,7 @@ def desired_endpoints(
 
 
 def endpoint_ports(service: Service, pod: Pod) -> tuple[EndpointPort, ...]:
-    """The service's ports as they are in this pod. A port that the pod lacks is left out."""
+    """The Service's ports, resolved for this pod. A port that the pod does not have is omitted."""
     if not service.spec.ports and service.spec.cluster_ip == HEADLESS:
         return ()
     found = []

@@ -119,10 +119,10 @@ def ready_count(plan: Plan) -> int:
 
 
 def spread(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, dict[str, int]] | str:
-    """Hints by each zone's share, and how many endpoints each zone then has; or why there can be none.
+    """Hints by each zone's share, and the resulting number of endpoints per zone; or the reason why there are none.
 
-    Slices that are right stay untouched. In the others each endpoint gets its own zone first, and then zones with too
-    many give to those with too few.
+    Correct slices are not changed. In the others each endpoint gets its own zone first, then zones with too many
+    endpoints give some to zones with too few.
     """
     given: dict[str, int] = {}
     unchanged: list[EndpointSlice] = []
@@ -174,7 +174,7 @@ def spread(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, dic
 def _hints_of(
     each: EndpointSlice, given: Mapping[str, int], allocations: Mapping[str, Allocation]
 ) -> dict[str, int] | None:
-    """How many endpoints the slice has for each zone; None if it must be rewritten."""
+    """The number of endpoints per zone in the slice's hints; None if it must be rewritten."""
     counts: dict[str, int] = {}
     for endpoint in each.endpoints or ():
         if not _is_ready(endpoint):
@@ -191,7 +191,7 @@ def _hints_of(
 
 
 def _exchange(allocations: Mapping[str, Allocation], given: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    """How many endpoints each zone gives away and receives: one at a time from the largest surplus to the largest
+    """The number of endpoints that each zone gives and receives: one at a time from the largest surplus to the largest
     deficit, as long as it is at least half an endpoint for both and a whole one for either."""
     over = {zone: given.get(zone, 0) - allocations[zone].desired for zone in sorted(allocations)}
     to_give = {zone: amount for zone, amount in over.items() if amount > 0}

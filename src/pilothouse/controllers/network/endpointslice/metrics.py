@@ -43,7 +43,7 @@ class Metrics:
         self._gauges.set(key, address_type, endpoints=sum(groups), slices=slices, ideal=ideal)
 
     def is_distributed(self, key: str, distribution: str) -> None:
-        """The service's traffic distribution; empty for none."""
+        """The Service's traffic distribution; empty if there is none."""
         before = self._distributions.pop(key, "")
         if before:
             self._distributed.labels(before).inc(-1)

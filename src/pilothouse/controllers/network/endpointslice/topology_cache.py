@@ -23,7 +23,7 @@ def _zone(node: Node) -> str:
 
 def shares(nodes: Iterable[Node]) -> dict[str, float]:
     """The CPU share of each zone; none if a node has no zone or no CPU, or if there are fewer than two zones.
-    Control-plane nodes and those that are not ready are ignored."""
+    Control-plane nodes and nodes that are not ready are ignored."""
     cpu: dict[str, int] = {}
     for node in nodes:
         if any(label in node.metadata.labels for label in _EXCLUDED) or not is_node_ready(node):
@@ -51,7 +51,7 @@ def is_overloaded(endpoints: Mapping[str, int], ratios: Mapping[str, float]) -> 
 
 
 class TopologyCache:
-    """Shares, and by service and family how many endpoints each zone was given."""
+    """The shares, and by Service and family the number of endpoints per zone."""
 
     def __init__(self) -> None:
         self.ratios: dict[str, float] = {}

@@ -1,14 +1,14 @@
 """Mirrors Endpoints that users write for Services without selector to EndpointSlices, because kube-proxy, DNS
 and gateways only read slices.
 
-Behaviour: while there is a service of the same name without a selector, each subset has one slice per address family,
-with its addresses, readiness, labels and annotations, as many addresses as ``--mirroring-max-endpoints-per-subset``
-says; a slice that somebody changes or deletes is put right. When the service, the Endpoints or their right to be
-mirrored go, so do the slices. Slices of others are never touched. Nothing is decided on a cache that is older than our
-own writes.
+Behaviour: if there is a Service with the same name and without a selector, each subset has one slice per address
+family, with its addresses, readiness, labels and annotations, up to ``--mirroring-max-endpoints-per-subset`` addresses;
+a slice that somebody changes or deletes is corrected. When the Service or the Endpoints are deleted, or are not to be
+mirrored any more, the slices are deleted. Slices of other managers are never changed. Nothing is decided while the
+cache is older than the controller's own writes.
 
-Not guaranteed: that no other program has slices of the same service. Who writes Endpoints and slices says so with the
-label ``endpointslice.kubernetes.io/skip-mirror``.
+Not guaranteed: that no other program writes slices for the same Service. A program that writes both Endpoints and
+slices must set the label ``endpointslice.kubernetes.io/skip-mirror``.
 
 docs/controllers/endpointslice_mirroring.md lists its triggers and its differences from upstream.
 """

@@ -1,4 +1,4 @@
-"""What enqueues Endpoints, and their sync. Upstream: v1.36
+"""The event handlers, and the sync of Endpoints. Upstream: v1.36
 ``pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go`` and ``reconciler.go``."""
 
 from pilothouse.api.core import ENDPOINTS, SERVICES, Endpoints, Service
@@ -100,7 +100,7 @@ class EndpointSliceMirroringController(ManagedController):
             raise failed.error from failed
 
     def _record_events(self, endpoints: Endpoints, desired: DesiredEndpoints) -> None:
-        """Report what is not mirrored."""
+        """Record events for what is not mirrored."""
         about = object_reference(ENDPOINTS, endpoints.metadata)
         name = object_key(endpoints.metadata)
         for address in desired.invalid:

@@ -1,5 +1,5 @@
-"""The slices of Endpoints, and how to get there. Pure. Upstream: v1.36 ``pkg/controller/endpointslicemirroring``; where
-that iterates over maps in random order, this goes by subset and by the names of slices."""
+"""The slices of Endpoints, and the changes. Pure. Upstream: v1.36 ``pkg/controller/endpointslicemirroring``; instead of
+upstream's random map order, subsets and names of slices determine the order."""
 
 from collections.abc import Iterable, Sequence
 
@@ -29,7 +29,7 @@ FAMILIES = ("IPv4", "IPv6")
 _NOT_COPIED = (TRIGGER_TIME, LAST_APPLIED)
 
 GroupKey = tuple[PortKey, str]
-"""Ports and family: what the endpoints of one slice have in common."""
+"""Ports and family, which all endpoints of a slice have in common."""
 
 
 def may_be_mirrored(endpoints: Endpoints) -> bool:
@@ -39,7 +39,7 @@ def may_be_mirrored(endpoints: Endpoints) -> bool:
 
 
 def is_selected(service: Service) -> bool:
-    """An empty selector is left out on the wire and reads as none."""
+    """An empty selector is omitted in JSON and decoded as none."""
     return bool(service.spec.selector)
 
 
@@ -57,7 +57,7 @@ class DesiredEndpoints(msgspec.Struct):
 
 
 def desired_endpoints(endpoints: Endpoints, most: int) -> DesiredEndpoints:
-    """Of each subset the ready addresses and then the others, up to ``most``."""
+    """For each subset the ready addresses and then the others, up to ``most``."""
     found = DesiredEndpoints({}, [], 0)
     for subset in repack(endpoints.subsets):
         ports = tuple(map(_port_of, subset.ports))
@@ -100,9 +100,9 @@ def _port_of(port: EndpointsPort) -> EndpointPort:
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do with the slices, and how many endpoints change.
+    """The changes of the slices, and how many endpoints change.
 
-    ``updates`` replace the whole slice. ``counts`` has for each group how many endpoints and slices there will be.
+    ``updates`` replace the whole slice. ``counts`` has the resulting number of endpoints and slices per group.
     """
 
     creates: tuple[EndpointSlice, ...] = ()
@@ -190,8 +190,8 @@ def _named(each: EndpointSlice, name: str) -> EndpointSlice:
 
 
 def _recycled(plan: Plan) -> Plan:
-    """Let new slices take the names of slices of their family that would be deleted: one write instead of two, with no
-    gap in between (``recycleSlices``)."""
+    """Reuse the names of slices of the same family that would be deleted for new slices: one write instead of two,
+    without a gap (``recycleSlices``)."""
     creates, updates, deletes = list(plan.creates), list(plan.updates), []
     for each in plan.deletes:
         match = next((made for made in creates if made.address_type == each.address_type), None)

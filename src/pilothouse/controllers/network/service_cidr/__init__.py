@@ -1,13 +1,13 @@
 """Manages ServiceCIDRs, the ranges from which cluster IPs of Services are allocated: sets their condition
 ``Ready``, and delays their deletion while Services use them.
 
-Behaviour: every ServiceCIDR has a finalizer and the condition Ready. One that is being deleted stays, and says why,
-while a service has an address that no other range gives; ranges that are being deleted themselves do not count. When
-that is over it goes, but not before ten seconds after the deletion, so that every API server has heard of it.
+Behaviour: every ServiceCIDR has a finalizer and the condition Ready. One that is being deleted is kept, with a reason
+in the condition, while a Service has an address in it that no other ServiceCIDR contains, not counting those that are
+being deleted. It is kept for at least ten seconds after the deletion, so that every API server has observed it.
 
-Not guaranteed: what API servers do with ranges; they give the addresses, and keep an IPAddress of each.
+Not guaranteed: how API servers use the ranges; they allocate the addresses, with an IPAddress for each.
 
-docs/controllers/service_cidr.md has what enqueues it and where it differs from upstream.
+docs/controllers/service_cidr.md has the triggers and the differences from upstream.
 """
 
 from pilothouse.api.networking import IP_ADDRESSES, SERVICE_CIDRS

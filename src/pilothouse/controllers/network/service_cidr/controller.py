@@ -1,4 +1,4 @@
-"""What enqueues a ServiceCIDR, and its sync. Upstream: v1.36
+"""The event handlers, and the sync of a ServiceCIDR. Upstream: v1.36
 ``pkg/controller/servicecidrs/servicecidrs_controller.go``."""
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ class ServiceCIDRController(ManagedController):
         )
         addresses.add_handler(lambda each, _initial: self._enqueue_containing(each), None, self._address_gone)
 
-    # What enqueues a ServiceCIDR
+    # Event handlers
 
     def _enqueue_overlapping(self, cidr: ServiceCIDR) -> None:
         """Enqueue it and those that overlap with it."""
@@ -99,7 +99,8 @@ class ServiceCIDRController(ManagedController):
         """Set the condition Ready of one ServiceCIDR, or remove its finalizer when that is safe."""
         cidr = self._cidrs.get(key)
         if cidr is None or is_newer(self._written.get(key, ""), cidr.metadata.resource_version):
-            return None  # gone, or the cache is behind our own write, whose event enqueues the key again
+            # Deleted, or the cache is older than the controller's own write, whose event enqueues the key again.
+            return None
         if is_going(cidr):
             return await self._remove_finalizer(cidr)
         if not is_protected(cidr):
@@ -123,7 +124,7 @@ class ServiceCIDRController(ManagedController):
         left = GRACE_SECONDS - (self.env.now() - deleted_at).total_seconds()
         if left > 0:
             return Requeue(after=left)
-        # The cache of addresses may be stale, and a deletion is final: the last check is live.
+        # The cache of addresses may be old, and a deletion is final: the last check is live.
         if not is_covered(cidr, self._cidrs.list()):
             page = await self._client.list_all(IP_ADDRESSES, label_selector=f"{MANAGED_BY}={MANAGER}")
             if await self._is_held(cidr, [entry.object for entry in page.items]):
@@ -177,21 +178,21 @@ class ServiceCIDRController(ManagedController):
     async def _write(
         self, key: str, patch: Patch, *, subresource: str = "", field_manager: str = "", force: bool | None = None
     ) -> bool:
-        """Send a patch; False if the object is gone."""
+        """Send a patch; False if the object does not exist."""
         try:
             written = await self._client.patch(
                 _META, key, patch, subresource=subresource, field_manager=field_manager, force=force
             )
         except NotFound:
-            return False  # it is gone
+            return False  # it was deleted
         if self._cidrs.still_has(written.metadata):
             self._written[key] = written.metadata.resource_version
         return True
 
 
 def _release(cidr: ServiceCIDR) -> Patch:
-    """Remove the finalizer, with the resourceVersion that was read: one that changed meanwhile, or another one of its
-    name, keeps it."""
+    """Remove the finalizer, with the resourceVersion that was read: a ServiceCIDR that has changed meanwhile, or
+    another one with its name, keeps it."""
     meta = {
         "resourceVersion": cidr.metadata.resource_version,
         "$deleteFromPrimitiveList/finalizers": [FINALIZER],

@@ -28,7 +28,7 @@ def address_of(each: IPAddress) -> Address | None:
     try:
         return ipaddress.ip_address(each.metadata.name)
     except ValueError:
-        return None  # the API server accepts none
+        return None  # the API server rejects them
 
 
 def overlapping(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[str]:
@@ -76,8 +76,8 @@ def remaining_address(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addre
 
 
 def _others(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
-    """Those that can take addresses over: not those that are being deleted, since two deleted at once would rely on
-    each other, nor those without our finalizer, which may be gone any moment. Upstream counts both."""
+    """Those that may contain others: not those that are being deleted, because two deleted at once would rely on each
+    other, nor those without the finalizer, which may be deleted at any moment. Upstream counts both."""
     return [
         each
         for each in all_cidrs

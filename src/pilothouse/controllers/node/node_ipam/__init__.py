@@ -1,13 +1,13 @@
 """Allocates pod CIDRs to nodes: ``spec.podCIDR`` and ``spec.podCIDRs``, one range or one of each IP family.
 
-Behaviour: with ``--allocate-node-cidrs`` a node without ``spec.podCIDRs`` gets a block of the size of
-``--node-cidr-mask-size`` out of each of the ``--cluster-cidr``; it is written once and never changed. No two nodes are
-given the same block, and none that a service range overlaps: not under conflicts, lost answers, a lagging or broken
-watch, or restarts. A block is free again when its node is gone, and not before. A node that nothing is left for gets
-its block as soon as one is free.
+Behaviour: with ``--allocate-node-cidrs`` a node without ``spec.podCIDRs`` gets a block of ``--node-cidr-mask-size``
+from each of the ``--cluster-cidr``; it is written once and never changed. No two nodes get the same block, and none
+gets one that overlaps with a service range, even with conflicts, lost responses, a lagging or broken watch, or
+restarts. A block is released when its node is deleted, and not before. If no block is free, a node gets one as soon as
+there is.
 
-Not guaranteed: to keep nodes apart whose ranges somebody else has written. And a write of a former leader that the
-server carries out only after the new leader has read the nodes is not known to that one.
+Not guaranteed: that nodes whose CIDRs somebody else wrote do not overlap, nor that a write of a former leader is taken
+into account that the API server carries out after the new leader has listed the nodes.
 
 docs/controllers/node_ipam.md has where it differs from upstream.
 """

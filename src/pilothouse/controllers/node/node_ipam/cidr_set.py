@@ -34,7 +34,7 @@ class CidrSet:
         self._shift = cluster.max_prefixlen - mask
         self._first = int(cluster.network_address)
         self._next = 0
-        self._used = bytearray()  # 1 where a block is used; blocks beyond its end are free
+        self._used = bytearray()  # 1 for a used block; bits beyond the end are 0
 
     def block(self, index: int) -> Network:
         address = self._first + (index << self._shift)
@@ -43,7 +43,7 @@ class CidrSet:
         return ipaddress.IPv6Network((address, self._mask))
 
     def indices(self, network: Network) -> range:
-        """The blocks that share addresses with ``network``: all if it covers the whole range. Raises ``OutOfRange``."""
+        """The blocks that overlap with ``network``: all if it contains the whole range. Raises ``OutOfRange``."""
         if not overlap(network, self.cluster):
             raise OutOfRange(f"cidr {network} is out the range of cluster cidr {self.cluster}")
         if network.prefixlen <= self.cluster.prefixlen:
@@ -75,8 +75,8 @@ class CidrSet:
         return stale
 
     def allocate(self) -> Found | None:
-        """Use the next free block after the last one allocated, wrapping around; None if there is none. So a released
-        block is not reused soon, as long as there are others."""
+        """Allocate the next free block after the last one allocated, wrapping around; None if there is none. So a
+        released block is not reused soon if there are others."""
         if self.used == self.size:
             return None
         start = self._next

@@ -1,7 +1,7 @@
 """Occupies the CIDRs that nodes have, and allocates those that they lack.
 
-A live list is read before anything is allocated: the cache may be behind what a former leader has written. Upstream:
-v1.36 ``pkg/controller/nodeipam/ipam/range_allocator.go``.
+Before anything is allocated the nodes are listed live, because the cache may be older than the writes of a former
+leader. Upstream: v1.36 ``pkg/controller/nodeipam/ipam/range_allocator.go``.
 """
 
 import asyncio
@@ -106,7 +106,7 @@ class NodeIpamController(ManagedController):
         self.queue.add(node.metadata.name)
 
     def _gone(self, node: Node, _final_state_unknown: bool) -> None:
-        # A write under way carries the uid, so it cannot succeed any more.
+        # A write in flight has the uid, so it cannot succeed any more.
         name = node.metadata.name
         self._waiting.pop(name, None)
         if self.allocator.release(name, node.metadata.uid):
@@ -163,8 +163,8 @@ class NodeIpamController(ManagedController):
         return self.allocator.reserve(meta.name, meta.uid, meta.resource_version)
 
     def _exists(self, name: str, holding: Holding) -> bool:
-        """False if the cache is newer than the node's entry and lacks the node: one that was listed at the start and
-        was deleted before the watch began."""
+        """False if the cache is newer than the node's entry and lacks the node: it was listed at the start and deleted
+        before the watch started."""
         node = self._informer.cache.get(name)
         if node is not None and node.metadata.uid == holding.uid:
             return True
@@ -172,8 +172,8 @@ class NodeIpamController(ManagedController):
         return order is None or order < 0
 
     async def _assign(self, meta: ObjectMeta, holding: Holding) -> None:
-        """Write the CIDRs on the node, with its uid, which upstream leaves out: a late request must not reach a later
-        node of the same name."""
+        """Write the CIDRs of the node, with its uid as precondition, which upstream omits: a late request must not
+        change a later node with the same name."""
         name = meta.name
         patch = strategic_merge_patch(
             {"metadata": {"uid": meta.uid}, "spec": {"podCIDR": holding.ranges[0], "podCIDRs": holding.ranges}}
@@ -195,8 +195,8 @@ class NodeIpamController(ManagedController):
                         error=error, node=name, podCIDRs=list(holding.ranges),
                     )  # fmt: skip
                     self._record_node_event(meta, ASSIGNMENT_FAILED)
-                    # If in doubt the node keeps what may be written already, and the next try writes the same. Upstream
-                    # releases it unless the server reported a timeout.
+                    # If in doubt the node keeps what may have been written, and the next attempt writes the same.
+                    # Upstream releases it unless the server reported a timeout.
                     if self.allocator.release_rejected(name, meta.uid):
                         self._enqueue_waiting()
                     raise

@@ -33,7 +33,7 @@ class SetMetrics:
         ).labels(cluster)  # fmt: skip
 
     def taken(self, blocks: int, used: int, *, tries: int | None = None) -> None:
-        """So many blocks were occupied; ``tries`` if one was allocated."""
+        """Report the number of used blocks, and ``tries`` if one was allocated."""
         self._allocations.inc(blocks)
         self._usage.set(used / self._size)
         if tries is not None:

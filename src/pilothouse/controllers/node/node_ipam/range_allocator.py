@@ -1,8 +1,8 @@
 """Which node has which blocks. Never waits: between two ``await``s of the controller it is consistent.
 
-A node has blocks from the moment they are chosen for it, or observed on it, until it is gone. A block is free when no
-node has it and no service range overlaps it; upstream keeps only the set of used blocks, and so frees what two nodes
-have when the first of them is deleted.
+A node has blocks from the moment they are chosen for it, or observed on it, until it is deleted. A block is free if no
+node has it and no service range overlaps it. Upstream only keeps the set of used blocks, and so releases a block of two
+nodes when the first of them is deleted.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ class NoneLeft(Exception):
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one node has: ``ranges`` as on the node, and their blocks by family.
+    """The allocation of one node: ``ranges`` as on the node, and their blocks by family.
 
     ``settled`` is False while the node was not observed with them, ``in_doubt`` True once some write of them may have
     happened, or may yet. ``version`` is the node's when this was observed.
@@ -85,7 +85,7 @@ class RangeAllocator:
         return others
 
     def reserve(self, name: str, uid: str, version: str) -> Holding:
-        """Choose a block of each family, or return what the node has already. Raises ``NoneLeft``."""
+        """Choose a block of each family, or return the node's blocks. Raises ``NoneLeft``."""
         held = self._holdings.get(name)
         if held is not None and held.uid == uid:
             return held
@@ -109,20 +109,20 @@ class RangeAllocator:
         return holding
 
     def settle(self, name: str, uid: str, version: str) -> None:
-        """What was reserved is written, in this version. Does nothing if the node is gone."""
+        """The reserved blocks were written, in this version. Does nothing if the node was deleted."""
         held = self._holdings.get(name)
         if held is not None and held.uid == uid:
             self._holdings[name] = msgspec.structs.replace(held, settled=True, version=version)
 
     def doubt(self, name: str, uid: str) -> None:
-        """A write of what was reserved had no conclusive answer: a later rejection does not show that this one
+        """A write of the reserved blocks had no conclusive response: a later rejection does not prove that this one
         failed."""
         held = self._holdings.get(name)
         if held is not None and held.uid == uid:
             self._holdings[name] = msgspec.structs.replace(held, in_doubt=True)
 
     def release_rejected(self, name: str, uid: str) -> bool:
-        """Release what was reserved and cannot be written, unless some write of it is in doubt. Whether it was
+        """Release reserved blocks that cannot be written, unless a write of them is in doubt. Returns whether they were
         released."""
         held = self._holdings.get(name)
         return held is not None and not held.in_doubt and self.release(name, uid)
@@ -144,7 +144,7 @@ class RangeAllocator:
         return True
 
     def forget_unless(self, exists: Callable[[str, Holding], bool]) -> int:
-        """Release what deleted nodes have, as far as the caller can tell. How many there were."""
+        """Release the blocks of deleted nodes, as far as the caller can determine them. Returns how many there were."""
         gone = [name for name, held in self._holdings.items() if not exists(name, held)]
         for name in gone:
             self.release(name)

@@ -1,4 +1,4 @@
-"""The ranges and mask sizes that the flags give. Pure. Upstream: v1.36 ``cmd/kube-controller-manager/app/core.go``,
+"""The ranges and mask sizes of the flags. Pure. Upstream: v1.36 ``cmd/kube-controller-manager/app/core.go``,
 ``app/options/nodeipamcontroller.go``, ``pkg/controller/nodeipam/node_ipam_controller.go``."""
 
 from typing import Protocol

@@ -1,19 +1,18 @@
 """Detects nodes that no longer report, sets their conditions and taints and the readiness of their pods, and
 limits the rate of evictions.
 
-Behaviour: a node that renews neither its Lease nor its status for the grace period gets ``Unknown`` conditions, and its
-pods are no longer Ready. Conditions become taints: NoSchedule ones at once, NoExecute ones (which make pods leave) at
-``--node-eviction-rate`` nodes a second in each zone. When most of a zone is down the rate drops, when every node of
-every zone is down no pod is evicted: then it is more likely that the control plane is cut off. Only this
-program's own clock counts, never a comparison of somebody's timestamp with now; a new leader gives every node a whole
-grace period.
+Behaviour: a node that renews neither its Lease nor its status within the grace period gets ``Unknown`` conditions, and
+its pods are no longer Ready. Conditions are converted to taints: NoSchedule at once, NoExecute (which evicts pods) at
+``--node-eviction-rate`` nodes a second per zone. If most nodes of a zone are down the rate drops; if all nodes of all
+zones are down no pods are evicted, because then the control plane is probably disconnected. Only the local clock is
+used, never a comparison of a timestamp with the current time; a new leader gives every node a whole grace period.
 
 Not guaranteed: to delete anything. That is taint eviction's, and pod garbage collection's.
 
-Files: ``health`` when a node is silent, ``zones`` how fast pods may leave, ``taints`` what conditions come to,
-``taint_queue`` the rate, ``node_writes`` and ``pod_writes`` the requests, ``monitor`` the pass over all nodes, ``calm``
-those it need not look at, ``controller`` the wiring. docs/controllers/node_lifecycle.md has where it differs from
-upstream.
+Files: ``health`` when a node is unresponsive, ``zones`` the rate of evictions, ``taints`` from conditions to taints,
+``taint_queue`` the rate limited queue, ``node_writes`` and ``pod_writes`` the requests, ``monitor`` the pass over all
+nodes, ``calm`` nodes that a pass can skip, ``controller`` the event handlers. docs/controllers/node_lifecycle.md has
+the differences from upstream.
 """
 
 import msgspec

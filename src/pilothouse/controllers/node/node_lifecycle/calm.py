@@ -34,8 +34,7 @@ class CalmNodes:
         self._calm: dict[str, _Calm] = {}
 
     def add(self, node: Node, lease: Lease | None, zone: str | None) -> None:
-        """The node was checked just now, with this Lease, and there was nothing to do. ``zone`` is None for an excluded
-        node."""
+        """The node was checked with this Lease, and there was nothing to do. ``zone`` is None for an excluded node."""
         name = node.metadata.name
         health = self._healths[name]
         # A Lease that is not remembered counts as new in the next pass; until then the node is checked.

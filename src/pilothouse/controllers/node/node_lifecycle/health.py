@@ -16,14 +16,15 @@ KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 class Instant(msgspec.Struct, frozen=True):
-    """Now, by both clocks: silence is measured on the loop's, which does not jump; what is written has wall time."""
+    """The current time by both clocks: durations are measured with the loop's, which does not jump; wall time is
+    written."""
 
     loop: float
     wall: datetime.datetime
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered of a node between two passes.
+    """The state of a node between two passes (``nodeHealthData``).
 
     ``probed`` is the loop time of the last observed heartbeat. Timestamps of heartbeats are only compared with each
     other.
@@ -35,7 +36,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def observe(before: Health | None, node: Node, lease: Lease | None, now: Instant) -> Health:
-    """What is remembered after a pass. A changed heartbeat or a renewed Lease is a sign of life."""
+    """The state after a pass. A changed heartbeat or a renewed Lease is a sign of life."""
     ready = node_ready_condition(node)
     known_lease = before.lease if before is not None else None
     if ready is None:
@@ -60,7 +61,7 @@ def is_silent(health: Health, now: Instant, *, monitor_grace: float, startup_gra
 
 
 def unknown_conditions(node: Node, now: Instant) -> tuple[NodeCondition, ...] | None:
-    """The conditions of a silent node, or None if its ``Ready`` is Unknown already: then nothing is written."""
+    """The conditions of an unresponsive node, or None if its ``Ready`` is already Unknown: then nothing is written."""
     ready = node_ready_condition(node)
     if ready is not None and ready.status == "Unknown":
         return None

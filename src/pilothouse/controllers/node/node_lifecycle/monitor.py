@@ -1,5 +1,5 @@
-"""The pass over all nodes: which are silent, what state the zones are in, which must be tainted. Keeps the memory
-between passes."""
+"""The pass over all nodes (``monitorNodeHealth``): which are unresponsive, the state of the zones, which must be
+tainted. Keeps the state between passes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -71,8 +71,7 @@ class NodeMonitor:
         self.has_weighed = False
         """Whether a pass has completed. Before that the eviction rates are unknown."""
         self._settled: dict[str, int] | None = None
-        """How many nodes were ready in each zone in the last pass, if it has found all of them so and changed nothing;
-        else None."""
+        """The number of ready nodes per zone in the last pass, if all were ready and nothing changed; else None."""
         self._conditions: dict[str, list[NodeCondition | None]] = {}
         """The nodes that this pass has checked, by zone."""
         self._calm = CalmNodes(leases, self._health, options.monitor_grace_period)
@@ -93,7 +92,7 @@ class NodeMonitor:
         return queue
 
     def is_at_rest(self) -> bool:
-        """Make a pass, if it has nothing to do."""
+        """Run a pass, if it has nothing to do."""
         if not len(self._nodes) and not self._known and not self._states and self.has_weighed:
             # There are no nodes, and were none in the last pass.
             self._metrics.pass_duration.observe(0.0)
@@ -107,7 +106,7 @@ class NodeMonitor:
         restless, ready = self._calm.part(nodes, self._now())
         if restless or ready != self._settled:
             return False
-        # Everything that the rest of a pass reads is as in the last one, which had nothing to do.
+        # All other inputs of a pass are as in the last one, which had nothing to do.
         self._observe_calm(len(nodes), began)
         self._metrics.pass_duration.observe(self._env.perf_counter() - began)
         return True
@@ -140,7 +139,7 @@ class NodeMonitor:
         await self._weigh_zones(nodes, ready)
         self._metrics.pass_duration.observe(self._env.perf_counter() - began)
 
-    # Who is there
+    # Added and deleted nodes
 
     async def _compare(self, nodes: list[Node], restless: list[Node]) -> None:
         """Log the nodes that were added and deleted."""
@@ -168,7 +167,7 @@ class NodeMonitor:
         self._health.pop(name, None)
         self._unmarked.pop(name, None)
         self._calm.drop(name)
-        # Upstream's queues remember every name that was ever tainted. It may have been in several zones.
+        # Upstream's queues keep every name that was ever tainted. The node may have been in several zones.
         for queue in self.queues.values():
             queue.remove(name)
 
@@ -194,15 +193,15 @@ class NodeMonitor:
         if ready is not None:
             await self._have_tainted(node, ready)
             if first and ready.status == "Unknown":
-                # An earlier manager may have set Unknown without marking the pods. Upstream leaves them.
+                # An earlier manager may have set Unknown without updating the pods. Upstream does not correct them.
                 self._unmarked[name] = None
             await self._mark_pods(node, before, ready)
             if ready.status == "True" and not has_taint(node, UNREACHABLE) and not has_taint(node, NOT_READY):
                 self._calm.add(node, lease, zone)
 
     async def _declare_silent(self, node: Node) -> tuple[Node, NodeCondition | None] | None:
-        """Set the conditions to Unknown, if the live node is silent too. Returns that node and its previous Ready, or
-        None if it could not be written or is gone: it is left out of this pass."""
+        """Set the conditions to Unknown, if the live node is unresponsive, too. Returns that node and its previous
+        Ready, or None if it could not be written or does not exist: this pass skips it."""
         name = node.metadata.name
         for attempt in range(TRIES):
             if attempt:
@@ -262,7 +261,7 @@ class NodeMonitor:
             self._record_node_event(name, node.metadata.uid, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
         if went_down or (name in self._unmarked and ready.status != "True"):
             self._unmarked[name] = None
-            # When it went down just now it was read live.
+            # When it became not ready it was read live.
             if not went_down and await self._is_ready_now(name):
                 return
             record_decision(f"node {name} is not ready (Ready is {ready.status}): the pods on it become not ready")
@@ -271,7 +270,7 @@ class NodeMonitor:
         self._unmarked.pop(name, None)
 
     async def _is_ready_now(self, name: str) -> bool:
-        """Whether the live node is ready, and the cache stale; also when the read fails."""
+        """Whether the live node is ready, and the cache old; also True if the read fails."""
         try:
             return await self._node_writes.is_ready(name)
         except NotFound:
@@ -281,7 +280,7 @@ class NodeMonitor:
             return True
 
     async def _untaint(self, node: Node, why: str) -> None:
-        """Remove both NoExecute taints. What fails is retried in the next pass."""
+        """Remove both NoExecute taints. Failures are retried in the next pass."""
         for taint in (UNREACHABLE, NOT_READY):
             if has_taint(node, taint):
                 record_decision(f"taint {taint.key}:NoExecute of node {node.metadata.name} goes: {why}")

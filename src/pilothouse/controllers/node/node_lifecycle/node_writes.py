@@ -28,7 +28,7 @@ _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class NodeWrites:
-    """The requests about nodes. They raise what the client raises; a conflict only after five tries."""
+    """The requests for nodes. They raise the client's errors; a conflict only after five attempts."""
 
     def __init__(self, client: Client, env: Env) -> None:
         self._client = client
@@ -38,7 +38,7 @@ class NodeWrites:
     async def swap_taints(
         self, node: Node, add: Sequence[Taint], remove: Sequence[Taint], *, while_ready_is: str = ""
     ) -> bool:
-        """Add and then remove, in two requests as upstream: in between there are both, never none.
+        """Add and then remove, in two requests as upstream: in between there are both.
 
         ``while_ready_is``: only on a node whose condition Ready has that status in the very version that is changed.
         False if it has another one by now; then nothing was done.
@@ -64,7 +64,7 @@ class NodeWrites:
             await self._change_taints(node.metadata.name, lambda found: without(found.spec.taints, taints))
 
     async def set_labels(self, name: str, labels: dict[str, str]) -> None:
-        """Set these labels, unless the live node has them: the cache may be behind our own write."""
+        """Set these labels, unless the live node has them: the cache may be older than the controller's own write."""
         node = await self._client.get(_NODE_META, name, resource_version="0")
         if labels.items() <= node.metadata.labels.items():
             return
@@ -74,13 +74,13 @@ class NodeWrites:
         return is_node_ready(await self._client.get(NODES, name))
 
     async def read_whole(self, name: str) -> msgspec.Raw:
-        """The live node with all fields, also those that this program does not know."""
+        """The live node with all fields, including unknown ones."""
         return await self._client.get(NODES.raw, name)
 
     async def put_conditions(
         self, raw: msgspec.Raw, before: Sequence[NodeCondition], after: Sequence[NodeCondition]
     ) -> None:
-        """Write the conditions; unchanged ones go back as they came. ``raw`` is the node with ``before``."""
+        """Write the conditions; unchanged ones keep their JSON. ``raw`` is the node with ``before``."""
         old = _raw_list.decode(take_field(raw, "status.conditions") or b"[]")
         written = [
             old[place] if place < len(before) and condition == before[place] else _encoded(condition)

@@ -45,7 +45,7 @@ class PodWrites:
         return fine
 
     async def _mark(self, pod: Pod) -> None:
-        """Change the live pod. Reason and message stay, as upstream."""
+        """Change the live pod. Reason and message are kept, as upstream."""
         meta = pod.metadata
         raw = await self._client.get(PODS.raw, meta.name, meta.namespace)
         live = msgspec.json.decode(raw, type=Pod)

@@ -3,7 +3,7 @@
 
 
 class TaintLimiter:
-    """A bucket that holds one token. At rate 0 and below it is never refilled."""
+    """A token bucket of size 1. At rate 0 and below it is never refilled."""
 
     def __init__(self, rate: float, now: float, tokens: float = 1.0) -> None:
         self.rate = rate
@@ -57,7 +57,7 @@ class TaintQueue:
         self._due.pop(name, None)
 
     def retry(self, name: str, at: float) -> None:
-        """Process the node again, not before ``at``, unless it was removed meanwhile."""
+        """Process the node again, not before ``at``, unless it is removed meanwhile."""
         if name in self._due:
             self._due[name] = at
 

@@ -40,7 +40,7 @@ def no_schedule_changes(node: Node) -> tuple[list[Taint], list[Taint]]:
 
 
 def no_execute_swap(status: str) -> tuple[Taint, Taint] | None:
-    """The NoExecute taint for that status of Ready, and its opposite; none for True."""
+    """The NoExecute taint for that status of Ready, and the opposite one; none for True."""
     if status == "False":
         return NOT_READY, UNREACHABLE
     return (UNREACHABLE, NOT_READY) if status == "Unknown" else None
@@ -51,8 +51,8 @@ def has_taint(node: Node, taint: Taint) -> bool:
 
 
 def with_taint(taints: Sequence[Taint], new: Taint) -> list[Taint]:
-    """``taints`` with this one in the place of the same key and effect, or at the end. One with the same value stays,
-    and with it ``timeAdded``."""
+    """``taints`` with this one replacing the one with the same key and effect, or appended. One with the same value is
+    kept, with its ``timeAdded``."""
     after = []
     found = False
     for known in taints:

@@ -13,8 +13,8 @@ EXCLUDED_LABEL = "node.kubernetes.io/exclude-disruption"
 
 
 class ZoneState(Enum):
-    """``INITIAL``: not assessed yet. ``NORMAL``: most nodes are ready. ``PARTIAL``: at least three, and too large a
-    share, are not. ``FULL``: none is."""
+    """``INITIAL``: not determined yet. ``NORMAL``: most nodes are ready. ``PARTIAL``: at least three nodes, and too
+    large a share, are not. ``FULL``: none is."""
 
     INITIAL = "Initial"
     NORMAL = "Normal"
@@ -56,8 +56,8 @@ def counts_in_its_zone(node: Node) -> bool:
 
 
 def report(conditions: Sequence[NodeCondition | None], threshold: float, *, more_ready: int = 0) -> ZoneReport:
-    """The state of a zone by the condition Ready of its nodes; None is a node without one. ``more_ready`` are further
-    ready nodes.
+    """The state of a zone by the condition Ready of its nodes; None for a node without one. ``more_ready`` is the
+    number of further ready nodes.
 
     Example, threshold 0.55: 3 of 5 down is 0.6, partial; 3 of 6 is 0.5, normal; 2 of 3 are less than three, normal.
     """

@@ -1,12 +1,12 @@
 """Deletes pods from nodes whose ``NoExecute`` taints they do not tolerate, or no longer tolerate.
 
 Behaviour: a pod that does not tolerate a taint is deleted at once, with its own grace period. One that tolerates all of
-them for a time is deleted when the shortest of these times is over, unless the taint goes before that. A later change
-does not move a deletion that is set; it calls it off or makes it immediate. Nothing is deleted because of a taint that
-is gone: pod and node are read live first. A pod that was made anew under the name of another has its own time. A
-deletion that fails is tried again until it succeeds or is no longer wanted.
+them for some time is deleted after the shortest of these times, unless the taint is removed before. A later change does
+not postpone a scheduled deletion; it cancels it or makes it immediate. Before a deletion pod and node are read live, so
+that nothing is deleted because of a taint that was removed. A pod that was created again with the same name has its own
+time. A failed deletion is retried until it succeeds or is no longer necessary.
 
-Not guaranteed: to spare anybody. DaemonSet pods and static pods stay because they tolerate, for no other reason.
+Not guaranteed: exceptions for any pods. DaemonSet pods and static pods are only kept because of their tolerations.
 
 docs/controllers/taint_eviction.md has where it differs from upstream.
 """

@@ -1,7 +1,7 @@
 """Node and pod events lead to syncs, syncs schedule and cancel deletions, and timers start them.
 
-Three queues. Syncs only read caches and schedule deletions; they never wait, so that one worker each is enough and what
-they read is consistent. Upstream: v1.36 ``pkg/controller/tainteviction``.
+Three queues. Syncs only read caches and schedule deletions, without awaiting, so that one worker each is enough and
+their reads are consistent. Upstream: v1.36 ``pkg/controller/tainteviction``.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ from pilothouse.runtime.events import NORMAL
 
 REASON = "TaintManagerEviction"
 RETRY_SECONDS = (0.01, 60.0)
-"""Upstream tries five times, 10 ms apart, and then forgets the pod (kubernetes#140639)."""
+"""Upstream tries five times, 10 ms apart, and then drops the pod (kubernetes#140639)."""
 RESYNC_SECONDS = 5.0
-"""When a pod is synced again whose cached node and live node differed."""
+"""Delay before a pod is synced again whose cached node and live node differed."""
 
 LIVE_SECONDS = 1.0
-"""How old a live read of a node may be when one of its pods is deleted because of it."""
+"""Maximum age of a live read of a node when one of its pods is deleted because of it."""
 
 _BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0)
 _POD_META = PODS.read_as(Object)
@@ -132,7 +132,7 @@ class TaintEvictionController:
                 pool.queue.shut_down()
             self._log.info("Stopped controller", controller=self.name)
 
-    # What enqueues a sync
+    # Event handlers
 
     def _node_changed(self, old: Node, new: Node) -> None:
         if no_execute_taints(old) != no_execute_taints(new):
@@ -187,7 +187,8 @@ class TaintEvictionController:
                     self._call_off(key)
                     self._set(pod, taints, seconds, decided, immediate=False)
                 elif waits and entry.made_at == self._env.monotonic():
-                    self._set(pod, taints, seconds, decided, immediate=False)  # the same moment may bring more events
+                    # More events may arrive at the same moment.
+                    self._set(pod, taints, seconds, decided, immediate=False)
                 elif waits:
                     entry.taints = taints
 
@@ -236,14 +237,14 @@ class TaintEvictionController:
         return None
 
     async def _is_still_needed(self, key: str, entry: Entry, pod: Pod) -> bool:
-        """Whether the live pod and node give the same decision: the caches may be stale (kubernetes#119862).
+        """Whether the live pod and node lead to the same decision: the caches may be old (kubernetes#119862).
 
-        A time that has passed stays passed. A pod that was to be deleted at once, and tolerates the live taints for a
-        time, gets that time; so does one whose taint was removed and added again meanwhile.
+        A time that has passed counts as passed. A pod that was to be deleted at once, but tolerates the live taints for
+        some time, gets that time; so does one whose taint was removed and added again meanwhile.
         """
         node = await self._live.get(entry.node, since=entry.decided, max_age=LIVE_SECONDS)
         if self._timed_workers.get(key) is not entry:
-            return False  # cancelled, or decided anew
+            return False  # cancelled, or decided again
         if node is None:
             return True
         taints = no_execute_taints(node)
@@ -273,7 +274,7 @@ class TaintEvictionController:
         await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
 
     def _finish(self, key: str, entry: Entry) -> None:
-        """Done, unless something else was decided meanwhile; kept until the pod's deletion is observed."""
+        """Mark as done, unless something else was decided meanwhile; kept until the pod's deletion is observed."""
         entry.state = State.DONE
         pod = self._pods.get(key)
         if self._timed_workers.get(key) is entry and (pod is None or pod.metadata.uid != entry.uid):

@@ -14,13 +14,13 @@ class EvictNow(msgspec.Struct, frozen=True):
 
 
 class EvictAfter(msgspec.Struct, frozen=True):
-    """All are tolerated, one of them only for so many seconds."""
+    """All are tolerated, one of them only for this many seconds."""
 
     seconds: float
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """There are no such taints, or all are tolerated for ever."""
+    """There are no such taints, or all are tolerated without limit."""
 
 
 Decision = EvictNow | EvictAfter | Stay
@@ -35,7 +35,7 @@ def decide_eviction(
 ) -> Decision:
     """The decision for a pod with these tolerations. ``taints`` are NoExecute ones.
 
-    Example: taint a is tolerated for ever, taint b for 60 s by one toleration and for 300 s by another: 60 s.
+    Example: taint a is tolerated without limit, taint b for 60 s by one toleration and for 300 s by another: 60 s.
     """
     shortest = float("inf")
     for taint in taints:
@@ -47,10 +47,10 @@ def decide_eviction(
 
 
 def taints_readded(before: Sequence[Taint], now: Sequence[Taint]) -> bool:
-    """Whether taints were removed and added again since ``before``, and none has stayed all along.
+    """Whether taints were removed and added again since ``before``, and none was present all the time.
 
-    Merged events do not show the moment without it, but ``timeAdded`` differs. Times are only compared with each other,
-    never with a clock. Taints without a time count as having stayed.
+    Merged events do not show the moment without a taint, but ``timeAdded`` differs. Times are only compared with each
+    other, never with a clock. Taints without a time count as unchanged.
     """
     if any(taint in before for taint in now):
         return False

@@ -1,8 +1,8 @@
 """The scheduled deletions, by pod.
 
-An entry is pending, due (the deletion is under way or must be retried), or done. A done one stays until its pod is
-gone, so that one pod is not deleted again with every event. It belongs to a uid: by name alone the next pod of that
-name would never be evicted, as in older releases of upstream (kubernetes#107543).
+An entry is pending, due (the deletion is in progress or must be retried), or done. A done one is kept until its pod is
+gone, so that the pod is not deleted again with every event. It belongs to a uid: with the name only, the next pod with
+that name would never be evicted, as in older releases of upstream (kubernetes#107543).
 """
 
 from enum import Enum
@@ -39,16 +39,16 @@ class Entry:
         self.at = at
         self.made_at = made_at
         self.decided = decided
-        """``LiveNodes.moment`` of the sync that last decided this."""
+        """``LiveNodes.moment`` of the sync that made the last decision."""
         self.state = State.DUE if immediate else State.WAITING
         self.announced = False
         self.triggers = current_triggers()
-        """Of the sync that decided this."""
+        """Of the sync that made the decision."""
 
 
 class TimedWorkers:
-    """Deletions by pod key. ``queue`` returns a key when its time has come, or when a failed deletion is retried; only
-    the entry decides what happens then."""
+    """Deletions by pod key. ``queue`` returns a key when its time has come, or when a failed deletion is retried; the
+    entry determines what happens then."""
 
     def __init__(self, queue: WorkQueue[str]) -> None:
         self.queue = queue
@@ -61,7 +61,7 @@ class TimedWorkers:
         return self._entries.get(key)
 
     def set(self, key: str, entry: Entry, now: float) -> None:
-        """Schedule the deletion at the entry's time, in place of an earlier entry."""
+        """Schedule the deletion at the entry's time, replacing an earlier entry."""
         self._entries[key] = entry
         self.queue.forget(key)
         self.queue.add_after(key, entry.at - now)

@@ -1,11 +1,11 @@
 """Sets the annotation ``node.alpha.kubernetes.io/ttl`` of every node: for how many seconds its kubelet may
 cache Secrets and ConfigMaps. The larger the cluster, the longer.
 
-Behaviour: every node has the annotation ``node.alpha.kubernetes.io/ttl`` with the seconds for the number of nodes there
-are; it is put right whenever the node is added or changes. The steps overlap, so that a cluster at the edge of two does
-not go back and forth.
+Behaviour: every node has the annotation ``node.alpha.kubernetes.io/ttl`` with the seconds for the current number of
+nodes; it is corrected when the node is added or changed. The steps overlap, so that a cluster at the boundary of two
+does not alternate.
 
-Not guaranteed: that all nodes say the same at once. After a step the others follow at their next own change.
+Not guaranteed: that all nodes have the same value. After a step each node is updated at its next change.
 
 docs/controllers/ttl.md has where it differs from upstream.
 """

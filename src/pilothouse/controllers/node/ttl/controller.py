@@ -92,7 +92,7 @@ class TTLController(ManagedController):
         try:
             written = await self._client.patch(_NODE_META, key, patch)
         except NotFound:
-            return None  # it is gone
+            return None  # it was deleted
         if self._nodes.still_has(node.metadata):
             self._written[key] = written.metadata.resource_version
         self.log.info("Changed ttl annotation", v=2, node=key, new=seconds)

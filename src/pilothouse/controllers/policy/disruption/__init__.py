@@ -1,11 +1,11 @@
 """Maintains the status of PodDisruptionBudgets, which the eviction API (``kubectl drain``, node autoscalers,
 descheduler) uses to decide whether a pod may be evicted.
 
-Behaviour: ``disruptionsAllowed`` is what the caches say that the budget leaves: healthy pods without those that were
-evicted and are not gone yet, less those that must stay. It never is written over an eviction that the controller has
-not seen: such a write is a conflict, and is computed anew. A budget that cannot be computed allows nothing and says
-why. An eviction that deleted nothing is forgotten after two minutes, and so is what it left on its pod, the condition
-``DisruptionTarget``.
+Behaviour: ``disruptionsAllowed`` is computed from the caches: healthy pods without those that were evicted and still
+exist, minus those that the budget requires. It never overwrites an eviction that the controller has not observed: that
+is a conflict, and is computed again. A budget that cannot be computed allows no disruptions, and its condition has the
+reason. An eviction that deleted no pod is dropped after two minutes, and so is the condition ``DisruptionTarget`` of
+the pod.
 
 Not guaranteed: that no pod is disrupted. Only evictions respect budgets; deletions, node failures and rollouts don't.
 

@@ -1,4 +1,4 @@
-"""The wiring: what enqueues which budget, one sync of it, and the pods with a stale ``DisruptionTarget``.
+"""The event handlers, the sync of a budget, and pods with a stale ``DisruptionTarget``.
 
 Three queues, one worker each, as upstream (v1.36 ``pkg/controller/disruption/disruption.go``): budgets, budgets that
 are to be synced again when an eviction is overdue, and pods with a stale condition.
@@ -55,7 +55,7 @@ _POD_META = PODS.read_as(Object)
 
 
 class DisruptionController(ManagedController):
-    """See the package for the promises."""
+    """See the package."""
 
     def __init__(self, context: ControllerContext) -> None:
         budgets = context.informer(POD_DISRUPTION_BUDGETS)
@@ -81,7 +81,7 @@ class DisruptionController(ManagedController):
         )
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.add_runnable("events", self._recorder.run)
-        # Upstream has none here: its syncs that come before the event of their last write end in a conflict.
+        # Upstream has none here: its syncs before the event of their last write end in a conflict.
         self._consistency_store = ConsistencyStore(
             read_versions(budgets), prefix="pilothouse_disruption", metrics=context.metrics
         )
@@ -102,7 +102,7 @@ class DisruptionController(ManagedController):
             # The events of their pods are enough when they are deleted.
             informer.add_handler(self._workload_added, self._workload_changed)
 
-    # What enqueues a budget
+    # Event handlers
 
     def _enqueue(self, budget: PodDisruptionBudget) -> None:
         key = object_key(budget.metadata)
@@ -157,7 +157,7 @@ class DisruptionController(ManagedController):
             self._enqueue_for_workload(new)
 
     def _enqueue_for_workload(self, workload: Workload) -> None:
-        """Events of pods come only when a change of size is carried out, and may come before the workload's own."""
+        """Pods have events only after a controller has scaled, and possibly before those of the workload itself."""
         selector = workload.spec.selector
         labels = selector.match_labels if isinstance(selector, LabelSelector) else selector or {}
         for budget in self._budgets.list(workload.metadata.namespace):
@@ -254,7 +254,7 @@ class DisruptionController(ManagedController):
 
     def _record_overdue(self, budget: PodDisruptionBudget, pod: Pod) -> None:
         namespace = budget.metadata.namespace
-        # The namespace in place of the name, as upstream.
+        # As upstream, the namespace instead of the name.
         message = f"Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't"
         self._recorder.event(object_reference(PODS, pod.metadata), WARNING, "NotDeleted", message)
 

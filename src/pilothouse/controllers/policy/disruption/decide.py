@@ -26,7 +26,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evicted(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods that were evicted and are not gone yet."""
+    """The evicted pods that still exist."""
 
     awaited: Mapping[str, datetime.datetime]
     """When each was evicted, by name."""
@@ -57,7 +57,8 @@ def count(spec: PodDisruptionBudgetSpec, pods: int, scale: int) -> Counts:
 
 
 def follow(pods: Sequence[Pod], disrupted: Mapping[str, datetime.datetime], now: datetime.datetime) -> Evicted:
-    """Which of the ``disrupted`` are still expected to be deleted; not those that are gone or terminating."""
+    """The entries of ``disrupted`` whose pod is still expected to be deleted; not those that are gone or
+    terminating."""
     awaited = {}
     overdue = []
     recheck_at: datetime.datetime | None = None

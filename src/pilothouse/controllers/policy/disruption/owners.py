@@ -54,7 +54,7 @@ class Caches(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def group_of(api_version: str) -> str:
-    """``apps`` of ``apps/v1``, nothing of ``v1``. Raises ``NoScale`` for what is neither."""
+    """``apps`` of ``apps/v1``, empty for ``v1``. Raises ``NoScale`` for anything else."""
     if api_version.count("/") > 1:
         raise NoScale(f"unexpected GroupVersion string: {api_version}")
     return api_version.rpartition("/")[0]
@@ -99,8 +99,8 @@ class Owners:
         self._caches = caches
 
     async def expected(self, pods: Sequence[Pod]) -> Expected:
-        """The replicas of all owners of the pods. Raises ``NoScale`` for the first pod whose owner has no size,
-        ``Undiscovered``, and what the client raises."""
+        """The replicas of all owners of the pods. Raises ``NoScale`` for the first pod whose owner has no scale,
+        ``Undiscovered``, and the client's errors."""
         scales: dict[str, int] = {}
         known: set[str] = set()  # uids of owners whose scale is in the sum; never iterated
         unmanaged = []
@@ -120,7 +120,7 @@ class Owners:
         return Expected(sum(scales.values()), tuple(unmanaged))
 
     async def _get_scale(self, owner: OwnerReference, namespace: str) -> Scale | None:
-        """The scale subresource of the owner; ``None`` if there is no such owner."""
+        """The scale subresource of the owner; ``None`` if the owner does not exist."""
         try:
             resource = await self._mapper.resource_for(owner.api_version, owner.kind)
         except LookupError as error:
@@ -166,7 +166,7 @@ SCALE_FORMS = (
     ("apps", "v1beta2", "Scale"),
     ("extensions", "v1beta1", "Scale"),
 )
-"""What client-go v0.36 reads as a scale (``scale/util.go``)."""
+"""The versions of scale that client-go v0.36 reads (``scale/util.go``)."""
 
 
 class _ScaleSpec(View, frozen=True):

@@ -15,11 +15,11 @@ from pilothouse.semantics.pods import is_terminal
 
 STALE_SECONDS = 120.0
 BY_KUBELET = "TerminationByKubelet"
-"""A kubelet may take any time from its announcement to the end of the pod."""
+"""A kubelet may take any time between setting the condition and the termination of the pod."""
 
 
 def seconds_until_stale(pod: Pod, now: datetime.datetime) -> float | None:
-    """Seconds until the pod's condition is to be reset; ``None`` if it is not stale or there is none."""
+    """Seconds until the pod's condition is to be reset; ``None`` if there is no stale one."""
     if pod.metadata.deletion_timestamp is not None or is_terminal(pod):
         return None
     condition = find_condition(pod.status.conditions, DISRUPTION_TARGET)

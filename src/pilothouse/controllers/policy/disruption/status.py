@@ -30,8 +30,8 @@ def reported(
     awaited: Mapping[str, datetime.datetime],
     now: datetime.datetime,
 ) -> PodDisruptionBudgetStatus | None:
-    """The new status; ``None`` if nothing changed. A budget without expected pods allows no evictions: its first pods
-    may be created before this controller sees them."""
+    """The new status; ``None`` if nothing changed. A budget without expected pods allows no evictions, because its
+    first pods may be created before this controller observes them."""
     allowed = max(0, healthy - counts.desired) if counts.expected > 0 else 0
     generation = budget.metadata.generation
     old = budget.status

@@ -1,12 +1,12 @@
 """Maintains the status of ResourceQuotas: the enforced limits, and how much of each is used.
 
-Behaviour: a quota's ``status.hard`` follows its ``spec.hard``, and ``status.used`` what is in the caches, as the
-evaluators of admission count it, when the limits change, when something that a limit is about goes or uses less, and
-every ``--resource-quota-sync-period``. What is created is charged by admission at once; this controller gives back, and
-puts right: what admission has let in before it knew a new limit is counted when it is seen. What cannot be counted now
-keeps its old number. Nothing is written when nothing is different.
+Behaviour: ``status.hard`` follows ``spec.hard``, and ``status.used`` the caches, computed by admission's evaluators
+when the limits change, when a counted object is deleted or uses less, and every ``--resource-quota-sync-period``.
+Admission charges creations at once; this controller releases usage and corrects it: objects that were admitted before
+admission observed a new limit are counted here. Usage that cannot be computed keeps its old value. Nothing is written
+if nothing changed.
 
-Not guaranteed: that ``used`` is never too high. What goes is given back when its deletion has been seen.
+Not guaranteed: that ``used`` is never too high. It is lowered when the deletion is observed.
 
 docs/controllers/resourcequota.md has where it differs from upstream.
 """
@@ -21,7 +21,7 @@ from pilothouse.runtime.watches import Watch, any_object
 
 
 class ResourceQuotaOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. The last is upstream's gate ``PodLevelResources``, on in v1.36."""
+    """The options. The last one is upstream's gate ``PodLevelResources``, on in v1.36."""
 
     sync_period: float = 300.0
     concurrent_syncs: int = 5

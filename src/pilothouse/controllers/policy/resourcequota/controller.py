@@ -36,7 +36,7 @@ RAISE_DELAY_SECONDS = 0.1
 
 
 class ResourceQuotaController:
-    """See the package for the promises. Keys are those of quotas. Create it on the running loop."""
+    """See the package. Keys are those of quotas. Create it in the running loop."""
 
     name = DESCRIPTOR.name
 
@@ -89,7 +89,7 @@ class ResourceQuotaController:
         )
 
     async def run(self) -> None:
-        """Work until cancelled. Counting begins when the caches are filled, or have been waited for."""
+        """Run until cancelled. Counting starts when the caches are synced, or the wait for them has timed out."""
         self._log.info("Starting controller", controller=self.name)
         try:
             async with TaskGroup(self.name) as group:
@@ -112,7 +112,7 @@ class ResourceQuotaController:
             self._added_to.shut_down()
             self._log.info("Stopped controller", controller=self.name)
 
-    # What enqueues a quota
+    # Event handlers
 
     def _quota_changed(self, old: ResourceQuota, new: ResourceQuota) -> None:
         # Not for changes of the status, which is written here and by admission.
@@ -153,7 +153,7 @@ class ResourceQuotaController:
         await self._sync_usage(key)
 
     async def _raise_usage(self, key: str) -> None:
-        # A decrease would take back the charges of other objects that were not seen yet.
+        # A decrease would release the charges of other objects that were not observed yet.
         await self._sync_usage(key, only_raise=True)
 
     async def _sync_usage(self, key: str, *, only_raise: bool = False) -> None:
@@ -184,7 +184,7 @@ class ResourceQuotaController:
             raise RetryLater("; ".join(unread))
 
     async def _count(self, quota: ResourceQuota) -> tuple[Amounts, list[str]]:
-        """The usage, without what cannot be counted now, and the errors."""
+        """The usage, without resources that cannot be computed, and the errors."""
         if any(name.endswith(OF_DEVICE_CLASS) for name in quota.spec.hard):
             self.monitors.measure_claims()
         scopes = scopes_of(quota)

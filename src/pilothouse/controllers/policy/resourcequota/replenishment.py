@@ -25,7 +25,7 @@ def as_json(view: View) -> Json:
 
 
 def pod_matters(old: Pod, new: Pod, now: datetime.datetime) -> bool:
-    """Its allocated resources or its scope have changed, or it has ended."""
+    """Its allocated resources or its scope have changed, or it has finished."""
     if _given(old) != _given(new):
         return True
     before, after = as_json(old), as_json(new)

@@ -29,8 +29,8 @@ def scopes_of(quota: ResourceQuota) -> tuple[ScopeRequirement, ...]:
 
 
 def new_status(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> NewStatus | None:
-    """The status to write; ``None`` if nothing changed. What was not counted keeps its usage; what is no longer limited
-    is removed."""
+    """The status to write; ``None`` if nothing changed. Resources that were not computed keep their usage; those that
+    are no longer limited are removed."""
     used = amounts(quota.status.used) | dict(counted)
     used = {name: used[name] for name in sorted(used) if name in quota.spec.hard}
     same_limits = amounts(quota.spec.hard) == amounts(quota.status.hard)
@@ -40,9 +40,8 @@ def new_status(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> NewStat
 
 
 def may_miss_objects(quota: ResourceQuota, counted: Mapping[str, Quantity]) -> bool:
-    """Whether objects that are created at the same time may be missing from this usage: a limit is new, so that
-    admission does not know it; or the usage of something has decreased, and the charge of what was not in the cache is
-    taken back."""
+    """Whether this usage may miss objects that are being created: a limit is new, and admission has not observed it
+    yet; or some usage has decreased, so that the charge of objects that are not in the cache would be released."""
     hard, used = quota.status.hard, amounts(quota.status.used)
     return any(name not in hard or (name in used and amount < used[name]) for name, amount in counted.items())
 

@@ -2,9 +2,9 @@
 misspelt field or a comparison of a number with a string. API servers accept such expressions, and fail when
 they evaluate them.
 
-Behaviour: a new generation of a policy is checked once, and ``status.observedGeneration`` says so. Expressions of
-validations and of their messages are checked against at most ten types. What is found are warnings: the policy does
-what it does all the same.
+Behaviour: each generation of a policy is checked once, and ``status.observedGeneration`` is set. Expressions of
+validations and their messages are checked against at most ten types. The results are warnings; they do not affect the
+evaluation of the policy.
 
 Not guaranteed: that it is checked again when one of the types changes.
 

@@ -73,8 +73,8 @@ _SCALARS = {"bool", "int", "uint", "double", "string", "bytes", "timestamp", "du
 
 
 class Checker:
-    """Checks the expressions of one policy against one type. ``params`` is None where the policy has no
-    ``paramKind``: then ``params`` is no variable. Of an unknown type it is ``ANYTHING`` (v1.36 ``createVariableOpts``).
+    """Checks the expressions of one policy against one type. ``params`` is None if the policy has no ``paramKind``:
+    then there is no variable ``params``. For an unknown type it is ``ANYTHING`` (v1.36 ``createVariableOpts``).
 
     Large expressions and types are compiled by the process of ``hire``; after each of the others control returns to the
     loop. Every method raises ``Busy``.

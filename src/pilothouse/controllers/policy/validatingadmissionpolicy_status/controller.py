@@ -27,7 +27,7 @@ QUEUE = "validatingadmissionpolicy-status"
 
 
 class PolicyStatusController(ManagedController):
-    """See the package for the promises. Keys are names of policies."""
+    """See the package. Keys are names of policies."""
 
     def __init__(self, context: ControllerContext) -> None:
         policies = context.informer(VALIDATING_ADMISSION_POLICIES)
@@ -62,7 +62,7 @@ class PolicyStatusController(ManagedController):
                 force=True,
             )
         except (Conflict, NotFound) as error:
-            # The cache is behind. It will show the policy as it is now, or that it is gone.
+            # The cache is old. It will get the current policy, or its deletion.
             raise RetryLater(str(error)) from error
         return None
 

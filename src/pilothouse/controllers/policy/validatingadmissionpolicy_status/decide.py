@@ -24,7 +24,7 @@ class TypeName(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What a rule names: a resource of a group and version."""
+    """A resource with group and version, as a rule names it."""
 
     group: str
     version: str
@@ -47,7 +47,7 @@ def named_in(rule: ResourceRule) -> Iterator[Named]:
 
 
 def types_to_check(spec: ValidatingAdmissionPolicySpec, kinds_of: KindsOf) -> list[TypeName]:
-    """The types, sorted; up to the first rule that gives ten."""
+    """The types, sorted; up to the first rule with which there are ten."""
     found: set[TypeName] = set()
     for rule in spec.match_constraints.resource_rules if spec.match_constraints is not None else ():
         kinds = [kind for name in named_in(rule) for kind in kinds_of(name)]
@@ -58,7 +58,7 @@ def types_to_check(spec: ValidatingAdmissionPolicySpec, kinds_of: KindsOf) -> li
 
 
 def type_of_params(spec: ValidatingAdmissionPolicySpec) -> TypeName | None:
-    """The kind of the policy's parameters; None without one, or if its version is invalid (``paramsGVK``)."""
+    """The kind of the policy's parameters; None if there is none or its version is invalid (``paramsGVK``)."""
     if spec.param_kind is None or spec.param_kind.api_version.count("/") > 1:
         return None
     group, _slash, version = spec.param_kind.api_version.rpartition("/")

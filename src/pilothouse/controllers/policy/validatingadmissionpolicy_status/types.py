@@ -50,7 +50,7 @@ class Schemas:
 
 
 def filled(schemas: Mapping[str, Schema], schema: Schema, above: tuple[str, ...] = ()) -> Schema:
-    """The schema without references. A recursive one ends in an object without properties."""
+    """The schema with all references resolved. A recursive one ends in an object without properties."""
     key = _referred(schema)
     if key:
         if key in above:

@@ -1,12 +1,12 @@
 """Creates the PersistentVolumeClaims of generic ephemeral volumes of pods.
 
 Behaviour: for each ephemeral volume of a pod that is not being deleted there is a claim ``<pod>-<volume>`` with the
-labels, annotations and spec of the template, owned by the pod. Whoever deletes it while the pod lives sees it come
-again. A claim of that name that was not made for the pod is left alone, and an event on the pod says so.
+labels, annotations and spec of the template, owned by the pod. If it is deleted while the pod exists, it is created
+again. A claim with that name that was not created for the pod is not changed, and an event of the pod reports it.
 
-Not guaranteed: that the claim goes. It has its owner, and the garbage collector sees to it.
+Not guaranteed: that the claim is deleted. The garbage collector deletes it because of its owner.
 
-docs/controllers/ephemeral_volume.md has what enqueues it and where it differs from upstream.
+docs/controllers/ephemeral_volume.md has the triggers and the differences from upstream.
 """
 
 import msgspec

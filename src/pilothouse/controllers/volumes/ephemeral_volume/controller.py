@@ -21,7 +21,7 @@ COMPONENT = "ephemeral_volume"
 
 
 class VolumeFailed(Exception):
-    """A volume of a pod cannot be provided now; an event says why. Retried."""
+    """A volume of a pod cannot be provided now; an event reports the reason. Retried."""
 
 
 class EphemeralVolumeController(ManagedController):
@@ -83,7 +83,7 @@ class EphemeralVolumeController(ManagedController):
         try:
             await self._client.create(PERSISTENT_VOLUME_CLAIMS.raw, step.claim, namespace)
         except AlreadyExists as error:
-            # Ours, which the cache lacks yet, or a foreign one: the cache will have it.
+            # It is the controller's own, or another one's: the cache will get it.
             self._failed.inc()
             raise RetryLater(str(error)) from error
         except (ApiError, OSError) as error:

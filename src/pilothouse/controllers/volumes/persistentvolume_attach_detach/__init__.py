@@ -1,19 +1,19 @@
 """Attaches volumes of CSI drivers to the nodes of the pods that use them, and detaches them when no pod uses
 them any more.
 
-It does neither itself: it makes and deletes VolumeAttachments, and the driver's external-attacher does what they say.
+It creates and deletes VolumeAttachments; the driver's external-attacher attaches and detaches.
 
-Behaviour: a volume that a pod on a managed node uses is attached there, and only then reported in the node's
-``status.volumesAttached``, without which a kubelet mounts nothing. It is detached only after it has been taken off that
-report, and, as long as the node is healthy, only after the kubelet has said that it does not use it any more. A volume
-that one node may have at a time is attached to no other node before it is known to be detached. After six minutes of
-an unhealthy node, or at once if the node is declared out of service, it is detached without asking the kubelet.
+Behaviour: a volume that a pod on a managed node uses is attached, and only then reported in the node's
+``status.volumesAttached``, without which a kubelet does not mount it. It is detached only after it was removed from
+that report and, as long as the node is healthy, only after the kubelet has reported that it does not use it any more. A
+volume that may only be attached to one node is not attached to another one before it was detached. If a node is
+unhealthy for six minutes, or is declared out of service, volumes are detached without waiting for the kubelet.
 
-Not guaranteed: that a volume which was detached by force was not written to any more. Who takes that risk is
-``--disable-force-detach-on-timeout``, and the taint.
+Not guaranteed: that nothing was written to a volume after a forced detach. ``--disable-force-detach-on-timeout``
+prevents those after a timeout.
 
-``decide`` says when to detach, ``operations`` has what is under way or in backoff, ``attaching`` the requests.
-docs/controllers/persistentvolume_attach_detach.md lists its triggers and its differences from upstream.
+``decide`` determines when to detach, ``operations`` has pending operations and backoff, ``attaching`` the requests.
+docs/controllers/persistentvolume_attach_detach.md has the triggers and the differences from upstream.
 """
 
 import msgspec

@@ -1,4 +1,4 @@
-"""The volumes that are or may be attached to nodes, and what the nodes' status has of them. Upstream: v1.36
+"""The volumes that are or may be attached to nodes, and what the nodes' status reports. Upstream: v1.36
 ``pkg/controller/volume/attachdetach/cache/actual_state_of_world.go``."""
 
 from collections.abc import Callable, Iterable
@@ -12,8 +12,7 @@ from pilothouse.semantics.attachments import Disk
 class Attachment(msgspec.Struct):
     """A volume on a node. ``confirmed``: it is attached; otherwise it may be.
 
-    ``disk`` is None as long as only the name is known. ``since`` is when it was first not desired any more, in loop
-    time.
+    ``disk`` is None if only the name is known. ``since`` is the loop time since which it has not been desired.
     """
 
     volume: str
@@ -31,11 +30,11 @@ class ActualStateOfWorld:
         self._volumes: dict[str, dict[str, Attachment]] = {}
         self._in_use: dict[str, set[str]] = {}
         self._assumed: dict[str, set[str]] = {}
-        """Volumes of which nodes have not reported since they became known."""
+        """Volumes of nodes that have not reported since the volumes became known."""
         self._reported: dict[str, dict[str, None]] = {}
         self._due: dict[str, None] = {}
 
-    # What is attached
+    # Attached volumes
 
     def attach(self, pair: Pair, disk: Disk | None) -> None:
         """The volume is attached, and must be in the node's status."""
@@ -93,7 +92,7 @@ class ActualStateOfWorld:
         found = (each for nodes in self._volumes.values() for each in nodes.values())
         return sorted(found, key=lambda each: (each.volume, each.node))
 
-    # What nodes use
+    # Volumes in use
 
     def set_in_use(self, node: str, volumes: Iterable[str]) -> None:
         """The node reports exactly these volumes as in use."""

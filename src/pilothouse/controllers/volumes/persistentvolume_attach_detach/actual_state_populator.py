@@ -1,9 +1,9 @@
-"""What earlier managers have attached. Upstream: v1.36
+"""Adds the volumes that earlier managers attached. Upstream: v1.36
 ``pkg/controller/volume/attachdetach/attach_detach_controller.go`` (``populateActualStateOfWorld``,
 ``processVolumeAttachments``).
 
-Upstream reads its caches, once. A cache may begin with a stale list: what was attached after that would never be found,
-stay where it is when unused, and be attached elsewhere all the same. Here VolumeAttachments are listed live.
+Upstream reads its caches, once. A cache may start with an old list: volumes attached after that would never be found,
+not be detached, and be attached to other nodes as well. Here VolumeAttachments are listed live.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class ActualStatePopulator:
         self.is_over = False
 
     async def learn(self) -> None:
-        """Run once, before the first round. Raises ``RetryLater`` when the server does not answer."""
+        """Run once, before the first round. Raises ``RetryLater`` if the API server does not respond."""
         try:
             # One that cannot be parsed is not in the cache, either, whose reflector logs it.
             page = await self._client.list_all(VOLUME_ATTACHMENTS, on_undecodable=lambda _found: None)

@@ -1,5 +1,5 @@
-"""VolumeAttachments, and the driver's answer in them. Pure. Upstream: v1.36 ``pkg/volume/csi/csi_attacher.go``, which
-polls; here the watch has each change."""
+"""VolumeAttachments, and the driver's result in their status. Pure. Upstream: v1.36 ``pkg/volume/csi/csi_attacher.go``,
+which polls; here the watch delivers changes."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def new_attachment(disk: Disk, node: str) -> dict[str, Any]:
 
 
 def verify_attachment_status(found: VolumeAttachment | None) -> Done | Failed | None:
-    """The result of the request; None as long as it is pending. The cache will have one that it lacks."""
+    """The result of the request; None as long as it is pending, or the cache does not have it yet."""
     if found is None:
         return None
     if found.metadata.deletion_timestamp is not None:
@@ -56,5 +56,5 @@ def verify_detachment_status(found: VolumeAttachment | None) -> Done | Failed | 
 
 
 def too_late(kind: str, driver: str, handle: str) -> str:
-    """The error for a driver that has not answered."""
+    """The error if the driver has not responded."""
     return f"timed out waiting for external-attacher of {driver} CSI driver to {kind} volume {handle}"

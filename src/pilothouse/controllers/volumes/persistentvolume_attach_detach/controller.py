@@ -2,7 +2,7 @@
 
 Upstream checks everything ten times a second. Here a pair of volume and node is *open* as long as its states differ,
 and a round checks the open pairs: when something has changed, or when a backoff, a deadline or a timeout ends; at most
-ten times a second. Each round detaches before it attaches, so that a volume that moves leaves its old node first.
+ten times a second. Each round detaches before it attaches, so that a volume that moves is detached first.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ class AttachDetachController(ManagedController):
         self._answers: dict[str, Operation] = {}
         """Pending operations, by the name of the VolumeAttachment."""
         self._users: dict[str, dict[str, None]] = {}
-        """The pods with claims that have not ended, by node."""
+        """The pods with claims that have not finished, by node."""
         self._populator = ActualStatePopulator(
             context.client, self._nodes, self._volumes, desired=self._desired, actual=self._actual
         )
@@ -203,7 +203,7 @@ class AttachDetachController(ManagedController):
                 del self._users[pod.spec.node_name]
 
     def _add_pod_volumes(self, pod: Pod) -> None:
-        """What is unknown now is found when the claim or volume changes."""
+        """Volumes that are unknown now are added when the claim or volume changes."""
         if not self._desired.is_managed(pod.spec.node_name):
             return
         for volume in pod.spec.volumes:
@@ -349,7 +349,7 @@ class AttachDetachController(ManagedController):
                 if operation.kind == ATTACH:
                     self._fail(operation, too_late("attach", driver, handle))
                 else:
-                    # Upstream does not know the driver here, and records that.
+                    # Upstream does not find the driver here, and records that.
                     self._fail(operation, too_late("detach", "unknown", handle))
 
     async def _detach_unused(self) -> None:
@@ -360,7 +360,7 @@ class AttachDetachController(ManagedController):
             if self._desired.get(pair) is not None:
                 continue
             if found is None or driver_and_handle(found.volume) is None:
-                # Nothing is left to be done, or it is the volume of another plugin.
+                # Nothing is left to do, or the volume belongs to another plugin.
                 del self._open[pair]
                 continue
             if not self._operations.may_begin(DETACH, pair, exclusive=self._is_exclusive(pair)):
@@ -462,8 +462,8 @@ class AttachDetachController(ManagedController):
         self._await_answer(name, operation)
 
     async def _create_attachment(self, name: str, disk: Disk, node: str) -> VolumeAttachment:
-        """Create the VolumeAttachment unless it exists. The cache alone does not prove that it does: it may have one
-        that was deleted long ago, with the driver's answer to that."""
+        """Create the VolumeAttachment unless it exists. The cache is not sufficient: it may have one that was deleted
+        long ago, with the driver's result."""
         if name in self._attachments:
             with contextlib.suppress(NotFound):
                 return await self._client.get(VOLUME_ATTACHMENTS, name)
@@ -490,14 +490,14 @@ class AttachDetachController(ManagedController):
             raise RequestFailed(f"kubernetes.io/csi: {text}") from error
         left = known(bytes(answer), VolumeAttachment).object
         if left.metadata.name == name and left.metadata.finalizers:
-            # Only a cache that had it can prove that it is gone.
+            # Only a cache that had it can prove that it was deleted.
             operation.version = left.metadata.resource_version
             self._await_answer(name, operation)
         else:
             self._succeed(operation)
 
     async def _verify_unused(self, volume: str, node: str) -> None:
-        """Check that the live node neither uses the volume nor has it in its status: the cache may be stale, and an
+        """Check that the live node neither uses the volume nor reports it in its status: the cache may be old, and an
         earlier manager may have written the status."""
         try:
             found = await self._client.get(NODES, node)
@@ -571,7 +571,7 @@ class AttachDetachController(ManagedController):
     # The nodes' status
 
     async def _report(self, name: str) -> bool:
-        """Whether the node's status is up to date. A missing node needs none."""
+        """Whether the node's status is up to date. A missing node has none."""
         volumes = self._actual.take_report(name)
         if self._nodes.get(name) is None:
             return True
@@ -589,7 +589,7 @@ class AttachDetachController(ManagedController):
             return False
         return True
 
-    # What may have been missed
+    # Missed events
 
     async def _verify(self) -> None:
         """Check that all volumes believed to be attached are (``VolumesAreAttached``)."""
@@ -604,7 +604,7 @@ class AttachDetachController(ManagedController):
                 self.log.info("A volume is not attached any more", volume=each.volume, node=each.node)
                 self._actual.detach(pair)
             elif not found.status.attached:
-                # An operation is under way: that must not be forgotten.
+                # An operation is in progress, and must not be dropped.
                 self._actual.unreport(pair)
                 self._actual.doubt(pair, disk)
 
@@ -622,7 +622,7 @@ class AttachDetachController(ManagedController):
             return _ATTACHED
 
     def _populate(self) -> None:
-        """Repair what went wrong in the handling of an event (upstream's populator)."""
+        """Correct errors in the handling of events (upstream's populator)."""
         for pod in self._desired.pods():
             found = self._pods.get(object_key(pod.metadata))
             if found is None or found.metadata.uid != pod.metadata.uid:
@@ -642,7 +642,7 @@ class AttachDetachController(ManagedController):
 
 
 _ATTACHED = VolumeAttachment(status=AttachmentStatus(attached=True))
-"""The assumed state of an attachment until there is an answer."""
+"""The assumed state of an attachment until there is a response."""
 
 
 def _parts(operation: Operation) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """The volumes that pods on managed nodes use. Upstream: v1.36
 ``pkg/controller/volume/attachdetach/cache/desired_state_of_world.go``.
 
-Upstream looks a pod's volumes up again when it is deleted, which fails if its claims are gone; here they are stored
+Upstream looks up a pod's volumes again when it is deleted, which fails if its claims are gone; here they are stored
 with the pod.
 """
 
@@ -40,7 +40,7 @@ class DesiredStateOfWorld:
         return True
 
     def abandon(self, node: str) -> None:
-        """The node is gone. As long as pods need volumes there it stays managed."""
+        """The node was deleted. As long as pods need volumes there it stays managed."""
         if not self._nodes.get(node):
             self._nodes.pop(node, None)
 

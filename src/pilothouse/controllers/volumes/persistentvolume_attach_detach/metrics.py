@@ -19,7 +19,8 @@ def plugin_of(volume: str) -> str:
 
 
 class Metrics:
-    """``desired`` and ``actual`` give the volumes of all pairs, ``in_use`` node and volume for each volume of a pod."""
+    """``desired`` and ``actual`` return the volumes of all pairs, ``in_use`` node and volume for each volume of a
+    pod."""
 
     def __init__(
         self,

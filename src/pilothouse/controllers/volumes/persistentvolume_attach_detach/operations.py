@@ -1,5 +1,5 @@
-"""The operations under way, one at a time for each volume (for multi-attach volumes for each volume and node), and
-backoff after failures.
+"""Pending operations, one at a time for each volume (for multi-attach volumes for each volume and node), and backoff
+after failures.
 
 Upstream: v1.36 ``pkg/volume/util/nestedpendingoperations`` with ``pkg/util/goroutinemap/exponentialbackoff``.
 """
@@ -18,8 +18,8 @@ FIRST_SECONDS, LONGEST_SECONDS = 0.5, 122.0
 
 
 class Operation(msgspec.Struct, eq=False):
-    """An operation under way. ``pods`` get its events. ``verify``: check the live node first. ``deadline`` is when the
-    driver's answer is overdue, once the request was made."""
+    """A pending operation. ``pods`` get its events. ``verify``: check the live node first. ``deadline`` is when the
+    driver's response is overdue, after the request was sent."""
 
     kind: str
     pair: Pair
@@ -49,13 +49,13 @@ class Operations:
         self._rests: dict[Pair, RetryBackoff] = {}
 
     def is_running(self, pair: Pair, *, exclusive: bool) -> bool:
-        """Whether an operation under way concerns the volume on that node."""
+        """Whether a pending operation affects the volume on that node."""
         volume, node = pair
         running = self._running.get(volume)
         return running is not None and (exclusive or node in running or "" in running)
 
     def may_begin(self, kind: str, pair: Pair, *, exclusive: bool) -> bool:
-        """Whether nothing is under way, and this kind is not in backoff."""
+        """Whether no operation is pending, and this kind is not in backoff."""
         if self.is_running(pair, exclusive=exclusive):
             return False
         rest = self._rests.get(_key(pair, exclusive))

@@ -1,19 +1,20 @@
 """Binds claims and volumes to each other, requests the provisioning of missing volumes, and reclaims released
 ones.
 
-Behaviour: no volume is given to two claims and no claim gets two volumes, whatever fails in between: the volume is
-written first, under its resourceVersion, and a sync that finds half a binding completes or reverts it. A claim that
-names no volume gets the smallest of those with the fewest access modes that do. A volume whose claim is gone is
-Released only after the API server itself has said that the claim is gone. What a user linked, a user keeps. Everything
-is synced again every ``--pvclaimbinder-sync-period``.
+Behaviour: no volume is bound to two claims and no claim to two volumes, whatever fails in between: the volume is
+written first, with its resourceVersion, and a sync that finds an incomplete binding completes or reverts it. A claim
+without volumeName gets the smallest matching volume with the fewest access modes. A volume is Released only after a
+live read has shown that its claim was deleted. Bindings by users are kept. Everything is synced again every
+``--pvclaimbinder-sync-period``.
 
-Not guaranteed: volumes. Those are made and deleted by external provisioners (CSI), which act upon annotations. Of
-the plugins inside upstream's program only host paths are there; none scrubs a volume for policy Recycle.
+Not guaranteed: provisioning and deletion of volumes, which external provisioners (CSI) perform because of annotations.
+Of upstream's in-tree plugins there is only host path; volumes with policy Recycle are not scrubbed.
 
-Files: ``stores`` the newest known claims and volumes, ``claims`` and ``volumes`` what is to become of one, ``links``
-how that is written, ``plugins`` who makes and deletes volumes, ``operations`` what takes long and runs concurrently,
-``provisioning`` and ``reclaiming`` those operations, ``writes`` the requests, ``metrics`` the metrics, ``controller``
-the wiring. docs/controllers/persistentvolume_binder.md lists its triggers and its differences from upstream.
+Files: ``stores`` the latest claims and volumes, ``claims`` and ``volumes`` the decisions about one of them, ``links``
+the written JSON, ``plugins`` which plugin creates and deletes a volume, ``operations`` long operations that run
+concurrently, ``provisioning`` and ``reclaiming`` those operations, ``writes`` the requests, ``metrics`` the metrics,
+``controller`` the event handlers and syncs. docs/controllers/persistentvolume_binder.md has the triggers and the
+differences from upstream.
 """
 
 import msgspec
@@ -30,7 +31,7 @@ class BinderOptions(msgspec.Struct, frozen=True, kw_only=True):
     sync_period: float = 15.0
     dynamic_provisioning: bool = True
     hostpath_provisioner: bool = False
-    """Make volumes of class provisioner ``kubernetes.io/host-path``: for clusters of one node, in tests."""
+    """Provision volumes of class provisioner ``kubernetes.io/host-path``: for tests with one node."""
 
 
 DESCRIPTOR = Descriptor(

@@ -27,7 +27,7 @@ NOTHING_TO_BIND = "no persistent volumes available for this claim and no storage
 
 
 class Surroundings(Protocol):
-    """The state that a decision needs besides the claim."""
+    """The state that a decision needs in addition to the claim."""
 
     def volume(self, name: str) -> PersistentVolume | None: ...
 
@@ -40,7 +40,7 @@ class Surroundings(Protocol):
     def default_class(self) -> StorageClass | None: ...
 
     def unscheduled_pods(self, claim: PersistentVolumeClaim) -> list[str]:
-        """The names of the pods that use the claim, have not ended, and have no node yet."""
+        """The names of the pods that use the claim, have not finished, and are not scheduled yet."""
         ...
 
 
@@ -75,7 +75,7 @@ class Provision(msgspec.Struct, frozen=True):
 
 
 class Lose(msgspec.Struct, frozen=True):
-    """The claim is Lost: its volume is gone."""
+    """The claim is Lost: its volume was deleted."""
 
     reason: str
     message: str

@@ -1,7 +1,7 @@
-"""What enqueues claims and volumes, and their syncs.
+"""The event handlers for claims and volumes, and their syncs.
 
 Two queues with one worker each, as upstream (v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``):
-two concurrent syncs of claims could give one volume to both. They share the state in ``stores``.
+concurrent syncs of two claims could bind both to one volume. They share the state in ``stores``.
 """
 
 import asyncio
@@ -151,7 +151,7 @@ class BinderController:
         queue.add(object_key(found.metadata))
 
     def _take_claim(self, key: str) -> Claim | None:
-        """Store what the informer has; None if the store has something newer."""
+        """Store the informer's object; None if the store has a newer one."""
         view, raw = self._shown_claims.cache.get(key), self._shown_claims.cache.raw(key)
         assert view is not None, "it is there"
         assert raw is not None, "what is written back whole is cached with its JSON"
@@ -238,8 +238,8 @@ class BinderController:
     async def _has_volume(self, claim: PersistentVolumeClaim) -> bool:
         """Whether the live volume exists, and is not bound to another claim.
 
-        The store may have started from a stale list of volumes, and "data on the volume is lost" is final. Upstream
-        (``syncBoundClaim``) believes its cache.
+        The store may have started from an old list of volumes, and "data on the volume is lost" is final. Upstream
+        (``syncBoundClaim``) only uses its cache.
         """
         name = claim.spec.volume_name
         found = await self._writes.live_volume(name) if name else None
@@ -297,7 +297,7 @@ class BinderController:
 
         async def provision() -> None:
             if not self._shown_claims.cache.still_has(claim.object.metadata):
-                return  # it was deleted before its turn
+                return  # it was deleted meanwhile
             self._metrics.begin("provision", key, provisioner)
             try:
                 if provisioner == HOST_PATH:
@@ -375,10 +375,10 @@ class BinderController:
         return await self._writes.update_volume(volume, body)
 
     async def _claim_of(self, volume: PersistentVolume) -> PersistentVolumeClaim | None:
-        """The claim that the volume is bound to, None if it is gone.
+        """The claim to which the volume is bound, None if it was deleted.
 
-        Provisioners and the scheduler bind volumes, maybe before the cache has the claim. Before a volume is Released,
-        which may be its end, the claim is read live.
+        Provisioners and the scheduler bind volumes, possibly before the cache has the claim. Before a volume is
+        Released, which may delete it, the claim is read live.
         """
         reference = volume.spec.claim_ref
         if reference is None or not reference.uid:

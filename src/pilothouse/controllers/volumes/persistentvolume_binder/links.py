@@ -1,6 +1,6 @@
-"""How claims and volumes are written: each object as it was read, with what changes replaced. Pure.
+"""The written claims and volumes: the JSON of each object with the changed fields replaced. Pure.
 
-Each function returns the new JSON, or None where nothing would change; ``shared.volume_links`` has the first write of a
+Each function returns the new JSON, or None if nothing changes; ``shared.volume_links`` has the first write of a
 binding. Upstream: v1.36 ``pkg/controller/volume/persistentvolume/pv_controller.go``.
 """
 

@@ -15,7 +15,7 @@ Key = tuple[str, ...]
 
 
 class Metrics:
-    """Counts objects on collection, and times provisioning and deletion from the first try to the end."""
+    """Counts objects with each scrape, and measures provisioning and deletion from the first attempt to the end."""
 
     def __init__(self, metrics: Registry, env: Env, claims: ClaimStore, volumes: VolumeStore) -> None:
         self._env = env
@@ -71,7 +71,7 @@ class Metrics:
         )
         self.stop = metrics.on_collect(self._count)
 
-    # How long things take
+    # Durations
 
     def begin(self, operation: str, key: str, plugin: str) -> None:
         """Provisioning or deletion was requested, if not before."""

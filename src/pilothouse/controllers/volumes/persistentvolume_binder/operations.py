@@ -43,7 +43,7 @@ class Operations:
     async def _run(self, key: str) -> Requeue | None:
         operation = self._begun.get(key)
         if operation is None:
-            return None  # it was interrupted; the next sync starts it anew
+            return None  # it was interrupted; the next sync starts it again
         try:
             await operation()
         except (ApiError, OSError, OperationFailed) as error:
@@ -60,4 +60,4 @@ class Operations:
 
     def _backoff_of(self, key: str) -> None:
         self._backoff.next(key)
-        self._backoff.collect()  # also of claims and volumes that are gone
+        self._backoff.collect()  # including deleted claims and volumes

@@ -1,8 +1,8 @@
-"""Provisioning: external provisioners are requested by annotation; host paths are made here.
+"""Provisioning: by annotation for external provisioners; host paths are created here.
 
 Upstream: ``provisionClaimOperationExternal`` and ``provisionClaimOperation``, v1.36
 ``pkg/controller/volume/persistentvolume/pv_controller.go``, and ``pkg/volume/hostpath/host_path.go``. The container
-runtime makes the directory, on whichever node uses it.
+runtime creates the directory, on the node that uses it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from pilothouse.semantics.volumes import (
 
 TRIES = 5
 PAUSE_SECONDS = 10.0
-"""For a volume that was created but that the API server rejects."""
+"""For a volume that was created but rejected by the API server."""
 FAILED = "ProvisioningFailed"
 
 

@@ -1,4 +1,4 @@
-"""Reclaims released volumes by their policy. Both operations read the volume live, since they may have waited and
+"""Reclaims released volumes by their policy. Both operations read the volume live, because they may have waited and
 cannot be undone.
 
 Upstream: ``deleteVolumeOperation`` and ``recycleVolumeOperation``, v1.36
@@ -76,7 +76,7 @@ class Reclaiming:
         assert reference is not None, "a released volume had a claim"
         key = f"{reference.namespace}/{reference.name}"
         users = sorted(object_key(pod.metadata) for pod in self._pods.by_index(CLAIM_INDEX, key) if not has_ended(pod))
-        # A claim of that name is a new one, with a volume of its own, which those pods use.
+        # A claim with that name is a new one with a volume of its own, which those pods use.
         if users and self._claims.get(key) is None:
             text = f"Volume is used by pods: {','.join(users)}"
             self._writes.record_volume_event(volume.object, NORMAL, "VolumeFailedRecycle", text)

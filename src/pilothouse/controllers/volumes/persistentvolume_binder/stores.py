@@ -1,9 +1,9 @@
-"""The newest known claims and volumes: what the informers have, and what the binder wrote itself.
+"""The latest claims and volumes: from the informers, and from the binder's own writes.
 
-Binding is four writes, whose events come later. By the informers alone a finished binding would look half done, and be
-written again, with a conflict each time. So each write is stored at once, and an informer's object only if it is not
-older (``storeObjectUpdate``, v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``). Volumes are
-indexed by access modes (``index.go``), and here also by what else must match and by size.
+Binding needs four writes, whose events arrive later. By the informers alone a finished binding would seem incomplete,
+and be written again, with a conflict each time. So each write is stored at once, and an informer's object only if it is
+not older (``storeObjectUpdate``, v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``). Volumes are
+indexed by access modes (``index.go``), and here also by the other matched fields and by size.
 """
 
 from bisect import bisect_left, insort
@@ -49,8 +49,8 @@ class Store(Generic[T]):
         return True
 
     def wrote(self, written: Known[T]) -> None:
-        """Store what we wrote, unless the object is gone since: the answer to a write may come after the event of the
-        deletion, and nothing would ever drop it again."""
+        """Store a written object, unless it was deleted since: the response may arrive after the event of the deletion,
+        and then nothing would ever drop it."""
         if not self._has_gone(written.object.metadata):
             self.put(written)
 
@@ -62,7 +62,7 @@ class Store(Generic[T]):
         return order is not None and order >= 0
 
     def drop(self, key: str) -> Known[T] | None:
-        """Forget a deleted object. Returns what was stored of it."""
+        """Drop a deleted object. Returns the stored one."""
         old = self._known.pop(key, None)
         if old is not None:
             self._moved(key, old, None)
@@ -104,8 +104,8 @@ class Rank:
 
 
 class AccessModeIndex:
-    """The volumes with one set of access modes: bound ones by claim, free ones by what a claim must request, and by
-    size."""
+    """The volumes with one set of access modes: bound ones by claim, free ones by the fields that a claim must match,
+    and by size."""
 
     def __init__(self) -> None:
         self.volumes: dict[str, PersistentVolume] = {}
@@ -190,14 +190,14 @@ class VolumeStore(Store[PersistentVolume]):
     def possible_modes(self, requested: tuple[str, ...]) -> list[Modes]:
         """The sets of modes, of those that volumes have, that include all requested ones; the fewest modes first.
 
-        Upstream leaves the order of sets of one size open; here it is fixed.
+        In upstream the order of sets of the same size is random; here it is fixed.
         """
         desired = set(requested)
         found = [modes for modes in self._by_modes if desired <= set(modes)]
         return sorted(found, key=lambda modes: (len(modes), [_ORDER.index(m) if m in _ORDER else 9 for m in modes]))
 
     def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
-        """The volume that matches the claim best. The first set of modes with a match ends the search, even if a set
+        """The best matching volume for the claim. The first set of modes with a match ends the search, even if a set
         with more modes has a smaller volume. Raises ``SelectorError``."""
         for modes in self.possible_modes(claim.spec.access_modes):
             candidates = self._by_modes[modes].candidates(claim, delayed=delayed)

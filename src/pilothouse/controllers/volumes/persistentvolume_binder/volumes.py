@@ -20,7 +20,8 @@ class SetPhase(msgspec.Struct, frozen=True):
 
 
 class Reclaim(msgspec.Struct, frozen=True):
-    """The volume is unclaimed: Released, unless it is or has Failed, then what the reclaim policy says."""
+    """The volume has no claim: it becomes Released, unless it is already or has Failed, then the reclaim policy is
+    applied."""
 
     release: bool
 
@@ -46,7 +47,7 @@ def is_released_or_failed(volume: PersistentVolume) -> bool:
 
 
 def decide_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> VolumeStep:
-    """The next step for a volume. ``claim`` is the one that it refers to by name and uid, None if that is gone."""
+    """The next step for a volume. ``claim`` is the one to which it refers by name and uid, None if that was deleted."""
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
         # Free, or reserved by name for a claim that is not bound to it yet.
         return SetPhase("Available")
@@ -77,7 +78,7 @@ def is_released(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -
 
 
 def migration_of(annotations: dict[str, str], provisioner: str | None) -> dict[str, str] | None:
-    """The annotations with the right driver in ``migrated-to``, or None if it is right already."""
+    """The annotations with the correct driver in ``migrated-to``, or None if it is correct already."""
     if provisioner is None:
         return None
     driver, migrated_to = csi_name_of(provisioner), annotations.get(MIGRATED_TO, "")
@@ -102,7 +103,7 @@ def finalizers_of(volume: PersistentVolume) -> tuple[str, ...]:
     policy = volume.spec.persistent_volume_reclaim_policy
     desired = [each for each in present if each != EXTERNAL_FINALIZER]
     if policy == "Delete" and IN_TREE_FINALIZER not in desired:
-        # None can be added to an object that is being deleted. Upstream tries until it is gone.
+        # No finalizer can be added to an object that is being deleted. Upstream retries until it is gone.
         if volume.metadata.deletion_timestamp is None:
             desired.append(IN_TREE_FINALIZER)
     elif policy in ("Retain", "Recycle"):

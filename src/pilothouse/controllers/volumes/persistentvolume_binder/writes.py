@@ -42,14 +42,14 @@ class Writes:
     # Live reads
 
     async def live_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
-        """The live claim, None if it is gone."""
+        """The live claim, None if it does not exist."""
         try:
             return await self._client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
         except NotFound:
             return None
 
     async def live_volume(self, name: str) -> Volume | None:
-        """The live volume, None if it is gone."""
+        """The live volume, None if it does not exist."""
         try:
             raw = await self._client.get(PERSISTENT_VOLUMES.raw, name)
         except NotFound:
@@ -99,7 +99,7 @@ class Writes:
     # Both
 
     async def bind(self, volume: Volume, claim: Claim) -> None:
-        """Bind the two, in four writes, each left out where nothing would change.
+        """Bind the two, in four writes, each omitted if it would change nothing.
 
         The volume is first: the resourceVersion in its write keeps two claims from getting one volume.
         """

@@ -1,15 +1,15 @@
-"""Detects claims that request more capacity than they have, and reports who expands them.
+"""Detects claims that request more capacity than they have, and reports which component expands them.
 
-Volumes grow by the hand of CSI drivers (external-resizer and the kubelet). What is left to this program is to say so
-on the claim, and for volumes of plugins whose work a driver does now, to name that driver.
+CSI drivers (external-resizer and the kubelet) expand volumes. This controller only records an event, and for volumes of
+migrated plugins sets an annotation with the driver.
 
-Behaviour: a bound claim whose request has come to be larger than what it has gets the event ``ExternalExpanding``, once
-for each time that the request or the capacity grows; one whose volume is of a migrated plugin also the annotation
-``volume.kubernetes.io/storage-resizer``. Nothing else is written, and no capacity is ever changed here.
+Behaviour: a bound claim whose request exceeds its capacity gets the event ``ExternalExpanding``, once for each increase
+of request or capacity; one whose volume is of a migrated plugin also gets the annotation
+``volume.kubernetes.io/storage-resizer``. Nothing else is written.
 
 Not guaranteed: that the volume grows.
 
-docs/controllers/persistentvolume_expander.md has what enqueues it and where it differs from upstream.
+docs/controllers/persistentvolume_expander.md has the triggers and the differences from upstream.
 """
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS

@@ -23,7 +23,7 @@ from pilothouse.semantics.volumes import PRE_RESIZE_CAPACITY, capacity_now, requ
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """The claim has what it requests."""
+    """The claim has the requested capacity."""
 
 
 class NotBound(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ def has_grown(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
 
 
 def decide(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Step:
-    """The decision for a claim. ``volume`` is the live one that it names."""
+    """The decision for a claim. ``volume`` is its live volume."""
     reference, meta = volume.spec.claim_ref, claim.metadata
     if reference is None or (reference.namespace, reference.uid) != (meta.namespace, meta.uid):
         return NotBound()

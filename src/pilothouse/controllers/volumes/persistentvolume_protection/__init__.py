@@ -1,7 +1,7 @@
 """Delays the deletion of volumes that are bound to claims.
 
-Behaviour: a volume that lives has the finalizer ``kubernetes.io/pv-protection``; one that is being deleted loses it as
-soon as it is not Bound, and not before.
+Behaviour: a volume that is not being deleted has the finalizer ``kubernetes.io/pv-protection``; it is removed from one
+that is being deleted as soon as that is not Bound, and not before.
 
 docs/controllers/persistentvolume_protection.md lists its triggers and its differences from upstream.
 """

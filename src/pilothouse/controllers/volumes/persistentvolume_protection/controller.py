@@ -1,4 +1,4 @@
-"""Who uses a volume: the claim that it is Bound to. Upstream: v1.36 ``pkg/controller/volume/pvprotection``."""
+"""A volume is in use while it is Bound to a claim. Upstream: v1.36 ``pkg/controller/volume/pvprotection``."""
 
 from pilothouse.api.storage import PERSISTENT_VOLUMES, PersistentVolume
 from pilothouse.controllers.shared.in_use_protection import ProtectionController
@@ -13,7 +13,7 @@ class VolumeProtectionController(ProtectionController[PersistentVolume]):
         super().__init__(DESCRIPTOR.name, context, PERSISTENT_VOLUMES, FINALIZER, queue_name="pvprotection")
 
     async def is_used(self, obj: PersistentVolume) -> bool:
-        """Its phase says so. A claim that was just bound to it has changed the volume, so that our write conflicts."""
+        """By its phase. Binding changes the volume, so a concurrent write is a conflict."""
         return obj.status.phase == "Bound"
 
 

@@ -1,13 +1,13 @@
 """Delays the deletion of claims that pods use: ``kubectl delete pvc`` returns when the last such pod is gone.
 
-Behaviour: a claim that lives has the finalizer ``kubernetes.io/pvc-protection``. One that is being deleted loses it
-when no pod that has a node names it, and only after the API server itself has said so in a list that was begun when the
-deletion was known. A pod counts until it is gone, even if it has ended.
+Behaviour: a claim that is not being deleted has the finalizer ``kubernetes.io/pvc-protection``. It is removed from one
+that is being deleted when no scheduled pod refers to it, and only after a live list that was started when the deletion
+was known. A pod counts until it is gone, even if it is finished.
 
-Not guaranteed: that the claim waits for pods that have no node yet. The scheduler gives them none as long as their
+Not guaranteed: that the claim waits for pods that are not scheduled. The scheduler does not schedule them while their
 claim is being deleted.
 
-docs/controllers/persistentvolumeclaim_protection.md has what enqueues it and where it differs from upstream.
+docs/controllers/persistentvolumeclaim_protection.md has the triggers and the differences from upstream.
 """
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS

@@ -1,9 +1,9 @@
-"""What enqueues a claim that is being deleted, and which pods use it: the cache is asked first, then the API server.
+"""The event handlers of claims that are being deleted, and which pods use them: first by the cache, then by a live
+list.
 
-The cache can show that a claim is used; only a live list of the namespace's pods shows that it is unused. One list
-answers for all claims of the namespace whose deletion was known when it began, so that a namespace full of claims costs
-a few lists (upstream's batches, kubernetes#125372). Upstream: v1.36
-``pkg/controller/volume/pvcprotection/pvc_protection_controller.go``.
+The cache can show that a claim is used; only a live list of the namespace's pods can show that it is unused. One list
+serves all claims of the namespace whose deletion was known when it started (upstream's batches, kubernetes#125372).
+Upstream: v1.36 ``pkg/controller/volume/pvcprotection/pvc_protection_controller.go``.
 """
 
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ from pilothouse.semantics.volumes import ephemeral_claim_name, has_ended, is_cla
 def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """Whether the pod keeps the claim. Both are of one namespace.
 
-    A pod without a node does not: none is started once its claim is being deleted. One that has ended does: its volumes
-    may be mounted until the pod is gone.
+    A pod that is not scheduled does not count: it is not scheduled while its claim is being deleted. A finished one
+    does: its volumes may be mounted until the pod is gone.
     """
     if not pod.spec.node_name:
         return False
@@ -39,7 +39,7 @@ def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
 def is_shut_down(pod: Pod) -> bool:
     """Whether the kubelet is done with the pod, or it was deleted by force: only finalizers keep it.
 
-    Those may wait for the claims of its ephemeral volumes to go, which must not wait for the pod in turn.
+    Those may wait for the deletion of claims of its ephemeral volumes, which must not wait for the pod in turn.
     """
     return pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds == 0
 
@@ -50,7 +50,7 @@ def may_stop_using(pod: Pod) -> bool:
 
 
 def unused(claims: Iterable[PersistentVolumeClaim], pods: Iterable[Pod]) -> list[PersistentVolumeClaim]:
-    """The claims that none of the pods uses. All are of one namespace."""
+    """The claims that none of the pods uses. All are in one namespace."""
     scheduled = [pod for pod in pods if pod.spec.node_name and pod.spec.volumes]
     return [claim for claim in claims if not any(uses(pod, claim) for pod in scheduled)]
 
@@ -100,7 +100,7 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
             return True
         uid, namespace = obj.metadata.uid, obj.metadata.namespace
         if uid not in self._unused:
-            # The known deletions must be fixed before the list begins: it could miss a pod that was created before a
+            # The known deletions must be fixed before the list starts: it could miss a pod that was created before a
             # later deletion.
             going = [claim for claim in self.objects.list(namespace) if self.due(claim) is Due.LET_GO]
             pods = await self.client.list(PODS, namespace)

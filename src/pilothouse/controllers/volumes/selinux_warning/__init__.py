@@ -1,15 +1,15 @@
 """Warns about pods that use the same volume with different SELinux labels. On one node such a volume is mounted
 with one label (``mount -o context=…``), and the second pod stays in ``ContainerCreating``.
 
-A volume whose driver can do so is mounted with the label of its pod (``mount -o context=…``), and a node mounts it with
-one label only. Off by default: it has nothing to say where nodes have no SELinux.
+A volume of a driver that supports it is mounted with the label of its pod (``mount -o context=…``), and a node mounts
+it with one label only. Off by default: it is useless if nodes do not have SELinux.
 
-Behaviour: of two pods that have not ended, use the same volume and could not both do so on one node, each gets an
-event, and both are in the metric until one of them has ended or is gone, whether or not they ever run on the same node.
-A pod learns nothing of pods in other namespaces but that there is one.
+Behaviour: if two pods that are not finished use the same volume in ways that conflict on one node, each gets an event,
+and both are in the metric until one of them is finished or deleted, whether or not they run on the same node. The event
+does not show name and label of a pod in another namespace.
 
-Not guaranteed: that all conflicts are found. User, role and type of a label have defaults that are the node's, and what
-a pod leaves out of them is taken to fit. Nothing is prevented.
+Not guaranteed: that all conflicts are found. User, role and type of a label have defaults of the node, and unset ones
+are treated as matching. Nothing is prevented.
 
 docs/controllers/selinux_warning.md lists its triggers and its differences from upstream.
 """

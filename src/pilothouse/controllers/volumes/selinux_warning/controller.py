@@ -1,4 +1,4 @@
-"""Syncs a pod when it is added, ends or is deleted, when a claim of it is bound, and when its CSIDriver changes.
+"""Syncs a pod when it is added, finishes or is deleted, when a claim of it is bound, and when its CSIDriver changes.
 
 All reads are from caches, so a sync never waits; the only writes are events.
 """
@@ -67,7 +67,7 @@ class SELinuxWarningController(ManagedController):
         volumes.add_handler(lambda volume, _initial: self._see_volume(volume), self._volume_changed, resync_seconds=0.0)
         on_any_event(drivers, lambda driver: self.queue.add(driver.metadata.name), 0.0)
 
-    # What enqueues it
+    # Event handlers
 
     def _pod_changed(self, old: MountingPod, new: MountingPod) -> None:
         before, after = old.metadata.uid, new.metadata.uid
@@ -95,7 +95,7 @@ class SELinuxWarningController(ManagedController):
         for pod in self._pods.by_index(CLAIM_INDEX, claim):
             self.queue.add(object_key(pod.metadata))
 
-    # What it does
+    # Sync
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Update the volume cache for the pod or the driver, and record events for new conflicts."""
@@ -122,8 +122,8 @@ class SELinuxWarningController(ManagedController):
 
     def _record_event(self, conflict: Conflict) -> None:
         pod = self._pods.get(conflict.pod)
-        # A pod that is gone needs no event, and one that took its place has its own sync. (Upstream records it on the
-        # latter, and for the former's sake skips the remaining conflicts.)
+        # A deleted pod gets no event, and one that replaced it has its own sync. (Upstream records it on the latter,
+        # and skips the remaining conflicts because of the former.)
         if pod is not None and pod.metadata.uid == self._volume_cache.uid_of(conflict.pod):
             about = object_reference(PODS, pod.metadata)
             self._recorder.event(about, NORMAL, reason_of(conflict), message_of(conflict))

@@ -3,7 +3,7 @@
 ``internal/parse``), ``pkg/volume/util/selinux.go`` (``GetMountSELinuxLabel``) and ``pkg/volume/util/util.go``
 (``GetPodVolumeNames``).
 
-A kubelet fills in what a label lacks from its ``/etc/selinux``; a manager does not run there.
+A kubelet completes labels from its ``/etc/selinux``; a manager does not run there.
 """
 
 from collections.abc import Callable, Iterator
@@ -128,8 +128,8 @@ def decide(
 
 
 def use_of(context: PodSecurityContext | None, label: str) -> Use:
-    """How a pod with that label uses a volume. Without a label the volume is relabelled recursively, whatever the
-    policy says (kubernetes#135629)."""
+    """How a pod with that label uses a volume. Without a label the volume is relabeled recursively, whatever the policy
+    is (kubernetes#135629)."""
     policy = (context.se_linux_change_policy if context is not None else None) or MOUNT_OPTION
     return Use("", RECURSIVE) if policy == RECURSIVE or not label else Use(label, policy)
 

@@ -1,4 +1,4 @@
-"""Pods as this controller sees them: what their containers mount, and with which labels.
+"""Views of pods for this controller: the mounts of their containers, and SELinux labels.
 
 A separate view, so that mounts and labels are not decoded where the controller is off, which is the default.
 """

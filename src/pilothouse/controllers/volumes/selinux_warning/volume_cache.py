@@ -1,9 +1,9 @@
 """Which pods use which volumes with which SELinux labels, to find conflicts.
 
-Upstream: v1.36 ``pkg/controller/volume/selinuxwarning/cache/volumecache.go``. There each pod of a volume is compared
-with each other; here pods that use it in the same way are one entry. There the support of a CSI driver for SELinux
-mounts is stored with each pod: when it changes, pods are updated one after the other, and conflict with those not
-updated yet. Here it is stored with the volume, and changes for all pods at once.
+Upstream: v1.36 ``pkg/controller/volume/selinuxwarning/cache/volumecache.go``. It compares each pod of a volume with
+each other; here pods that use it in the same way are one entry. It stores the SELinux support of a CSI driver with each
+pod: when that changes, pods are updated one after another, and conflict with those not updated yet. Here it is stored
+with the volume, and changes for all pods at once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ class _Volume:
 
 
 class VolumeCache:
-    """All volumes of all pods that have not ended. Pods are identified by key, volumes by ``Place.name``. In-tree
+    """All volumes of all pods that are not finished. Pods are identified by key, volumes by ``Place.name``. In-tree
     volumes can be mounted with labels; for CSI drivers ``set_driver_support`` decides."""
 
     def __init__(self) -> None:
@@ -126,6 +126,6 @@ class VolumeCache:
         return found
 
     def conflicts(self) -> Iterator[Conflict]:
-        """All conflicts, from both sides. Those of pods with several volumes come several times."""
+        """All conflicts, from both sides. Those of pods with several common volumes occur several times."""
         for name in self._contested:
             yield from self._volumes[name].all_conflicts()

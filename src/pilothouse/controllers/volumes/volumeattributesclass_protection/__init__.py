@@ -1,13 +1,13 @@
 """Delays the deletion of VolumeAttributesClasses that claims or volumes use.
 
-Behaviour: a VolumeAttributesClass that lives has the finalizer ``kubernetes.io/vac-protection``. One that is being
-deleted loses it as soon as the caches show no volume and no claim that names it, and not before. A claim names the
-class that it asks for, the one that it has, and the one to which it is being changed.
+Behaviour: a VolumeAttributesClass that is not being deleted has the finalizer ``kubernetes.io/vac-protection``. It is
+removed from one that is being deleted when no cached volume or claim refers to it, and not before. A claim refers to
+the requested class, the current one, and the target of a modification.
 
-Not guaranteed: that a claim which was made in the moment of the deletion is noticed. Upstream reads its caches only,
-too; the drivers that would need the class then say so.
+Not guaranteed: that a claim counts that was created at the moment of the deletion. As upstream, only the caches are
+used; in that case the driver reports that the class does not exist.
 
-docs/controllers/volumeattributesclass_protection.md has what enqueues it.
+docs/controllers/volumeattributesclass_protection.md has the triggers.
 """
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS

@@ -1,4 +1,4 @@
-"""What enqueues a class that is being deleted, and who uses it. Upstream: v1.36
+"""The event handlers of classes that are being deleted, and what uses them. Upstream: v1.36
 ``pkg/controller/volume/vacprotection/vac_protection_controller.go``."""
 
 from collections.abc import Sequence
