@@ -285,7 +285,8 @@ class Watch(Generic[T]):
         event = self._decode(line)
         if event is not None:
             if event.type != "BOOKMARK" and not self._decoders.is_raw:
-                self._decoders.share(event.object)
+                if event.type != "DELETED":  # which no cache keeps
+                    self._decoders.share(event.object)
                 meta = cast("Object", event.object).metadata  # every view has it
                 msgspec.structs.force_setattr(event, "key", object_key(meta))
             if memo is not None:
