@@ -11,7 +11,7 @@ from hypothesis import settings
 from tests.coroutines import env, pytest_fixture_setup, pytest_pyfunc_call
 from tests.golden import Golden
 from tests.logs_of_tests import pytest_runtest_protocol
-from tests.real_cluster import RealCluster, missing_programs
+from tests.real_cluster import GOGC, RealCluster, missing_programs
 from tests.timeouts import pytest_timeout_set_timer
 from tests.work_units import pytest_xdist_make_scheduler
 
@@ -27,6 +27,8 @@ __all__ = [
 # gRPC's handlers of fork end the child (SIGABRT) where another thread uses gRPC at that moment, and ``preexec_fn`` of
 # ``tests.programs`` needs a fork. Nothing here uses gRPC in a forked child. Before gRPC is imported.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+# Of every kubectl that inherits it: a fifth of the processor time of most was the collection of what ends with it.
+os.environ.setdefault("GOGC", GOGC)
 
 # How long one example takes says more about what else runs on the machine than about the code.
 settings.register_profile("unhurried", deadline=None)
@@ -108,8 +110,8 @@ processors, and what happens within a second elsewhere then takes ten.
 """
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, object, object]:
     """Tests on the real cluster are marked so, skipped with the reason when there is none, and kept on one worker.
 
     Tests in ``clients`` are slow: each module starts a ``pilothouse up`` for programs that talk to it.
@@ -131,9 +133,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = item.path.name
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
+    result = yield  # directories mark their own
     # What has to stay together takes longest and mostly waits: begun last, one worker would sit idle beside it. Other
     # long tests are begun before short ones for the same reason.
     items.sort(key=lambda item: [item.get_closest_marker(mark) is None for mark in ("xdist_group", "real", "slow")])
+    return result
 
 
 @pytest.fixture(scope="session")
@@ -160,14 +164,29 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     return Golden(request.path.parent / "golden", write=bool(request.config.getoption("--write-golden")))
 
 
+_SHARED = pytest.StashKey[RealCluster]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """The shared cluster of a worker ends with the group: idle, it would take a fortieth of a processor to the end."""
+    cluster = item.config.stash.get(_SHARED, None)
+    if cluster is None or nextitem is None or not hasattr(item.config, "workerinput"):
+        return
+    groups = [each.get_closest_marker("xdist_group") for each in (item, nextitem)]
+    here, there = (mark and mark.args[0] == GROUPS["shared"] for mark in groups)
+    if here and not there:
+        cluster.stop()
+
+
 @pytest.fixture(scope="session")
-def real_cluster() -> Iterator[RealCluster]:
+def real_cluster(pytestconfig: pytest.Config) -> Iterator[RealCluster]:
     """A real etcd and kube-apiserver, one for the session. Tests make their own namespaces and users in it."""
     # Tests that ask for it while they run, and not by an argument, carry no mark to be skipped by.
     problem = missing_programs()
     if problem:
         pytest.skip(problem)
-    cluster = RealCluster()
+    cluster = pytestconfig.stash[_SHARED] = RealCluster()
     try:
         yield cluster.start()
     finally:

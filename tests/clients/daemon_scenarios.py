@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from tests.clients.reading import Reading
 from tests.programs import until
+from tests.real_cluster import GOGC
 from tests.workloads import pod_spec, workload
 
 Doc = dict[str, Any]
@@ -58,12 +59,19 @@ class Ground:
         """An object or a list."""
         return self._reading.get(*words)
 
+    def make(self, document: Any) -> str:
+        """By kubectl, which does not fetch the schema first: that is half of what it takes, and tested elsewhere."""
+        return self("create", "--validate=false", "-f", "-", stdin=document)
+
+    def delete_all(self, *resources: str) -> None:
+        """All objects of these resources, without waiting; pods without a grace period."""
+        self._reading.delete_all(*resources)
+
     def clear(self) -> None:
         """No daemons, no labels, no taints, and all nodes there."""
-        self("delete", "ds", "--all", "--wait=false")
-        self("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
+        self.delete_all("ds", "pods")
         until(lambda: not self.get("pods")["items"], "all pods are gone")
-        self("delete", "controllerrevisions", "--all")
+        self.delete_all("controllerrevisions")
         self("label", "nodes", *self.nodes, "pool-", "--overwrite")
         self("patch", "nodes", *self.nodes, "--type=merge", "-p", '{"spec":{"taints":null,"unschedulable":null}}')
 
@@ -113,7 +121,7 @@ class Ground:
         pod["tolerations"] = more.pop("tolerations", [])
         strategy = {"type": "RollingUpdate", "rollingUpdate": more}
         document = workload("DaemonSet", "agent", pod=pod, updateStrategy=strategy)
-        self("create", "-f", "-", stdin=document)
+        self.make(document)
 
     def create_everywhere(self, **rolling: Any) -> None:
         """On all nodes, and wait for it."""
@@ -286,7 +294,7 @@ def follows_nodes_that_come_and_go(ground: Ground) -> None:
     ground("delete", "pod", lost, "--grace-period=0", "--force")
     ground.until_on(others, "the other nodes have theirs")
     again = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": last, "labels": node["metadata"]["labels"]}}
-    ground("create", "-f", "-", stdin=again)
+    ground.make(again)
     ground.until_on(ground.nodes, "it is back, and so is its daemon")
     assert ground.on(last)["metadata"]["name"] != lost
 
@@ -420,4 +428,4 @@ def heals(ground: Ground) -> None:
 
 def environment(home: str) -> dict[str, str]:
     """What kubectl sees of this machine."""
-    return {"PATH": os.environ["PATH"], "HOME": home}
+    return {"PATH": os.environ["PATH"], "HOME": home, "GOGC": GOGC}

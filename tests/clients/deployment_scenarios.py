@@ -21,9 +21,9 @@ class Shop(Ground):
 
     def clear(self) -> None:
         """Nothing is left."""
-        self("delete", "deploy,rc,rs", "--all", "--wait=false")
+        self.delete_all("deploy", "rc", "rs")
         self("delete", "service", "--ignore-not-found", "shop")
-        self("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
+        self.delete_all("pods")
         until(lambda: not self.get("pods")["items"], "all pods are gone")
 
     def create(self, **spec: Any) -> None:
@@ -36,7 +36,7 @@ class Shop(Ground):
             **spec,
         }
         document = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "shop"}, "spec": whole}
-        self("create", "-f", "-", stdin=document)
+        self.make(document)
 
     def rolled(self) -> None:
         """Wait as people do."""
@@ -218,7 +218,7 @@ def replicates_without_a_deployment(shop: Shop) -> None:
     pods = ("pods", *SELECTED)
     spec = {"replicas": 2, "selector": LABELS, "template": template()}
     document = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "old"}, "spec": spec}
-    shop("create", "-f", "-", stdin=document)
+    shop.make(document)
 
     def settled(count: int) -> bool:
         status = shop.get("rc", "old")["status"]
@@ -235,7 +235,7 @@ def replicates_without_a_deployment(shop: Shop) -> None:
     until(lambda: settled(4), "and replaced")
     shop("delete", "rc", "old", "--cascade=orphan")
     assert len(shop.get(*pods)["items"]) == 4
-    shop("create", "-f", "-", stdin=document)
+    shop.make(document)
     until(lambda: settled(2) and len(shop.members()) == 2, "the next one adopts them, and two are too many")
     shop("delete", "rc", "old", "--cascade=foreground")
     assert not shop.members()

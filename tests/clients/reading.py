@@ -1,4 +1,5 @@
-"""What ``kubectl get -o json`` prints, without a kubectl: for tests that ask until something has happened.
+"""What ``kubectl get -o json`` prints and ``kubectl delete --all`` deletes, without a kubectl: for tests that ask until
+something has happened, and that clean up.
 
 A kubectl takes 60 ms of a processor for each answer, this takes five. What kubectl itself does with an answer is tested
 where its output is compared.
@@ -71,13 +72,22 @@ class Reading:
         assert status == 200, f"GET {path}: {status} {text}"
         return json.loads(text)
 
-    def raw(self, path: str) -> tuple[int, str]:
+    def delete_all(self, *resources: str) -> None:
+        """All objects of these resources, without waiting; pods without a grace period."""
+        for resource in resources:
+            path = f"{path_of((resource,), self._namespace)}?propagationPolicy=Background"
+            if resource == "pods":
+                path += "&gracePeriodSeconds=0"
+            status, text = self.raw(path, "DELETE")
+            assert status == 200, f"DELETE {path}: {status} {text}"
+
+    def raw(self, path: str, method: str = "GET") -> tuple[int, str]:
         """Status and text of what is at a path."""
         self._log_in()
         # Nothing is kept open: nobody knows which test is the last.
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=30, context=self._context)
         with contextlib.closing(connection):
-            connection.request("GET", path, headers=self._login)
+            connection.request(method, path, headers=self._login)
             answer = connection.getresponse()
             return answer.status, answer.read().decode("utf-8")
 

@@ -21,18 +21,15 @@ class Theatre(Ground):
 
     def clear(self) -> None:
         """Nothing is left, not even claims."""
-        self("delete", "sts", "--all", "--wait=false")
-        self("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
+        self.delete_all("sts", "pods")
         until(lambda: not self.get("pods")["items"], "all pods are gone")
-        self("delete", "pvc", "--all")
-        self("delete", "controllerrevisions", "--all")
-        # At once: one by one, kubectl's own rate makes ten seconds of it.
-        namespace = self("config", "view", "--minify", "-o", "jsonpath={..namespace}") or "default"
-        self("delete", "--raw", f"/api/v1/namespaces/{namespace}/events")
+        self.delete_all("pvc")
+        until(lambda: not self.get("pvc")["items"], "all claims are gone")
+        self.delete_all("controllerrevisions", "events")
 
     def create(self, **spec: Any) -> None:
         """The StatefulSet, by kubectl."""
-        self("create", "-f", "-", stdin=stateful_set("web", **spec))
+        self.make(stateful_set("web", **spec))
 
     def rolled(self) -> None:
         """Wait as people do."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
 from tests.custom_resources import definition, schema, version
-from tests.real_cluster import RealCluster
+from tests.real_cluster import GOGC, RealCluster
 from tests.tables import cases
 from tests.workloads import workload
 
@@ -41,6 +41,7 @@ class Kubectl:
             "HOME": str(server.directory),
             "KUBECONFIG": str(kubeconfig),
             "KUBECTL_EXTERNAL_DIFF": "diff -u",
+            "GOGC": GOGC,
         }
         self.namespace = "default"
 

@@ -15,6 +15,7 @@ from tests.clients.daemon_scenarios import is_ready
 from tests.clients.reading import Reading
 from tests.clients.test_kubectl import KUBECTL
 from tests.programs import Program, environment, free_port, pilothouse, run_pilothouse, until
+from tests.real_cluster import GOGC
 from tests.tables import cases
 from tests.workloads import pod_spec, workload
 
@@ -51,7 +52,7 @@ class Terminal:
             capture_output=True,
             text=True,
             cwd=self.directory,
-            env={"PATH": os.environ["PATH"], "HOME": str(self.directory)},
+            env={"PATH": os.environ["PATH"], "HOME": str(self.directory), "GOGC": GOGC},
             timeout=30,
             check=False,
         )

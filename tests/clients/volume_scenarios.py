@@ -48,14 +48,14 @@ class Storehouse(Theatre):
     def make_class(self, name: str, **more: Any) -> None:
         """A class of the same provisioner."""
         head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
-        self("create", "-f", "-", stdin={**head, "provisioner": PROVISIONER, **more})
+        self.make({**head, "provisioner": PROVISIONER, **more})
 
     def make_claim(self, name: str, class_name: str) -> None:
         """A claim."""
         size = {"requests": {"storage": "1Gi"}}
         spec = {"accessModes": ["ReadWriteOnce"], "resources": size, "storageClassName": class_name}
         document = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
-        self("create", "-f", "-", stdin=document)
+        self.make(document)
 
     def make_pod(self, name: str, claim: str) -> None:
         """A pod that uses a claim."""
@@ -65,7 +65,7 @@ class Storehouse(Theatre):
             "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
         }
         document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        self("create", "-f", "-", stdin=document)
+        self.make(document)
 
     def told_of(self, name: str) -> set[str]:
         """The reasons of the events of an object."""
@@ -163,7 +163,7 @@ def a_pod_waits_for_a_claim_that_nobody_serves(stage: Storehouse) -> None:
         "hostPath": {"path": "/tmp/by-hand"}, "persistentVolumeReclaimPolicy": "Delete",
     }  # fmt: skip
     document = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "by-hand"}, "spec": spec}
-    stage("create", "-f", "-", stdin=json.loads(json.dumps(document)))
+    stage.make(json.loads(json.dumps(document)))
     until(lambda: stage.phases()["late"] == "Bound", "it is found", 40.0)
     until(lambda: is_ready(stage.get("pod", "early")), "and the pod runs")
     assert stage.claims()["late"]["status"]["capacity"] == {"storage": "5Gi"}, "what it got is more than it asked for"
@@ -269,7 +269,7 @@ def a_pod_has_room_of_its_own(stage: Storehouse) -> None:
         "containers": [{"name": "main", "image": "pause:1"}],
         "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": size}}}],
     }
-    stage("create", "-f", "-", stdin={"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "busy"}, "spec": spec})
+    stage.make({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "busy"}, "spec": spec})
     until(lambda: is_ready(stage.get("pod", "busy")), "it runs")
     assert stage.phases() == {"busy-scratch": "Bound"}
     stage("delete", "pod", "busy")
@@ -294,7 +294,7 @@ def policies_say_what_is_left(stage: Storehouse) -> None:
         spec = {"replicas": 2, "podManagementPolicy": "Parallel", "volumeClaimTemplates": [template]}
         policy = {"whenScaled": scaled, "whenDeleted": deleted}
         items.append(stateful_set(name, **spec, persistentVolumeClaimRetentionPolicy=policy))
-    stage("create", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": items})
+    stage.make({"apiVersion": "v1", "kind": "List", "items": items})
     pods = {f"{name}-{ordinal}" for name in names.values() for ordinal in range(2)}
     until(lambda: {pod["metadata"]["name"] for pod in stage.get("pods")["items"] if is_ready(pod)} == pods, "all run")
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from tests.clients.test_kubectl import KUBECTL
 from tests.programs import pilothouse
+from tests.real_cluster import GOGC
 
 from pilothouse.client import Client
 from pilothouse.client.client import default_user_agent
@@ -74,7 +75,7 @@ class Place:
                 input=stdin,
                 capture_output=True,
                 text=True,
-                env={"PATH": os.environ["PATH"], "HOME": str(self.directory)},
+                env={"PATH": os.environ["PATH"], "HOME": str(self.directory), "GOGC": GOGC},
                 timeout=SECONDS,
                 check=False,
             )
